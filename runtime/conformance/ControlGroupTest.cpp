@@ -102,3 +102,21 @@ TEST_F(ControlGroups, BoundTheCores) {
   EXPECT_GE(usableCores(), 1);
   EXPECT_LE(usableCores(), quotaCores());
 }
+
+TEST_F(ControlGroups, SayWhetherAProcessIsFrozen) {
+  write("/proc/self/mountinfo", "30 22 0:26 / /two rw - cgroup2 cgroup2 rw\n"
+                                "31 22 0:27 / /one rw - cgroup cgroup rw,freezer\n");
+  write("/proc/71/cgroup", "6:freezer:/a\n0::/b\n");
+  write("/proc/self/cgroup", "6:freezer:/\n0::/\n");
+  auto isFrozen = [&] { return ControlGroup(root.string(), 71).isFrozen(); };
+  EXPECT_FALSE(isFrozen());
+  write("/two/b/cgroup.events", "populated 1\nfrozen 0\n");
+  write("/one/a/freezer.state", "THAWED\n");
+  EXPECT_FALSE(isFrozen());
+  write("/two/b/cgroup.events", "populated 1\nfrozen 1\n");
+  EXPECT_TRUE(isFrozen());
+  EXPECT_FALSE(ControlGroup(root.string()).isFrozen());
+  write("/two/b/cgroup.events", "populated 1\nfrozen 0\n");
+  write("/one/a/freezer.state", "FREEZING\n");
+  EXPECT_TRUE(isFrozen());
+}

@@ -377,6 +377,9 @@ public:
   explicit LateDevices(bool linked) : linked(linked) {}
   const char *name() const override { return "late"; }
   const char *kernels() const override { return cpuDevices().kernels(); }
+  void shareKernels(const std::vector<std::string> &names) const override {
+    cpuDevices().shareKernels(names);
+  }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return cpuDevices().matrixBytes(k, n, dtype);

@@ -17,6 +17,7 @@ Launcher detect(const std::map<std::string, std::string> &variables) {
                            "OMPI_COMM_WORLD_SIZE",
                            "OMPI_COMM_WORLD_RANK",
                            "PMIX_RANK",
+                           "PMIX_NAMESPACE",
                            "PMI_RANK",
                            "PMI_SIZE",
                            "RANK",
@@ -107,6 +108,37 @@ TEST(Launcher, Slurm) {
   EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_ID", "4294967290"}}, slurm)).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
+}
+
+TEST(Launcher, HalfOfAPair) {
+  // Where ranks are to find each other, and no launcher says the other half.
+  Variables address = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(detect(merge({{"RANK", "1"}}, address)).problem,
+            "RANK is set, and WORLD_SIZE is not: each rank needs both");
+  EXPECT_EQ(detect(merge({{"WORLD_SIZE", "4"}}, address)).problem,
+            "WORLD_SIZE is set, and RANK is not: each rank needs both");
+  EXPECT_EQ(detect(merge(merge({{"WORLD_SIZE", "2"}}, address), slurm)).kind, Kind::Slurm);
+  EXPECT_EQ(detect(merge(merge({{"WORLD_SIZE", "2"}}, address), slurm)).problem, "");
+  EXPECT_EQ(detect(merge({{"TPC_TRANSPORT", "threads"}, {"RANK", "1"}}, address)).kind, Kind::None);
+  EXPECT_EQ(detect(address).kind, Kind::None);
+}
+
+TEST(Launcher, RanksThatThereCannotBe) {
+  EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "3"}}).problem,
+            "there is no such rank: OMPI_COMM_WORLD_RANK=3 of 3");
+  EXPECT_EQ(detect({{"PMI_RANK", "7"}, {"PMI_SIZE", "4"}}).problem,
+            "there is no such rank: PMI_RANK=7 of 4");
+  EXPECT_EQ(detect({{"PMIX_RANK", "7"}}).problem, "");
+  EXPECT_EQ(detect(merge({{"RANK", "4"}}, torch)).problem, "there is no such rank: RANK=4 of 4");
+  EXPECT_EQ(detect(mpi).problem, "");
+  EXPECT_EQ(detect(mpi).rankVariable, "OMPI_COMM_WORLD_RANK");
+}
+
+TEST(Launcher, ProcessesOfOneRunHaveOneKey) {
+  std::string key = detect(torch).key();
+  EXPECT_EQ(detect(merge({{"RANK", "0"}}, torch)).key(), key);
+  EXPECT_NE(detect(merge({{"TORCHELASTIC_RESTART_COUNT", "2"}}, torch)).key(), key);
+  EXPECT_NE(detect(merge({{"MASTER_PORT", "29700"}}, torch)).key(), key);
 }
 
 TEST(Launcher, OneOfSeveral) {

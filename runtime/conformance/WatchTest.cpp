@@ -17,10 +17,11 @@ namespace {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
     std::abort();
-  const std::atomic<const char *> doing{"in a test"};
-  std::vector<Watch::Member> members = {
-      {sockets[0], getpid() + 100000, 7}, {-1, process, 7}, {-1, getpid(), 7}};
-  Watch watch(2, members, 60, doing);
+  std::vector<Watch::Member> members(3);
+  members[0] = {std::make_unique<Line>(sockets[0]), getpid() + 100000, 7, ""};
+  members[1] = {nullptr, process, 7, ""};
+  members[2] = {nullptr, getpid(), 7, ""};
+  Watch watch(2, std::move(members), 60);
   close(sockets[1]);
   sleep(30);
   std::exit(3);

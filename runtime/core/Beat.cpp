@@ -14,14 +14,15 @@ struct Head {
   uint64_t moves, number;
   uint32_t flags, numMissing, axes, unused;
 };
-constexpr uint32_t waitsFlag = 1, leftFlag = 2, onDeviceFlag = 4;
+constexpr uint32_t waitsFlag = 1, leftFlag = 2, onDeviceFlag = 4, midLineFlag = 8;
 
 } // namespace
 
 std::string Beat::encode() const {
   Head head{moves,
             number,
-            (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0),
+            (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0) |
+                (isMidLine ? midLineFlag : 0),
             static_cast<uint32_t>(std::min(missing.size(), mostMissing)),
             axes,
             0};
@@ -43,6 +44,7 @@ bool Beat::decode(std::string_view bytes, int size) {
   waits = head.flags & waitsFlag;
   left = head.flags & leftFlag;
   onDevice = head.flags & onDeviceFlag;
+  isMidLine = head.flags & midLineFlag;
   moves = head.moves;
   axes = head.axes;
   number = head.number;

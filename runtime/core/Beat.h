@@ -14,6 +14,7 @@ struct Beat {
   bool waits = false; ///< for other ranks, and has for a moment; otherwise it computes or transfers
   bool onDevice = false;    ///< its device waits, for some of `missing`
   bool left = false;        ///< is at the end of a run
+  bool isMidLine = false;   ///< its standard output, to which errors go too, ends amid a line
   uint64_t moves = 0;       ///< another number whenever something was transferred
   std::vector<int> missing; ///< whom it waits for, ascending; of many, the first
   /// Of a collective that its device waits in: the group's axes, 0 of none, and the number in it.

@@ -47,13 +47,13 @@ template <typename... Number> bool readNumbers(const std::string &path, Number &
 
 } // namespace
 
-ControlGroup::ControlGroup(std::string root) {
+ControlGroup::ControlGroup(std::string root, int64_t process) {
   struct Membership {
     std::string controllers, group;
   };
   // "4:cpu,cpuacct:/a/b", and "0::/a/b" of version 2.
   std::vector<Membership> memberships;
-  std::ifstream groups(root + "/proc/self/cgroup");
+  std::ifstream groups(root + "/proc/" + (process ? std::to_string(process) : "self") + "/cgroup");
   for (std::string line; std::getline(groups, line);) {
     size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second != std::string::npos)
@@ -129,6 +129,25 @@ int64_t ControlGroup::limit(std::string_view controller, const char *name,
       *where = path;
   });
   return least;
+}
+
+bool ControlGroup::isFrozen() const {
+  for (const Hierarchy &hierarchy : hierarchies) {
+    std::string folder = hierarchy.mount + hierarchy.group;
+    if (hierarchy.controllers.empty()) {
+      // "populated 1\nfrozen 1"
+      std::ifstream events(folder + "/cgroup.events");
+      std::string name;
+      for (int value = 0; events >> name >> value;)
+        if (name == "frozen" && value)
+          return true;
+    } else if (hierarchy.controllers.find(asList("freezer")) != std::string::npos) {
+      std::ifstream file(folder + "/freezer.state"); // THAWED, FREEZING, FROZEN
+      if (std::string state; file >> state && state.starts_with("FR"))
+        return true;
+    }
+  }
+  return false;
 }
 
 } // namespace tpc::rt

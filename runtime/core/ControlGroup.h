@@ -20,8 +20,8 @@ namespace tpc::rt {
 
 class ControlGroup {
 public:
-  /// This process's. `root` precedes all paths, those of /proc too.
-  explicit ControlGroup(std::string root = "");
+  /// That of this process, or of another one. `root` precedes all paths, those of /proc too.
+  explicit ControlGroup(std::string root = "", int64_t process = 0);
 
   /// Cores' worth of time; infinite without a quota.
   double cpuQuota() const;
@@ -29,6 +29,9 @@ public:
   /// The smallest of the numbers in the files `name` of `controller`; INT64_MAX if there is none
   /// ("max" is no number). `where` gets the file's path.
   int64_t limit(std::string_view controller, const char *name, std::string *where = nullptr) const;
+
+  /// Whether its tasks are frozen (version 2), or frozen or about to be (version 1).
+  bool isFrozen() const;
 
 private:
   struct Hierarchy {

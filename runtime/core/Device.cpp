@@ -70,6 +70,7 @@ const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string 
             ") has no products but its own, 'tpc'";
   return nullptr;
 }
+void DeviceKind::shareKernels(const std::vector<std::string> &) const {}
 std::string DeviceKind::environmentProblem() const { return ""; }
 std::string DeviceKind::place(const Placement &) const { return ""; }
 Seat DeviceKind::seatOf(int) const { return {}; }

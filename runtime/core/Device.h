@@ -291,6 +291,9 @@ public:
   virtual const char *name() const = 0;
   /// Which of its library's kernels it runs, such as "avx2".
   virtual const char *kernels() const = 0;
+  /// Restricts this process to kernels that processes with each of `names` (see kernels()) can run.
+  /// Results then have the same bits on all of them. Before the first device is made.
+  virtual void shareKernels(const std::vector<std::string> &names) const;
   /// What computes products of f32 with weights: "tpc", or a library with its version.
   virtual std::string products() const;
   /// The same kind of device, whose products `name` computes. Null, with the reason, if there is no

@@ -1,11 +1,13 @@
 //===- Launcher.cpp - who started this process, and as which rank ---------===//
 
 #include "core/Launcher.h"
+#include "core/LaunchWatch.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <unistd.h>
 
 namespace tpc::rt {
 
@@ -31,6 +33,18 @@ int numberIn(std::initializer_list<const char *> names) {
   return -1;
 }
 
+void complain(Launcher &launcher, const std::string &what) {
+  if (launcher.problem.empty())
+    launcher.problem = what;
+}
+
+/// What a launcher says of both; -1 where it says nothing.
+void checkRank(Launcher &launcher) {
+  if (launcher.size == 0 || (launcher.size > 0 && launcher.rank >= launcher.size))
+    complain(launcher, "there is no such rank: " + launcher.rankVariable + "=" +
+                           std::to_string(launcher.rank) + " of " + std::to_string(launcher.size));
+}
+
 bool detectMpi(Launcher &launcher) {
   // Slurm's own variables are also set where nothing was launched (in a batch script), PMI's are
   // not.
@@ -38,8 +52,12 @@ bool detectMpi(Launcher &launcher) {
     if (std::getenv(name)) {
       launcher.kind = Launcher::Kind::Mpi;
       launcher.variable = name;
+      for (const char *rank : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
+        if (get(rank))
+          launcher.rankVariable = rank;
       launcher.rank = numberIn({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
       launcher.size = numberIn({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+      checkRank(launcher);
       return true;
     }
   return false;
@@ -53,14 +71,11 @@ void findLocalRank(Launcher &launcher) {
 
 /// Rank and size are known: how ranks find each other.
 void findRendezvous(Launcher &launcher, int defaultPort) {
-  auto complain = [&](const std::string &what) {
-    if (launcher.problem.empty())
-      launcher.problem = what;
-  };
+  auto complain = [&](const std::string &what) { rt::complain(launcher, what); };
   if (launcher.rank < 0 || launcher.size < 1 || launcher.rank >= launcher.size)
-    complain("there is no such rank: " + launcher.variable + "=" +
-             (get(launcher.variable.c_str()) ? get(launcher.variable.c_str()) : "") + " of " +
-             std::to_string(launcher.size));
+    complain("there is no such rank: " + launcher.rankVariable + "=" +
+             (get(launcher.rankVariable.c_str()) ? get(launcher.rankVariable.c_str()) : "") +
+             " of " + std::to_string(launcher.size));
   if (launcher.size == 1)
     return;
   if (const char *address = get("MASTER_ADDR"))
@@ -87,7 +102,7 @@ bool detectTorch(Launcher &launcher) {
   if (!get("RANK") || !get("WORLD_SIZE"))
     return false;
   launcher.kind = Launcher::Kind::Torch;
-  launcher.variable = "RANK";
+  launcher.variable = launcher.rankVariable = "RANK";
   launcher.rank = numberIn({"RANK"});
   launcher.size = numberIn({"WORLD_SIZE"});
   if (const char *run = get("TORCHELASTIC_RUN_ID")) {
@@ -111,7 +126,7 @@ bool detectSlurm(Launcher &launcher) {
   if (size <= 1)
     return false;
   launcher.kind = Launcher::Kind::Slurm;
-  launcher.variable = "SLURM_PROCID";
+  launcher.variable = launcher.rankVariable = "SLURM_PROCID";
   launcher.rank = numberIn({"SLURM_PROCID"});
   launcher.size = size;
   const char *job = get("SLURM_JOB_ID") ? get("SLURM_JOB_ID") : "";
@@ -122,6 +137,20 @@ bool detectSlurm(Launcher &launcher) {
   // Below the ports that systems give away by themselves, another for each step.
   findRendezvous(launcher, static_cast<int>(15000 + fnv1a(launcher.run) % 15000));
   return true;
+}
+
+/// One variable of the pair, where ranks are to find each other and no launcher has the other.
+void findHalf(Launcher &launcher) {
+  bool hasRank = get("RANK"), hasSize = get("WORLD_SIZE");
+  // Without these it is another program's.
+  bool isMeant = get("MASTER_ADDR") || get("MASTER_PORT") || get("TPC_PORT");
+  if (hasRank == hasSize || !isMeant)
+    return;
+  launcher.kind = Launcher::Kind::Torch;
+  launcher.variable = hasRank ? "RANK" : "WORLD_SIZE";
+  launcher.rank = numberIn({"RANK"});
+  complain(launcher, launcher.variable + " is set, and " + (hasRank ? "WORLD_SIZE" : "RANK") +
+                         " is not: each rank needs both");
 }
 
 } // namespace
@@ -140,6 +169,14 @@ std::string firstHost(const std::string &list) {
     at = close;
   }
   return host;
+}
+
+std::string Launcher::key() const {
+  std::string text;
+  for (const char *name : runVariables)
+    text += std::string(get(name) ? get(name) : "") + "\n";
+  // Of Open MPI's versions some have no name of the run in the environment.
+  return kind == Kind::Mpi && !get("PMIX_NAMESPACE") ? text + std::to_string(getppid()) : text;
 }
 
 std::string Launcher::command(Kind kind, int ranks) {
@@ -162,16 +199,31 @@ Launcher detectLauncher() {
   if (only == "threads")
     return launcher;
   if (only == "tcp" || !detectMpi(launcher))
-    if (only == "mpi" || (!detectTorch(launcher) && !detectSlurm(launcher)))
+    if (only == "mpi" || (!detectTorch(launcher) && !detectSlurm(launcher))) {
+      if (only != "mpi")
+        findHalf(launcher);
       return launcher;
+    }
   findLocalRank(launcher);
   return launcher;
 }
 
 std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &error,
                                       double timeout) {
-  return launcher.kind == Launcher::Kind::Mpi ? joinMpi(launcher, error, timeout)
-                                              : joinTcp(launcher, error, timeout);
+  if (!launcher.problem.empty()) {
+    error = launcher.problem + "; this process was started as one rank of several (" +
+            launcher.variable + " is set); TPC_TRANSPORT=threads runs all ranks in it";
+    return nullptr;
+  }
+  auto watch = std::make_unique<LaunchWatch>(launcher, timeout);
+  std::shared_ptr<Session> session = launcher.kind == Launcher::Kind::Mpi
+                                         ? joinMpi(launcher, error, timeout)
+                                         : joinTcp(launcher, error, timeout);
+  if (session) {
+    watch->enter(LaunchWatch::Phase::Run);
+    session->launch = std::move(watch);
+  }
+  return session;
 }
 
 } // namespace tpc::rt

@@ -17,8 +17,9 @@ struct Launcher {
   };
   Kind kind = Kind::None;
   bool present() const { return kind != Kind::None; }
-  std::string variable; ///< the variable that gives it away
-  int rank = -1;        ///< -1: not said
+  std::string variable;     ///< the variable that gives it away
+  std::string rankVariable; ///< the one that has the rank; empty: none
+  int rank = -1;            ///< -1: not said
   int size = -1;
   int local = -1; ///< rank among those of this host
 
@@ -27,6 +28,15 @@ struct Launcher {
   int port = 0;        ///< that rank 0 listens on
   std::string run;     ///< ranks of another run are strangers
   std::string problem; ///< what is wrong with the variables, or empty
+
+  /// The variables that processes of one run have in common, and those of others do not.
+  static constexpr const char *runVariables[] = {
+      "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE",      "PMI_SIZE",
+      "WORLD_SIZE",           "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+      "MASTER_ADDR",          "MASTER_PORT",         "TPC_PORT",
+      "SLURM_JOB_ID",         "SLURM_STEP_ID"};
+  /// Their values here, as a text that processes of one run on this host agree on.
+  std::string key() const;
 
   /// The command that starts `ranks` of them: "mpirun … -n 4", "srun -n 4".
   static std::string command(Kind kind, int ranks);

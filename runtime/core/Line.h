@@ -14,8 +14,9 @@ namespace tpc::rt {
 /// closes the line. Neither function waits.
 class Line {
 public:
-  /// Everything that one process says to another about life and death.
-  enum class Word : uint32_t { Beat, Failed, Verdict, Terminated, Bye };
+  /// Everything that one process says to another about life and death; and at the start a piece of
+  /// the table of all ranks.
+  enum class Word : uint32_t { Beat, Failed, Verdict, Terminated, Bye, Table };
   static constexpr size_t longest = 1024;
 
   explicit Line(int descriptor);

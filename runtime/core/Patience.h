@@ -18,26 +18,23 @@ constexpr double graceForOthers = 3;
 
 class Patience {
 public:
-  /// `seconds`: 0 for ever.
-  explicit Patience(double seconds) : limit(seconds) {}
+  /// `seconds`: 0 for ever. `whole`: a longer wait that this one is a part of: each look counts for
+  /// both, and this one is over as soon as that one is.
+  explicit Patience(double seconds, Patience *whole = nullptr) : limit(seconds), whole(whole) {}
 
   /// The longest that anybody may sleep before looking again.
   static constexpr double longestLook = 0.5;
 
   /// To be asked at each look. Unless the time since the last look counts, it begins anew.
   bool isOver(bool counts = true) {
+    bool wholeIsOver = whole && whole->isOver(counts);
     if (limit <= 0)
-      return false;
+      return wholeIsOver;
     auto now = Clock::now();
-    if (!counts)
-      waited = 0;
-    else if (begun) {
-      double passed = std::chrono::duration<double>(now - last).count();
-      waited += passed < 2 * longestLook ? passed : 2 * longestLook;
-    }
-    begun = true;
+    double passed = std::chrono::duration<double>(now - last).count();
+    waited = counts ? waited + (passed < 2 * longestLook ? passed : 2 * longestLook) : 0;
     last = now;
-    return waited >= limit;
+    return wholeIsOver || waited >= limit;
   }
   double seconds() const { return limit; }
   bool isEndless() const { return limit <= 0; }
@@ -45,8 +42,8 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
   double limit, waited = 0;
-  bool begun = false;
-  Clock::time_point last;
+  Patience *whole;
+  Clock::time_point last = Clock::now();
 };
 
 } // namespace tpc::rt

@@ -155,6 +155,9 @@ public:
   explicit ProfiledDevices(const DeviceKind &kind) : kind(kind) {}
   const char *name() const override { return kind.name(); }
   const char *kernels() const override { return kind.kernels(); }
+  void shareKernels(const std::vector<std::string> &names) const override {
+    kind.shareKernels(names);
+  }
   std::string products() const override { return kind.products(); }
   std::string communication() const override { return kind.communication(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }

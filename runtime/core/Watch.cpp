@@ -2,23 +2,20 @@
 
 #include "core/Watch.h"
 #include "core/Context.h"
-#include "core/Sight.h"
+#include "core/Diagnostic.h"
+#include "core/LaunchWatch.h"
 #include "core/Termination.h"
 #include "core/Transport.h"
 #include "core/World.h"
-#include "tpc/printable.h"
+#include "tpc/fnv1a.h"
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -30,8 +27,9 @@ constexpr double period = 0.1; ///< between beats
 constexpr double longestStep = 0.5;
 /// A launcher tells all processes to end as soon as one has: who it is comes first, or soon after.
 constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
-/// Who is seen to be stopped, who is not seen, and who is seen to be alive and gets no core.
-constexpr double silenceOfStopped = 2.5, silenceOfUnseen = 4, silenceOfStarved = 60;
+/// Launchers ask all ranks to end within so many seconds. A rank that is asked alone lives on until
+/// the others have named it.
+constexpr double graceForOthersToBeAsked = 0.4, graceForTerminatedAlone = 1.2;
 /// Last messages of one that has ended may still be on their way.
 constexpr double graceForLeft = 1.5;
 
@@ -40,35 +38,28 @@ struct VerdictText {
   int32_t sayWaits;
 };
 
-void printLine(const char *kind, const std::string &text) {
-  std::fprintf(stderr, "%s: %s\n", kind, printable(text).c_str());
-  std::fflush(stderr);
-}
-
 } // namespace
 
 struct Watch::Other {
   std::unique_ptr<Line> line;
-  int64_t process = 0;
+  PeerProcess process;
   uint64_t host = 0;
-  bool isNear = false; ///< on this host
-  uint64_t begin = 0;  ///< of the process, if it is near
+  std::string address; ///< if it is on another host
   Beat beat;
+  Silence silence;
   bool heard = false, saidBye = false, wasTerminated = false;
-  double silence = 0, closed = 0, stuck = 0;
+  double closed = 0, stuck = 0, terminated = 0;
 };
 
-Watch::Watch(int rank, const std::vector<Member> &members, double timeout,
-             const std::atomic<const char *> &doing)
-    : rank(rank), timeout(timeout), doing(doing), others(members.size()) {
+Watch::Watch(int rank, std::vector<Member> members, double timeout)
+    : rank(rank), timeout(timeout), others(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
-    others[i].process = members[i].process;
+    bool isNear = members[i].host == members[rank].host;
+    others[i].process = PeerProcess(members[i].process, isNear);
     others[i].host = members[i].host;
-    others[i].isNear = members[i].host == members[rank].host;
-    if (others[i].isNear)
-      others[i].begin = Sight(others[i].process).begin;
-    if (members[i].socket >= 0)
-      others[i].line = std::make_unique<Line>(members[i].socket);
+    if (!isNear)
+      others[i].address = std::move(members[i].address);
+    others[i].line = std::move(members[i].line);
   }
   if (members.size() == 1)
     return;
@@ -95,6 +86,11 @@ Watch::~Watch() {
 void Watch::observe(World *newWorld) {
   std::lock_guard<std::mutex> lock(mutex);
   world = newWorld;
+}
+
+void Watch::follow(const std::atomic<const char *> &newDoing) {
+  std::lock_guard<std::mutex> lock(mutex);
+  doing = &newDoing;
 }
 
 void Watch::waitsFor(const std::vector<int> &newMissing) {
@@ -138,7 +134,8 @@ Beat Watch::beat() const {
   beat.moves = movements.load(std::memory_order_relaxed);
   beat.at = world ? world->describeActivity(world->local(0).activity) : "";
   if (beat.at.empty())
-    beat.at = std::string(doing.load()) + ",";
+    beat.at = std::string(doing ? doing->load() : "at the start") + ",";
+  beat.isMidLine = isMidLine();
   if (!world)
     return beat;
   const tpc_context &ctx = world->local(0);
@@ -231,6 +228,8 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
       if (beat.moves != other.beat.moves)
         other.stuck = idle = 0;
       other.beat = std::move(beat);
+      if (from == 0)
+        setMidLineOfOther(other.beat.isMidLine);
     }
     return;
   }
@@ -255,10 +254,14 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
   case Line::Word::Bye:
     other.saidBye = true;
     return;
+  case Line::Word::Table: // before the watch
+    return;
   }
 }
 
 void Watch::judge(double seconds) {
+  if (LaunchWatch::endsProcess())
+    return; // and has said why
   if (terminated >= 0) {
     terminated += seconds;
   } else if (Termination::isAsked()) {
@@ -271,13 +274,37 @@ void Watch::judge(double seconds) {
     if (others[i].line && !others[i].saidBye)
       judgeLine(static_cast<int>(i), seconds);
   judgeWaits(seconds);
-  if (terminated > graceForLauncher)
+  judgeTermination(seconds);
+}
+
+void Watch::judgeTermination(double seconds) {
+  bool areAllAsked = true;
+  for (size_t i = 0; i < others.size(); ++i) {
+    Other &other = others[i];
+    if (!other.line || other.saidBye)
+      continue;
+    areAllAsked &= other.wasTerminated || !other.line->isOpen();
+    if (!other.wasTerminated)
+      continue;
+    other.terminated += seconds;
+    if (other.terminated > graceForOthersToBeAsked && terminated < 0)
+      endAll(describe(static_cast<int>(i)) + " was asked to end (SIGTERM), by itself" +
+                 lastSeen(static_cast<int>(i)),
+             -1, true);
+  }
+  if (terminated > graceForOthersToBeAsked && !areAllAsked && !isTerminatedAlone) {
+    isTerminatedAlone = true;
+    printDiagnostic("note", describe(rank) + " was asked to end (SIGTERM)");
+  }
+  if (terminated > (areAllAsked ? graceForLauncher : graceForTerminatedAlone))
     endByLauncher();
 }
 
 void Watch::judgeLine(int of, double seconds) {
   Other &other = others[of];
   if (!other.line->isOpen()) {
+    if (isTerminatedAlone)
+      endByLauncher(); // the others have said so, and end
     other.closed += std::min(seconds, 0.03);
     if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
                             : other.closed > graceForLine || terminated >= 0)
@@ -289,22 +316,9 @@ void Watch::judgeLine(int of, double seconds) {
              -1, true);
     return;
   }
-  other.silence = other.heard ? 0 : other.silence + seconds;
-  if (timeout <= 0 || other.silence < silenceOfStopped)
-    return;
-  char state = stateOf(of);
-  if (state == 't')
-    other.silence = 0;
-  bool stopped = state == 'T';
-  double most = stopped ? silenceOfStopped : state ? silenceOfStarved : silenceOfUnseen;
-  if (state == 't' || other.silence < most)
-    return;
-  char text[16];
-  std::snprintf(text, sizeof(text), "%.0f", other.silence);
-  endAll(describe(of) +
-             " is frozen: " + (stopped ? "its process was stopped" : "its process says nothing") +
-             ", " + text + " s ago" + lastSeen(of),
-         of, true);
+  std::string what = other.silence.judge(other.heard, seconds, other.process, other.address);
+  if (timeout > 0 && !what.empty())
+    endAll(describe(of) + " " + what + lastSeen(of), of, true);
 }
 
 bool Watch::waitsForEnded(int waiting) const {
@@ -337,7 +351,8 @@ void Watch::judgeWaits(double seconds) {
     for (int missing : other.beat.missing)
       if (others[missing].beat.left || others[missing].saidBye)
         list += (list.empty() ? "rank " : ", rank ") + std::to_string(missing);
-    printLine("error", "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
+    printDiagnostic("error",
+                    "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
     endAll("", -1, false);
   }
   if (!isHub())
@@ -351,10 +366,10 @@ void Watch::judgeWaits(double seconds) {
   int first = all.first();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
-  printLine("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
+  printDiagnostic("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
   for (size_t i = 0; i < others.size(); ++i)
     if (static_cast<int>(i) != first && !others[i].saidBye)
-      printLine("note", "waits: " + all.describeWait(static_cast<int>(i)));
+      printDiagnostic("note", "waits: " + all.describeWait(static_cast<int>(i)));
   endAll("", -1, false);
 }
 
@@ -375,52 +390,33 @@ Standstill Watch::standstill() const {
 void Watch::sayOwnWait() {
   others[rank].beat = beat();
   if (others[rank].beat.waits)
-    printLine("note", "waits: " + standstill().describeWait(rank));
-}
-
-char Watch::stateOf(int of) const {
-  const Other &other = others[of];
-  if (!other.isNear)
-    return 0;
-  Sight sight(other.process);
-  return sight.begin == other.begin ? sight.state : 0;
+    printDiagnostic("note", "waits: " + standstill().describeWait(rank));
 }
 
 void Watch::killStopped(int culprit) const {
   for (size_t i = 0; i < others.size(); ++i) {
     int of = static_cast<int>(i);
-    if (of == rank || others[i].process <= 1)
-      continue;
-    char state = stateOf(of);
-    if (state == 'T' || (state && of == culprit))
-      kill(static_cast<pid_t>(others[i].process), SIGKILL);
+    if (of != rank && (of == culprit || others[i].process.isStopped()))
+      others[i].process.kill();
   }
 }
 
 bool Watch::becomeSpeaker() {
-  if (isHub() || speaking >= 0)
-    return true;
-  // Of the processes of this host, one has the socket of this name. It is free again as soon as
-  // that process has ended, however it did.
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  int length = std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "tpc-%016llx-%lld",
-                             static_cast<unsigned long long>(others[0].host),
-                             static_cast<long long>(others[0].process));
-  speaking = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  if (bind(speaking, reinterpret_cast<sockaddr *>(&address), size) == 0 || errno != EADDRINUSE)
-    return true;
-  close(speaking);
-  speaking = -1;
-  return false;
+  return isHub() || speaker.claim("tpc-" + toHexDigits(others[0].host) + "-" +
+                                  std::to_string(others[0].process.number()));
 }
 
 bool Watch::anyoneNear() const {
   for (size_t i = 0; i < others.size(); ++i)
-    if (char state = stateOf(static_cast<int>(i));
-        static_cast<int>(i) != rank && state && !std::strchr("TtZXx", state))
-      return true;
+    switch (others[i].process.state()) {
+    case PeerProcess::State::Asleep:
+    case PeerProcess::State::Runs:
+      if (static_cast<int>(i) != rank)
+        return true;
+      break;
+    default:
+      break;
+    }
   return false;
 }
 
@@ -448,9 +444,13 @@ void Watch::tell(int culprit, bool sayWaits) {
 }
 
 void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
+  // The watch of the launcher has found something, and says it.
+  if (LaunchWatch::endsProcess())
+    for (;;)
+      poll(nullptr, 0, 1000);
   bool speaks = !error.empty() && becomeSpeaker();
   if (!error.empty())
-    printLine(speaks ? "error" : "note", error);
+    printDiagnostic(speaks ? "error" : "note", error);
   if (sayWaits)
     sayOwnWait();
   if (isHub())
@@ -461,7 +461,7 @@ void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
     for (int i = 0; speaks ? i < 100 && anyoneNear() : i < 30; ++i) {
       poll(nullptr, 0, 10);
       if (!speaks && !error.empty() && (speaks = becomeSpeaker()))
-        printLine("error", error);
+        printDiagnostic("error", error);
     }
   killStopped(culprit);
   leave();
@@ -475,6 +475,8 @@ void Watch::leave() {
     world->recordError(rank, "");
     world->abortDevices();
   }
+  if (isTerminatedAlone)
+    endByLauncher();
   _exit(1);
 }
 

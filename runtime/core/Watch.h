@@ -7,8 +7,9 @@
 //
 //   * A process whose line is closed without a word of farewell was killed, or has crashed.
 //   * One that says nothing for some seconds is frozen (stopped, or its host is gone), unless it
-//     can be seen to be held by a debugger or to wait for a core. Only time in which the listener
-//     itself could run counts: if the whole job is suspended, nobody is at fault.
+//     can be seen to be held by a debugger or to wait for a core (Sight.h). Only time in which the
+//     listener itself could run counts: if the whole job is suspended, nobody is at fault.
+//   * One that alone was asked to end by SIGTERM. Launchers ask all.
 //   * All wait for each other, and nothing is transferred, for `timeout` seconds: a deadlock. As
 //     long as somebody computes or transfers, nobody has waited for too long.
 //   * One waits for another that is at the end of the run.
@@ -23,6 +24,8 @@
 
 #include "core/Beat.h"
 #include "core/Line.h"
+#include "core/Sight.h"
+#include "core/Speaker.h"
 #include "core/Standstill.h"
 #include <atomic>
 #include <chrono>
@@ -40,21 +43,22 @@ class World;
 class Watch {
 public:
   struct Member {
-    int socket = -1;     ///< of rank 0 to each other rank, of each other rank to rank 0
-    int64_t process = 0; ///< its number on its host
-    uint64_t host = 0;   ///< the same for processes that can see each other's numbers
+    std::unique_ptr<Line> line; ///< of rank 0 to each other rank, of each other rank to rank 0
+    int64_t process = 0;        ///< its number on its host
+    uint64_t host = 0;          ///< the same for processes that can see each other's numbers
+    std::string address;        ///< of its host, for messages
   };
 
-  /// `members` by rank; takes the sockets. `timeout`: as Session::timeout; 0 also forgives who is
-  /// frozen. `doing`: what is done outside of collectives.
-  Watch(int rank, const std::vector<Member> &members, double timeout,
-        const std::atomic<const char *> &doing);
+  /// `members` by rank. `timeout`: as Session::timeout; 0 also exempts the frozen.
+  Watch(int rank, std::vector<Member> members, double timeout);
   /// Collective: this process ends in order. Returns when all do, or at once while an exception
   /// is under way.
   ~Watch();
 
   /// The world that runs, whose grid names ranks, or null.
   void observe(World *world);
+  /// What is done outside of collectives; without it, "at the start".
+  void follow(const std::atomic<const char *> &doing);
 
   /// The rank has waited for some milliseconds, and waits for these.
   void waitsFor(const std::vector<int> &missing);
@@ -79,6 +83,8 @@ private:
   /// Judges, when `seconds` more have passed in which this process could run.
   void judge(double seconds);
   void judgeLine(int of, double seconds);
+  /// Whether this rank, or another, was asked to end and others were not.
+  void judgeTermination(double seconds);
   void judgeWaits(double seconds);
   bool waitsForEnded(int waiting) const;
   /// All have said farewell, or the hub has.
@@ -93,8 +99,6 @@ private:
   void sayOwnWait();
   /// Ends this process; nobody else is told.
   [[noreturn]] void leave();
-  /// As Sight::state, 0 also if it is on another host.
-  char stateOf(int of) const;
   /// The processes of this host that cannot end by themselves: all that are stopped, and that of
   /// `culprit`, if there is one.
   void killStopped(int culprit) const;
@@ -106,11 +110,11 @@ private:
 
   const int rank;
   const double timeout;
-  const std::atomic<const char *> &doing;
   std::vector<Other> others; ///< by rank
 
   mutable std::mutex mutex; // of what follows
   World *world = nullptr;
+  const std::atomic<const char *> *doing = nullptr;
   bool waits = false;
   std::vector<int> missing;
   bool ending = false, failing = false, told = false;
@@ -120,9 +124,9 @@ private:
   std::atomic<uint64_t> movements{0};
   double idle = 0;        ///< seconds in which everybody has waited
   double terminated = -1; ///< seconds since the launcher asked this process to end
-  bool saidBye = false;
+  bool isTerminatedAlone = false, saidBye = false;
   int wakeUp = -1;
-  int speaking = -1; ///< the socket of the speaker
+  Speaker speaker;
   std::thread thread;
 };
 

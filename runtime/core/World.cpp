@@ -3,10 +3,10 @@
 #include "core/World.h"
 #include "core/Cores.h"
 #include "core/DeviceWatch.h"
+#include "core/Diagnostic.h"
 #include "core/Links.h"
 #include "core/NoTransport.h"
 #include "core/OutOfMemory.h"
-#include "tpc/printable.h"
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -25,8 +25,7 @@ std::atomic<World *> running{nullptr};
 } // namespace
 
 [[noreturn]] static void endWith(const std::string &message) {
-  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
-  std::fflush(stderr);
+  printDiagnostic("error", message);
   _exit(1);
 }
 
@@ -265,14 +264,21 @@ std::string World::describeTimeout() const {
 std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits) {
   if (!session)
     return std::nullopt;
+  std::string together;
+  for (const Trait &trait : traits)
+    together += trait.value + "\n";
+  if (session->firstDifference(together) < 0)
+    return std::nullopt;
   for (const Trait &trait : traits) {
     int rank = session->firstDifference(trait.value);
     if (rank < 0)
       continue;
+    std::vector<std::string> values = session->textsOfAll(trait.value);
     if (session->rank() != 0)
       return "";
     return "rank " + std::to_string(rank) + " does not run the same as rank 0: another " +
-           trait.what + " (rank 0 has " + trait.value +
+           trait.what + " (rank 0 has " + values[0] + ", rank " + std::to_string(rank) + " has " +
+           values[rank] +
            "); start the same executable with the same arguments and weights everywhere";
   }
   return std::nullopt;

@@ -18,6 +18,7 @@
 #define TPC_RT_CORE_WORLD_H
 
 #include "core/Context.h"
+#include "core/LaunchWatch.h"
 #include "core/Launcher.h"
 #include "core/RankThreads.h"
 #include "core/Transport.h"
@@ -68,6 +69,9 @@ public:
   /// What is being done outside of a run, or by it, for the message of one that stands still:
   /// "while weights are loaded". Text that lives for ever.
   std::atomic<const char *> doing = "at the start";
+
+  /// Watches the launcher as long as the session is there.
+  std::unique_ptr<LaunchWatch> launch;
 };
 
 /// Something that must be the same on all ranks: what it is ("grid"), and its value in words or as

@@ -43,6 +43,13 @@ class CpuDevices : public DeviceKind {
 public:
   const char *name() const override { return "cpu"; }
   const char *kernels() const override { return rt::kernels().name; }
+  void shareKernels(const std::vector<std::string> &names) const override {
+    // Each is able to do what those before it are.
+    for (const char *name : {"generic", "avx2", "avx512"})
+      if (std::find(names.begin(), names.end(), name) != names.end())
+        if (const KernelTable *table = kernelsNamed(name))
+          return chooseKernels(*table);
+  }
   std::string environmentProblem() const override {
     const char *wanted = std::getenv("TPC_CPU");
     if (!wanted || !*wanted || kernelsNamed(wanted))

@@ -1,6 +1,7 @@
 //===- Kernels.cpp - chooses among instruction sets -----------------------===//
 
 #include "cpu/Kernels.h"
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #ifdef __x86_64__
@@ -62,9 +63,14 @@ const KernelTable *kernelsNamed(const char *name) {
   return nullptr;
 }
 
+static std::atomic<const KernelTable *> chosen{nullptr};
+
 const KernelTable &kernels() {
   static const KernelTable &table = best();
-  return table;
+  const KernelTable *other = chosen.load(std::memory_order_relaxed);
+  return other ? *other : table;
 }
+
+void chooseKernels(const KernelTable &table) { chosen.store(&table); }
 
 } // namespace tpc::rt

@@ -91,6 +91,9 @@ extern const KernelTable avx2Kernels, avx512Kernels;
 /// chooses another that it has.
 const KernelTable &kernels();
 
+/// From now on `kernels()` is `table`. Before anything has been packed for the other one.
+void chooseKernels(const KernelTable &table);
+
 /// The table `name`, if this machine can run it.
 const KernelTable *kernelsNamed(const char *name);
 

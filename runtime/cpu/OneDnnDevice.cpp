@@ -361,6 +361,9 @@ class OneDnnDevices : public DeviceKind {
 public:
   const char *name() const override { return "cpu"; }
   const char *kernels() const override { return rt::kernels().name; }
+  void shareKernels(const std::vector<std::string> &names) const override {
+    cpuDevices().shareKernels(names);
+  }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
   std::string products() const override { return library().describe(); }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t) const override {

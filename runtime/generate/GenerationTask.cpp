@@ -1,5 +1,6 @@
 //===- GenerationTask.cpp - what executables do that generate -------------===//
 
+#include "core/Diagnostic.h"
 #include "generate/Generator.h"
 #include "generate/ReadPrompts.h"
 #include "generate/Schedule.h"
@@ -39,13 +40,16 @@ public:
     for (; current < lines.size(); ++current) {
       Line &line = lines[current];
       std::fwrite(line.text.data(), 1, line.text.size(), stdout);
+      isMidLine |= !line.text.empty();
       line.text.clear();
       if (!line.isDone)
         break;
       std::fputc('\n', stdout);
+      isMidLine = false;
     }
     if (std::fflush(stdout) != 0)
       throw UserError("cannot write to standard output");
+    setMidLine(isMidLine);
   }
   void onLogits(std::vector<float> row) override {
     if (keepsLogits)
@@ -62,6 +66,7 @@ private:
   };
   std::vector<Line> lines;
   size_t current = 0;
+  bool isMidLine = false;
   bool keepsLogits;
 };
 

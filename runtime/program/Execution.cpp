@@ -2,12 +2,12 @@
 
 #include "program/Execution.h"
 #include "core/Cores.h"
+#include "core/Diagnostic.h"
 #include "core/Step.h"
 #include "program/CountMemory.h"
 #include "program/Error.h"
 #include "program/Notes.h"
 #include "program/Weights.h"
-#include "tpc/printable.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -116,10 +116,8 @@ void agreeOn(Session *session, const std::function<void()> &work) {
 }
 
 void printError(const std::string &message) {
-  if (message.empty())
-    return;
-  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
-  std::fflush(stderr);
+  if (!message.empty())
+    printDiagnostic("error", message);
 }
 
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,

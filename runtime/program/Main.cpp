@@ -7,6 +7,7 @@
 #include "core/World.h"
 #include "program/Bench.h"
 #include "program/CommandLine.h"
+#include "program/CompareTasks.h"
 #include "program/CountMemory.h"
 #include "program/Describe.h"
 #include "program/Error.h"
@@ -43,7 +44,9 @@ namespace {
   if (launcher.rank <= 0)
     throw UserError(message);
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  throw UserError("");
+  // If the first lives it has not met the error.
+  bool isOwn = Siblings(launcher).look().contains(0);
+  throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
 }
 
 /// What all ranks must have in common, or they would deadlock.
@@ -70,6 +73,17 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     checkThreads(manifest, options);
     return nullptr;
   }
+  int ranks = manifest.grid.numRanks();
+  auto otherSize = [&](int size) {
+    return "the program was compiled for " + std::to_string(ranks) +
+           (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(size) +
+           " were started; run\n  " + Launcher::command(launcher.kind, ranks) + " " +
+           options.program + " …\nor, all ranks in one process, without a launcher:\n  " +
+           "TPC_TRANSPORT=threads " + options.program + " …";
+  };
+  // Ranks that do not exist would be waited for.
+  if (launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks)
+    refuseOnce(launcher, otherSize(launcher.size));
   std::string error;
   std::shared_ptr<Session> session = joinLauncher(launcher, error, options.timeout);
   if (!session && launcher.kind == Launcher::Kind::Mpi)
@@ -80,7 +94,6 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
       std::this_thread::sleep_for(std::chrono::seconds(1));
     throw UserError(error);
   }
-  int ranks = manifest.grid.numRanks();
   session->doing = "while programs are compared";
   // First of all, because what follows is said in words that ranks must share.
   std::optional<std::string> difference = compareRanks(session.get(), traitsOf(manifest));
@@ -88,12 +101,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     if (difference)
       throw UserError(*difference);
     if (session->size() != ranks)
-      throw UserError("the program was compiled for " + std::to_string(ranks) +
-                      (ranks == 1 ? " rank" : " ranks") + ", but " +
-                      std::to_string(session->size()) + " were started; run\n  " +
-                      Launcher::command(launcher.kind, ranks) + " " + options.program +
-                      " …\nor, all ranks in one process, without a launcher:\n  " +
-                      options.program + " …");
+      throw UserError(otherSize(session->size()));
   });
   return session;
 }
@@ -189,12 +197,21 @@ void runTask(Execution &execution, Task &task) {
 void run(const tpc_program &program, const Manifest &manifest, const Options &options,
          const Launcher &launcher) {
   std::shared_ptr<Session> session = join(launcher, manifest, options);
+  auto compare = [&](const std::vector<Trait> &traits) {
+    std::optional<std::string> difference = compareRanks(session.get(), traits);
+    agreeOn(session.get(), [&] {
+      if (difference)
+        throw UserError(*difference);
+    });
+  };
+  compare(traitsOfTask(options));
   if (session)
     session->doing = "while inputs are checked";
   // What can be wrong with inputs is said before weights are loaded, which may take long.
   std::vector<Inputs> steps;
   std::unique_ptr<Task> task;
   bool writes = !session || session->rank() == 0;
+  size_t requests = 1;
   agreeOn(session.get(), [&] {
     if (options.mode == Options::Mode::Run && manifest.generation) {
       task = makeGeneration(manifest, options);
@@ -207,11 +224,14 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
       steps.push_back(makeInputs(manifest, options.shape));
       return;
     }
-    std::vector<Request> requests = requestsOf(options, manifest);
+    std::vector<Request> all = requestsOf(options, manifest);
+    requests = all.size();
     if (writes)
-      checkWritable(requests, options.isBatch);
-    steps.push_back(readInputs(manifest, requests.at(0).inputs, options.shape));
+      checkWritable(all, options.isBatch);
+    steps.push_back(readInputs(manifest, all.at(0).inputs, options.shape));
   });
+  if (!task)
+    compare(traitsOfInputs(manifest, steps.at(0), requests));
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
   if (task) // what is largest may depend on the device

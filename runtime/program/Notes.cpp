@@ -1,8 +1,8 @@
 //===- Notes.cpp - what users are told beside results ---------------------===//
 
 #include "program/Notes.h"
+#include "core/Diagnostic.h"
 #include "tpc/printable.h"
-#include <cstdio>
 
 namespace tpc::rt {
 
@@ -12,7 +12,7 @@ void note(const std::string &text) {
   if (collected)
     collected->push_back(printable(text));
   else
-    std::fprintf(stderr, "note: %s\n", printable(text).c_str());
+    printDiagnostic("note", text);
 }
 
 void collectNotes(std::vector<std::string> *into) { collected = into; }

@@ -5,6 +5,7 @@
 #include "core/RankThreads.h"
 #include "program/Error.h"
 #include "program/Execution.h"
+#include "program/Notes.h"
 #include "program/PlaceRanks.h"
 #include <algorithm>
 
@@ -48,7 +49,27 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
   chooseDevices(placeRanks(program, session, launcher, manifest, options.shareGpus));
 }
 
+/// Ranks of one run use the same kernels: those of another instruction set round differently, and
+/// what ranks compute each for itself, such as which expert a token goes to, must be the same.
+static void shareKernels(Session *session) {
+  if (!session)
+    return;
+  std::string best = deviceKind().kernels();
+  std::vector<std::string> all = session->textsOfAll(best);
+  auto other = std::find_if(all.begin(), all.end(),
+                            [&](const std::string &name) { return name != all.front(); });
+  if (other == all.end())
+    return;
+  deviceKind().shareKernels(all);
+  std::string rank = "rank " + std::to_string(other - all.begin());
+  if (session->rank() == 0 && deviceKind().name() == std::string("cpu"))
+    note("rank 0 has " + best + " kernels and " + rank + " has " + *other +
+         " (by its processor, or TPC_CPU): all ranks use the " + deviceKind().kernels() +
+         " kernels, which all of them have, so that they compute the same bits");
+}
+
 void chooseProducts(Session *session, const Options &options) {
+  shareKernels(session);
   agreeOn(session, [&] {
     std::string problem;
     const DeviceKind *kind = deviceKind().withProducts(options.products, problem);

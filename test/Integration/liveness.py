@@ -1,5 +1,7 @@
-"""Runs programs in processes, of which one is killed or frozen in the middle of a step."""
+"""Runs programs in processes, of which one is killed or frozen: in the middle of a step, or while they start. And hosts, as
+network namespaces, between which links are cut."""
 
+import contextlib
 import os
 import random
 import re
@@ -9,11 +11,15 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from harness import LoadClock
 
 # Seconds on a machine that has nothing else to do, until the rank is named and until everybody has ended.
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
+PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
 FATES = {"kill": (signal.SIGKILL, "has ended without a word"), "freeze": (signal.SIGSTOP, "is frozen")}
+BENCH = ("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")
 
 
 def processes_of(program: Path) -> dict[int, int]:
@@ -42,11 +48,11 @@ def until(condition, seconds=120):
 class Steps:
     """Steps without end, in processes, or what arguments say."""
 
-    def __init__(self, program, transport, log, more=None,
-                 arguments=("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")):
-        self.program, self.log = program, log
+    def __init__(self, program, transport, log, more=None, arguments=BENCH, waits=True):
+        """`transport`: tcp, mpi, or torch, whose agent ends all as soon as one has. `waits`: until weights are loaded."""
+        self.program, self.log, self.waits = program, log, waits
         environment = {**os.environ, **(more or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        command = program.command(transport)
+        command = program.command("tcp" if transport == "torch" else transport)
         if transport == "tcp":
             command[-3:-3] = ["--as", "plain"]  # who ends whom is not the launcher's
         with open(log, "w") as file:
@@ -54,6 +60,8 @@ class Steps:
                                         env=environment, start_new_session=True)
 
     def __enter__(self):
+        if not self.waits:
+            return self
         until(lambda: self.run.poll() is not None or "loaded" in self.said())
         assert self.run.poll() is None, self.said()
         self.ranks = processes_of(self.program.path)
@@ -94,13 +102,182 @@ def check(program, transport, fate, seed, log, more=None):
     return seconds, gone
 
 
-def check_times(program, transport, fate, seed, path, more=None):
+def check_start(program, transport, fate, seed, log, more=None):
+    """The same in the first second of a start, whatever has been connected by then."""
+    draw = random.Random(seed)
+    victim, moment = draw.randrange(program.grid.ranks), draw.uniform(0, 1)
+    begin = time.monotonic()
+    with Steps(program, transport, log, more, waits=False) as steps:
+        until(lambda: victim in processes_of(program.path))
+        time.sleep(max(0, begin + moment - time.monotonic()))
+        os.kill(processes_of(program.path)[victim], FATES[fate][0])
+        begin = time.monotonic()
+        words = "is frozen" if fate == "freeze" else "has ended"
+        # Where mpirun is the first to see that a rank was killed it ends the others, and names it.
+        named = re.compile(rf"^error: rank {victim}( \(.*\))? {words}|process rank {victim} with PID|Process rank: +{victim}\b"
+                           rf"|\[\[.*,{victim}\]", re.M)
+        until(lambda: named.search(steps.said()))
+        seconds = time.monotonic() - begin
+        until(lambda: steps.run.poll() is not None and not processes_of(program.path))
+        gone = time.monotonic() - begin
+        assert steps.run.wait() != 0
+    assert len(re.findall(r"^error: ", steps.said(), re.M)) <= 1, steps.said()
+    return seconds, gone
+
+
+@contextlib.contextmanager
+def control_group(version):
+    """A folder of a group that can be frozen: calls with a process freeze that one."""
+    root = {1: "/sys/fs/cgroup/freezer", 2: "/sys/fs/cgroup/unified"}[version]
+    if version == 2 and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        root = "/sys/fs/cgroup"
+    group = Path(root) / f"tpc-test-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        group.mkdir()
+        if not (group / ("freezer.state" if version == 1 else "cgroup.freeze")).exists():
+            raise OSError("it has no freezer")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"control groups: {root} cannot be used: {error}")
+
+    def freeze(process):
+        (group / "cgroup.procs").write_text(str(process))
+        (group / "freezer.state").write_text("FROZEN") if version == 1 else (group / "cgroup.freeze").write_text("1")
+
+    def thaw():
+        (group / "freezer.state").write_text("THAWED") if version == 1 else (group / "cgroup.freeze").write_text("0")
+
+    try:
+        yield freeze, thaw
+    finally:
+        thaw()
+        for process in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                os.kill(int(process), signal.SIGKILL)
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def check_group(program, transport, version, seed, log):
+    """A rank that is frozen by the freezer of its control group, as `docker pause` does."""
+    draw = random.Random(seed)
+    with control_group(version) as (freeze, thaw), Steps(program, transport, log) as steps:
+        time.sleep(draw.uniform(0.1, 0.5))
+        victim = draw.randrange(program.grid.ranks)
+        freeze(steps.ranks[victim])
+        begin = time.monotonic()
+        named = re.compile(rf"^error: rank {victim} \(.*\) is frozen: its control group was frozen", re.M)
+        until(lambda: named.search(steps.said()))
+        seconds = time.monotonic() - begin
+        if version == 1:
+            # SIGKILL waits for the thaw.
+            until(lambda: set(processes_of(program.path)) <= {victim})
+            thaw()
+        until(lambda: steps.run.poll() is not None and not processes_of(program.path))
+        gone = time.monotonic() - begin
+        assert len(re.findall(r"^error: ", steps.said(), re.M)) == 1, steps.said()
+    return seconds, gone
+
+
+class Hosts:
+    """Network namespaces on one bridge, with host names of their own."""
+
+    def __init__(self, count):
+        self.name, self.count = f"tpc{os.getpid()}x{time.monotonic_ns() % 10**6}", count
+        self.network = f"10.{random.randrange(64, 250)}.{random.randrange(250)}"
+
+    def ip(self, *words):
+        subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
+
+    def __enter__(self):
+        try:
+            self.ip("netns", "add", f"{self.name}-r")
+            bridge = ("-n", f"{self.name}-r", "link")
+            self.ip(*bridge, "add", "br0", "type", "bridge")
+            self.ip(*bridge, "set", "br0", "up")
+            for i in range(self.count):
+                host = f"{self.name}-{i}"
+                self.ip("netns", "add", host)
+                self.ip(*bridge, "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", host)
+                self.ip(*bridge, "set", f"p{i}", "master", "br0", "up")
+                self.ip("-n", host, "address", "add", f"{self.network}.{i + 1}/24", "dev", "eth0")
+                self.ip("-n", host, "link", "set", "eth0", "up")
+                self.ip("-n", host, "link", "set", "lo", "up")
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            pytest.skip(f"namespaces: this user cannot make networks: {getattr(error, 'stderr', error)}")
+        return self
+
+    def __exit__(self, *_):
+        for end in [*range(self.count), "r"]:
+            subprocess.run(["ip", "netns", "del", f"{self.name}-{end}"], capture_output=True)
+
+    def address(self, host):
+        return f"{self.network}.{host + 1}"
+
+    def command(self, host, command):
+        return ["ip", "netns", "exec", f"{self.name}-{host}", "unshare", "--uts", "sh", "-c", f'hostname host{host} && exec "$@"', "-",
+                *map(str, command)]
+
+    def cut(self, first, second):
+        """Nothing gets from one to the other any more, both ways; others reach both."""
+        for host in (first, second):
+            subprocess.run(["ip", "netns", "exec", f"{self.name}-r", "bridge", "link", "set", "dev", f"p{host}", "isolated", "on"], check=True)
+
+    def cut_off(self, host):
+        self.ip("-n", f"{self.name}-r", "link", "set", f"p{host}", "down")
+
+
+def check_cut(program, what, seed, log):
+    """Each rank on a host of its own. `what`: a link is cut, a host is cut off from all, or a rank is frozen."""
+    draw = random.Random(seed)
+    ranks = range(program.grid.ranks)
+    with Hosts(len(ranks)) as hosts, open(log, "w") as file:
+        environment = {"WORLD_SIZE": str(len(ranks)), "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29000"}
+        running = [subprocess.Popen(hosts.command(rank, [program.path, "--verbose", "--timeout=60", *BENCH]), stdout=file, stderr=file,
+                                    env={**os.environ, **environment, "RANK": str(rank)}, start_new_session=True) for rank in ranks]
+        try:
+            until(lambda: "loaded" in log.read_text() or any(process.poll() is not None for process in running))
+            time.sleep(draw.uniform(0.1, 0.5))
+            assert all(process.poll() is None for process in running), log.read_text()
+            if what == "link":
+                # Of those over which this grid's ranks talk in each step (tp, pp), and that are not rank 0's.
+                first, second = draw.choice([(1, 3), (2, 3)])
+                hosts.cut(first, second)
+                named = "|".join(rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing has come from host{b} "
+                                 rf"\({hosts.address(b)}:\d+\) to host{a} \({hosts.address(a)}:\d+\)"
+                                 for a, b in ((first, second), (second, first)))
+            else:
+                victim = draw.randrange(1, len(ranks))
+                if what == "host":
+                    hosts.cut_off(victim)
+                else:
+                    os.kill(running[victim].pid, signal.SIGSTOP)
+                named = rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from {hosts.address(victim)} for 4 s"
+            begin = time.monotonic()
+            until(lambda: re.search(named, log.read_text()))
+            seconds = time.monotonic() - begin
+            # A rank that is stopped on a host without others stays there, as nobody can end it.
+            until(lambda: all(process.poll() is not None for rank, process in enumerate(running) if what != "stop" or rank != victim))
+            return seconds, time.monotonic() - begin
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+
+
+def repeat(promised, check, path):
     """By the clock, because it is promised; again if it took longer, because the machine may be busy."""
     tries = []
-    while not tries or (tries[-1][0] > PROMISED[transport, fate] and len(tries) < 3):
-        tries.append((*check(program, transport, fate, seed, path / f"log{len(tries)}", more), os.getloadavg()[0]))
-    assert tries[-1][0] <= PROMISED[transport, fate], tries
+    while not tries or (tries[-1][0] > promised and len(tries) < 3):
+        tries.append((*check(path / f"log{len(tries)}"), os.getloadavg()[0]))
+    assert tries[-1][0] <= promised, tries
     return tries
+
+
+def check_times(program, transport, fate, seed, path, more=None):
+    return repeat(PROMISED[transport, fate], lambda log: check(program, transport, fate, seed, log, more), path)
 
 
 def say_times(transport, fate, tries):

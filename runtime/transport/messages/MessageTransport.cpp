@@ -5,13 +5,12 @@
 #include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Diagnostic.h"
 #include "core/Exchange.h"
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/World.h"
-#include "tpc/printable.h"
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -326,8 +325,7 @@ void MessageTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t b
 }
 
 void MessageTransport::abortWorld(int, const std::string &message) {
-  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
-  std::fflush(stderr);
+  printDiagnostic("error", message);
   watch.failWorld();
   messenger.abort();
 }

@@ -1,19 +1,29 @@
 //===- ProcessSession.cpp - processes that send each other messages -------===//
 
 #include "transport/messages/ProcessSession.h"
+#include "core/Diagnostic.h"
 #include "tpc/fnv1a.h"
 #include "transport/messages/MessageTransport.h"
-#include <cstdio>
 #include <exception>
 
 namespace tpc::rt {
 
 ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
-                               const std::vector<Watch::Member> &members, double timeout)
-    : messenger(std::move(messenger)), place(place), watch(place.rank, members, timeout, doing) {}
+                               std::unique_ptr<Watch> watch)
+    : messenger(std::move(messenger)), place(place), watch(std::move(watch)) {
+  this->watch->follow(doing);
+}
+
+ProcessSession::~ProcessSession() {
+  watch.reset();
+  // MPI's end is collective, and nothing but that watches it.
+  if (launch)
+    launch->enter(LaunchWatch::Phase::End);
+  messenger.reset();
+}
 
 std::unique_ptr<Transport> ProcessSession::makeTransport(World &world) {
-  return std::make_unique<MessageTransport>(*messenger, watch, world);
+  return std::make_unique<MessageTransport>(*messenger, *watch, world);
 }
 
 Session::Agreement ProcessSession::agree(bool hasError) {
@@ -36,9 +46,9 @@ int ProcessSession::firstDifference(std::string_view text) {
 }
 
 void ProcessSession::leave(tpc_context &) {
-  watch.setLeft(true);
+  watch->setLeft(true);
   allOf(0);
-  watch.setLeft(false);
+  watch->setLeft(false);
 }
 
 std::vector<uint64_t> ProcessSession::allOf(uint64_t mine) {
@@ -76,10 +86,10 @@ std::vector<std::string> ProcessSession::textsOfAll(std::string_view text) {
 
 void ProcessSession::exchange(std::span<const Message> sends, std::span<const Message> receives) {
   try {
-    deliver(*messenger, watch, /*spin=*/false, sends, receives);
+    deliver(*messenger, *watch, /*spin=*/false, sends, receives);
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "error: rank %d: %s\n", place.rank, error.what());
-    watch.failWorld();
+    printDiagnostic("error", "rank " + std::to_string(place.rank) + ": " + error.what());
+    watch->failWorld();
     messenger->abort();
   }
 }

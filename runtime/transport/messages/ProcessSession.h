@@ -15,9 +15,9 @@ public:
     int rank = 0, size = 1, onHost = 1, coresOnHost = 1;
   };
 
-  /// `members`: as Watch's.
   ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
-                 const std::vector<Watch::Member> &members, double timeout);
+                 std::unique_ptr<Watch> watch);
+  ~ProcessSession() override;
 
   int rank() const override { return place.rank; }
   int size() const override { return place.size; }
@@ -29,7 +29,7 @@ public:
   int firstDifference(std::string_view text) override;
   std::vector<std::string> textsOfAll(std::string_view text) override;
   void leave(tpc_context &ctx) override;
-  void observe(World *world) override { watch.observe(world); }
+  void observe(World *world) override { watch->observe(world); }
 
 private:
   /// One number of every rank.
@@ -38,7 +38,7 @@ private:
 
   std::unique_ptr<Messenger> messenger; ///< ends after the watch
   Place place;
-  Watch watch;
+  std::unique_ptr<Watch> watch;
 };
 
 } // namespace tpc::rt

@@ -1,6 +1,7 @@
 //===- MpiSession.cpp - finding and loading the MPI shim ------------------===//
 
 #include "core/Cores.h"
+#include "core/Diagnostic.h"
 #include "core/Patience.h"
 #include "core/RuntimeLibrary.h"
 #include "core/World.h"
@@ -211,18 +212,19 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
     return nullptr;
   }
   Meeting meeting;
-  if (!meet(*messenger, {rank, size, ""}, timeout, meeting, error)) {
+  Role role{rank, size, "", launcher.key(), timeout > 0};
+  if (!meet(*messenger, role, timeout, meeting, error)) {
     if (!error.empty())
-      std::fprintf(stderr, "error: rank %d: %s; TPC_INTERFACE chooses the network interface\n",
-                   rank, error.c_str());
+      printDiagnostic("error", "rank " + std::to_string(rank) + ": " + error +
+                                   "; TPC_INTERFACE chooses the network interface");
     else
       std::this_thread::sleep_for(std::chrono::seconds(1));
     messenger->abort();
   }
   return std::make_shared<ProcessSession>(
       std::move(messenger),
-      ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())}, meeting.members(),
-      timeout);
+      ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())},
+      std::make_unique<Watch>(rank, meeting.members(), timeout));
 }
 
 } // namespace tpc::rt

@@ -45,6 +45,7 @@ Attendee Attendee::self() {
   identity.append(name, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   self.host = spreadBits(fnv1a(identity));
   self.process = getpid();
+  gethostname(self.hostName, sizeof(self.hostName) - 1);
   cpu_set_t cores;
   static_assert(sizeof(cores) == sizeof(self.cores));
   CPU_ZERO(&cores);
@@ -84,8 +85,8 @@ void Reception::ignore(const Guest &guest) {
   lastStranger = guest.from;
 }
 
-bool Reception::next(Greeting &greeting, Socket &socket, Patience &patience) {
-  for (;;) {
+bool Reception::next(Greeting &greeting, Socket &socket) {
+  for (bool hasWaited = false;; hasWaited = true) {
     for (auto guest = guests.begin(); guest != guests.end();) {
       auto *bytes = reinterpret_cast<char *>(&guest->greeting);
       ssize_t some = recv(guest->socket.get(), bytes + guest->heard,
@@ -98,6 +99,7 @@ bool Reception::next(Greeting &greeting, Socket &socket, Patience &patience) {
       if (known && guest->heard == sizeof(Greeting) && guest->greeting.bytes == sizeof(Greeting)) {
         greeting = guest->greeting;
         greeting.runName[sizeof(greeting.runName) - 1] = 0;
+        greeting.attendee.hostName[sizeof(greeting.attendee.hostName) - 1] = 0;
         greeting.attendee.numAddresses = std::min<uint32_t>(greeting.attendee.numAddresses,
                                                             std::size(greeting.attendee.addresses));
         socket = std::move(guest->socket);
@@ -112,13 +114,13 @@ bool Reception::next(Greeting &greeting, Socket &socket, Patience &patience) {
         ++guest;
       }
     }
+    if (hasWaited)
+      return false;
     std::vector<pollfd> polled = {{listener.get(), POLLIN, 0}};
     for (const Guest &guest : guests)
       polled.push_back({guest.socket.get(), POLLIN, 0});
     poll(polled.data(), polled.size(), 100);
     accept();
-    if (patience.isOver())
-      return false;
   }
 }
 

@@ -24,6 +24,7 @@ struct Attendee {
   uint32_t numAddresses = 0;
   Address addresses[4];    ///< at which it listens, those for other hosts first
   uint8_t cores[128] = {}; ///< the set of those that it may use
+  char hostName[60] = {};  ///< for messages
 
   /// This process; its addresses are still to be said.
   static Attendee self();
@@ -31,7 +32,7 @@ struct Attendee {
 
 struct Greeting {
   enum Kind : uint32_t { Attend = 1, Data = 2 };
-  static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'r', 'u', 'n', '1'};
+  static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'r', 'u', 'n', '2'};
 
   char magic[8] = {};
   uint32_t kind = 0, bytes = sizeof(Greeting);
@@ -46,7 +47,10 @@ struct Greeting {
 struct Answer {
   char magic[8] = {};
   uint32_t welcome = 0;
-  char reason[244] = {}; ///< why not
+  char reason[228] = {}; ///< why not
+  // Of the process that answers:
+  uint64_t host = 0;
+  int64_t process = 0;
 
   explicit Answer(const std::string &why = "");
 };
@@ -55,8 +59,8 @@ class Reception {
 public:
   explicit Reception(Socket listener) : listener(std::move(listener)) {}
 
-  /// The next who greets, or false if patience is over.
-  bool next(Greeting &greeting, Socket &socket, Patience &patience);
+  /// The next who greets, or false if nobody has for a moment, a tenth of a second.
+  bool next(Greeting &greeting, Socket &socket);
 
   /// "2 strangers were ignored, the last from 10.0.0.7:4711", or nothing.
   std::string describeStrangers() const;

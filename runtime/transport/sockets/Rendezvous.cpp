@@ -51,7 +51,7 @@ struct Objection {
   bool isFatal = false;
 };
 
-Objection objection(const Role &role, const Greeting &greeting, Meeting &meeting) {
+Objection objection(const Role &role, const Greeting &greeting, const Meeting &meeting) {
   std::string rank = "rank " + std::to_string(greeting.rank);
   if (greeting.kind != Greeting::Attend)
     return {"rank 0 is still waiting for others"};
@@ -65,13 +65,77 @@ Objection objection(const Role &role, const Greeting &greeting, Meeting &meeting
             true};
   if (greeting.rank == 0 || greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
-  Socket &line = meeting.lines[greeting.rank];
-  // Who has ended meanwhile may be started again.
-  if (line && isClosed(line.get()))
-    line = Socket();
-  if (line)
+  // One that has ended meanwhile may be started again.
+  if (const Arrival &arrival = meeting.arrivals[greeting.rank];
+      arrival.isOpen() && !isClosed(arrival.line->socket()))
     return {"there is a " + rank + " already: each process needs a RANK of its own", true};
   return {};
+}
+
+/// The address of the other end, without the port.
+std::string peerAddress(int socket) {
+  sockaddr_storage storage;
+  socklen_t size = sizeof(storage);
+  if (getpeername(socket, reinterpret_cast<sockaddr *>(&storage), &size) != 0)
+    return "an unknown address";
+  std::string text = Address::of(reinterpret_cast<sockaddr *>(&storage)).text();
+  return text.substr(0, text.rfind(':'));
+}
+
+Arrival arrivalOf(Socket socket, const Attendee &self, uint64_t host, int64_t process) {
+  bool isNear = host == self.host;
+  std::string address = isNear ? "" : peerAddress(socket.get());
+  return {std::make_unique<Line>(socket.release()), PeerProcess(process, isNear),
+          std::move(address)};
+}
+
+Answer answerOf(const Attendee &self, const std::string &why) {
+  Answer answer(why);
+  answer.host = self.host;
+  answer.process = self.process;
+  return answer;
+}
+
+/// Looks at all that have come; false after one of them was given up, and reported.
+bool lookAtAll(const Role &role, Meeting &meeting) {
+  for (int rank = 1; rank < role.size; ++rank)
+    if (Arrival &arrival = meeting.arrivals[rank]; arrival.hasCome())
+      if (std::string what = arrival.look(graceForOthers, role.judgesSilence); !what.empty()) {
+        reportAtStart(role.key, rank, what, arrival.process);
+        return false;
+      }
+  return true;
+}
+
+/// The run cannot come together: rank 0 says why, and those that have come end.
+bool giveUp(Meeting &meeting) {
+  for (Arrival &arrival : meeting.arrivals)
+    if (arrival.isOpen())
+      arrival.line->say(Line::Word::Failed);
+  return false;
+}
+
+/// What each rank hears when all have come.
+std::string tableOf(const Meeting &meeting) {
+  std::string table(reinterpret_cast<const char *>(meeting.nonce.data()), meeting.nonce.size());
+  return table.append(reinterpret_cast<const char *>(meeting.attendees.data()),
+                      meeting.attendees.size() * sizeof(Attendee));
+}
+
+bool sendTable(const Role &role, Meeting &meeting, Patience &patience) {
+  std::string table = tableOf(meeting);
+  for (int rank = 1; rank < role.size; ++rank) {
+    Line &line = *meeting.arrivals[rank].line;
+    for (size_t at = 0; at < table.size(); at += Line::longest)
+      line.say(Line::Word::Table, std::string_view(table).substr(at, Line::longest));
+    while (line.hasUnsent() && !patience.isOver()) {
+      if (!lookAtAll(role, meeting))
+        return false;
+      pollfd polled{line.socket(), POLLOUT, 0};
+      poll(&polled, 1, 100);
+    }
+  }
+  return true;
 }
 
 } // namespace
@@ -82,10 +146,15 @@ double startTimeout(double timeout) {
 }
 
 std::vector<Watch::Member> Meeting::members() {
-  std::vector<Watch::Member> members;
-  for (size_t i = 0; i < attendees.size(); ++i)
-    members.push_back(
-        {i < lines.size() ? lines[i].release() : -1, attendees[i].process, attendees[i].host});
+  std::vector<Watch::Member> members(attendees.size());
+  for (size_t i = 0; i < attendees.size(); ++i) {
+    members[i].process = attendees[i].process;
+    members[i].host = attendees[i].host;
+    if (i >= arrivals.size() || !arrivals[i].hasCome())
+      continue;
+    members[i].address = peerAddress(arrivals[i].line->socket());
+    members[i].line = std::move(arrivals[i].line);
+  }
   return members;
 }
 
@@ -109,7 +178,8 @@ int Meeting::coresOnHost(int rank) const {
 
 bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
                 Patience &patience, Meeting &meeting, std::string &error) {
-  meeting.lines.resize(role.size);
+  error.clear();
+  meeting.arrivals.resize(role.size);
   meeting.attendees.resize(role.size);
   meeting.attendees[0] = self;
   if (getrandom(meeting.nonce.data(), meeting.nonce.size(), 0) !=
@@ -117,37 +187,39 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
     error = "the system gives no random numbers";
     return false;
   }
-  Reception reception(std::move(listener));
+  auto reception = std::make_unique<Reception>(std::move(listener));
   std::string refused;
   for (;;) {
+    if (!lookAtAll(role, meeting))
+      return giveUp(meeting);
     std::vector<int> absent;
-    for (int rank = 1; rank < role.size; ++rank) {
-      if (meeting.lines[rank] && isClosed(meeting.lines[rank].get()))
-        meeting.lines[rank] = Socket();
-      if (!meeting.lines[rank])
+    for (int rank = 1; rank < role.size; ++rank)
+      if (!meeting.arrivals[rank].isOpen())
         absent.push_back(rank);
-    }
     if (absent.empty())
       break;
-    Greeting greeting;
-    Socket socket;
-    if (!reception.next(greeting, socket, patience)) {
+    if (patience.isOver()) {
       error = listOf(absent) + (absent.size() == 1 ? " has" : " have") + " not come to " + where +
               " within " + secondsOf(patience);
       if (!refused.empty())
         error += "; refused was " + refused;
-      if (std::string strangers = reception.describeStrangers(); !strangers.empty())
+      if (std::string strangers = reception->describeStrangers(); !strangers.empty())
         error += "; " + strangers;
-      return false;
+      return giveUp(meeting);
     }
+    Greeting greeting;
+    Socket socket;
+    if (!reception->next(greeting, socket))
+      continue;
     auto [why, isFatal] = objection(role, greeting, meeting);
-    Answer answer(why);
-    Patience some(5);
+    Answer answer = answerOf(self, why);
+    Patience some(5, &patience);
     bool answered = writeAll(socket.get(), &answer, sizeof(answer), some);
     if (isFatal) {
       error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
-      return false;
+      meeting.reception = std::move(reception);
+      return giveUp(meeting);
     }
     if (!why.empty()) {
       refused = "rank " + std::to_string(greeting.rank) + " of " + std::to_string(greeting.size) +
@@ -157,45 +229,73 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
     if (!answered)
       continue;
     meeting.attendees[greeting.rank] = greeting.attendee;
-    meeting.lines[greeting.rank] = std::move(socket);
+    meeting.arrivals[greeting.rank] =
+        arrivalOf(std::move(socket), self, greeting.attendee.host, greeting.attendee.process);
   }
-  for (int rank = 1; rank < role.size; ++rank)
-    if (!writeAll(meeting.lines[rank].get(), meeting.nonce.data(), meeting.nonce.size(),
-                  patience) ||
-        !writeAll(meeting.lines[rank].get(), meeting.attendees.data(),
-                  meeting.attendees.size() * sizeof(Attendee), patience)) {
-      error = "rank " + std::to_string(rank) + " has ended at the start";
-      return false;
-    }
-  return true;
+  return sendTable(role, meeting, patience) || giveUp(meeting);
 }
+
+void refuseLate(const Role &role, Meeting &meeting, const std::string &error) {
+  if (!meeting.reception)
+    return;
+  std::vector<bool> told(role.size);
+  told[0] = true;
+  for (int rank = 1; rank < role.size; ++rank)
+    told[rank] = meeting.arrivals[rank].hasCome();
+  Answer answer = answerOf(meeting.attendees[0], "the run has ended: " + error);
+  Patience patience(4);
+  while (std::count(told.begin(), told.end(), false) && !patience.isOver()) {
+    Greeting greeting;
+    Socket socket;
+    if (!meeting.reception->next(greeting, socket) || greeting.run != fnv1a(role.run))
+      continue;
+    Patience some(1, &patience);
+    writeAll(socket.get(), &answer, sizeof(answer), some);
+    if (greeting.rank < told.size())
+      told[greeting.rank] = true;
+  }
+}
+
+namespace {
+
+/// Greets whoever listens at `address`. False, with the reason, if that is no rank 0; a refusal is
+/// an answer.
+bool ask(const Address &address, const Greeting &greeting, Patience &patience, Socket &socket,
+         Answer &answer, std::string &reason) {
+  socket = connectTo(address, patience, reason);
+  if (!socket)
+    return false;
+  Patience some(10, &patience);
+  auto *bytes = reinterpret_cast<char *>(&answer);
+  constexpr size_t first = sizeof(answer.magic);
+  bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
+                 readAll(socket.get(), bytes, first, some);
+  if (isHeard && !std::memcmp(answer.magic, Greeting::expectedMagic, first) &&
+      readAll(socket.get(), bytes + first, sizeof(answer) - first, some)) {
+    answer.reason[sizeof(answer.reason) - 1] = 0;
+    return true;
+  }
+  reason = address.text() + (some.isOver() ? ": a process listens there and says nothing: rank 0 "
+                                             "is stopped, or that is another program"
+                                           : ": who listens there is no rank of a tpc program");
+  return false;
+}
+
+} // namespace
 
 bool attend(const Role &role, const Attendee &self, const std::string &where,
             const std::function<std::vector<Address>(std::string &)> &find, Patience &patience,
             Meeting &meeting, std::string &error) {
   Greeting greeting = greet(role, Greeting::Attend, self, {});
-  Socket line;
+  Socket socket;
+  Answer answer;
   std::string reason = "nobody has answered";
-  for (int pause = 20; !line; pause = std::min(2 * pause, 500)) {
-    for (const Address &address : find(reason)) {
-      line = connectTo(address, patience, reason);
-      if (!line)
-        continue;
-      Answer answer;
-      Patience some(10);
-      if (writeAll(line.get(), &greeting, sizeof(greeting), some) &&
-          readAll(line.get(), &answer, sizeof(answer), some) &&
-          !std::memcmp(answer.magic, Greeting::expectedMagic, sizeof(answer.magic))) {
-        if (answer.welcome)
-          break;
-        answer.reason[sizeof(answer.reason) - 1] = 0;
-        error = "rank 0 at " + where + " refuses this rank: " + answer.reason;
-        return false;
-      }
-      line = Socket();
-      reason = address.text() + ": who listens there is no rank of a tpc program";
-    }
-    if (line)
+  for (int pause = 20;; pause = std::min(2 * pause, 500)) {
+    bool isAnswered = false;
+    for (const Address &address : find(reason))
+      if ((isAnswered = ask(address, greeting, patience, socket, answer, reason)))
+        break;
+    if (isAnswered)
       break;
     if (patience.isOver()) {
       error = "cannot reach rank 0 at " + where + " within " + secondsOf(patience) + " (" + reason +
@@ -204,19 +304,51 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
     }
     poll(nullptr, 0, pause);
   }
-  meeting.attendees.resize(role.size);
-  bool told = readAll(line.get(), meeting.nonce.data(), meeting.nonce.size(), patience) &&
-              readAll(line.get(), meeting.attendees.data(), role.size * sizeof(Attendee), patience);
-  if (!told) {
-    error = isClosed(line.get())
-                ? ""
-                : "rank 0 at " + where + " says nothing for " + secondsOf(patience);
+  if (!answer.welcome) {
+    error = "rank 0 at " + where + " refuses this rank: " + answer.reason;
     return false;
   }
-  for (Attendee &attendee : meeting.attendees)
+
+  error.clear();
+  Arrival first = arrivalOf(std::move(socket), self, answer.host, answer.process);
+  meeting.attendees.resize(role.size);
+  const size_t expected = meeting.nonce.size() + meeting.attendees.size() * sizeof(Attendee);
+  std::string table;
+  bool hasFailed = false;
+  // Rank 0 says who has not come, if it can.
+  constexpr double graceForRankZero = 0.7;
+  Patience grace(graceForRankZero);
+  while (table.size() < expected) {
+    std::string what =
+        first.look(/*grace=*/0, role.judgesSilence, [&](Line::Word word, std::string_view text) {
+          if (word == Line::Word::Table)
+            table += text;
+          hasFailed |= word == Line::Word::Failed;
+        });
+    if (hasFailed)
+      return false;
+    if (table.size() >= expected)
+      break;
+    if (!what.empty()) {
+      reportAtStart(role.key, 0, what, first.process);
+      return false;
+    }
+    if (bool isOver = patience.isOver(); grace.isOver(/*counts=*/isOver)) {
+      error = "not all ranks have come to rank 0 at " + where + " within " + secondsOf(patience);
+      return false;
+    }
+    pollfd polled{first.line->socket(), POLLIN, 0};
+    poll(&polled, 1, 100);
+  }
+  std::memcpy(meeting.nonce.data(), table.data(), meeting.nonce.size());
+  std::memcpy(meeting.attendees.data(), table.data() + meeting.nonce.size(),
+              meeting.attendees.size() * sizeof(Attendee));
+  for (Attendee &attendee : meeting.attendees) {
     attendee.numAddresses =
         std::min<uint32_t>(attendee.numAddresses, std::size(attendee.addresses));
-  meeting.lines.push_back(std::move(line));
+    attendee.hostName[sizeof(attendee.hostName) - 1] = 0;
+  }
+  meeting.arrivals.push_back(std::move(first));
   return true;
 }
 
@@ -284,7 +416,7 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Patie
   for (int absent = role.size - 1 - role.rank; absent > 0;) {
     Greeting greeting;
     Socket socket;
-    if (!reception.next(greeting, socket, patience)) {
+    if (patience.isOver()) {
       std::vector<int> ranks;
       for (int peer = role.rank + 1; peer < role.size; ++peer)
         if (!sockets[peer])
@@ -294,11 +426,13 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Patie
               "; TPC_INTERFACE chooses the network interface that ranks listen on";
       return false;
     }
+    if (!reception.next(greeting, socket))
+      continue;
     int peer = static_cast<int>(std::min<uint32_t>(greeting.rank, INT32_MAX));
     bool expected = greeting.kind == Greeting::Data && greeting.nonce == meeting.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
     Answer answer(expected ? "" : "it is not expected here");
-    Patience some(5);
+    Patience some(5, &patience);
     if (!writeAll(socket.get(), &answer, sizeof(answer), some) || !expected)
       continue;
     sockets[peer] = std::move(socket);

@@ -10,8 +10,11 @@
 #define TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUS_H
 
 #include "core/Watch.h"
+#include "transport/sockets/Attendance.h"
 #include "transport/sockets/Reception.h"
 #include <functional>
+#include <memory>
+#include <vector>
 
 namespace tpc::rt {
 
@@ -19,12 +22,17 @@ namespace tpc::rt {
 struct Role {
   int rank, size;
   std::string run;
+  std::string key;           ///< of the launcher: Launcher::key
+  bool judgesSilence = true; ///< false: frozen ranks are waited for
 };
 
 struct Meeting {
-  std::vector<Socket> lines; ///< of rank 0: to each rank; of the others: to rank 0
+  /// Of rank 0: of each rank; of the others: of rank 0.
+  std::vector<Arrival> arrivals;
   std::vector<Attendee> attendees;
   Nonce nonce{};
+  /// Of rank 0, after a rank was refused that belongs to the run: for those that come later.
+  std::unique_ptr<Reception> reception;
 
   /// Gives the lines away.
   std::vector<Watch::Member> members();
@@ -34,15 +42,19 @@ struct Meeting {
 };
 
 /// Rank 0 waits for the others. `where`: what it listens on, for the message when somebody does not
-/// come.
+/// come. The error is empty where it has been printed.
 bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
                 Patience &patience, Meeting &meeting, std::string &error);
 
 /// The others come. `find`: the addresses of rank 0; asked again until it is there. The error is
-/// empty where rank 0 says what is wrong.
+/// empty where it has been printed, or rank 0 prints it.
 bool attend(const Role &role, const Attendee &self, const std::string &where,
             const std::function<std::vector<Address>(std::string &)> &find, Patience &patience,
             Meeting &meeting, std::string &error);
+
+/// After receiveAll has failed and the error has been printed: tells ranks that come too late, for
+/// some seconds, or until all have been told.
+void refuseLate(const Role &role, Meeting &meeting, const std::string &error);
 
 /// A listener for the others, and where they find it: on TPC_INTERFACE, if that is set; else
 /// everywhere, or only on this host.

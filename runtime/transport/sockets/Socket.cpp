@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <ifaddrs.h>
+#include <memory>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <thread>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -63,29 +67,68 @@ bool Address::isLoopback() const {
 }
 
 std::string Address::text() const {
+  // Sockets of both families show addresses of IPv4 as such of IPv6.
+  static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (family == AF_INET6 && !std::memcmp(bytes, mapped, sizeof(mapped))) {
+    Address four = *this;
+    four.family = AF_INET;
+    std::memcpy(four.bytes, bytes + sizeof(mapped), 4);
+    return four.text();
+  }
   char text[INET6_ADDRSTRLEN] = "?";
   inet_ntop(family, bytes, text, sizeof(text));
   return (family == AF_INET6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" +
          std::to_string(port);
 }
 
-std::vector<Address> resolve(const std::string &host, int port, std::string &error) {
+namespace {
+
+struct Lookup {
+  std::vector<Address> addresses;
+  std::string error;
+};
+
+/// `flags` of getaddrinfo.
+Lookup lookUp(const std::string &host, int flags) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
-  std::vector<Address> addresses;
+  hints.ai_flags = flags;
+  Lookup result;
   if (int status = getaddrinfo(host.c_str(), nullptr, &hints, &list)) {
-    error = "the host '" + host + "' is not known: " + gai_strerror(status);
-    return addresses;
+    result.error = "the host '" + host + "' is not known: " + gai_strerror(status);
+    return result;
   }
   for (addrinfo *info = list; info; info = info->ai_next)
-    if (Address address = Address::of(info->ai_addr); address.family) {
-      address.port = static_cast<uint16_t>(port);
-      addresses.push_back(address);
-    }
+    if (Address address = Address::of(info->ai_addr); address.family)
+      result.addresses.push_back(address);
   freeaddrinfo(list);
-  if (addresses.empty())
-    error = "the host '" + host + "' has no address of IPv4 or IPv6";
-  return addresses;
+  if (result.addresses.empty())
+    result.error = "the host '" + host + "' has no address of IPv4 or IPv6";
+  return result;
+}
+
+} // namespace
+
+std::vector<Address> resolve(const std::string &host, int port, Patience &patience,
+                             std::string &error) {
+  Lookup result = lookUp(host, AI_NUMERICHOST);
+  if (result.addresses.empty()) {
+    // A name service that does not answer blocks its caller for as long as it is configured to.
+    auto task = std::make_shared<std::packaged_task<Lookup()>>([host] { return lookUp(host, 0); });
+    std::future<Lookup> answer = task->get_future();
+    std::thread([task] { (*task)(); }).detach();
+    while (answer.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
+      if (patience.isOver()) {
+        error = "the name service does not answer for the host '" + host + "'";
+        return {};
+      }
+    result = answer.get();
+  }
+  for (Address &address : result.addresses)
+    address.port = static_cast<uint16_t>(port);
+  if (result.addresses.empty())
+    error = result.error;
+  return result.addresses;
 }
 
 std::vector<Address> localAddresses(const std::string &interface, std::string &error) {
@@ -159,9 +202,9 @@ Socket connectTo(const Address &address, Patience &patience, std::string &error)
   if (!problem && connect(result.get(), reinterpret_cast<sockaddr *>(&storage), size) != 0)
     problem = errno;
   if (problem == EINPROGRESS) {
-    Patience some(3);
+    Patience some(3, &patience);
     pollfd polled{result.get(), POLLOUT, 0};
-    while (poll(&polled, 1, 100) <= 0 && !some.isOver() && !patience.isOver())
+    while (poll(&polled, 1, 100) <= 0 && !some.isOver())
       ;
     socklen_t length = sizeof(problem);
     if (!polled.revents)
@@ -178,12 +221,13 @@ Socket connectTo(const Address &address, Patience &patience, std::string &error)
   return result;
 }
 
-bool waitFor(int socket, short events, Patience &patience) {
+static void waitFor(int socket, short events) {
   pollfd polled{socket, events, 0};
-  while (poll(&polled, 1, 100) <= 0)
-    if (patience.isOver())
-      return false;
-  return true;
+  poll(&polled, 1, 100);
+}
+
+static bool isTemporary(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
 bool readAll(int socket, void *data, size_t bytes, Patience &patience) {
@@ -192,10 +236,13 @@ bool readAll(int socket, void *data, size_t bytes, Patience &patience) {
     if (some > 0) {
       at += some;
       bytes -= static_cast<size_t>(some);
-    } else if (some == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) ||
-               !waitFor(socket, POLLIN, patience)) {
+    } else if (some == 0 || !isTemporary(errno)) {
       return false;
+    } else {
+      waitFor(socket, POLLIN);
     }
+    if (bytes && patience.isOver())
+      return false;
   }
   return true;
 }
@@ -206,10 +253,13 @@ bool writeAll(int socket, const void *data, size_t bytes, Patience &patience) {
     if (some > 0) {
       at += some;
       bytes -= static_cast<size_t>(some);
-    } else if ((errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) ||
-               !waitFor(socket, POLLOUT, patience)) {
+    } else if (!isTemporary(errno)) {
       return false;
+    } else {
+      waitFor(socket, POLLOUT);
     }
+    if (bytes && patience.isOver())
+      return false;
   }
   return true;
 }
@@ -217,7 +267,7 @@ bool writeAll(int socket, const void *data, size_t bytes, Patience &patience) {
 bool isClosed(int socket) {
   char byte;
   ssize_t some = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return some == 0 || (some < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  return some == 0 || (some < 0 && !isTemporary(errno));
 }
 
 } // namespace tpc::rt

@@ -46,8 +46,10 @@ struct Address {
   std::string text() const;
 };
 
-/// What a name or a number stands for; empty, with a reason, if nothing.
-std::vector<Address> resolve(const std::string &host, int port, std::string &error);
+/// The addresses of a host name or number; empty, with a reason, if there are none, or if the name
+/// service has not answered when patience is over.
+std::vector<Address> resolve(const std::string &host, int port, Patience &patience,
+                             std::string &error);
 /// The addresses of this host at which others may reach it, loopback last; with the name or number
 /// of an interface only its own. Empty, with a reason, if there is none.
 std::vector<Address> localAddresses(const std::string &interface, std::string &error);
@@ -59,9 +61,7 @@ Address anyAddress(int port);
 /// Does not wait longer than some seconds for an answer.
 Socket connectTo(const Address &address, Patience &patience, std::string &error);
 
-/// Until the socket can be read (or written), false if patience is over.
-bool waitFor(int socket, short events, Patience &patience);
-/// All bytes, or false: the other side has gone, or patience is over.
+/// All bytes, or false: the other side has gone, or patience is over, however often a byte comes.
 bool readAll(int socket, void *data, size_t bytes, Patience &patience);
 bool writeAll(int socket, const void *data, size_t bytes, Patience &patience);
 /// Whether the other side has closed it. Nothing is read.

@@ -2,16 +2,65 @@
 
 #include "transport/tcp/Stream.h"
 #include <cerrno>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 
 namespace tpc::rt {
+
+namespace {
+
+/// An idle link is probed after the first, again after each second, and given up after the last.
+constexpr int secondsIdle = 1, secondsBetween = 1, probes = 3;
+constexpr unsigned cutAfter = 4000; ///< milliseconds without an answer to what was sent
+
+std::string nameOf(int socket, decltype(getpeername) *get) {
+  sockaddr_storage storage;
+  socklen_t size = sizeof(storage);
+  return get(socket, reinterpret_cast<sockaddr *>(&storage), &size) == 0
+             ? Address::of(reinterpret_cast<sockaddr *>(&storage)).text()
+             : "?";
+}
+
+} // namespace
+
+SocketStream::SocketStream(Socket theSocket, std::string hereName, std::string thereName,
+                           bool findsCuts)
+    : socket(std::move(theSocket)),
+      here(findsCuts ? hereName + " (" + nameOf(socket.get(), getsockname) + ")" : ""),
+      there(findsCuts ? thereName + " (" + nameOf(socket.get(), getpeername) + ")" : ""),
+      findsCuts(findsCuts) {
+  if (!findsCuts)
+    return;
+  int yes = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &secondsIdle, sizeof(secondsIdle));
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &secondsBetween, sizeof(secondsBetween));
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+std::string SocketStream::findCut() {
+  if (!findsCuts)
+    return "";
+  bool isCut = ended && (reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH);
+  // Probes are sent on idle links only. TCP_USER_TIMEOUT would also end a link to a rank that
+  // answers and reads nothing, because it computes.
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (!ended && getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+    isCut = info.tcpi_last_ack_recv >= cutAfter &&
+            ((info.tcpi_unacked > 0 && info.tcpi_retransmits >= 2) || info.tcpi_probes >= 2);
+  return isCut ? "nothing has come from " + there + " to " + here + " for 4 s" : "";
+}
 
 int64_t SocketStream::judge(ssize_t result, bool reading) {
   if (result > 0)
     return result;
   if ((result == 0 && reading) ||
-      (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
     ended = true;
+    reason = result < 0 ? errno : 0;
+  }
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "transport/sockets/Socket.h"
 #include <cstdint>
 #include <span>
+#include <string>
 #include <sys/uio.h>
 
 namespace tpc::rt {
@@ -20,6 +21,10 @@ public:
   /// Whether the other side has closed it; known after a read or a write.
   virtual bool hasEnded() const = 0;
 
+  /// What shows that the network between the two hosts is cut; empty: nothing does. To be asked
+  /// while this rank waits for the other.
+  virtual std::string findCut() { return ""; }
+
   /// The socket that is to be polled, and for what, before one sleeps: until it can be written to,
   /// or read from, or both. False if that is so already.
   virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
@@ -30,7 +35,11 @@ public:
 /// Over a socket.
 class SocketStream final : public Stream {
 public:
-  explicit SocketStream(Socket socket) : socket(std::move(socket)) {}
+  /// `here`, `there`: names of the two hosts. `findsCuts`: the system probes the link while nothing
+  /// is sent; without it, an interruption lasts until the network is back.
+  explicit SocketStream(Socket socket, std::string here = "", std::string there = "",
+                        bool findsCuts = false);
+  std::string findCut() override;
   int64_t write(std::span<const iovec> parts) override;
   int64_t read(std::span<const iovec> parts) override;
   bool hasEnded() const override { return ended; }
@@ -42,7 +51,10 @@ private:
   int64_t judge(ssize_t result, bool reading);
 
   Socket socket;
+  const std::string here, there;
+  const bool findsCuts;
   bool ended = false;
+  int reason = 0; ///< errno of the end
 };
 
 } // namespace tpc::rt

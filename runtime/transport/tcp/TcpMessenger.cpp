@@ -16,6 +16,10 @@ constexpr uint32_t messageMagic = 0x746d7367;
 constexpr int64_t mostAtOnce = 4 << 20;
 /// The watch knows soon that a process has ended, and says more.
 constexpr double graceForWatch = 3;
+/// Milliseconds of the longest sleep.
+constexpr int longest = 50;
+/// Seconds in which the other end of a link says that it is cut.
+constexpr double graceForFirst = 0.6;
 
 } // namespace
 
@@ -169,8 +173,19 @@ Messenger::Progress TcpMessenger::advance() {
   return isAll ? Progress::Delivered : moved ? Progress::Some : Progress::None;
 }
 
+void TcpMessenger::checkLink(int rank, Peer &peer) {
+  std::string why = peer.stream->findCut();
+  if (why.empty())
+    return;
+  // Both ends find it at about the same time: the first speaks.
+  bool isFirst = std::any_of(peers.begin(), peers.begin() + rank,
+                             [](const Peer &other) { return !other.stream; });
+  peer.cut += longest * 1e-3;
+  if (isFirst || peer.cut > graceForFirst)
+    throw MessengerError("the link to rank " + std::to_string(rank) + " is cut: " + why);
+}
+
 void TcpMessenger::sleep(double) {
-  constexpr int longest = 50; // milliseconds
   polled.clear();
   sleepers.clear();
   bool isReady = false;
@@ -178,6 +193,7 @@ void TcpMessenger::sleep(double) {
     Peer &peer = peers[rank];
     if (!peer.wantsToSend() && (peer.receives.isDone() || peer.isAstray))
       continue;
+    checkLink(rank, peer);
     if (peer.stream->hasEnded()) {
       peer.lost += longest * 1e-3;
       if (peer.lost > graceForWatch)

@@ -57,6 +57,7 @@ private:
     bool isOpen = false;    ///< in `active`
     bool isAstray = false;  ///< is somewhere else in the program
     double lost = 0;        ///< seconds since the stream ended
+    double cut = 0;         ///< seconds since its link was found to be cut
     bool wantsToSend() const { return !posts.empty() || !sends.isDone(); }
   };
   /// What is called delivered when it is done.
@@ -69,6 +70,9 @@ private:
   bool check(int rank, const Message &expected, const Header &header);
   void open(int rank, const Message &message, bool sending);
   void activate(int rank);
+
+  /// Throws if the link to it is cut.
+  void checkLink(int rank, Peer &peer);
 
   std::vector<Peer> peers;
   std::vector<int> active; ///< peers with open messages

@@ -1,6 +1,7 @@
 //===- TcpSession.cpp - processes that find each other by an address ------===//
 
 #include "core/Cores.h"
+#include "core/Diagnostic.h"
 #include "transport/messages/ProcessSession.h"
 #include "transport/sockets/Rendezvous.h"
 #include "transport/tcp/SharedRings.h"
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <poll.h>
 #include <sys/resource.h>
+#include <utility>
 
 namespace tpc::rt {
 
@@ -56,25 +59,21 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       error = "rank " + std::to_string(launcher.rank) + ": " + error;
     return nullptr;
   };
-  error = launcher.problem;
-  if (!error.empty()) {
-    error += "; this process was started as one rank of several (" + launcher.variable +
-             " is set); TPC_TRANSPORT=threads runs all ranks in it";
-    return nullptr;
-  }
-  Role role{launcher.rank, launcher.size, launcher.run};
+  Role role{launcher.rank, launcher.size, launcher.run, launcher.key(), timeout > 0};
   Patience patience(startTimeout(timeout));
   Attendee self = Attendee::self();
   Meeting meeting;
+  std::unique_ptr<Watch> watch;
   std::vector<Socket> sockets(1);
   std::vector<std::unique_ptr<Stream>> streams(role.size);
   if (role.size == 1) {
     meeting.attendees = {self};
+    watch = std::make_unique<Watch>(0, meeting.members(), timeout);
   } else {
     allowSockets(role.size);
     std::string where = launcher.address + ":" + std::to_string(launcher.port);
     auto find = [&](std::string &reason) {
-      return resolve(launcher.address, launcher.port, reason);
+      return resolve(launcher.address, launcher.port, patience, reason);
     };
     std::vector<Address> found = find(error);
     if (found.empty())
@@ -88,17 +87,36 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     bool met = role.rank == 0
                    ? receiveAll(role, self, std::move(first), where, patience, meeting, error)
                    : attend(role, self, where, find, patience, meeting, error);
-    if (!met || !connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
-        !shareRings(role, meeting, patience, sockets, streams, error))
-      return complain();
+    if (!met) {
+      complain();
+      if (!meeting.reception)
+        return nullptr;
+      printDiagnostic("error", error);
+      refuseLate(role, meeting, std::exchange(error, ""));
+      return nullptr;
+    }
+    watch = std::make_unique<Watch>(role.rank, meeting.members(), timeout);
+    if (!connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
+        !shareRings(role, meeting, patience, sockets, streams, error)) {
+      // The watch names a rank that has ended, and says more.
+      for (Patience some(graceForOthers, &patience); !some.isOver();)
+        poll(nullptr, 0, 50);
+      complain();
+      printDiagnostic("error", std::exchange(error, ""));
+      watch->failWorld();
+      return nullptr;
+    }
   }
+  const std::vector<Attendee> &all = meeting.attendees;
   for (int peer = 0; peer < role.size; ++peer)
     if (peer != role.rank && !streams[peer])
-      streams[peer] = std::make_unique<SocketStream>(std::move(sockets[peer]));
+      streams[peer] = std::make_unique<SocketStream>(
+          std::move(sockets[peer]), all[role.rank].hostName, all[peer].hostName,
+          /*findsCuts=*/timeout > 0 && all[peer].host != all[role.rank].host);
   ProcessSession::Place place{role.rank, role.size, meeting.ranksOnHost(role.rank),
                               std::min(meeting.coresOnHost(role.rank), quotaCores())};
   return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), place,
-                                          meeting.members(), timeout);
+                                          std::move(watch));
 }
 
 } // namespace tpc::rt

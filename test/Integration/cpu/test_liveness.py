@@ -1,5 +1,6 @@
 """A rank that is killed or frozen in the middle of a step: one of the others names it, and what it was at, and no process
-is left behind. How it goes at the start and the end is in runtime/conformance/ProcessTest.cpp."""
+is left behind; in the first second of a start; frozen by its control group; links that are cut between hosts. How it goes at certain
+moments of the start and the end is in test_starts.py and runtime/conformance/ProcessTest.cpp."""
 
 import os
 import signal
@@ -8,7 +9,8 @@ import time
 import pytest
 
 from harness import Grid
-from liveness import FATES, PROMISED, Steps, check, check_times, say_times
+from liveness import (FATES, PROMISED, PROMISED_AT_START, PROMISED_OF_CUTS, PROMISED_OF_GROUPS, Steps, check, check_cut, check_group,
+                      check_start, check_times, repeat, say_times)
 from models import MODELS
 
 took = {fate: [] for fate in PROMISED}
@@ -42,3 +44,46 @@ def test_a_job_that_is_suspended_goes_on(tpcc, tmp_path):
                 os.kill(pid, number)
             time.sleep(7)
         assert steps.run.poll() is None and "error" not in steps.said(), steps.said()
+
+
+@pytest.fixture(scope="module")
+def program(tpcc):
+    return tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2))
+
+
+@pytest.mark.parametrize("transport,fate,seed", [("mpi", "freeze", 3), ("tcp", "freeze", 4), ("tcp", "kill", 5), ("torch", "freeze", 6)])
+def test_who_dies_at_the_start_is_named(program, mpi, tmp_path, transport, fate, seed):
+    check_start(program, transport, fate, seed, tmp_path / "log")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_rank_whose_control_group_is_frozen(program, tmp_path, version):
+    check_group(program, "tcp", version, 1, tmp_path / "log")
+
+
+@pytest.mark.parametrize("what", ["link", "host", "stop"])
+def test_a_cut_between_hosts_is_named(program, tmp_path, what):
+    check_cut(program, what, 1, tmp_path / "log")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("transport", ["tcp", "torch", "mpi"])
+def test_who_dies_at_the_start_is_named_always(program, mpi, tmp_path, transport, fate, seed):
+    repeat(PROMISED_AT_START, lambda log: check_start(program, transport, fate, seed, log), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("transport", ["tcp", "mpi"])
+def test_a_rank_whose_control_group_is_frozen_always(program, mpi, tmp_path, transport, version, seed):
+    repeat(PROMISED_OF_GROUPS, lambda log: check_group(program, transport, version, seed, log), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("what", ["link", "host", "stop"])
+def test_a_cut_between_hosts_is_named_always(program, tmp_path, what, seed):
+    repeat(PROMISED_OF_CUTS, lambda log: check_cut(program, what, seed, log), tmp_path)

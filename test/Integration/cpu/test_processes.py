@@ -83,8 +83,8 @@ class Ranks:
     def __init__(self, program):
         self.program, self.running = program, []
 
-    def start(self, environment, *arguments):
-        self.running.append(subprocess.Popen([self.program.path, *self.ARGUMENTS, *arguments], env={**os.environ, **environment},
+    def start(self, environment, *arguments, first=ARGUMENTS):
+        self.running.append(subprocess.Popen([self.program.path, *first, *arguments], env={**os.environ, **environment},
                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return self.running[-1]
 
@@ -168,13 +168,81 @@ def test_variables_that_cannot_be(ranks, environment, words):
     assert words in said(ranks.start(environment))
 
 
+@pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
+def test_another_number_of_ranks_than_the_programs(ranks, size):
+    """Known at once: nobody waits for ranks that there cannot be."""
+    port = free_port()
+    words = f"the program was compiled for 4 ranks, but {size} were started; run"
+    assert words in said(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
+    # A rank whose number is wrong alone says so itself.
+    if size != "1":
+        first = ranks.start(environment_of(0, 4, port), "--timeout=60")
+        assert f"error: rank 1: {words}" in said(ranks.start({**environment_of(1, 4, port), "WORLD_SIZE": size}))
+        first.kill()
+    mpi = {"OMPI_COMM_WORLD_SIZE": size, "OMPI_COMM_WORLD_RANK": "0"}
+    assert words in said(ranks.start(mpi))
+
+
+@pytest.mark.parametrize("theirs,words", [
+    (["--input", "IN"], r"another task (rank 0 has to measure (--bench), rank 2 has to run)"),
+    (["--bench", "--shape", "batch=2,sequence=2"], "another --shape (rank 0 has batch=1,sequence=2, rank 2 has batch=2,sequence=2)"),
+    (["--bench", "--shape", "batch=1,sequence=2", "--repeat", "7"],
+     "another number of steps (rank 0 has 0 with --warmup, 1 with --repeat, rank 2 has 2 with --warmup, 7 with --repeat)"),
+])
+def test_another_task_than_rank_0s(ranks, tmp_path, theirs, words):
+    np.save(tmp_path / "IN", IDS)
+    port = free_port()
+    processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60") for rank in (0, 1, 3)]
+    processes.append(ranks.start(environment_of(2, 4, port), "--timeout=60",
+                                 first=[str(tmp_path / "IN.npy") if word == "IN" else word for word in theirs]))
+    assert f"rank 2 does not run the same as rank 0: {words}" in "".join(map(said, processes))
+
+
+def test_other_inputs_than_rank_0s(ranks, tmp_path):
+    for name, sequence in (("a", 7), ("b", 5)):
+        np.save(tmp_path / name, IDS[:, :sequence])
+    (tmp_path / "more").mkdir()
+    for name in "ab":
+        np.save(tmp_path / "more" / name, IDS)
+    for rank_1, words in ((["--input", tmp_path / "b.npy"],
+                           "another set of input sizes (rank 0 has input_ids [2,7], rank 1 has input_ids [2,5])"),
+                          (["--input", f"input_ids={tmp_path / 'a.npy'}"],
+                           "another set of inputs with files (rank 0 has 1 without a name, rank 1 has input_ids)"),
+                          (["--batch-of", tmp_path / "more"], "another set of inputs with files (rank 0 has ")):
+        port = free_port()
+        processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60", first=rank_1 if rank == 1 else ["--input", tmp_path / "a.npy"])
+                     for rank in range(4)]
+        assert f"rank 1 does not run the same as rank 0: {words}" in "".join(map(said, processes))
+    # Another number of files.
+    np.save(tmp_path / "c", IDS)
+    (tmp_path / "less").mkdir()
+    np.save(tmp_path / "less" / "a", IDS)
+    port = free_port()
+    processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60", first=["--batch-of", tmp_path / ("less" if rank == 3 else "more")])
+                 for rank in range(4)]
+    assert "another number of runs, one for each set of input files (rank 0 has 2, rank 3 has 1)" in "".join(map(said, processes))
+
+
+def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
+    """What each rank computes for itself has the same bits on all: they use the kernels that all have."""
+    np.save(tmp_path / "in", IDS)
+    port = free_port()
+    first = ["--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}"]
+    processes = [ranks.start(environment_of(rank, 4, port, **({"TPC_CPU": "generic"} if rank == 2 else {})), first=first) for rank in range(4)]
+    text = "".join(said(process, status=0) for process in processes)
+    generic = program.run({"input_ids": IDS}, env={"TPC_CPU": "generic"})["logits"]
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), generic)
+    if "avx2" in open("/proc/cpuinfo").read():
+        assert re.search(r"note: rank 0 has avx\w+ kernels and rank 2 has generic \(by its processor, or TPC_CPU\): all ranks use the generic kernels", text), text
+
+
 def test_strangers_are_ignored(program, ranks):
     """They connect all the time: with garbage, with nothing, slowly, with the beginning of what a rank says."""
     port, over = free_port(), threading.Event()
     kept = []
 
     def visit():
-        greetings = [b"GET / HTTP/1.1\r\n\r\n", b"", b"tpc-run1", bytes(range(256)) * 64, b"tpc-run1" + b"\xff" * 600]
+        greetings = [b"GET / HTTP/1.1\r\n\r\n", b"", b"tpc-run2", bytes(range(256)) * 64, b"tpc-run2" + b"\xff" * 600]
         while not over.is_set():
             for greeting in greetings:
                 try:

@@ -103,13 +103,16 @@ def test_all_processes_hear_of_it(program, request, transport):
     refuse(program, ["--prompt-ids", "1,101", *FEW], "101", transport=transport)
 
 
-@pytest.mark.parametrize("flags", ["--temperature $RANK", "--max-new-tokens $((RANK + 3))", "--stop-ids $RANK", "--prompt-ids $RANK"])
-def test_processes_that_were_given_other_flags(toy, tmp_path, flags):
+@pytest.mark.parametrize("flags,words", [
+    ("--temperature $RANK", "another --temperature (rank 0 has 0, rank 1 has 1)"),
+    ("--max-new-tokens $((RANK + 3))", "another --max-new-tokens (rank 0 has 3, rank 1 has 4)"),
+    ("--stop-ids $RANK", "other prompts or flags"), ("--prompt-ids $RANK", "other prompts or flags")])
+def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
     """What ranks do step by step must be the same: otherwise some would wait for what others never send."""
     program = toy.program("tp2")
     (tmp_path / "each").write_text(f"#!/bin/sh\nexec {program.path} --prompt-ids 1,2,3 {flags}\n")
     (tmp_path / "each").chmod(0o755)
-    run([*LAUNCH, "-n", "2", tmp_path / "each"], env=program.environment, timeout=60).refused("rank 1", "other prompts or flags")
+    run([*LAUNCH, "-n", "2", tmp_path / "each"], env=program.environment, timeout=60).refused("rank 1", words)
 
 
 @pytest.mark.parametrize("grid", ["tp1", "tp2,pp2", "dp2"])

@@ -1,0 +1,90 @@
+//===- DiagnosticTest.cpp - where errors are printed, and by whom ---------===//
+
+#include "core/Diagnostic.h"
+#include "core/Patience.h"
+#include "core/Speaker.h"
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace tpc::rt;
+
+namespace {
+
+/// What a process prints that has both standard streams in one file, or in two.
+std::string printed(bool inOneFile, void (*print)()) {
+  std::string out = testing::TempDir() + "tpc-out-XXXXXX",
+              err = testing::TempDir() + "tpc-err-XXXXXX";
+  int outFile = mkstemp(out.data()), errFile = mkstemp(err.data());
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(outFile, STDOUT_FILENO);
+    dup2(inOneFile ? outFile : errFile, STDERR_FILENO);
+    print();
+    std::fflush(stdout);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  close(outFile);
+  close(errFile);
+  std::ifstream file(inOneFile ? out : err);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  unlink(out.c_str());
+  unlink(err.c_str());
+  return text;
+}
+
+void printTokensAndAnError() {
+  std::fputs("12 7 99", stdout);
+  std::fflush(stdout);
+  setMidLine(true);
+  printDiagnostic("error", "first");
+  printDiagnostic("error", "second");
+}
+
+} // namespace
+
+TEST(Diagnostic, BeginsOnALineOfItsOwn) {
+  EXPECT_EQ(printed(true, printTokensAndAnError), "12 7 99\nerror: first\nerror: second\n");
+  EXPECT_EQ(printed(false, printTokensAndAnError), "error: first\nerror: second\n");
+  // The tokens are another process's.
+  EXPECT_EQ(printed(false,
+                    [] {
+                      setMidLineOfOther(true);
+                      printDiagnostic("note", "other");
+                    }),
+            "\nnote: other\n");
+}
+
+TEST(Speaker, IsOneUntilItEnds) {
+  std::string name = "tpc-test-" + std::to_string(getpid());
+  {
+    Speaker first, second;
+    EXPECT_TRUE(first.claim(name));
+    EXPECT_TRUE(first.claim(name));
+    EXPECT_FALSE(second.claim(name));
+    EXPECT_TRUE(second.claim(name + "-other"));
+  }
+  Speaker third;
+  EXPECT_TRUE(third.claim(name));
+  EXPECT_TRUE(claimMessage(name, "rank 1"));
+  EXPECT_FALSE(claimMessage(name, "rank 1"));
+  EXPECT_TRUE(claimMessage(name, "rank 2"));
+}
+
+TEST(Patience, OfAPartCountsForTheWhole) {
+  Patience whole(0.05), part(1000, &whole), endless(0, &whole);
+  int looks = 0;
+  for (; !part.isOver() && looks < 100000; ++looks)
+    usleep(1000);
+  EXPECT_LT(looks, 100000);
+  EXPECT_TRUE(whole.isOver());
+  EXPECT_TRUE(endless.isOver());
+  Patience second(1000, &whole);
+  EXPECT_TRUE(second.isOver());
+}

@@ -1,0 +1,210 @@
+//===- LaunchWatch.cpp - the launcher, and its other ranks on this host ---===//
+
+#include "core/LaunchWatch.h"
+#include "core/Diagnostic.h"
+#include "core/Patience.h"
+#include "core/Speaker.h"
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <poll.h>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+namespace {
+
+constexpr double period = 0.5; ///< between looks
+/// A host may have many ranks; each is seen by so many others.
+constexpr size_t mostWatched = 16;
+
+std::atomic<bool> ends{false};
+
+std::string folderOf(int64_t process) { return "/proc/" + std::to_string(process); }
+
+/// The variables that a process was started with; empty if they cannot be read.
+class Variables {
+public:
+  explicit Variables(int64_t process) {
+    std::ifstream file(folderOf(process) + "/environ", std::ios::binary);
+    std::ostringstream bytes;
+    bytes << file.rdbuf();
+    text = bytes.str();
+  }
+  bool areKnown() const { return !text.empty(); }
+  /// Null: it is not set.
+  const char *get(std::string_view name) const {
+    for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
+      if (!text.compare(at, name.size(), name) && text[at + name.size()] == '=')
+        return text.c_str() + at + name.size() + 1;
+      if (text.find('\0', at) == std::string::npos)
+        break;
+    }
+    return nullptr;
+  }
+
+private:
+  std::string text;
+};
+
+std::vector<int64_t> childrenOf(int64_t process) {
+  std::vector<int64_t> children;
+  std::error_code error;
+  std::filesystem::directory_iterator tasks(folderOf(process) + "/task", error), end;
+  for (; !error && tasks != end; tasks.increment(error)) {
+    std::ifstream file(tasks->path() / "children");
+    for (int64_t child; file >> child;)
+      children.push_back(child);
+  }
+  return children;
+}
+
+/// The process that started this one as a rank, past scripts in between, which have the rank's
+/// variable as well. None where ranks are to live on without it.
+PeerProcess launcherOf(const Launcher &launcher) {
+  if (!launcher.present() || (launcher.kind == Launcher::Kind::Torch && launcher.run.empty()))
+    return {};
+  int64_t process = getppid();
+  while (process > 1 && Variables(process).get(launcher.variable))
+    process = Sight(process).parent;
+  return process > 0 ? PeerProcess(process, true) : PeerProcess();
+}
+
+} // namespace
+
+int Siblings::rankOf(int64_t process) const {
+  struct stat own{}, its{};
+  if (stat("/proc/self/exe", &own) != 0 || stat((folderOf(process) + "/exe").c_str(), &its) != 0 ||
+      own.st_dev != its.st_dev || own.st_ino != its.st_ino)
+    return -1;
+  Variables variables(process);
+  for (const char *name : Launcher::runVariables) {
+    const char *here = std::getenv(name), *there = variables.get(name);
+    if (!here != !there || (here && std::strcmp(here, there) != 0))
+      return -1;
+  }
+  const char *rank = variables.get(launcher.rankVariable);
+  return rank ? std::atoi(rank) : -1;
+}
+
+std::multimap<int, PeerProcess> Siblings::look() {
+  std::multimap<int, PeerProcess> found;
+  if (launcher.rankVariable.empty())
+    return found;
+  std::map<int64_t, Known> now;
+  for (int64_t child : childrenOf(getppid())) {
+    if (child == getpid())
+      continue;
+    auto old = known.find(child);
+    Known item = old != known.end() ? old->second : Known{rankOf(child), PeerProcess(child, true)};
+    // Before a child has become the program it has the launcher's file.
+    if (item.rank < 0 || item.process.hasEnded())
+      continue;
+    found.emplace(item.rank, item.process);
+    now.emplace(child, item);
+  }
+  known = std::move(now);
+  return found;
+}
+
+LaunchWatch::LaunchWatch(const Launcher &launcher, double timeout)
+    : launcher(launcher), timeout(timeout), process(launcherOf(launcher)), siblings(launcher),
+      thread(&LaunchWatch::run, this) {}
+
+LaunchWatch::~LaunchWatch() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    over = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+void LaunchWatch::enter(Phase next) {
+  std::lock_guard<std::mutex> lock(mutex);
+  phase = next;
+}
+
+bool LaunchWatch::endsProcess() { return ends.load(); }
+
+void LaunchWatch::run() {
+  using Clock = std::chrono::steady_clock;
+  auto last = Clock::now();
+  for (;;) {
+    Phase now;
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      if (changed.wait_for(lock, std::chrono::duration<double>(period), [&] { return over; }))
+        return;
+      now = phase;
+    }
+    auto time = Clock::now();
+    // A process that was stopped itself goes on with one look, which counts as one period.
+    double passed = std::min(std::chrono::duration<double>(time - last).count(), period);
+    last = time;
+    if (process.hasEnded())
+      end("launcher", "the launcher (process " + std::to_string(process.number()) +
+                          ") has ended, and with it end the ranks that it started");
+    if (now != Phase::Run && timeout > 0)
+      judgeSiblings(passed, now);
+  }
+}
+
+void LaunchWatch::judgeSiblings(double passed, Phase now) {
+  std::multimap<int, PeerProcess> found = siblings.look();
+  // Those behind this rank, and from the first again.
+  std::set<int> ranks;
+  for (auto &[rank, fate] : fates)
+    ranks.insert(rank);
+  auto next = found.upper_bound(launcher.rank);
+  for (size_t i = 0; i < found.size() && ranks.size() < mostWatched; ++i, ++next) {
+    if (next == found.end())
+      next = found.begin();
+    ranks.insert(next->first);
+  }
+  for (int rank : ranks) {
+    auto [first, last] = found.equal_range(rank);
+    bool isStopped = first != last && std::all_of(first, last, [](const auto &item) {
+                       return item.second.isStopped();
+                     });
+    Fate &fate = fates[rank];
+    fate.gone = first == last ? fate.gone + passed : 0;
+    fate.stopped = isStopped ? fate.stopped + passed : 0;
+    std::string name = "rank " + std::to_string(rank);
+    if (fate.stopped >= Silence::ofStopped) {
+      bool byFreezer = first->second.state() == PeerProcess::State::Frozen;
+      char text[16];
+      std::snprintf(text, sizeof(text), "%.0f s", fate.stopped);
+      end(name,
+          name + " is frozen: its " +
+              (byFreezer ? "control group was frozen, " : "process was stopped, ") + text +
+              " ago " +
+              (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
+    }
+    if (now == Phase::Start && fate.gone >= graceForOthers)
+      end(name, name + " has ended before all ranks had met: it was killed, has crashed, or has "
+                       "said what is wrong");
+  }
+}
+
+void LaunchWatch::end(const std::string &subject, const std::string &message) {
+  ends.store(true);
+  if (claimMessage(launcher.key(), subject))
+    printDiagnostic("error", message);
+  // All processes of this host find the same, each at its next look.
+  poll(nullptr, 0, static_cast<int>(1.2e3 * period));
+  for (auto &[rank, sibling] : siblings.look())
+    if (sibling.isStopped())
+      sibling.kill();
+  _exit(1);
+}
+
+} // namespace tpc::rt

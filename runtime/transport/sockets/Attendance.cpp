@@ -1,0 +1,44 @@
+//===- Attendance.cpp - ranks that have come, before all have -------------===//
+
+#include "transport/sockets/Attendance.h"
+#include "core/Diagnostic.h"
+#include "core/Speaker.h"
+#include <algorithm>
+
+namespace tpc::rt {
+
+std::string Arrival::look(double grace, bool judgesSilence,
+                          const std::function<void(Line::Word, std::string_view)> &hear) {
+  constexpr auto period = std::chrono::milliseconds(100);
+  constexpr double longestStep = 0.5; // this process may have been stopped itself
+  auto now = Clock::now();
+  double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
+  last = now;
+  bool heard = line->hear([&](Line::Word word, std::string_view text) {
+    if (hear)
+      hear(word, text);
+  });
+  if (!line->isOpen()) {
+    gone += passed;
+    return gone < grace ? ""
+                        : "has ended before all ranks had met: it was killed, has crashed, or has "
+                          "said what is wrong";
+  }
+  if (now - lastBeat >= period) {
+    line->say(Line::Word::Beat);
+    lastBeat = now;
+  }
+  std::string what = silence.judge(heard, passed, process, address);
+  return what.empty() || !judgesSilence ? "" : what + " (before all ranks had met)";
+}
+
+void reportAtStart(const std::string &key, int rank, const std::string &what,
+                   const PeerProcess &process) {
+  std::string name = "rank " + std::to_string(rank);
+  if (claimMessage(key, name))
+    printDiagnostic("error", name + " " + what);
+  if (process.isStopped())
+    process.kill();
+}
+
+} // namespace tpc::rt

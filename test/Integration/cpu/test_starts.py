@@ -1,0 +1,278 @@
+"""How ranks that are processes find each other, and how they end where they cannot: listeners that are not rank 0, ranks that end or
+freeze before all have met, launchers that end. Small processes without a model; whole programs are in test_liveness.py."""
+
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import BUILD, LAUNCH
+from liveness import until
+
+SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
+MAGIC = b"tpc-run2"
+# Far below what it took before there was one clock for all waits, and far above the time-out: machines are busy.
+TIMEOUT, GENEROUS = 3, 18
+
+
+class Ranks:
+    """Processes whose variables are the test's choice."""
+
+    def __init__(self):
+        self.running = []
+
+    def start(self, rank, size, port, *arguments, **variables):
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "TPC_PORT": str(port), **variables}
+        arguments = arguments or ("end", "0", str(TIMEOUT))
+        self.running.append(subprocess.Popen([SCENARIO, *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
+                                             stderr=subprocess.PIPE, text=True))
+        return self.running[-1]
+
+
+@pytest.fixture
+def ranks():
+    ranks = Ranks()
+    yield ranks
+    for process in ranks.running:
+        process.kill()
+        process.communicate()
+
+
+def said(process, status=1):
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == status, error
+    return error
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def connected(port):
+    found = []
+
+    def attempt():
+        try:
+            found.append(socket.create_connection(("127.0.0.1", port)))
+        except OSError:
+            return False
+        return True
+
+    until(attempt)
+    return found[0]
+
+
+def greeting(rank, size, process=0):
+    """Reception.h's: no id of a run, one address of no family."""
+    run = 0xCBF29CE484222325  # the hash of no id
+    attendee = struct.pack("<QqI", 0, process, 0) + bytes(4 * 24 + 128 + 60)
+    text = MAGIC + struct.pack("<4IQ", 1, 0, rank, size, run) + bytes(64 + 16) + attendee + bytes(-len(attendee) % 8)
+    return text[:12] + struct.pack("<I", len(text)) + text[16:]
+
+
+class Listener:
+    """Stands where rank 0 should be."""
+
+    def __init__(self, behave, backlog=16):
+        self.behave, self.over, self.kept = behave, False, []
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=backlog)
+        self.port = self.listening.getsockname()[1]
+        if behave:
+            threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while not self.over:
+            try:
+                connection = self.listening.accept()[0]
+            except OSError:
+                return
+            self.kept.append(connection)
+            threading.Thread(target=self.attempt, args=(connection,), daemon=True).start()
+
+    def attempt(self, connection):
+        try:
+            self.behave(connection, lambda: self.over)
+        except OSError:
+            pass
+
+    def end(self):
+        self.over = True
+        self.listening.close()
+        for connection in self.kept:
+            connection.close()
+
+
+def drip(connection, over, text=b"", then=b"\0"):
+    """Byte by byte, without end."""
+    for byte in text:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.02)
+    while not over():
+        connection.sendall(then)
+        time.sleep(0.02)
+
+
+ANSWER = MAGIC + struct.pack("<I", 1) + bytes(228) + struct.pack("<Qq", 0, 0)
+BEAT = struct.pack("<2I", 0, 0)
+LISTENERS = {
+    "accepts and is silent": lambda connection, over: None,
+    "closes at once": lambda connection, over: connection.close(),
+    "sends garbage byte by byte": drip,
+    "sends the beginning of an answer byte by byte": lambda connection, over: drip(connection, over, MAGIC),
+    "sends half of an answer": lambda connection, over: connection.sendall(ANSWER[:100]),
+    "sends much garbage": lambda connection, over: connection.sendall(b"HTTP/1.1 200 OK\r\n" * 5000),
+    "reads the greeting and closes": lambda connection, over: (connection.recv(4096), connection.close()),
+    "never accepts": None,
+    "welcomes and is silent": lambda connection, over: connection.sendall(ANSWER),
+    "welcomes and only says that it lives": lambda connection, over: (connection.sendall(ANSWER), drip(connection, over, then=BEAT)),
+    "welcomes and ends": lambda connection, over: (connection.sendall(ANSWER), connection.close()),
+    "welcomes and sends garbage": lambda connection, over: (connection.sendall(ANSWER), connection.sendall(os.urandom(5000))),
+}
+
+
+def test_whatever_listens_in_place_of_rank_0(ranks):
+    """One clock counts, whoever listens: the run ends at its time-out."""
+    listeners = {name: Listener(behave, backlog=0 if behave is None else 16) for name, behave in LISTENERS.items()}
+    begin = time.monotonic()
+    try:
+        processes = {name: ranks.start(1, 2, listener.port) for name, listener in listeners.items()}
+        texts = {name: said(process) for name, process in processes.items()}
+        assert time.monotonic() - begin < GENEROUS
+    finally:
+        for listener in listeners.values():
+            listener.end()
+    for name, text in texts.items():
+        port = listeners[name].port
+        if name.startswith("welcomes"):
+            assert re.search(rf"^error: rank 1: not all ranks have come to rank 0 at 127.0.0.1:{port} within {TIMEOUT} s"
+                             r"|^error: rank 0 has ended before all ranks had met", text, re.M), (name, text)
+        else:
+            assert f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within {TIMEOUT} s (" in text, (name, text)
+    for name in ("accepts and is silent", "never accepts"):
+        assert "a process listens there and says nothing: rank 0 is stopped, or that is another program" in texts[name], texts[name]
+
+
+@pytest.mark.parametrize("then,words", [("close", "has ended before all ranks had met"),
+                                        ("be silent", "is frozen or cut off: nothing has come from 127.0.0.1")])
+def test_a_rank_that_has_come_and_goes(ranks, then, words):
+    """Nobody waits for the start's time-out, and those that have come are told."""
+    port = free_port()
+    first, third = ranks.start(0, 4, port, "end", 0, 120), ranks.start(2, 4, port, "end", 0, 120)
+    second = connected(port)
+    second.sendall(greeting(1, 4))
+    if then == "close":
+        assert second.recv(1) == b"t"
+        second.close()
+    begin = time.monotonic()
+    assert re.search(rf"^error: rank 1 {words}", said(first), re.M)
+    said(third)
+    assert time.monotonic() - begin < 60
+    second.close()
+
+
+def test_rank_0_ends_while_others_come(ranks):
+    port = free_port()
+    first, second, third = (ranks.start(rank, 4, port, "end", 0, 120) for rank in range(3))
+    time.sleep(1)
+    first.kill()
+    texts = said(second) + said(third)
+    assert len(re.findall(r"^error: rank 0 has ended before all ranks had met", texts, re.M)) == 1, texts
+
+
+def test_who_comes_late_is_told(ranks):
+    """A rank that belongs to the run was refused: rank 0 waits a moment for the others, to tell them."""
+    port = free_port()
+    first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
+    assert "refuses this rank" in said(stranger)
+    late = [ranks.start(rank, 4, port, "end", 0, 120) for rank in (1, 2, 3)]
+    assert "as rank 3 was refused: rank 0 was started as the first of 4 ranks, rank 3 as one of 8" in said(first)
+    for process in late:
+        assert re.search(r"refuses this rank: the run has ended: .* was refused", said(process))
+
+
+@pytest.mark.parametrize("variables,words", [
+    ({"RANK": "4", "WORLD_SIZE": "4"}, "there is no such rank: RANK=4 of 4"),
+    ({"RANK": "0", "WORLD_SIZE": "0"}, "there is no such rank: RANK=0 of 0"),
+    ({"RANK": "0", "WORLD_SIZE": ""}, "RANK is set, and WORLD_SIZE is not"),
+    ({"RANK": "", "WORLD_SIZE": "4"}, "WORLD_SIZE is set, and RANK is not"),
+    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "2"}, "there is no such rank: OMPI_COMM_WORLD_RANK=2 of 2"),
+    ({"PMI_RANK": "3", "PMI_SIZE": "3"}, "there is no such rank: PMI_RANK=3 of 3"),
+])
+def test_ranks_that_there_cannot_be(ranks, variables, words):
+    assert words in said(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
+
+
+def descendants(process):
+    children = []
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/children") as file:
+            children += [int(word) for word in file.read().split()]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def is_there(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["", "in a script"])
+def test_the_launcher_is_killed(tmp_path, wrapped):
+    """No rank is left behind, also where a script is between."""
+    program = [SCENARIO, "slow", "1", "60"]
+    if wrapped:
+        (tmp_path / "script").write_text(f"#!/bin/sh\n{SCENARIO} slow 1 60\ntrue\n")
+        (tmp_path / "script").chmod(0o755)
+        program = [tmp_path / "script"]
+    with open(tmp_path / "log", "w") as log:
+        launcher = subprocess.Popen([*LAUNCH, "--pids", tmp_path / "pids", "-n", "3", *map(str, program)], stdout=log, stderr=log)
+    until((tmp_path / "pids").exists)
+    time.sleep(0.5)
+    ranks = descendants(launcher.pid)
+    os.kill(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+    until(lambda: not any(is_there(rank) for rank in ranks))
+    text = (tmp_path / "log").read_text()
+    assert len(re.findall(rf"^error: the launcher \(process {launcher.pid}\) has ended", text, re.M)) == 1, text
+    assert len(re.findall("^error", text, re.M)) == 1, text
+
+
+def test_what_a_script_has_started_goes_on(ranks):
+    """Ranks in the background of a shell that ends are to live on."""
+    port = free_port()
+    script = " & ".join(f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 TPC_PORT={port} {SCENARIO} late 1 60" for rank in range(2))
+    result = subprocess.run(["sh", "-c", f"({script} &) ; exit 3"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 3 and result.stdout == "tcp: 2 ranks, 64\n", result
+
+
+def catches_sigterm(process):
+    with open(f"/proc/{process}/status") as file:
+        return int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.M)[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
+@pytest.mark.parametrize("style", ["plain", "torch"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_sigterm_to_one_rank_is_said(tmp_path, style, victim):
+    """That rank says so, and another names it."""
+    with open(tmp_path / "log", "w") as log:
+        launcher = subprocess.Popen([*LAUNCH, "--as", style, "--pids", tmp_path / "pids", "-n", "3", SCENARIO, "slow", "2", "60"],
+                                    stdout=log, stderr=log)
+    until((tmp_path / "pids").exists)
+    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    until(lambda: all(map(catches_sigterm, pids)))
+    os.kill(pids[victim], signal.SIGTERM)
+    assert launcher.wait(timeout=120) != 0
+    text = (tmp_path / "log").read_text()
+    assert re.search(rf"^error: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\), by itself", text, re.M), text
+    assert re.search(rf"^note: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\)", text, re.M), text
+    assert len(re.findall("^error", text, re.M)) == 1, text
