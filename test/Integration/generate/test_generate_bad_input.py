@@ -2,12 +2,16 @@
 written by hand, with 101 ids and room for 128 tokens."""
 
 import json
+import os
+import re
+import signal
 
 import numpy as np
 import pytest
 
 from generation import Toy, say
 from harness import LAUNCH, run
+from liveness import Steps, processes_of, until
 from service import Service
 
 
@@ -153,3 +157,17 @@ def test_the_limits_themselves_are_served(program):
     seeds = [say(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens for seed in (2**64 - 1, -1, 2**63, 2**63 - 1)]
     assert seeds[0] == seeds[1] and seeds[2] not in (seeds[0], seeds[3])
 
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
+    """Tokens are a line that is not finished, of rank 0; errors are any rank's."""
+    program, log = toy.program("tp2"), tmp_path / "log"
+    environment = {"TEST_MOST": "1000000"}
+    with Steps(program, "tcp", log, {**program.environment, **environment}, waits=False,
+               arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"]) as steps:
+        until(lambda: re.search(r"^\d+ \d+", steps.said(), re.M))
+        os.kill(processes_of(program.path)[victim], signal.SIGKILL)
+        until(lambda: steps.run.poll() is not None and not processes_of(program.path))
+        said = steps.said()
+    assert re.search(rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without a word", said, re.M), said[-2000:]
