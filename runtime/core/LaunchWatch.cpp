@@ -115,6 +115,16 @@ std::multimap<int, PeerProcess> Siblings::look() {
   return found;
 }
 
+bool Siblings::hasRankZero() const {
+  std::vector<int64_t> children = childrenOf(getppid());
+  return std::any_of(children.begin(), children.end(), [&](int64_t child) {
+    Variables variables(child);
+    const char *rank = variables.get(launcher.rankVariable);
+    return child != getpid() && rank && !std::strcmp(rank, "0") &&
+           !PeerProcess(child, true).hasEnded();
+  });
+}
+
 LaunchWatch::LaunchWatch(const Launcher &launcher, double timeout)
     : launcher(launcher), timeout(timeout), process(launcherOf(launcher)), siblings(launcher),
       thread(&LaunchWatch::run, this) {}

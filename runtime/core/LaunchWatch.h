@@ -31,6 +31,8 @@ public:
 
   /// Those that there are now, by rank, without this process.
   std::multimap<int, PeerProcess> look();
+  /// Whether the launcher has a process as rank 0, of whatever program and run.
+  bool hasRankZero() const;
 
 private:
   /// Its rank; -1 if it is no sibling.

@@ -31,10 +31,9 @@ struct Launcher {
 
   /// The variables that processes of one run have in common, and those of others do not.
   static constexpr const char *runVariables[] = {
-      "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE",      "PMI_SIZE",
-      "WORLD_SIZE",           "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-      "MASTER_ADDR",          "MASTER_PORT",         "TPC_PORT",
-      "SLURM_JOB_ID",         "SLURM_STEP_ID"};
+      "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+      "MASTER_ADDR",    "MASTER_PORT",         "TPC_PORT",
+      "SLURM_JOB_ID",   "SLURM_STEP_ID"};
   /// Their values here, as a text that processes of one run on this host agree on.
   std::string key() const;
 

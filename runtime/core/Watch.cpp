@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tpc::rt {
 
@@ -243,6 +244,8 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
     if (isHub() || text.size() != sizeof(verdict))
       return;
     std::memcpy(&verdict, text.data(), sizeof(verdict));
+    if (terminated >= 0 && !other.wasTerminated)
+      reportOwnTermination();
     if (verdict.sayWaits)
       sayOwnWait();
     killStopped(verdict.culprit);
@@ -292,10 +295,8 @@ void Watch::judgeTermination(double seconds) {
                  lastSeen(static_cast<int>(i)),
              -1, true);
   }
-  if (terminated > graceForOthersToBeAsked && !areAllAsked && !isTerminatedAlone) {
-    isTerminatedAlone = true;
-    printDiagnostic("note", describe(rank) + " was asked to end (SIGTERM)");
-  }
+  if (terminated > graceForOthersToBeAsked && !areAllAsked)
+    reportOwnTermination();
   if (terminated > (areAllAsked ? graceForLauncher : graceForTerminatedAlone))
     endByLauncher();
 }
@@ -319,6 +320,11 @@ void Watch::judgeLine(int of, double seconds) {
   std::string what = other.silence.judge(other.heard, seconds, other.process, other.address);
   if (timeout > 0 && !what.empty())
     endAll(describe(of) + " " + what + lastSeen(of), of, true);
+}
+
+void Watch::reportOwnTermination() {
+  if (!std::exchange(isTerminatedAlone, true))
+    printDiagnostic("note", describe(rank) + " was asked to end (SIGTERM)");
 }
 
 bool Watch::waitsForEnded(int waiting) const {

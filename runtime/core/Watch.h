@@ -85,6 +85,8 @@ private:
   void judgeLine(int of, double seconds);
   /// Whether this rank, or another, was asked to end and others were not.
   void judgeTermination(double seconds);
+  /// Prints, once, that this rank was asked to end and others were not.
+  void reportOwnTermination();
   void judgeWaits(double seconds);
   bool waitsForEnded(int waiting) const;
   /// All have said farewell, or the hub has.

@@ -45,7 +45,7 @@ namespace {
     throw UserError(message);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   // If the first lives it has not met the error.
-  bool isOwn = Siblings(launcher).look().contains(0);
+  bool isOwn = !launcher.rankVariable.empty() && Siblings(launcher).hasRankZero();
   throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
 }
 
@@ -81,11 +81,17 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
            options.program + " …\nor, all ranks in one process, without a launcher:\n  " +
            "TPC_TRANSPORT=threads " + options.program + " …";
   };
-  // Ranks that do not exist would be waited for.
-  if (launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks)
+  // Ranks that do not exist would be waited for. Rank 0, if it has another size, hears of this one.
+  constexpr double secondsToTell = 2;
+  bool isOther = launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks;
+  bool tells = isOther && launcher.rank > 0 && launcher.kind != Launcher::Kind::Mpi;
+  if (isOther && !tells)
     refuseOnce(launcher, otherSize(launcher.size));
   std::string error;
-  std::shared_ptr<Session> session = joinLauncher(launcher, error, options.timeout);
+  std::shared_ptr<Session> session =
+      joinLauncher(launcher, error, tells ? secondsToTell : options.timeout);
+  if (!session && tells)
+    refuseOnce(launcher, otherSize(launcher.size));
   if (!session && launcher.kind == Launcher::Kind::Mpi)
     refuseOnce(launcher, error);
   if (!session) {

@@ -36,7 +36,7 @@ def test_other_grid_and_schedule(tpcc, mpi, ids):
     one = tpcc.compile(MODEL, "tp2").path
     together(ids, one, one).check()
     refused(together(ids, one, tpcc.compile(MODEL, "dp2").path), "grid")
-    refused(together(ids, one, tpcc.compile(MODEL, "tp4").path), "grid")
+    together(ids, one, tpcc.compile(MODEL, "tp4").path).refused("rank 1: the program was compiled for 4 ranks, but 2 were started")
     refused(together(ids, one, tpcc.compile(MODEL, "tp2,mb2").path), "grid")
     refused(together(ids, one, tpcc.compile(MODEL, "tp2,sp").path), "schedule")
 

@@ -126,7 +126,7 @@ def test_numbers_that_do_not_match(ranks):
     assert first.poll() is None
     why = "rank 0 was started as the first of 4 ranks, rank 3 as one of 8: the number of ranks (WORLD_SIZE) must be the same everywhere"
     second = ranks.start(environment_of(2, 4, port), "--timeout=10")  # may come when rank 0 has ended
-    assert re.search(r"error: rank 3: rank 0 at .* refuses this rank: " + re.escape(why), said(ranks.start(environment_of(3, 8, port))))
+    assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in said(ranks.start(environment_of(3, 8, port)))
     assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}" in said(first)
     said(second)
     # The same number twice. Who has ended may be started again.
@@ -174,11 +174,6 @@ def test_another_number_of_ranks_than_the_programs(ranks, size):
     port = free_port()
     words = f"the program was compiled for 4 ranks, but {size} were started; run"
     assert words in said(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
-    # A rank whose number is wrong alone says so itself.
-    if size != "1":
-        first = ranks.start(environment_of(0, 4, port), "--timeout=60")
-        assert f"error: rank 1: {words}" in said(ranks.start({**environment_of(1, 4, port), "WORLD_SIZE": size}))
-        first.kill()
     mpi = {"OMPI_COMM_WORLD_SIZE": size, "OMPI_COMM_WORLD_RANK": "0"}
     assert words in said(ranks.start(mpi))
 
@@ -208,17 +203,17 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
                            "another set of input sizes (rank 0 has input_ids [2,7], rank 1 has input_ids [2,5])"),
                           (["--input", f"input_ids={tmp_path / 'a.npy'}"],
                            "another set of inputs with files (rank 0 has 1 without a name, rank 1 has input_ids)"),
-                          (["--batch-of", tmp_path / "more"], "another set of inputs with files (rank 0 has ")):
+                          (["--batch-of", tmp_path / "more", "--output", f"logits={tmp_path / 'out'}"], "another set of inputs with files (rank 0 has ")):
         port = free_port()
         processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60", first=rank_1 if rank == 1 else ["--input", tmp_path / "a.npy"])
                      for rank in range(4)]
         assert f"rank 1 does not run the same as rank 0: {words}" in "".join(map(said, processes))
     # Another number of files.
-    np.save(tmp_path / "c", IDS)
     (tmp_path / "less").mkdir()
     np.save(tmp_path / "less" / "a", IDS)
     port = free_port()
-    processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60", first=["--batch-of", tmp_path / ("less" if rank == 3 else "more")])
+    processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60",
+                             first=["--batch-of", tmp_path / ("less" if rank == 3 else "more"), "--output", f"logits={tmp_path / 'out'}"])
                  for rank in range(4)]
     assert "another number of runs, one for each set of input files (rank 0 has 2, rank 3 has 1)" in "".join(map(said, processes))
 
