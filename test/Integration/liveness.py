@@ -254,7 +254,10 @@ def check_cut(program, what, seed, log):
                     hosts.cut_off(victim)
                 else:
                     os.kill(running[victim].pid, signal.SIGSTOP)
-                named = rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from {hosts.address(victim)} for 4 s"
+                # Rank 0 that hears nothing, or a rank that waits, whichever is first.
+                named = (rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from {hosts.address(victim)} for 4 s"
+                         rf"|error: rank \d.*: the link to rank {victim} is cut: nothing has come from host{victim} "
+                         rf"|error: rank {victim}( \(.*\))?: the link to rank \d is cut: nothing has come from host\d ")
             begin = time.monotonic()
             until(lambda: re.search(named, log.read_text()))
             seconds = time.monotonic() - begin

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -167,6 +168,7 @@ def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
     with Steps(program, "tcp", log, {**program.environment, **environment}, waits=False,
                arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"]) as steps:
         until(lambda: re.search(r"^\d+ \d+", steps.said(), re.M))
+        time.sleep(0.5)  # rank 0 tells the others several times a second
         os.kill(processes_of(program.path)[victim], signal.SIGKILL)
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         said = steps.said()

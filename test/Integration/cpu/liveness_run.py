@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Kills and freezes ranks, at any moment of a start and of steps, by signals and control groups, and cuts links between hosts.
+
+    liveness_run.py [--cases 320] [--jobs 2] [--seed 0] [--keep DIR]
+
+Each case: is the rank, or the link, named, after how many seconds, and is nothing left behind. Prints what fails, and in the end a
+table of times by kind. The cases are those of test_liveness.py --long, side by side."""
+
+import argparse
+import collections
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(TOP / "python"), str(TOP / "test" / "Integration")]
+
+import pytest  # noqa: E402
+
+import harness  # noqa: E402
+import liveness  # noqa: E402
+from models import MODELS  # noqa: E402
+
+KINDS = {
+    **{f"start, {fate}, {transport}": (lambda program, seed, log, t=transport, f=fate: liveness.check_start(program, t, f, seed, log))
+       for fate in liveness.FATES for transport in ("tcp", "torch", "mpi")},
+    **{f"step, {fate}, {transport}": (lambda program, seed, log, t=transport, f=fate: liveness.check(program, t, f, seed, log))
+       for fate in liveness.FATES for transport in ("tcp", "mpi")},
+    **{f"control group, version {version}, {transport}": (lambda program, seed, log, t=transport, v=version:
+                                                          liveness.check_group(program, t, v, seed, log))
+       for version in (1, 2) for transport in ("tcp", "mpi")},
+    **{f"hosts, {what}": (lambda program, seed, log, w=what: liveness.check_cut(program, w, seed, log)) for what in ("link", "host", "stop")},
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=320)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", help="a folder for what the programs print")
+    options = parser.parse_args()
+    times, failed, skipped = collections.defaultdict(list), [], collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        keep = Path(options.keep or folder)
+        keep.mkdir(exist_ok=True)
+        compiler, free = harness.Compiler(Path(folder) / "compiled"), []
+        made = compiler.compile(MODELS / "gpt2-tiny.onnx", harness.Grid(tp=2, pp=2))
+        for job in range(options.jobs):
+            # A file of its own for each job: its processes are told from others' by it.
+            place = Path(folder) / f"job{job}"
+            place.mkdir()
+            (place / "program").write_bytes(made.path.read_bytes())
+            (place / "program").chmod(0o755)
+            free.append(harness.Executable(place / "program", made.grid, place))
+        lock = threading.Lock()
+
+        def run(case):
+            kind = list(KINDS)[case % len(KINDS)]
+            with lock:
+                program = free.pop()
+            try:
+                took = KINDS[kind](program, options.seed + case, keep / f"log{case}")
+                with lock:
+                    times[kind].append(took)
+                print(f"{case}: {kind}: named after {took[0]:.1f} s, gone after {took[1]:.1f} s", flush=True)
+            except pytest.skip.Exception as reason:
+                skipped[f"{kind}: {reason}"] += 1
+            except BaseException:  # noqa: BLE001
+                log = keep / f"log{case}"
+                with lock:
+                    failed.append(case)
+                    print(f"{case}: {kind}: FAILED\n{traceback.format_exc()}\n{log.read_text() if log.exists() else ''}", flush=True)
+            finally:
+                with lock:
+                    free.append(program)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(run, range(options.cases)))
+        left = [pid for program in free for pid in liveness.processes_of(program.path).values()]
+    print(f"{'kind':36} {'cases':>5} {'named, median':>14} {'most':>6} {'gone, most':>11}")
+    for kind, took in times.items():
+        named, gone = [a for a, _ in took], [b for _, b in took]
+        print(f"{kind:36} {len(took):5} {statistics.median(named):14.2f} {max(named):6.2f} {max(gone):11.2f}")
+    late = sum(a > 5 for took in times.values() for a, _ in took)
+    print(f"{sum(map(len, times.values()))} named, {late} of them after more than 5 s, {len(failed)} failed {failed or ''}, "
+          f"{len(left)} processes left behind, {skipped.total()} skipped {dict(skipped) or ''}; load {os.getloadavg()[0]:.1f}")
+    return bool(failed or left)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
