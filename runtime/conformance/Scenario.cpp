@@ -43,6 +43,10 @@ void happen(tpc_context &ctx, const std::string &what) {
     scenario_call([](void *ctx) { fail(*static_cast<tpc_context *>(ctx), "out of luck"); }, &ctx);
   if (what == "exit")
     std::exit(3);
+  if (what == "term") {
+    kill(getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(30)); // others end it
+  }
   if (what == "kill")
     std::raise(SIGKILL);
   if (what == "stop")

@@ -4,9 +4,11 @@
 #include "core/Diagnostic.h"
 #include "core/Patience.h"
 #include "core/Speaker.h"
+#include "core/Termination.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +17,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,10 +26,18 @@ namespace tpc::rt {
 namespace {
 
 constexpr double period = 0.5; ///< between looks
+/// The first looks are closer: ranks that end early are to be known by then.
+constexpr double firstPeriod = 0.1, firstSeconds = 2;
+/// Between SIGTERM and the end by it.
+constexpr double graceForTermination = 0.5;
 /// A host may have many ranks; each is seen by so many others.
 constexpr size_t mostWatched = 16;
 
-std::atomic<bool> ends{false};
+constexpr const char *endedText =
+    " has ended before all ranks had met: it was killed, has crashed, or has said what is wrong";
+
+std::atomic<bool> ends{false}, hasFailed{false};
+std::atomic<LaunchWatch *> current{nullptr};
 
 std::string folderOf(int64_t process) { return "/proc/" + std::to_string(process); }
 
@@ -127,48 +138,87 @@ bool Siblings::hasRankZero() const {
 
 LaunchWatch::LaunchWatch(const Launcher &launcher, double timeout)
     : launcher(launcher), timeout(timeout), process(launcherOf(launcher)), siblings(launcher),
-      thread(&LaunchWatch::run, this) {}
+      wakeUp(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  Termination::expect();
+  current.store(this);
+  thread = std::thread(&LaunchWatch::run, this);
+}
 
 LaunchWatch::~LaunchWatch() {
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    over = true;
-  }
-  changed.notify_all();
+  current.store(nullptr);
+  over.store(true);
+  eventfd_write(wakeUp, 1);
   thread.join();
+  close(wakeUp);
+  if (phase.load() == Phase::Start)
+    Termination::forget();
 }
 
 void LaunchWatch::enter(Phase next) {
-  std::lock_guard<std::mutex> lock(mutex);
-  phase = next;
+  // From now on the watch of all ranks expects it.
+  if (phase.exchange(next) == Phase::Start)
+    Termination::forget();
 }
 
 bool LaunchWatch::endsProcess() { return ends.load(); }
 
+void LaunchWatch::noteThatRanksHaveMet() {
+  if (LaunchWatch *watch = current.load())
+    watch->enter(Phase::Run);
+}
+
+void LaunchWatch::noteFailure() { hasFailed.store(true); }
+
 void LaunchWatch::run() {
   using Clock = std::chrono::steady_clock;
   auto last = Clock::now();
-  for (;;) {
-    Phase now;
-    {
-      std::unique_lock<std::mutex> lock(mutex);
-      if (changed.wait_for(lock, std::chrono::duration<double>(period), [&] { return over; }))
-        return;
-      now = phase;
-    }
+  for (double waited = 0, sinceFull = period; !over.load();) {
+    Phase now = phase.load();
+    if (now == Phase::Start && Termination::isAsked())
+      endTerminated();
     auto time = Clock::now();
     // A process that was stopped itself goes on with one look, which counts as one period.
     double passed = std::min(std::chrono::duration<double>(time - last).count(), period);
     last = time;
+    waited += passed;
+    sinceFull += passed;
     if (process.hasEnded())
       end("launcher", "the launcher (process " + std::to_string(process.number()) +
                           ") has ended, and with it end the ranks that it started");
+    bool isFull = sinceFull >= period;
+    if (isFull)
+      sinceFull = 0;
     if (now != Phase::Run && timeout > 0)
-      judgeSiblings(passed, now);
+      judgeSiblings(passed, isFull, now);
+    bool isFirst = now == Phase::Start && waited < firstSeconds;
+    pollfd polled[] = {{wakeUp, POLLIN, 0}, {Termination::event(), POLLIN, 0}};
+    poll(polled, now == Phase::Start ? 2 : 1,
+         static_cast<int>(1e3 * (isFirst ? firstPeriod : period)));
   }
 }
 
-void LaunchWatch::judgeSiblings(double passed, Phase now) {
+void LaunchWatch::endTerminated() {
+  ends.store(true);
+  bool isNamed = hasFailed.load();
+  for (double waited = 0; waited < graceForTermination; waited += firstPeriod) {
+    std::multimap<int, PeerProcess> found = siblings.look();
+    for (auto fate = fates.begin(); fate != fates.end() && !isNamed; ++fate)
+      if (!found.contains(fate->first)) {
+        isNamed = true;
+        std::string name = "rank " + std::to_string(fate->first);
+        report(name, name + endedText);
+      }
+    poll(nullptr, 0, static_cast<int>(1e3 * firstPeriod));
+  }
+  if (!isNamed && claimMessage(launcher.key(), "termination"))
+    printDiagnostic("note", "rank " + std::to_string(launcher.rank) +
+                                " was asked to end (SIGTERM) before all ranks had met");
+  std::signal(SIGTERM, SIG_DFL);
+  kill(getpid(), SIGTERM);
+  _exit(128 + SIGTERM);
+}
+
+void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
   std::multimap<int, PeerProcess> found = siblings.look();
   // Those behind this rank, and from the first again.
   std::set<int> ranks;
@@ -182,12 +232,13 @@ void LaunchWatch::judgeSiblings(double passed, Phase now) {
   }
   for (int rank : ranks) {
     auto [first, last] = found.equal_range(rank);
-    bool isStopped = first != last && std::all_of(first, last, [](const auto &item) {
-                       return item.second.isStopped();
-                     });
     Fate &fate = fates[rank];
+    if (isFull || first == last)
+      fate.isStopped = first != last && std::all_of(first, last, [](const auto &item) {
+                         return item.second.isStopped();
+                       });
     fate.gone = first == last ? fate.gone + passed : 0;
-    fate.stopped = isStopped ? fate.stopped + passed : 0;
+    fate.stopped = fate.isStopped ? fate.stopped + passed : 0;
     std::string name = "rank " + std::to_string(rank);
     if (fate.stopped >= Silence::ofStopped) {
       bool byFreezer = first->second.state() == PeerProcess::State::Frozen;
@@ -200,15 +251,18 @@ void LaunchWatch::judgeSiblings(double passed, Phase now) {
               (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
     }
     if (now == Phase::Start && fate.gone >= graceForOthers)
-      end(name, name + " has ended before all ranks had met: it was killed, has crashed, or has "
-                       "said what is wrong");
+      end(name, name + endedText);
   }
+}
+
+void LaunchWatch::report(const std::string &subject, const std::string &message) const {
+  if (claimMessage(launcher.key(), subject))
+    printDiagnostic("error", message);
 }
 
 void LaunchWatch::end(const std::string &subject, const std::string &message) {
   ends.store(true);
-  if (claimMessage(launcher.key(), subject))
-    printDiagnostic("error", message);
+  report(subject, message);
   // All processes of this host find the same, each at its next look.
   poll(nullptr, 0, static_cast<int>(1.2e3 * period));
   for (auto &[rank, sibling] : siblings.look())

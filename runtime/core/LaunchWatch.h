@@ -7,6 +7,7 @@
 //     that a script has started go on without it.
 //   * At the start, and at the end of a process under MPI: a rank of the same launcher is stopped,
 //     or has ended. It is named, and those that are stopped are killed.
+//   * At the start, the launcher ends all by SIGTERM: a rank that had ended before is named first.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,9 +16,8 @@
 
 #include "core/Launcher.h"
 #include "core/Sight.h"
-#include <condition_variable>
+#include <atomic>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -58,13 +58,23 @@ public:
   void enter(Phase phase);
   /// Whether this process is about to end because of what such a watch has found.
   static bool endsProcess();
+  /// Ranks watch each other from now on.
+  static void noteThatRanksHaveMet();
+  /// Some rank has printed, or is about to print, why the start has failed: ranks that end after
+  /// that are not named.
+  static void noteFailure();
 
 private:
   struct Fate {
+    bool isStopped = false; ///< at the last look for that
     double stopped = 0, gone = 0;
   };
   void run();
-  void judgeSiblings(double passed, Phase now);
+  /// `isFull`: also whether they are stopped, which takes longer to find.
+  void judgeSiblings(double passed, bool isFull, Phase now);
+  /// After SIGTERM at the start: this process ends by it, a moment later.
+  [[noreturn]] void endTerminated();
+  void report(const std::string &subject, const std::string &message) const;
   [[noreturn]] void end(const std::string &subject, const std::string &message);
 
   const Launcher launcher;
@@ -72,10 +82,9 @@ private:
   PeerProcess process; ///< the launcher's
   Siblings siblings;
   std::map<int, Fate> fates;
-  std::mutex mutex; // of the next two
-  Phase phase = Phase::Start;
-  bool over = false;
-  std::condition_variable changed;
+  std::atomic<Phase> phase{Phase::Start};
+  std::atomic<bool> over{false};
+  int wakeUp = -1;
   std::thread thread;
 };
 

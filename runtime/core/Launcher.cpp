@@ -220,7 +220,7 @@ std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &err
                                          ? joinMpi(launcher, error, timeout)
                                          : joinTcp(launcher, error, timeout);
   if (session) {
-    watch->enter(LaunchWatch::Phase::Run);
+    watch->enter(LaunchWatch::Phase::Run); // also a rank that is alone
     session->launch = std::move(watch);
   }
   return session;

@@ -66,6 +66,7 @@ Watch::Watch(int rank, std::vector<Member> members, double timeout)
     return;
   wakeUp = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   Termination::expect();
+  LaunchWatch::noteThatRanksHaveMet();
   thread = std::thread(&Watch::run, this);
 }
 

@@ -2,7 +2,9 @@
 
 #include "transport/sockets/Attendance.h"
 #include "core/Diagnostic.h"
+#include "core/LaunchWatch.h"
 #include "core/Speaker.h"
+#include "core/Termination.h"
 #include <algorithm>
 
 namespace tpc::rt {
@@ -34,6 +36,10 @@ std::string Arrival::look(double grace, bool judgesSilence,
 
 void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process) {
+  // The launcher ends all: who ends is not at fault, and the watch of the launcher says who is.
+  if (Termination::isAsked())
+    return;
+  LaunchWatch::noteFailure();
   std::string name = "rank " + std::to_string(rank);
   if (claimMessage(key, name))
     printDiagnostic("error", name + " " + what);

@@ -1,6 +1,7 @@
 //===- Rendezvous.cpp - how processes find each other ---------------------===//
 
 #include "transport/sockets/Rendezvous.h"
+#include "core/LaunchWatch.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
 #include <bitset>
@@ -190,7 +191,7 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
   auto reception = std::make_unique<Reception>(std::move(listener));
   std::string refused;
   for (;;) {
-    if (!lookAtAll(role, meeting))
+    if (LaunchWatch::endsProcess() || !lookAtAll(role, meeting))
       return giveUp(meeting);
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank)
@@ -326,6 +327,8 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
           hasFailed |= word == Line::Word::Failed;
         });
     if (hasFailed)
+      LaunchWatch::noteFailure();
+    if (hasFailed || LaunchWatch::endsProcess())
       return false;
     if (table.size() >= expected)
       break;
