@@ -34,9 +34,10 @@ std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> re
                                               EquivalenceMethods methods = {});
 
 /// Shows that `program` computes what `model` does; errors say where it does not, or what
-/// cannot be proved. Where the programs cannot be run at small sizes, `skipped` says why.
+/// cannot be proved. Where the programs cannot be run at small sizes, `skipped` says why; where
+/// they are, `unexercised` is what such a run shows nothing of.
 LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {},
-                                std::string *skipped = nullptr);
+                                std::string *skipped = nullptr, std::string *unexercised = nullptr);
 
 /// As `tpc-verify-generation`: shows that a step with caches repeats what `reference` computes, the
 /// model or, where the step takes whole caches, the step that it was made of.

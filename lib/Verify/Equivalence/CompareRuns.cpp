@@ -75,7 +75,8 @@ static std::unique_ptr<ModelRun> runModel(ModuleOp model, func::FuncOp main, Sma
 }
 
 LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, bool proved,
-                                           std::string &skipped, std::string &report) {
+                                           RunReport &report) {
+  std::string &skipped = report.skipped;
   constexpr double budget = 2e8; // about a second
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
@@ -87,11 +88,15 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
     return success();
   bool unexercised = false;
   do {
-    std::unique_ptr<ModelRun> run;
-    int draw = 0;
-    do
-      run = runModel(model, main, small, draw, skipped);
-    while (run && !run->coverage.isSufficient() && ++draw < SizeReduction::draws);
+    // Of some inputs, those that exercise most.
+    std::unique_ptr<ModelRun> run = runModel(model, main, small, 0, skipped);
+    int best = 0;
+    for (int draw = 1; run && run->coverage.countMissing() && draw < SizeReduction::draws; ++draw)
+      if (auto other = runModel(model, main, small, draw, skipped);
+          other && other->coverage.countMissing() < run->coverage.countMissing()) {
+        run = std::move(other);
+        best = draw;
+      }
     if (!run)
       continue;
     unexercised = !run->coverage.isSufficient();
@@ -100,14 +105,15 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
       continue;
     }
     if (small.reachConstants(run->coverage, budget)) {
-      std::unique_ptr<ModelRun> wide = runModel(model, main, small, draw, skipped);
+      std::unique_ptr<ModelRun> wide = runModel(model, main, small, best, skipped);
       if (wide && !wide->world.misses && wide->coverage.isSufficient())
         run = std::move(wide);
       else
         small.sizes->restoreSample();
     }
     skipped.clear();
-    llvm::raw_string_ostream os(report);
+    report.unexercised = run->coverage.listUnexercised();
+    llvm::raw_string_ostream os(report.facts);
     run->coverage.print(os);
     World parts(program, small.grid, *small.sizes);
     Machine<Field> actual(parts, run->inputs);

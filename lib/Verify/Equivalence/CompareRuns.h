@@ -8,16 +8,17 @@
 #ifndef TPC_LIB_ANALYSIS_COMPARERUNS_H
 #define TPC_LIB_ANALYSIS_COMPARERUNS_H
 
+#include "../Interpret/Coverage.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::tpc::equivalence {
 
 /// Runs both programs and compares all outputs; errors say at which coordinates they differ. Where
 /// the model cannot be run at small sizes, or no run exercises one of its windows, nothing is
-/// compared, and `skipped` says why; the latter is an error if it is not `proved`. `report` is what
-/// the run has exercised.
-LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved, std::string &skipped,
-                              std::string &report);
+/// compared, and the report says why; the latter is an error if it is not `proved`.
+LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved,
+                              interpret::RunReport &report);
 
 } // namespace mlir::tpc::equivalence
 

@@ -46,6 +46,8 @@ static void collectSizes(AttentionOp op, SizeReduction &sizes) {
   MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
   if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
     sizes.equate({*q}, {*kv, *q / *kv});
+  if (op.getLengths())
+    sizes.addCache(getSizes(op.getK())[1]);
   if (std::optional<SymExpr> window = op.getWindow())
     if (MaybeSize size = window->asConstant(); size && *size > 0)
       sizes.addWindow(*size, getSizes(op.getK())[1]);
@@ -66,6 +68,11 @@ static void collectSizes(ParameterOp op, SizeReduction &sizes) {
       before *= factor.getSize();
     }
   }
+}
+
+static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
+  if (MaybeSize rows = getStatic(op.getTable(), 0))
+    sizes.addTable(*rows);
 }
 
 /// Where it repeats a dimension, as a parameter does.
@@ -155,11 +162,10 @@ template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySiz
 
 void equivalence::attachSizeModels(MLIRContext *context) {
   attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
-               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp>(context);
+               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp, EmbeddingOp>(context);
   attachToScalarOps<AnySizes>(context);
-  attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, ReduceOp,
-               CumSumOp, TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp, SizeOp>(
-      context);
+  attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp, TriluOp,
+               TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp, SizeOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, ExchangeOp, BroadcastOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,

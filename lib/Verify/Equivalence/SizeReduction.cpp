@@ -43,8 +43,12 @@ void SizeReduction::collect(ModuleOp module) {
       collectType(type);
   };
   module.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
+    for (Type type : op->getResultTypes()) {
       visit(type);
+      if (isa<RankedTensorType>(type) && op->getNumOperands() > 0)
+        for (const SymExpr &size : getSizes(type))
+          computed.insert(getCoefficient(size).value_or(0));
+    }
     for (Region &region : op->getRegions())
       for (Block &block : region)
         llvm::for_each(block.getArgumentTypes(), visit);
@@ -237,6 +241,7 @@ void SizeReduction::choose(int64_t base) {
     for (int64_t leaf : leaves)
       chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
   }
+  growTables();
   bool changed = true;
   // Lets the leaf with most room grow until `n` is good.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
@@ -275,6 +280,26 @@ void SizeReduction::choose(int64_t base) {
   setSample(0);
 }
 
+/// Tables of positions: their rows are no work.
+void SizeReduction::growTables() {
+  constexpr int64_t rows = 12;
+  std::set<int64_t> others;
+  for (int64_t n : computed) {
+    Factors leaves;
+    collectLeaves(n, leaves);
+    others.insert(leaves.begin(), leaves.end());
+  }
+  for (int64_t n : tables) {
+    Factors leaves;
+    collectLeaves(n, leaves);
+    if (llvm::any_of(leaves, [&](int64_t leaf) { return others.count(leaf) != 0; }))
+      continue;
+    for (int64_t leaf : leaves)
+      if (int64_t now = get(n); now < rows)
+        chosen[leaf] = std::min(leaf, chosen[leaf] * llvm::divideCeilSigned(rows, now));
+  }
+}
+
 std::string SizeReduction::explain() const {
   int64_t largest = 0;
   for (auto &[n, why] : reasons)
@@ -296,6 +321,11 @@ void SizeReduction::setSample(int sample) {
     value = sample == 0 ? next : samples - sample;
     next = next == 2 ? 5 : next == 3 ? 2 : 3;
   }
+  // Caches have room for what sequences hold and for new tokens.
+  if (sample < 2)
+    for (const std::string &name : cachedSymbols)
+      if (auto it = symbols.find(name); it != symbols.end())
+        it->second = std::max<int64_t>(it->second, 6);
   // So many that each window hides one. The last samples are for tables that do not have as many.
   if (!windows.empty() && sample < 2)
     for (const std::string &name : windowedSymbols)

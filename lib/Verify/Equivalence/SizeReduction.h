@@ -79,6 +79,11 @@ public:
   /// The first is the sum of the others. True if it will be their sum; if the proportions of all
   /// are small numbers, they keep these instead.
   bool addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all);
+  /// Keys are a cache's, of which sequences of different lengths have some.
+  void addCache(const ::tpc::SymExpr &keys) { keys.collectSymbols(cachedSymbols); }
+  /// A table of n rows. Where nothing else has this size, as of positions, it has rows for the
+  /// tokens of some samples.
+  void addTable(int64_t n) { tables.insert(n); }
   /// A window of n keys among `keys`: no size. Samples have more keys than it shows.
   void addWindow(int64_t n, const ::tpc::SymExpr &keys);
   /// Of a size that is a sum, a slice begins or ends here.
@@ -87,6 +92,7 @@ public:
 private:
   void collect(ModuleOp module);
   void collectType(Type type);
+  void growTables();
   /// n is a multiple of `unit` in the same ratio.
   void scaleWith(int64_t n, int64_t unit);
   /// `total` is the sum of `parts`; 0 is no part.
@@ -118,7 +124,9 @@ private:
   std::map<int64_t, Operation *> reasons; // of frozen sizes
   std::set<int64_t> sizes, frozen;
   std::set<int64_t> windows;
-  int64_t shortest = 2;                    // of the small windows
+  int64_t shortest = 2; // of the small windows
+  std::set<std::string> cachedSymbols;
+  std::set<int64_t> tables, computed; // rows of tables; sizes of what is no weight and no constant
   std::set<std::string> windowedSymbols;   // of keys that windows hide
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
   GridAttr grid, sample;

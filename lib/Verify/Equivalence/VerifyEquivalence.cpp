@@ -44,7 +44,8 @@ static LogicalResult prove(ModuleOp model, ModuleOp program) {
 }
 
 LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
-                                           EquivalenceMethods methods, std::string *skipped) {
+                                           EquivalenceMethods methods, std::string *skipped,
+                                           std::string *unexercised) {
   OwningOpRef<ModuleOp> modelCopy, programCopy;
   if (program->hasAttr(kNormsWrittenOutAttr)) {
     modelCopy = model.clone();
@@ -54,14 +55,15 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
   }
   if (methods.symbolic && failed(prove(model, program)))
     return failure();
-  std::string why, exercised;
-  if (methods.interpret &&
-      failed(comparePrograms(model, program, methods.symbolic, why, exercised)))
+  interpret::RunReport found;
+  if (methods.interpret && failed(comparePrograms(model, program, methods.symbolic, found)))
     return failure();
   if (skipped)
-    *skipped = why;
+    *skipped = found.skipped;
+  if (unexercised)
+    *unexercised = found.unexercised;
   if (methods.report)
-    llvm::outs() << exercised;
+    llvm::outs() << found.facts;
   return compareFacts(program, model);
 }
 
@@ -103,8 +105,9 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
                                      "model level as reference=FILE";
       return signalPassFailure();
     }
-    std::string skipped;
-    if (failed(verifyEquivalence(model, program, {symbolic, interpret, report}, &skipped)))
+    std::string skipped, unexercised;
+    if (failed(verifyEquivalence(model, program, {symbolic, interpret, report}, &skipped,
+                                 &unexercised)))
       return signalPassFailure();
     program->removeAttr(kNoRandomizedCheckAttr);
     if (!skipped.empty()) {
@@ -113,6 +116,8 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
                                                  : "not run at small sizes: ")
                                     << skipped;
       program->setAttr(kNoRandomizedCheckAttr, StringAttr::get(&getContext(), skipped));
+    } else if (!unexercised.empty()) {
+      program->setAttr(kNoRandomizedCheckAttr, StringAttr::get(&getContext(), unexercised));
     }
     markAllAnalysesPreserved();
   }

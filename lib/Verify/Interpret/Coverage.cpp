@@ -54,8 +54,7 @@ SmallVector<std::pair<Operation *, Fact>> Coverage::missing(Facts which) const {
   SmallVector<std::pair<Operation *, Fact>> found;
   for (auto &[op, entry] : entries)
     for (unsigned i = 0; i < numFacts; ++i)
-      if (Fact fact = Fact(i);
-          entry.all.without(entry.seen).contains(fact) && (which.isEmpty() || which.contains(fact)))
+      if (Fact fact = Fact(i); entry.all.without(entry.seen).contains(fact) && which.contains(fact))
         found.push_back({op, fact});
   return found;
 }
@@ -67,14 +66,13 @@ std::string Coverage::explainMissing() const {
   return describe(all[0].first) + ": it is not exercised that " + getText(all[0].second).str();
 }
 
-std::string Coverage::listUnexercised(unsigned limit) const {
-  auto all = missing({});
-  std::string text;
-  for (auto [op, fact] : ArrayRef(all).take_front(limit))
-    text += (text.empty() ? "" : "; ") + describe(op) + ": " + getText(fact).str();
-  if (all.size() > limit)
-    text += "; and " + std::to_string(all.size() - limit) + " more";
-  return text;
+std::string Coverage::listUnexercised() const {
+  auto all = missing(counted());
+  if (all.empty())
+    return "";
+  std::string text =
+      "not exercised: " + describe(all[0].first) + ": " + getText(all[0].second).str();
+  return all.size() == 1 ? text : text + "; and " + std::to_string(all.size() - 1) + " more";
 }
 
 void Coverage::print(llvm::raw_ostream &os) const {

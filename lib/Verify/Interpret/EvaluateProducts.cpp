@@ -39,6 +39,13 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
   }
 };
 
+/// Whether its window can hide no key: there are no more than it shows.
+bool showsAll(AttentionOp op) {
+  std::optional<int64_t> keys = getSizes(op.getK())[1].asConstant();
+  std::optional<int64_t> window = op.getWindow()->asConstant();
+  return keys && window && *keys <= *window;
+}
+
 struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
   template <typename A> static Result<A> evaluate(AttentionOp op, Evaluation<A> &e) {
     const Data<A> &q = *e.operands[0], &k = *e.operands[1], &v = *e.operands[2];
@@ -128,7 +135,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     });
     for (auto [has, shows, hides] :
          {std::tuple(op.getCausal(), Fact::CausalShows, Fact::CausalHides),
-          std::tuple(window.has_value(), Fact::WindowShows, Fact::WindowHides),
+          std::tuple(window && !showsAll(op), Fact::WindowShows, Fact::WindowHides),
           std::tuple(keyMask != nullptr, Fact::KeyMaskShows, Fact::KeyMaskHides),
           std::tuple(mask != nullptr, Fact::MaskShows, Fact::MaskHides)}) {
       all.add(shows, has);

@@ -253,7 +253,8 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
 }
 
 LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
-                                      std::string &skipped, std::string &report) {
+                                      RunReport &report) {
+  std::string &skipped = report.skipped;
   constexpr double budget = 1e7, limit = 1e9; // a tenth of a second, some seconds
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
@@ -265,28 +266,34 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
     return success();
   std::string unexercised;
   do {
-    FailureOr<std::unique_ptr<Reference>> reference = failure();
-    int draw = 0;
-    do {
-      reference = runReference(model, staged, main, small, draw, skipped);
-      if (failed(reference))
-        return failure();
-    } while (*reference && !(*reference)->coverage.isSufficient() && ++draw < SizeReduction::draws);
+    // Of some inputs, those that exercise most.
+    auto reference = runReference(model, staged, main, small, 0, skipped);
+    if (failed(reference))
+      return failure();
     if (!*reference)
       continue;
+    int best = 0;
+    for (int draw = 1; (*reference)->coverage.countMissing() && draw < SizeReduction::draws; ++draw)
+      if (auto other = runReference(model, staged, main, small, draw, skipped);
+          succeeded(other) && *other &&
+          (*other)->coverage.countMissing() < (*reference)->coverage.countMissing()) {
+        reference = std::move(other);
+        best = draw;
+      }
     if (!(*reference)->coverage.isSufficient()) {
       unexercised = (*reference)->coverage.explainMissing();
       continue;
     }
     if (small.reachConstants((*reference)->coverage, budget)) {
-      auto wide = runReference(model, staged, main, small, draw, skipped);
+      auto wide = runReference(model, staged, main, small, best, skipped);
       if (succeeded(wide) && *wide && (*wide)->coverage.isSufficient())
         reference = std::move(wide);
       else
         small.sizes->restoreSample();
     }
     skipped.clear();
-    llvm::raw_string_ostream os(report);
+    report.unexercised = (*reference)->coverage.listUnexercised();
+    llvm::raw_string_ostream os(report.facts);
     (*reference)->coverage.print(os);
     return compareWith(**reference, staged, lowered, skipped);
   } while (small.sizes->setNextSample());

@@ -8,16 +8,18 @@
 #ifndef TPC_LIB_VERIFY_LOWERED_COMPARELOWERED_H
 #define TPC_LIB_VERIFY_LOWERED_COMPARELOWERED_H
 
+#include "../Interpret/Coverage.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::tpc::lowered {
 
 /// `staged` is the program that `lowered` was made of. Errors say which op did what it must not, or
 /// where an output differs from the model's. Where the model cannot be run at small sizes nothing
-/// is compared, and `skipped` says why. It is an error if no run exercises one of the model's
-/// windows. `report` is what the run has exercised.
+/// is compared, and the report says why. It is an error if no run exercises one of the model's
+/// windows.
 LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
-                             std::string &skipped, std::string &report);
+                             interpret::RunReport &report);
 
 } // namespace mlir::tpc::lowered
 

@@ -48,15 +48,19 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
         find(&ReferenceModel::staged, "staged", staged, "staged program", parsedStaged);
     if (!model || !before)
       return signalPassFailure();
-    std::string skipped, exercised;
+    interpret::RunReport found;
     if (failed(verifyFacts(getOperation(), model, before)) ||
-        failed(lowered::compareLowered(model, before, getOperation(), skipped, exercised)))
+        failed(lowered::compareLowered(model, before, getOperation(), found)))
       return signalPassFailure();
     if (report)
-      llvm::outs() << exercised;
-    if (!skipped.empty())
+      llvm::outs() << found.facts;
+    if (!found.skipped.empty())
       emitWarning(getOperation().getLoc())
-          << "tpc-verify-lowered: not run at small sizes: " << skipped;
+          << "tpc-verify-lowered: not run at small sizes: " << found.skipped;
+    // What this run shows nothing of, as for the staged program (tpc-verify-equivalence).
+    if (!found.unexercised.empty() && !getOperation()->hasAttr(kNoRandomizedCheckAttr))
+      getOperation()->setAttr(kNoRandomizedCheckAttr,
+                              StringAttr::get(&getContext(), found.unexercised));
     markAllAnalysesPreserved();
   }
 

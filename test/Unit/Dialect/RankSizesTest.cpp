@@ -94,3 +94,16 @@ TEST_F(RankSizes, NamesAreRead) {
   for (StringRef other : {"batch", "_", "_x", "_12x", "_12.", "_12..tp", "rank", "rank."})
     EXPECT_FALSE(getNamedSize(other)) << other.str();
 }
+
+TEST_F(RankSizes, WindowsHaveNamesThatNoSizeHas) {
+  SymExpr window = getNamedWindow(16);
+  EXPECT_EQ(window.str(), "window.16");
+  EXPECT_EQ(putValues(SymExpr::symbol("past") - window, grid).str(), "past - 16");
+  EXPECT_EQ(getNamedSize("window.16")->kind, NamedSize::Window);
+  EXPECT_EQ(getNamedSize("window.16")->size, 16);
+  EXPECT_NE(window.str(), getNamed(16).str());
+  // What is no number stays, and names of models that are like it.
+  EXPECT_EQ(getNamedWindow(SymExpr::symbol("past")).str(), "past");
+  for (StringRef name : {"window", "window.", "window.x", "window.0", "window.-1", "windows.3"})
+    EXPECT_FALSE(getNamedSize(name)) << name.str();
+}

@@ -1,4 +1,4 @@
-// A window of six keys as a mask that is made of comparisons, and clipped, capped logits. Sequences that are shorter than the window
+// A window of six keys as a mask that is made of comparisons, and clipped, capped logits and scores. Sequences that are shorter than the window
 // show nothing of it, and small numbers nothing of clip and cap.
 tpc.weight @w in "w" at 0 : tensor<8x8xf32>
 tpc.weight @head in "w" at 256 : tensor<8x12xf32>
@@ -26,7 +26,7 @@ func.func @main(%x: !x {tpc.name = "x"}) -> (!y {tpc.name = "y"}) {
   %distance = tpc.sub %row, %column : !places, !places -> !places
   %apart = tpc.abs %distance : !places -> !places
   %mask = tpc.cmp lt %apart, %six : !places, tensor<i64> -> !mask loc("window")
-  %3 = tpc.attention causal %q, %q, %q mask %mask scale 0.5 : !q, !q, !q mask !mask -> !q loc("attention")
+  %3 = tpc.attention causal %q, %q, %q mask %mask scale 0.5 {softcap = 20.0 : f64} : !q, !q, !q mask !mask -> !q loc("attention")
   %4 = tpc.reshape %3 : !q -> !rows
   %5 = tpc.matmul %4, %head : !rows, tensor<8x12xf32> -> !logits loc("head")
   %6 = tpc.div %5, %cap : !logits, tensor<f32> -> !logits
