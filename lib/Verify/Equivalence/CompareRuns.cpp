@@ -111,6 +111,13 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
       else
         small.sizes->restoreSample();
     }
+    if (small.fitTables(run->coverage)) {
+      std::unique_ptr<ModelRun> fit = runModel(model, main, small, best, skipped);
+      if (fit && !fit->world.misses && fit->coverage.isSufficient())
+        run = std::move(fit);
+      else
+        small.unfitTables();
+    }
     skipped.clear();
     report.unexercised = run->coverage.listUnexercised();
     llvm::raw_string_ostream os(report.facts);

@@ -18,7 +18,7 @@ std::optional<int64_t> equivalence::getCoefficient(const SymExpr &size) {
 }
 
 SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample,
-                             int64_t base)
+                             int64_t base, int64_t rows)
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
@@ -33,7 +33,7 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
   // After all products: what is composite is no sum.
   for (const Equation &equation : equations)
     define(equation.op, {equation.total}, equation.parts);
-  choose(base);
+  choose(base, rows);
 }
 
 void SizeReduction::collect(ModuleOp module) {
@@ -234,14 +234,14 @@ void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
   }
 }
 
-void SizeReduction::choose(int64_t base) {
+void SizeReduction::choose(int64_t base, int64_t rows) {
   for (int64_t n : sizes) {
     Factors leaves;
     collectLeaves(n, leaves);
     for (int64_t leaf : leaves)
       chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
   }
-  growTables();
+  growTables(rows);
   bool changed = true;
   // Lets the leaf with most room grow until `n` is good.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
@@ -281,8 +281,7 @@ void SizeReduction::choose(int64_t base) {
 }
 
 /// Tables of positions: their rows are no work.
-void SizeReduction::growTables() {
-  constexpr int64_t rows = 12;
+void SizeReduction::growTables(int64_t rows) {
   std::set<int64_t> others;
   for (int64_t n : computed) {
     Factors leaves;
@@ -292,12 +291,20 @@ void SizeReduction::growTables() {
   for (int64_t n : tables) {
     Factors leaves;
     collectLeaves(n, leaves);
-    if (llvm::any_of(leaves, [&](int64_t leaf) { return others.count(leaf) != 0; }))
+    if (leaves.size() != 1 || leaves[0] != n || others.count(n) || frozen.count(n) || rows == 0)
       continue;
-    for (int64_t leaf : leaves)
-      if (int64_t now = get(n); now < rows)
-        chosen[leaf] = std::min(leaf, chosen[leaf] * llvm::divideCeilSigned(rows, now));
+    chosen[n] = std::max(chosen[n], std::min(n, rows));
+    grown[n] = chosen[n];
   }
+}
+
+bool SizeReduction::setRows(int64_t n, int64_t rows) {
+  auto it = grown.find(n);
+  if (it == grown.end())
+    return false;
+  int64_t before = chosen[n];
+  chosen[n] = rows == 0 ? it->second : std::min(rows, n);
+  return chosen[n] != before;
 }
 
 std::string SizeReduction::explain() const {

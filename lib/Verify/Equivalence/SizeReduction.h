@@ -35,8 +35,10 @@ public:
   using Factors = SmallVector<int64_t, 4>;
 
   /// Collects what `model` and `program` need and chooses sizes for the grid `sample` in place of
-  /// `grid`; `base` stands for what may be any number.
-  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base);
+  /// `grid`; `base` stands for what may be any number, and is the least for rows of tables of
+  /// positions if `rows` is not more.
+  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base,
+                int64_t rows = 0);
 
   /// An op of which it is not known what it needs of sizes; null if there is none.
   Operation *getUnknown() const { return unknown; }
@@ -84,6 +86,9 @@ public:
   /// A table of n rows. Where nothing else has this size, as of positions, it has rows for the
   /// tokens of some samples.
   void addTable(int64_t n) { tables.insert(n); }
+  /// Sets how many rows such a table has; 0: as many as at first. False if it has as many already,
+  /// or others have its size.
+  bool setRows(int64_t n, int64_t rows);
   /// A window of n keys among `keys`: no size. Samples have more keys than it shows.
   void addWindow(int64_t n, const ::tpc::SymExpr &keys);
   /// Of a size that is a sum, a slice begins or ends here.
@@ -92,7 +97,7 @@ public:
 private:
   void collect(ModuleOp module);
   void collectType(Type type);
-  void growTables();
+  void growTables(int64_t rows);
   /// n is a multiple of `unit` in the same ratio.
   void scaleWith(int64_t n, int64_t unit);
   /// `total` is the sum of `parts`; 0 is no part.
@@ -104,7 +109,7 @@ private:
   bool dependsOn(int64_t n, int64_t other) const;
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
-  void choose(int64_t base);
+  void choose(int64_t base, int64_t rows);
   void collectLeaves(int64_t n, Factors &out) const;
 
   /// A size that is a sum: of these, without those.
@@ -126,6 +131,7 @@ private:
   std::set<int64_t> windows;
   int64_t shortest = 2; // of the small windows
   std::set<std::string> cachedSymbols;
+  std::map<int64_t, int64_t> grown;   // small sizes of tables of positions
   std::set<int64_t> tables, computed; // rows of tables; sizes of what is no weight and no constant
   std::set<std::string> windowedSymbols;   // of keys that windows hide
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here

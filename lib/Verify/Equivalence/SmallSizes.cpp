@@ -136,10 +136,11 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   this->model = model;
   this->program = program;
   this->eachRank = eachRank;
+  constexpr int64_t rows = 12; // so many tokens have positions
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
-    sizes.emplace(model, program, GridAttr::lookup(program), grid, base);
+    sizes.emplace(model, program, GridAttr::lookup(program), grid, base, rows);
     if (Operation *op = sizes->getUnknown())
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") cannot be run at small sizes: the verifier does not know what "
@@ -197,6 +198,25 @@ bool SmallSizes::reachConstants(const Coverage &coverage, double limit) {
     return true;
   sizes->restoreSample();
   return false;
+}
+
+bool SmallSizes::fitTables(const Coverage &coverage) {
+  std::map<int64_t, int64_t> rows;
+  coverage.forEach([&](Operation *op, Facts, const Magnitudes &magnitudes) {
+    if (auto lookup = dyn_cast<EmbeddingOp>(op))
+      if (std::optional<int64_t> n = getSizes(lookup.getTable())[0].asConstant())
+        rows[*n] = std::max(rows[*n], magnitudes.rows);
+  });
+  bool changed = false;
+  for (auto [n, own] : rows)
+    changed |= own > 0 && sizes->setRows(n, own);
+  fitted = changed ? rows : std::map<int64_t, int64_t>();
+  return changed;
+}
+
+void SmallSizes::unfitTables() {
+  for (auto [n, own] : fitted)
+    sizes->setRows(n, 0);
 }
 
 double equivalence::estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes) {

@@ -24,7 +24,14 @@ struct SmallSizes {
   /// if there is none, or a run would take more than `limit`.
   bool reachConstants(const interpret::Coverage &coverage, double limit);
 
+  /// Takes rows away from tables of positions that no run of `coverage` looked up, so that its last
+  /// row is the table's, and any after it is none. False, and sizes are as before, if there are
+  /// none.
+  bool fitTables(const interpret::Coverage &coverage);
+  void unfitTables();
+
 private:
+  std::map<int64_t, int64_t> fitted;
   double estimate() const;
 
   ModuleOp model, program;

@@ -57,6 +57,7 @@ private:
 struct Magnitudes {
   double ofCap = 0;  // a number that is capped or clipped, by the cap
   double spread = 0; // scores of a query: the largest less the smallest
+  int64_t rows = 0;  // of a table, up to the last that is looked up
 };
 
 /// By op, over all runs and calls.
@@ -69,6 +70,7 @@ public:
     entry.seen = entry.seen | seen;
     entry.magnitudes.ofCap = std::max(entry.magnitudes.ofCap, magnitudes.ofCap);
     entry.magnitudes.spread = std::max(entry.magnitudes.spread, magnitudes.spread);
+    entry.magnitudes.rows = std::max(entry.magnitudes.rows, magnitudes.rows);
   }
   /// Calls `f` with each op and what of it is not exercised.
   void forEach(llvm::function_ref<void(Operation *, Facts, const Magnitudes &)> f) const {

@@ -42,14 +42,13 @@ public:
     return Here;
   }
 
-  /// Whether it leads to the first row or to the last one.
-  Facts getEnd(size_t i, int64_t index) const {
+  /// Notes whether it leads to the first row or to the last one.
+  void noteRow(size_t i, int64_t index, Facts &seen, Magnitudes &magnitudes) const {
     int64_t rows = sizes[dims[i]];
     index = index < 0 ? index + rows : index;
-    Facts end;
-    end.add(Fact::FirstRow, index == 0);
-    end.add(Fact::LastRow, index == rows - 1);
-    return end;
+    seen.add(Fact::FirstRow, index == 0);
+    seen.add(Fact::LastRow, index == rows - 1);
+    magnitudes.rows = std::max(magnitudes.rows, index + 1);
   }
 
 private:
@@ -79,17 +78,18 @@ struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
     const Data<A> &table = *e.operands[0], &ids = *e.operands[1];
     Table rows(op, e);
     Facts seen;
+    Magnitudes magnitudes;
     int64_t width = table.shape[1];
     Data<A> out(e.shape);
     if (out.data.size() != ids.data.size() * width)
       return e.fail() << "the ids on a rank do not fit the result";
     for (size_t i = 0; i < ids.data.size(); ++i) {
       int64_t row, id = A::toInteger(ids.data[i]);
-      seen = seen | rows.getEnd(0, id);
+      rows.noteRow(0, id, seen, magnitudes);
       if (rows.find(0, id, row) == Table::Here)
         std::copy_n(table.data.begin() + row * width, width, out.data.begin() + i * width);
     }
-    e.note({Fact::FirstRow, Fact::LastRow}, seen);
+    e.note({Fact::FirstRow, Fact::LastRow}, seen, magnitudes);
     return out;
   }
 };

@@ -291,6 +291,13 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
       else
         small.sizes->restoreSample();
     }
+    if (small.fitTables((*reference)->coverage)) {
+      auto fit = runReference(model, staged, main, small, best, skipped);
+      if (succeeded(fit) && *fit && (*fit)->coverage.isSufficient())
+        reference = std::move(fit);
+      else
+        small.unfitTables();
+    }
     skipped.clear();
     report.unexercised = (*reference)->coverage.listUnexercised();
     llvm::raw_string_ostream os(report.facts);
