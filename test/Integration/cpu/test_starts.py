@@ -161,7 +161,8 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
 
 
 @pytest.mark.parametrize("then,words", [("close", "has ended before all ranks had met"),
-                                        ("be silent", "is frozen or cut off: nothing has come from 127.0.0.1")])
+                                        pytest.param("be silent", "is frozen or cut off: nothing has come from 127.0.0.1",
+                                                     marks=pytest.mark.long)])
 def test_a_rank_that_has_come_and_goes(ranks, then, words):
     """Nobody waits for the start's time-out, and those that have come are told."""
     port = free_port()
@@ -226,7 +227,7 @@ def is_there(process):
         return False
 
 
-@pytest.mark.parametrize("wrapped", [False, True], ids=["", "in a script"])
+@pytest.mark.parametrize("wrapped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["in a script", ""])
 def test_the_launcher_is_killed(tmp_path, wrapped):
     """No rank is left behind, also where a script is between."""
     program = [SCENARIO, "slow", "1", "60"]
@@ -255,8 +256,7 @@ def test_what_a_script_has_started_goes_on(ranks):
     assert result.returncode == 3 and result.stdout == "tcp: 2 ranks, 64\n", result
 
 
-@pytest.mark.parametrize("style", ["plain", "torch"])
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("style,victim", [("plain", 0), ("torch", 1)])
 def test_sigterm_to_one_rank_is_said(style, victim):
     """That rank says so, and another names it."""
     result = run([*LAUNCH, "--as", style, "-n", "3", SCENARIO, "term", victim, "60"])
