@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills and freezes ranks, at any moment of a start and of steps, by signals and control groups, and cuts links between hosts.
 
-    liveness_run.py [--cases 320] [--jobs 2] [--seed 0] [--kind start] [--keep DIR]
+    liveness_run.py [--cases 340] [--jobs 2] [--seed 0] [--kind start] [--keep DIR]
 
 Each case: is the rank, or the link, named, after how many seconds, and is nothing left behind. Prints what fails, and in the end a
 table of times by kind. The cases are those of test_liveness.py --long, side by side."""
@@ -40,7 +40,7 @@ KINDS = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=320)
+    parser.add_argument("--cases", type=int, default=340)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", default="", help="only kinds whose names begin so")
