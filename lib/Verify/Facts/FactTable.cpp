@@ -56,7 +56,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"caches[].name", "`tpc.cache`", FACTS},
     {"caches[].stage", "the stage of the `tpc.output`", EQUIVALENCE "; " FACTS " on lowered text"},
     {"caches[].dtype", "type of the `tpc.cache`", FACTS},
-    {"caches[].shape[]", "type of the `tpc.cache`", FACTS},
+    {"caches[].shape[]", "type of the `tpc.output`", EQUIVALENCE "; " FACTS " on lowered text"},
     {"caches[].axes[][]", "type of the `tpc.output`",
      EQUIVALENCE "; " BUFFERS ", " FACTS " on lowered text"},
     {"generation.tokens", "types of inputs", FACTS},

@@ -70,10 +70,15 @@ private:
   }
 
   LogicalResult checkInputs() {
-    return failure(
-        failed(checkCountsOf("lengths", step.lengths)) ||
+    if (failed(checkCountsOf("lengths", step.lengths)) ||
         failed(checkCountsOf("counts", step.counts)) ||
-        (step.windowed && failed(checkCountsOf("window_lengths", step.windowed->lengths))));
+        (step.windowed && failed(checkCountsOf("window_lengths", step.windowed->lengths))))
+      return failure();
+    for (auto [field, symbol] : {std::pair("tokens", step.tokens), {"capacity", step.capacity}})
+      if (*batch == SymExpr::symbol(symbol))
+        return fail() << "says that '" << field << "' is " << symbol
+                      << ", which is the number of sequences";
+    return success();
   }
 
   LogicalResult checkTokens() {
@@ -194,7 +199,7 @@ public:
              << "'" << kSourceAttr << "' of the step is not its reference's: weights would be "
              << "looked for elsewhere";
     return failure(failed(compareInputs()) || failed(compareConstraints()) ||
-                   failed(compareWeights(step, reference)));
+                   failed(compareWeights(step, reference)) || failed(compareOrder()));
   }
 
 private:
@@ -206,7 +211,12 @@ private:
     for (const Port &port : own->inputs) {
       auto before = llvm::find_if(
           other->inputs, [&](const Port &port2) { return port2.getName() == port.getName(); });
-      if (before == other->inputs.end() || getCache(port.attributes) || port.getName().empty())
+      bool isNew = before == other->inputs.end();
+      if (isNew && (port.attributes.get(kDefaultAttr) || port.attributes.get(kRequiredAttr)))
+        return emitError(step.getLoc())
+               << "input '" << port.getName() << "' of the step has the '" << kDefaultAttr
+               << "' or '" << kRequiredAttr << "' of an input that its reference does not have";
+      if (isNew || getCache(port.attributes) || port.getName().empty())
         continue;
       if (getElementTypeOrSelf(port.type) != getElementTypeOrSelf(before->type))
         return emitError(step.getLoc())
@@ -217,6 +227,17 @@ private:
           return emitError(step.getLoc())
                  << "'" << name << "' of input '" << port.getName() << "' is not its reference's";
     }
+    return success();
+  }
+
+  /// Caches of a placed step are numbered as the step's.
+  LogicalResult compareOrder() {
+    auto own = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
+    if (!PlacedStep::lookup(step))
+      return success();
+    for (auto [have, want] : llvm::zip(own, other))
+      if (have.getSymName() != want.getSymName())
+        return have.emitOpError() << "stands where its reference has @" << want.getSymName();
     return success();
   }
 
@@ -261,24 +282,57 @@ private:
            mentions(getSize(constraint), before->past);
   }
 
-  /// A placed step looks up positions of each sequence: no cache may hold more than tables have.
-  bool isOfTable(DictionaryAttr constraint) {
+  /// What a placed step looks up by positions: `size` rows of a table that has `rows`.
+  struct Table {
+    SymExpr size;
+    int64_t rows;
+    std::string weight; // empty: it is none
+  };
+
+  /// Positions are limited to those of a full cache, `min(position, size "capacity + 1")`.
+  static std::optional<SymExpr> getLimit(Value index, StringRef capacity) {
+    while (Operation *op = index.getDefiningOp()) {
+      if (auto min = dyn_cast<MinOp>(op)) {
+        for (Value operand : min->getOperands()) {
+          while (operand.getDefiningOp<ExpandOp>() || operand.getDefiningOp<ReshapeOp>())
+            operand = operand.getDefiningOp()->getOperand(0);
+          auto size = operand.getDefiningOp<SizeOp>();
+          if (size && mentions(size.getExpr(), capacity))
+            return size.getExpr();
+        }
+        return std::nullopt;
+      }
+      if (!isa<ReshapeOp, CastOp, ExpandOp, TransposeOp>(op))
+        return std::nullopt;
+      index = op->getOperand(0);
+    }
+    return std::nullopt;
+  }
+
+  SmallVector<Table> findTables() {
+    SmallVector<Table> tables;
     auto placed = PlacedStep::lookup(step);
-    auto most = constraint.getAs<IntegerAttr>("max");
-    if (!placed || !most)
-      return false;
-    std::set<std::string> symbols;
-    getSize(constraint).collectSymbols(symbols);
-    if (symbols != std::set<std::string>{placed->capacity})
-      return false;
-    return step
-        .walk([&](LookupOpInterface lookup) {
-          for (int64_t dim : lookup.getLookupDims())
-            if (getSizes(lookup.getLookupTable())[dim].asConstant() == most.getInt())
-              return WalkResult::interrupt();
-          return WalkResult::advance();
-        })
-        .wasInterrupted();
+    if (placed)
+      step.walk([&](LookupOpInterface lookup) {
+        auto limit = getLimit(lookup.getLookupIndices(), placed->capacity);
+        Value table = lookup.getLookupTable();
+        auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
+        if (!limit || !rows)
+          return;
+        auto parameter = table.getDefiningOp<ParameterOp>();
+        tables.push_back(
+            {*limit + SymExpr(1), *rows, parameter ? parameter.getWeight().str() : ""});
+      });
+    return tables;
+  }
+
+  /// No cache may hold more than a table has.
+  static bool isOf(const Table &table, DictionaryAttr constraint) {
+    auto least = constraint.getAs<IntegerAttr>("min"), most = constraint.getAs<IntegerAttr>("max");
+    auto why = constraint.getAs<StringAttr>("why");
+    return getSize(constraint) == table.size && least && least.getInt() == 0 && most &&
+           most.getInt() == table.rows && why && why.getValue().contains(table.weight) &&
+           why.getValue().contains(std::to_string(table.rows));
   }
 
   LogicalResult compareConstraints() {
@@ -289,8 +343,17 @@ private:
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step lacks its reference's " << wanted
                << ": runs would accept other sizes";
+    SmallVector<Table> tables = findTables();
+    for (const Table &table : tables)
+      if (llvm::none_of(own, [&](DictionaryAttr have) {
+            auto most = have.getAs<IntegerAttr>("max");
+            return getSize(have) == table.size && most && most.getInt() <= table.rows;
+          }))
+        return emitError(step.getLoc())
+               << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
+               << " to the " << table.rows << " rows of table '" << table.weight << "'";
     for (DictionaryAttr have : own)
-      if (!isOfTable(have) &&
+      if (llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
                                         << ", which nothing of its reference asks for";

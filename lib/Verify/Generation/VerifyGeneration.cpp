@@ -426,6 +426,8 @@ static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMet
 
 LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
                                           EquivalenceMethods methods) {
-  return failure(failed(verifyOps(reference, step, methods)) ||
-                 failed(verifyStepFacts(reference, step)));
+  if (failed(verifyOps(reference, step, methods)))
+    return failure();
+  auto flat = generation::makeFlat(step);
+  return failure(failed(flat) || failed(verifyStepFacts(reference, **flat)));
 }

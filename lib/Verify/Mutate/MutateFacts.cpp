@@ -55,6 +55,8 @@ static bool changeTarget(Mutator &m) {
 }
 static bool dropBatch(Mutator &m) { return bool(m.module->removeAttr(kBatchAttr)); }
 static bool toggleNorms(Mutator &m) {
+  if (!m.grid)
+    return false; // of a split program
   if (!m.module->removeAttr(kNormsWrittenOutAttr))
     m.module->setAttr(kNormsWrittenOutAttr, m.builder.getUnitAttr());
   return true;

@@ -72,10 +72,14 @@ static bool swapStepSymbols(Mutator &m) {
   });
 }
 static bool otherStepSymbol(Mutator &m) {
-  return changeStep(m, [&](PlacedStep &step) {
-    (m.draw(2) ? step.tokens : step.capacity) = "batch";
-    return true;
-  });
+  auto caches = m.module.getOps<CacheOp>();
+  if (caches.empty())
+    return false;
+  auto batch = getSymbolName(getSizes((*caches.begin()).getType())[0]);
+  return batch && changeStep(m, [&](PlacedStep &step) {
+           (m.draw(2) ? step.tokens : step.capacity) = *batch;
+           return true;
+         });
 }
 static bool dropStep(Mutator &m) { return bool(m.module->removeAttr(kStepAttr)); }
 
@@ -184,6 +188,31 @@ static bool changeEntryView(Mutator &m) {
       ViewAttr::get(m.context, view.getOffset() + 1, view.getDims()), load.getType()));
   return true;
 }
+/// The stride of a factor that several elements have.
+static bool changeEntryStride(Mutator &m) {
+  auto findFactor = [](buffer::EntryOp op) -> std::optional<std::pair<unsigned, unsigned>> {
+    ViewAttr view = op.getLoad().getView();
+    for (unsigned d = 0; view && d < view.getDims().size(); ++d)
+      for (auto [i, factor] : llvm::enumerate(view.getFactors(d)))
+        if (factor.getSize() > 1)
+          return std::pair(d, unsigned(i));
+    return std::nullopt;
+  };
+  auto entry = m.pick<buffer::EntryOp>([&](buffer::EntryOp op) { return bool(findFactor(op)); });
+  if (!entry)
+    return false;
+  buffer::LoadAttr load = entry.getLoad();
+  SmallVector<ArrayAttr> dims(load.getView().getDims());
+  auto [d, i] = *findFactor(entry);
+  SmallVector<Attribute> factors(dims[d].getValue());
+  auto factor = cast<StridedFactorAttr>(factors[i]);
+  factors[i] = StridedFactorAttr::get(m.context, factor.getSize(), factor.getStride() + 1);
+  dims[d] = m.builder.getArrayAttr(factors);
+  entry.setLoadAttr(buffer::LoadAttr::get(
+      m.context, load.getUse(), load.getWeight(),
+      ViewAttr::get(m.context, load.getView().getOffset(), dims), load.getType()));
+  return true;
+}
 static bool addEntry(Mutator &m) {
   auto entry = pickEntry(m);
   if (!entry)
@@ -212,6 +241,7 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-entry-stage", "another stage loads a parameter", moveEntry},
       {"fact-entry-use", "a parameter is packed, or not", changeEntryUse},
       {"fact-entry-view", "a view begins an element later", changeEntryView},
+      {"fact-entry-stride", "elements of a parameter are farther apart", changeEntryStride},
       {"fact-entry-more", "a parameter is loaded twice", addEntry},
   };
   return mutations;
