@@ -159,7 +159,7 @@ class Packer:
         shutil.copytree(HERE, self.folder / "one_gpu", ignore=shutil.ignore_patterns("__pycache__", "pack.py"))
         shutil.copy(TOP / "runtime" / "conformance" / "launch.py", self.folder)
         (self.folder / "tpc").mkdir()
-        for name in ("__init__.py", "reference.py", "session.py"):
+        for name in ("__init__.py", "compiler.py", "reference.py", "session.py", "text.py"):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
         # Those of this machine, where the other's are older.
