@@ -60,11 +60,19 @@ public:
   /// Bytes of a value on the fullest rank.
   Interval countBytes(Type type) const;
 
-private:
+  // For other verifiers.
   using Ranges = std::map<std::string, Interval>;
+  /// All values of a symbol.
+  Interval getRange(StringRef symbol) const {
+    auto it = ranges.find(symbol.str());
+    return it == ranges.end() ? anySymbol() : it->second;
+  }
+  /// All values that an expression may take; wider than need be where a symbol occurs twice.
+  static Interval evaluate(const ::tpc::SymExpr &e, const Ranges &symbols, Interval other);
+
+private:
   void readConstraints();
   Interval anySymbol() const { return {Wide(1), Wide(std::max<int64_t>(1, symbolMax))}; }
-  static Interval evaluate(const ::tpc::SymExpr &e, const Ranges &symbols, Interval other);
   Interval evaluateSize(const ::tpc::SymExpr &size) const;
   LogicalResult checkOp(Operation *op);
 

@@ -43,7 +43,6 @@ void BoundsChecker::readConstraints() {
   }
 }
 
-/// All values that an expression may take; wider than need be where a symbol occurs twice.
 Interval BoundsChecker::evaluate(const SymExpr &e, const Ranges &symbols, Interval other) {
   if (e.isOverflow())
     return {Wide(0), Wide(__int128(1) << 100)};

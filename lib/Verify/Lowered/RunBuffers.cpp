@@ -1,6 +1,7 @@
 //===- RunBuffers.cpp - A program on buffers, on all ranks ----------------===//
 
 #include "RunBuffers.h"
+#include "CheckKernels.h"
 
 #include "../Interpret/Inputs.h"
 
@@ -208,6 +209,10 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
   if (op->getNumOperands() != kernel->countArguments())
     return op.emitError() << "gives @" << op.getKernel() << " " << op->getNumOperands()
                           << " places, and it takes " << kernel->countArguments();
+  bool isFirst = comparesKernels && !roundsNumbers && compared.insert(kernel).second;
+  FailureOr<func::FuncOp> tensors = func::FuncOp();
+  if (isFirst && failed(tensors = getTensors(program, kernel->getFunction())))
+    return failure();
   for (int rank : frame.active) {
     SmallVector<Place> memory;
     for (Value value : op.getReads())
@@ -221,6 +226,10 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
     if (int64_t rows = kernel->countRows(evaluateHere); rows != evaluate(op.getRows(), rank))
       return fail(op, rank) << "is launched over " << evaluate(op.getRows(), rank)
                             << " rows, but the kernel has " << rows;
+    if (isFirst && (rank == frame.active.front() || rank == frame.active.back()) &&
+        failed(compareKernel(*kernel, kernel->getFunction(), *tensors, memory, world, ranks[rank],
+                             evaluateHere)))
+      return failure();
     bool missing = false;
     if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))
       return fail(op, rank) << "the kernel that it launches fails";

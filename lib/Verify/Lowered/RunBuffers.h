@@ -62,6 +62,8 @@ public:
   /// deliver an output twice. Ends without one as soon as an index is reported to be missing.
   LogicalResult run();
   std::string reported; // which
+  /// Compares each kernel, where it is launched first, with its function of tensors as well.
+  bool comparesKernels = false;
 
   struct Output {
     interpret::Shape shape;
@@ -122,6 +124,7 @@ private:
   uint64_t seed;
   bool roundsNumbers;
   DenseMap<Operation *, std::unique_ptr<KernelProgram>> kernels;
+  DenseSet<const KernelProgram *> compared;
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, Place> parameters;
   DenseMap<std::pair<Attribute, int>, Place> states;               // by cache and rank

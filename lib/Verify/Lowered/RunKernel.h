@@ -32,6 +32,7 @@ public:
   LogicalResult run(ArrayRef<Place> memory, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
                     uint64_t seed, bool rounds, bool &reported) const;
 
+  kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
   /// Whether it leaves some of an argument's elements as they were.
   bool keeps(unsigned argument) const;

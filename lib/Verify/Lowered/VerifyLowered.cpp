@@ -1,6 +1,8 @@
 //===- VerifyLowered.cpp - Does the lowered program compute the model? ----===//
 
+#include "CheckKernels.h"
 #include "CompareLowered.h"
+#include "CompareTensors.h"
 #include "RunBuffers.h"
 
 #include "tpc/Verify/Passes.h"
@@ -40,17 +42,32 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     return parsed ? *parsed : ModuleOp();
   }
 
+  /// For all sizes: what runs at small ones do not see.
+  LogicalResult checkKernels() {
+    if (ModuleOp library = kernel::getKernels(getOperation()))
+      for (auto function : library.getOps<kernel::FuncOp>()) {
+        FailureOr<func::FuncOp> tensors = lowered::getTensors(getOperation(), function);
+        if (failed(tensors) || failed(lowered::checkConstants(function, *tensors)))
+          return failure();
+      }
+    return lowered::checkWidths(getOperation());
+  }
+
   void runOnOperation() override {
     OwningOpRef<ModuleOp> parsedModel, parsedStaged;
-    ModuleOp model = find(&ReferenceModel::module, "reference", reference,
-                          "program of the model level", parsedModel);
+    // What is compiled from text without a model has a staged program alone.
+    bool hasModel = !recorded || recorded->module;
+    ModuleOp model;
+    if (hasModel)
+      model = find(&ReferenceModel::module, "reference", reference, "program of the model level",
+                   parsedModel);
     ModuleOp before =
         find(&ReferenceModel::staged, "staged", staged, "staged program", parsedStaged);
-    if (!model || !before)
-      return signalPassFailure();
     interpret::RunReport found;
-    if (failed(verifyFacts(getOperation(), model, before)) ||
-        failed(lowered::compareLowered(model, before, getOperation(), found)))
+    if ((hasModel && !model) || !before ||
+        (hasModel && failed(verifyFacts(getOperation(), model, before))) ||
+        failed(lowered::compareTensors(before, getOperation())) || failed(checkKernels()) ||
+        (hasModel && failed(lowered::compareLowered(model, before, getOperation(), found))))
       return signalPassFailure();
     if (report)
       llvm::outs() << found.facts;

@@ -78,6 +78,8 @@ ArrayRef<Mutation> getLimitMutations();
 /// In what a program of any level says beside its ops.
 ArrayRef<Mutation> getFactMutations();
 ArrayRef<Mutation> getStepFactMutations();
+/// In kernels, and in functions of tensors with what was made of them.
+ArrayRef<Mutation> getConstantMutations();
 
 } // namespace mlir::tpc::mutate
 

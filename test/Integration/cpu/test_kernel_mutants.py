@@ -1,4 +1,5 @@
-"""Seeded mistakes in kernels: each is refused by tpc-verify-lowered, or the executable computes the same."""
+"""Seeded mistakes in kernels, and in functions of tensors with what was made of them: each is refused by tpc-verify-lowered, or the
+executable computes the same."""
 
 import collections
 import concurrent.futures
@@ -33,7 +34,7 @@ def kinds() -> list[str]:
     empty = harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir"
     listed = tpc_opt(empty, "--tpc-mutate=kind=list", "-o", "/dev/null").check()
     names = [line.split(":")[0] for line in listed.stdout.splitlines()]
-    return [name for name in names if name.startswith("kernel-")]
+    return [name for name in names if name.startswith(("kernel-", "lowered-"))]
 
 
 class Lowered:

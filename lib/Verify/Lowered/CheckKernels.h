@@ -1,0 +1,35 @@
+//===- CheckKernels.h - Kernels beside their functions of tensors -*- C++ -*-=//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_CHECKKERNELS_H
+#define TPC_LIB_VERIFY_LOWERED_CHECKKERNELS_H
+
+#include "RunKernel.h"
+
+#include "../Interpret/World.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::tpc::lowered {
+
+/// The function of tensors that a kernel computes. Fails with an error if there is none.
+FailureOr<func::FuncOp> getTensors(ModuleOp program, kernel::FuncOp function);
+
+/// Shows that each constant and each size in a kernel has an origin: an op of the kernel's function
+/// of tensors that has just that constant, the definition of such an op, a dimension of a value.
+/// And that no constant of the function is missing.
+LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
+
+/// Shows that index arithmetic of kernels and sizes of buffers stay in 64 bits at the largest sizes
+/// that constraints allow, and that nothing is narrowed that is not narrow on tensors.
+LogicalResult checkWidths(ModuleOp program);
+
+/// Runs a kernel alone, with the integers of `memory` and numbers of several magnitudes for its
+/// floats, and compares what it stores with its function of tensors on the same operands.
+LogicalResult compareKernel(const KernelProgram &kernel, kernel::FuncOp function,
+                            func::FuncOp tensors, ArrayRef<Place> memory, interpret::World &world,
+                            const interpret::Coordinates &at,
+                            function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_CHECKKERNELS_H

@@ -1,0 +1,248 @@
+//===- CompareKernel.cpp - One kernel beside its function of tensors ------===//
+//
+// A run of the whole program hides what a kernel does to numbers that the model never has there: a
+// cap of scores that are small, an epsilon beside large sums. So each kernel is run alone as well,
+// on operands of several magnitudes, and compared closely: nothing else of the model adds noise.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckKernels.h"
+
+#include "../Interpret/Evaluation.h"
+
+#include "tpc/Dialect/State.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using interpret::Coordinates;
+using interpret::Doubles;
+using interpret::Part;
+using interpret::World;
+
+using Data = interpret::Tensor<double>;
+
+FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp function) {
+  auto tensors = program.lookupSymbol<func::FuncOp>(function.getSymName());
+  if (tensors && !tensors.isExternal() && tensors->hasAttr(kKernelAttr))
+    return tensors;
+  return function.emitOpError() << "has no function of tensors @" << function.getSymName();
+}
+
+namespace {
+/// What floats are drawn from; without a magnitude they are those of the run.
+struct Draw {
+  double magnitude;
+  bool positive;
+};
+
+class Comparison {
+public:
+  Comparison(const KernelProgram &kernel, kernel::FuncOp function, func::FuncOp tensors,
+             ArrayRef<Place> memory, World &world, const Coordinates &at)
+      : kernel(kernel), function(function), tensors(tensors), memory(memory), world(world), at(at) {
+    caches.resize(tensors.getNumResults());
+    for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands()))
+      if (auto append = value.getDefiningOp<AppendOp>())
+        caches[i] = append.getCache();
+  }
+  LogicalResult run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+
+private:
+  Data draw(Draw draw, BlockArgument argument, const Place *given);
+  Place place(const Data &data, Type type) const;
+  bool evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results);
+  LogicalResult compare(unsigned result, const Place &have, const Data &want, double magnitude);
+
+  const KernelProgram &kernel;
+  kernel::FuncOp function;
+  func::FuncOp tensors;
+  ArrayRef<Place> memory;
+  World &world;
+  const Coordinates &at;
+  SmallVector<Value> caches; // that results are appended to
+};
+} // namespace
+
+Data Comparison::draw(Draw draw, BlockArgument argument, const Place *given) {
+  Data data(world.getPart(argument.getType(), at).shape);
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(argument.getType()));
+  for (auto [i, x] : llvm::enumerate(data.data)) {
+    bool isGiven = given && given->exists(i) && given->isWritten(i);
+    if (isGiven && (!isFloat || draw.magnitude == 0)) {
+      Scalar value = given->load(i);
+      x = isFloat ? value.f : double(value.i);
+    } else if (isFloat) {
+      double number = Doubles::random(argument.getArgNumber() + 1, i);
+      x = (draw.magnitude == 0 ? 1 : draw.magnitude) * (draw.positive ? std::fabs(number) : number);
+    }
+  }
+  return data;
+}
+
+Place Comparison::place(const Data &data, Type type) const {
+  int64_t n = data.data.size();
+  Place place{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n, type};
+  for (auto [i, x] : llvm::enumerate(data.data)) {
+    Scalar value;
+    if (isa<FloatType>(type))
+      value.f = x;
+    else
+      value.i = int64_t(x);
+    place.store(i, value);
+  }
+  return place;
+}
+
+/// A rank's part of what it has.
+static std::optional<Data> slice(const Data &in, const Part &from, const Part &to) {
+  SmallVector<std::vector<int64_t>> places(to.indices.size());
+  for (size_t d = 0; d < places.size(); ++d)
+    for (int64_t index : to.indices[d]) {
+      auto found = llvm::lower_bound(from.indices[d], index);
+      if (found == from.indices[d].end() || *found != index)
+        return std::nullopt;
+      places[d].push_back(found - from.indices[d].begin());
+    }
+  Data out(to.shape);
+  size_t next = 0;
+  interpret::forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
+    interpret::Shape place;
+    for (auto [d, i] : llvm::enumerate(index))
+      place.push_back(places[d][i]);
+    out.data[next++] = in.data[interpret::linearize(place, in.shape)];
+  });
+  return out;
+}
+
+/// False where the function cannot be evaluated with these numbers.
+bool Comparison::evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results) {
+  DenseMap<Value, Data> values;
+  for (auto [argument, data] : llvm::zip_equal(tensors.getArguments(), arguments))
+    values[argument] = std::move(data);
+  for (Operation &op : tensors.front().without_terminator()) {
+    SmallVector<const Data *> operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(&values.find(operand)->second);
+    std::optional<Data> computed;
+    if (auto local = dyn_cast<LocalSliceOp>(op))
+      computed = slice(*operands[0], world.getPart(local.getOperand().getType(), at),
+                       world.getPart(local.getType(), at));
+    else if (auto evaluated = interpret::Evaluation<Doubles>(&op, operands, world, at).run();
+             succeeded(evaluated))
+      computed = std::move(*evaluated);
+    if (!computed || computed->shape != world.getPart(op.getResult(0).getType(), at).shape)
+      return false;
+    values[op.getResult(0)] = std::move(*computed);
+  }
+  for (Value value : tensors.front().getTerminator()->getOperands())
+    results.push_back(values.lookup(value));
+  return true;
+}
+
+LogicalResult Comparison::compare(unsigned result, const Place &have, const Data &want,
+                                  double magnitude) {
+  // Constants of kernels are of the program's types, those of the interpreter doubles.
+  constexpr double share = 1e-6, least = 1e-9;
+  double largest = 0;
+  for (double x : want.data)
+    largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
+  bool isFloat = isa<FloatType>(have.type);
+  for (auto [i, expected] : llvm::enumerate(want.data)) {
+    double tolerance =
+        share * (std::fabs(expected) + std::min(largest, magnitude)) + least * magnitude;
+    Scalar value = have.load(i);
+    double x = isFloat ? value.f : double(value.i);
+    bool same = x == expected || (std::isnan(x) && std::isnan(expected)) ||
+                std::fabs(x - expected) <= tolerance;
+    if (have.isWritten(i) && same)
+      continue;
+    Operation *op = tensors.front().getTerminator()->getOperand(result).getDefiningOp();
+    Operation *from = op ? op : tensors.getOperation();
+    InFlightDiagnostic diag = from->emitError()
+                              << "'" << getSourceName(from->getLoc()) << "' (" << from->getName()
+                              << "): kernel @" << function.getSymName()
+                              << ", run alone at small sizes, ";
+    if (!have.isWritten(i))
+      return diag << "does not store element " << i << " of result " << result;
+    return diag << "stores "
+                << llvm::formatv("{0:e9} as element {1} of result {2}, and its function of tensors "
+                                 "computes {3:e9}",
+                                 x, i, result, expected)
+                       .str();
+  }
+  return success();
+}
+
+LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+  std::vector<Data> arguments;
+  SmallVector<Place> own;
+  for (BlockArgument argument : tensors.getArguments()) {
+    bool isKept = llvm::is_contained(caches, Value(argument));
+    if (!isKept && own.size() >= memory.size())
+      return function.emitOpError() << "has fewer operands than its function of tensors";
+    arguments.push_back(this->draw(draw, argument, isKept ? nullptr : &memory[own.size()]));
+    if (!isKept)
+      own.push_back(place(arguments.back(), memory[own.size()].type));
+  }
+  unsigned operands = own.size();
+  if (operands + tensors.getNumResults() != memory.size())
+    return function.emitOpError() << "has " << memory.size() << " operands and results, its "
+                                  << "function of tensors " << operands + tensors.getNumResults();
+  for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
+    Type type = memory[own.size()].type;
+    if (caches[i]) {
+      auto argument = dyn_cast<BlockArgument>(caches[i]);
+      if (!argument)
+        return success();
+      own.push_back(place(arguments[argument.getArgNumber()], type));
+      continue;
+    }
+    own.push_back(place(Data(world.getPart(value.getType(), at).shape), type));
+    own.back().forget();
+  }
+  // Some numbers are in the domain of no op: then others are drawn.
+  bool reported = false;
+  std::vector<Data> expected;
+  {
+    ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
+    bool missed = world.misses;
+    if (failed(kernel.run(own, evaluate, /*seed=*/1, /*rounds=*/false, reported)) || reported)
+      return success();
+    bool isEvaluated = evaluateTensors(std::move(arguments), expected);
+    std::swap(missed, world.misses);
+    if (!isEvaluated)
+      return success();
+  }
+  for (auto [i, want] : llvm::enumerate(expected))
+    if (failed(compare(i, own[operands + i], want, draw.magnitude == 0 ? 1 : draw.magnitude)))
+      return failure();
+  return success();
+}
+
+LogicalResult lowered::compareKernel(const KernelProgram &kernel, kernel::FuncOp function,
+                                     func::FuncOp tensors, ArrayRef<Place> memory, World &world,
+                                     const Coordinates &at,
+                                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+  Comparison comparison(kernel, function, tensors, memory, world, at);
+  if (failed(comparison.run({0, false}, evaluate)))
+    return failure();
+  // Integers of the kernel's own floats would wrap where those of tensors do not.
+  bool castsToIntegers =
+      tensors
+          .walk([](CastOp cast) {
+            auto to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()));
+            bool isWhole =
+                to && to.getWidth() > 1 && isa<FloatType>(getElementTypeOrSelf(cast.getOperand()));
+            return isWhole ? WalkResult::interrupt() : WalkResult::advance();
+          })
+          .wasInterrupted();
+  if (castsToIntegers)
+    return success();
+  for (Draw draw : {Draw{1, false}, Draw{3, true}, Draw{60, false}, Draw{1000, false}})
+    if (failed(comparison.run(draw, evaluate)))
+      return failure();
+  return success();
+}

@@ -1,0 +1,260 @@
+//===- KernelConstants.cpp - Origins of constants in kernels --------------===//
+//
+// Small runs do not see each constant: an epsilon beside large numbers, a cap above them, the
+// number behind which an index wraps. So constants are compared to the bit. What an op of tensors
+// may bring into a kernel is written here from the op's description.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckKernels.h"
+
+#include "../Buffers/PartSizes.h"
+
+#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/State.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using ::tpc::SymExpr;
+
+namespace {
+/// What a function of tensors says.
+class Origins {
+public:
+  explicit Origins(func::FuncOp tensors) : parts(GridAttr::lookup(tensors)) {
+    for (Type type : tensors.getArgumentTypes())
+      addSizes(type);
+    tensors.walk([&](Operation *op) {
+      addOp(op);
+      for (Type type : op->getResultTypes())
+        addSizes(type);
+      for (NamedAttribute attr : op->getAttrs())
+        if (auto expr = dyn_cast<SymExprAttr>(attr.getValue()))
+          addSize(expr.getExpr());
+    });
+  }
+
+  /// Floats that must be there, each with the op that has it.
+  llvm::MapVector<Attribute, Operation *> floats;
+  /// Integers of constants, and numbers of indices.
+  std::set<int64_t> integers = {-1, 0, 1}, indices = {0, 1};
+  bool hasInteger(IntegerAttr attr) const {
+    Type type = attr.getType();
+    return type.isInteger(1) ||
+           (type.isIndex() ? indices : integers).count(attr.getValue().getSExtValue());
+  }
+  /// Whether a rank has so many elements of some dimension.
+  bool isDim(const SymExpr &size) const { return dims.count(parts.normalize(size).str()); }
+  /// Whether it is one that index arithmetic of these ops needs.
+  bool isSize(const SymExpr &size) const;
+
+private:
+  void addSize(const SymExpr &size) {
+    sizes.insert(parts.normalize(size).str());
+    sizes.insert(parts.normalize(SymExpr::max(size, 1)).str()); // as a divisor
+  }
+  void addOp(Operation *op);
+  void addFloat(Operation *op, Type type, double x) {
+    floats.insert({FloatAttr::get(type, x), op});
+  }
+  void addSizes(Type type);
+
+  PartSizes parts;
+  std::set<std::string> dims = {"1"}, sizes = {"0", "1"}, numbers;
+  std::set<std::pair<int64_t, int64_t>> places; // of slices: where in how many
+};
+} // namespace
+
+/// Numbers of 16 bits are computed in f32.
+static Type getComputeType(Value tensor) {
+  Type element = getElementTypeOrSelf(tensor);
+  return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
+}
+
+void Origins::addOp(Operation *op) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](ConstantOp constant) {
+        auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+        if (!dense || !dense.isSplat())
+          return; // kernels read others as an operand
+        if (auto type = dyn_cast<FloatType>(dense.getElementType()))
+          floats.insert({FloatAttr::get(type, dense.getSplatValue<APFloat>()), op});
+        else
+          integers.insert(dense.getSplatValue<APInt>().getSExtValue());
+      })
+      // Epsilon is added to the mean of squares.
+      .Case<LayerNormOp, RmsNormOp>([&](auto norm) {
+        addFloat(op, getComputeType(norm.getX()), norm.getEpsilon().convertToDouble());
+      })
+      .Case([&](GeluOp gelu) {
+        Type type = getComputeType(gelu.getOperand());
+        switch (gelu.getApproximate()) {
+        case GeluApproximation::None: // x/2 (1 + erf(x / sqrt(2)))
+          addFloat(op, type, std::sqrt(0.5));
+          return addFloat(op, type, 0.5);
+        case GeluApproximation::Tanh: // x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+          addFloat(op, type, 2 * std::sqrt(2 / M_PI));
+          return addFloat(op, type, 2 * std::sqrt(2 / M_PI) * 0.044715);
+        case GeluApproximation::Sigmoid: // x sigmoid(1.702 x)
+          return addFloat(op, type, 1.702);
+        }
+      })
+      // An index is shifted by less than a run.
+      .Case([&](RollOp roll) { addSize(SymExpr::mod(roll.getFrom(), roll.getEvery())); })
+      .Case([&](SliceOp slice) {
+        indices.insert(slice.getStep());
+        std::optional<int64_t> start = slice.getStart().asConstant();
+        if (auto size = getSizes(slice.getOperand())[slice.getDim()].asConstant(); start && size)
+          places.insert({*start, *size});
+      })
+      // What a mean divides by.
+      .Case([&](ReduceOp reduce) {
+        SymExpr count(1);
+        for (int64_t dim : reduce.getDims())
+          count = count * parts.size(getDist(reduce.getOperand()).getDims()[dim]);
+        addSize(count);
+      })
+      .Case([&](TriluOp trilu) { numbers.insert(trilu.getK().str()); })
+      // Pairs of neighbors: an index is even or odd.
+      .Case([&](RotaryOp) { indices.insert(2); })
+      // One index for each of the first dimensions.
+      .Case([&](GatherNDOp gather) {
+        for (int64_t i = 0; i < gather.getData().getType().getRank(); ++i)
+          indices.insert(i);
+      });
+}
+
+void Origins::addSizes(Type type) {
+  if (!isa<RankedTensorType>(type))
+    return;
+  for (DimAttr dim : getDist(type).getDims()) {
+    dims.insert(parts.normalize(parts.size(dim)).str());
+    addSize(dim.getExpr());
+    addSize(parts.size(dim));
+    addSize(parts.inner(dim));
+    addSize(parts.begin(parts.inner(dim), dim.getAxes()));
+    // Factors that are not split are in a row with the one before them.
+    SymExpr begin, local, global;
+    for (auto [i, factor] : llvm::enumerate(dim.getFactors())) {
+      bool joins = i > 0 && factor.getAxes().empty();
+      SymExpr n = factor.getExpr();
+      begin = joins ? begin * n : parts.begin(n, factor.getAxes());
+      local = joins ? local * n : parts.size(factor);
+      global = joins ? global * n : n;
+      for (const SymExpr &size : {begin, local, global, n})
+        addSize(size);
+    }
+  }
+}
+
+bool Origins::isSize(const SymExpr &size) const {
+  // Static sizes have names: a number would stay what it is at small sizes.
+  if (size.getTerms().size() == 1 && std::abs(size.getTerms()[0].coefficient) > 1)
+    return numbers.count(size.str()) > 0;
+  std::set<std::string> names;
+  size.collectSymbols(names);
+  for (const std::string &name : names)
+    if (auto named = getNamedSize(name);
+        named && named->kind == NamedSize::Place && !places.count({named->place, named->size}))
+      return false;
+  return sizes.count(parts.normalize(size).str()) > 0;
+}
+
+static InFlightDiagnostic fail(kernel::FuncOp function, Operation *op) {
+  return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                         << ") in kernel @" << function.getSymName() << ": ";
+}
+
+/// Sizes of memory and loops are those of dimensions.
+static LogicalResult checkDims(kernel::FuncOp function, Operation *op, ArrayRef<SymExpr> sizes,
+                               const Origins &origins) {
+  for (const SymExpr &size : sizes)
+    if (!origins.isDim(size))
+      return fail(function, op) << "no dimension of its function of tensors has the size '"
+                                << size.str() << "'";
+  return success();
+}
+
+/// Memory is that of the operands on tensors, without caches that results are appended to, and then
+/// of results.
+static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
+  PartSizes parts(GridAttr::lookup(tensors));
+  OperandRange results = tensors.front().getTerminator()->getOperands();
+  SmallVector<Value> values(tensors.getArguments());
+  for (Value result : results)
+    if (auto append = result.getDefiningOp<AppendOp>())
+      llvm::erase(values, append.getCache());
+  llvm::append_range(values, results);
+  auto memory = function.getBody().getArguments();
+  if (memory.size() != values.size() || function.getNumResults() != results.size())
+    return fail(function, function)
+           << "it has " << memory.size() << " operands and results, and its "
+           << "function of tensors " << values.size();
+  for (auto [i, argument, value] : llvm::enumerate(memory, values)) {
+    Type have = getElementTypeOrSelf(argument.getType()), want = getElementTypeOrSelf(value);
+    if (auto integer = dyn_cast<IntegerType>(want))
+      want = IntegerType::get(integer.getContext(), integer.getWidth());
+    SmallVector<SymExpr> sizes = function.getSizesOf(argument);
+    ArrayRef<DimAttr> dims = getDist(value).getDims();
+    bool fits = have == want && sizes.size() == dims.size();
+    for (size_t d = 0; fits && d < dims.size(); ++d)
+      fits = parts.normalize(sizes[d]) == parts.normalize(parts.size(dims[d]));
+    if (!fits)
+      return fail(function, function)
+             << "its argument " << i << " is not as its function of tensors "
+             << "has it, which is " << value.getType();
+  }
+  return success();
+}
+
+LogicalResult lowered::checkConstants(kernel::FuncOp function, func::FuncOp tensors) {
+  if (failed(checkSignature(function, tensors)))
+    return failure();
+  Origins origins(tensors);
+  DenseSet<Attribute> seen;
+  WalkResult result = function.walk([&](Operation *op) -> WalkResult {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        // What folds begin with is checked by the op.
+        .Case<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>(
+            [&](auto loop) { return checkDims(function, op, loop.getExprs(), origins); })
+        .Case([&](kernel::SizeOp size) -> LogicalResult {
+          if (origins.isSize(size.getExpr()))
+            return success();
+          return fail(function, op) << "nothing in its function of tensors has the size '"
+                                    << size.getExpr().str() << "'";
+        })
+        .Case([&](arith::ConstantOp constant) -> LogicalResult {
+          Attribute value = constant.getValue();
+          auto number = dyn_cast<FloatAttr>(value);
+          auto integer = dyn_cast<IntegerAttr>(value);
+          seen.insert(value);
+          bool known = number    ? origins.floats.contains(value) || number.getValue().isZero() ||
+                                       number.getValue().isExactlyValue(1)
+                       : integer ? origins.hasInteger(integer)
+                                 : false;
+          if (known)
+            return success();
+          InFlightDiagnostic diag =
+              fail(function, op) << "no op of its function of tensors has the constant " << value;
+          for (auto &[other, from] : origins.floats)
+            if (number && !seen.contains(other))
+              diag.attachNote(from->getLoc()) << "'" << from->getName() << "' has " << other;
+          return diag;
+        })
+        .Default([](Operation *) { return success(); });
+  });
+  if (result.wasInterrupted())
+    return failure();
+  for (auto &[value, op] : origins.floats) {
+    auto number = cast<FloatAttr>(value).getValue();
+    if (!seen.contains(value) && !number.isZero() && !number.isExactlyValue(1))
+      return fail(function, function)
+             << "the constant " << value << " of '" << op->getName() << "' ('"
+             << getSourceName(op->getLoc()) << "') on tensors is missing";
+  }
+  return success();
+}

@@ -1,0 +1,351 @@
+//===- KernelWidths.cpp - Ranges of index arithmetic ----------------------===//
+//
+// Small runs do not see what wraps from some size on. So each index of a kernel gets the interval
+// of all values that it takes at the largest sizes that constraints allow, and arithmetic on it has
+// to stay in 64 bits. It may be narrowed only where the function of tensors has values of that
+// width. What is loaded may be anything: its arithmetic wraps as that of tensors does.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckKernels.h"
+
+#include "../Equivalence/BoundsChecker.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/RankSizes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using equivalence::Interval;
+using equivalence::Wide;
+using ::tpc::SymExpr;
+
+namespace {
+/// The largest value of a symbol that no constraint bounds, as for tpc-verify-bounds.
+constexpr int64_t symbolMax = 32768;
+
+/// Intervals of expressions on any rank.
+class SizeRanges {
+public:
+  explicit SizeRanges(ModuleOp module)
+      : grid(GridAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
+
+  Interval get(const SymExpr &expr) {
+    std::set<std::string> names;
+    expr.collectSymbols(names);
+    equivalence::BoundsChecker::Ranges ranges;
+    for (const std::string &name : names)
+      ranges[name] = getSymbol(name);
+    return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
+  }
+
+private:
+  Interval getSymbol(StringRef name) {
+    std::optional<NamedSize> named = getNamedSize(name);
+    if (!named)
+      return constraints.getRange(name);
+    auto countRanks = [&](StringRef axis) -> int64_t {
+      return grid && (axis == "mb" || grid.hasAxis(axis)) ? grid.getAxisSize(axis) : 1;
+    };
+    auto exactly = [](int64_t n) { return Interval{Wide(n), Wide(n)}; };
+    switch (named->kind) {
+    case NamedSize::Size: {
+      int64_t size = named->size;
+      for (StringRef axis : named->axes)
+        size /= std::max<int64_t>(1, countRanks(axis));
+      return exactly(size);
+    }
+    case NamedSize::Place:
+      return exactly(named->place);
+    case NamedSize::Ranks:
+      return exactly(countRanks(named->axes[0]));
+    case NamedSize::Rank:
+      return {Wide(0), Wide(countRanks(named->axes[0]) - 1)};
+    }
+    llvm_unreachable("all kinds are listed");
+  }
+
+  GridAttr grid;
+  equivalence::BoundsChecker constraints;
+};
+
+/// What is known of an integer. `isIndex`: it is made of indices and sizes alone.
+struct Known {
+  Interval range;
+  bool isIndex = false;
+};
+
+class KernelRanges {
+public:
+  KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes);
+  LogicalResult run() { return visit(function.getBody().front()); }
+
+private:
+  LogicalResult visit(Block &block);
+  LogicalResult visit(Operation *op);
+  LogicalResult visitFor(scf::ForOp loop);
+  LogicalResult visitArithmetic(Operation *op, Interval range);
+  LogicalResult visitNarrowing(Operation *op);
+  LogicalResult setIndices(Block::BlockArgListType indices, ArrayRef<SymExpr> sizes);
+  static Known anyOf(Type type) {
+    unsigned bits = type.isIndex() ? 64 : type.isInteger() ? type.getIntOrFloatBitWidth() : 1;
+    return {{Wide(-(__int128(1) << (bits - 1))), Wide((__int128(1) << (bits - 1)) - 1)}, false};
+  }
+  Known get(Value value) const {
+    auto it = known.find(value);
+    return it == known.end() ? anyOf(value.getType()) : it->second;
+  }
+  static bool contains(Interval outer, Interval inner) {
+    return outer.low <= inner.low && inner.high <= outer.high;
+  }
+  InFlightDiagnostic fail(Operation *op) {
+    return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                           << ") in kernel @" << function.getSymName() << ": ";
+  }
+
+  kernel::FuncOp function;
+  SizeRanges &sizes;
+  DenseMap<Value, Known> known;
+  /// Widths of integers on tensors, those of casts to them, whether floats become integers.
+  std::set<unsigned> widths, castWidths;
+  bool castsFloats = false;
+  /// Floats of tensors, and those in which kernels compute with them.
+  DenseSet<Type> floats;
+};
+} // namespace
+
+KernelRanges::KernelRanges(kernel::FuncOp function, func::FuncOp tensors, SizeRanges &sizes)
+    : function(function), sizes(sizes) {
+  auto note = [&](Type type) {
+    if (auto integer = dyn_cast<IntegerType>(getElementTypeOrSelf(type)))
+      widths.insert(integer.getWidth());
+    if (auto number = dyn_cast<FloatType>(getElementTypeOrSelf(type))) {
+      floats.insert(number);
+      if (number.getWidth() == 16)
+        floats.insert(Float32Type::get(type.getContext()));
+    }
+  };
+  llvm::for_each(tensors.getArgumentTypes(), note);
+  tensors.walk([&](Operation *op) {
+    llvm::for_each(op->getResultTypes(), note);
+    if (isa<PowOp>(op)) { // of integers, in f64
+      castsFloats = true;
+      floats.insert(Float64Type::get(op->getContext()));
+    }
+    if (auto cast = dyn_cast<CastOp>(op))
+      if (auto to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()))) {
+        castWidths.insert(to.getWidth());
+        castsFloats |= isa<FloatType>(getElementTypeOrSelf(cast.getOperand()));
+      }
+  });
+}
+
+LogicalResult KernelRanges::setIndices(Block::BlockArgListType indices, ArrayRef<SymExpr> exprs) {
+  for (auto [index, size] : llvm::zip_equal(indices, exprs)) {
+    Wide last = sizes.get(size).high + Wide(-1);
+    known[index] = {{Wide(0), std::max(Wide(0), last)}, true};
+  }
+  return success();
+}
+
+LogicalResult KernelRanges::visitArithmetic(Operation *op, Interval range) {
+  Known any = anyOf(op->getResult(0).getType());
+  bool isIndex =
+      llvm::all_of(op->getOperands(), [&](Value operand) { return get(operand).isIndex; });
+  if (contains(any.range, range)) {
+    known[op->getResult(0)] = {range, isIndex};
+    return success();
+  }
+  if (!isIndex)
+    return success();
+  return fail(op)
+         << "an index is from " << range.low.str() << " to " << range.high.str()
+         << " at the largest sizes, more than " << op->getResult(0).getType()
+         << " has; constrain its sizes (symbols without a constraint are taken to be up to "
+         << symbolMax << ")";
+}
+
+/// To fewer bits.
+LogicalResult KernelRanges::visitNarrowing(Operation *op) {
+  Known from = get(op->getOperand(0));
+  Type type = op->getResult(0).getType();
+  unsigned width = type.getIntOrFloatBitWidth();
+  if (castWidths.count(width))
+    return success(); // as on tensors
+  if (!widths.count(width))
+    return fail(op) << "narrows " << op->getOperand(0).getType() << " to " << type
+                    << ", and its function of tensors has no value of i" << width;
+  if (!from.isIndex)
+    return success();
+  Interval all = anyOf(type).range;
+  if (!contains(all, from.range) && !contains({Wide(0), all.high + all.high}, from.range))
+    return fail(op) << "narrows an index from " << from.range.low.str() << " to "
+                    << from.range.high.str() << " to " << type;
+  known[op->getResult(0)] = from;
+  return success();
+}
+
+LogicalResult KernelRanges::visitFor(scf::ForOp loop) {
+  Known begin = get(loop.getLowerBound()), end = get(loop.getUpperBound());
+  if (begin.isIndex && end.isIndex)
+    known[loop.getInductionVar()] = {
+        {begin.range.low, std::max(begin.range.low, end.range.high + Wide(-1))}, true};
+  return visit(*loop.getBody());
+}
+
+LogicalResult KernelRanges::visit(Operation *op) {
+  if (isa<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>(op)) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>([&](auto loop) {
+          return failure(failed(setIndices(loop.getIndices(), loop.getExprs())) ||
+                         failed(visit(loop.getBody().front())));
+        })
+        .Default([](Operation *) { return failure(); });
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return visitFor(loop);
+  if (auto branch = dyn_cast<scf::IfOp>(op)) {
+    for (Region &region : branch->getRegions())
+      if (!region.empty() && failed(visit(region.front())))
+        return failure();
+    return success();
+  }
+  if (auto size = dyn_cast<kernel::SizeOp>(op)) {
+    known[size.getResult()] = {sizes.get(size.getExpr()), true};
+    return success();
+  }
+  if (isa<arith::FPToSIOp, arith::FPToUIOp>(op) && !castsFloats)
+    return fail(op) << "makes an integer of a float, which its function of tensors does not";
+  if (op->getNumResults() == 1 && isa<FloatType>(op->getResult(0).getType()) &&
+      !floats.contains(op->getResult(0).getType()))
+    return fail(op) << "computes in " << op->getResult(0).getType()
+                    << ", and its function of tensors has no such value";
+  if (op->getNumResults() != 1 || !op->getResult(0).getType().isIntOrIndex())
+    return success();
+  Value result = op->getResult(0);
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    if (auto integer = dyn_cast<IntegerAttr>(constant.getValue())) {
+      Wide n(integer.getValue().getSExtValue());
+      known[result] = {{n, n}, true};
+    }
+    return success();
+  }
+  if (result.getType().isInteger(1))
+    return success();
+  Known x = op->getNumOperands() > 0 ? get(op->getOperand(0)) : Known();
+  Known y = op->getNumOperands() > 1 ? get(op->getOperand(1)) : Known();
+  Interval a = x.range, b = y.range;
+  auto negate = [](Interval i) { return Interval{Wide(-i.high.get()), Wide(-i.low.get())}; };
+  auto set = [&](Interval range, bool isIndex) {
+    known[result] = {range, isIndex};
+    return success();
+  };
+  bool both = x.isIndex && y.isIndex, positive = a.low >= Wide(0) && b.low >= Wide(0);
+  __int128 least = std::max<__int128>(1, b.low.get());
+  Wide rest = std::max(Wide(0), b.high + Wide(-1));
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](arith::AddIOp) { return visitArithmetic(op, a + b); })
+      .Case([&](arith::SubIOp) { return visitArithmetic(op, a + negate(b)); })
+      .Case([&](arith::MulIOp) { return visitArithmetic(op, a * b); })
+      .Case<arith::DivUIOp, arith::DivSIOp, arith::FloorDivSIOp>([&](auto) {
+        return positive ? set({Wide(0), Wide(a.high.get() / least)}, both) : success();
+      })
+      .Case([&](arith::RemUIOp) {
+        return b.low >= Wide(0) ? set({Wide(0), positive ? std::min(a.high, rest) : rest}, both)
+                                : success();
+      })
+      .Case([&](arith::RemSIOp) {
+        return positive ? set({Wide(0), std::min(a.high, rest)}, both) : success();
+      })
+      .Case<arith::MinSIOp>(
+          [&](auto) { return set({std::min(a.low, b.low), std::min(a.high, b.high)}, both); })
+      .Case<arith::MaxSIOp>(
+          [&](auto) { return set({std::max(a.low, b.low), std::max(a.high, b.high)}, both); })
+      .Case([&](arith::SelectOp select) {
+        Known then = get(select.getTrueValue()), otherwise = get(select.getFalseValue());
+        return set({std::min(then.range.low, otherwise.range.low),
+                    std::max(then.range.high, otherwise.range.high)},
+                   then.isIndex && otherwise.isIndex);
+      })
+      .Case<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp, arith::ExtUIOp,
+            arith::TruncIOp>([&](auto) -> LogicalResult {
+        auto bitsOf = [](Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); };
+        if (bitsOf(result.getType()) < bitsOf(op->getOperand(0).getType()))
+          return visitNarrowing(op);
+        // Without a sign only what is not negative stays as it is.
+        bool keeps = isa<arith::IndexCastOp, arith::ExtSIOp>(op) || a.low >= Wide(0);
+        return keeps ? set(a, x.isIndex) : success();
+      })
+      .Case<arith::AndIOp, arith::OrIOp, arith::XOrIOp>([&](auto) -> LogicalResult {
+        return fail(op) << "computes with the bits of " << result.getType()
+                        << ", which no op on tensors does";
+      })
+      .Default([](Operation *) { return success(); });
+}
+
+LogicalResult KernelRanges::visit(Block &block) {
+  for (Operation &op : block)
+    if (failed(visit(&op)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+static void collect(Attribute attr, SmallVectorImpl<Attribute> &exprs) {
+  if (isa<buffer::ExprAttr, buffer::ExtentAttr>(attr))
+    exprs.push_back(attr);
+  else if (auto array = dyn_cast<ArrayAttr>(attr))
+    for (Attribute each : array)
+      collect(each, exprs);
+}
+
+/// Host code computes sizes and offsets in 64 bits.
+static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
+                                  DenseSet<Attribute> &good) {
+  WalkResult result = function.walk([&](Operation *op) {
+    SmallVector<Attribute> exprs;
+    for (NamedAttribute attr : op->getAttrs())
+      collect(attr.getValue(), exprs);
+    for (Attribute attr : exprs) {
+      if (!good.insert(attr).second)
+        continue;
+      auto extent = dyn_cast<buffer::ExtentAttr>(attr);
+      SymExpr expr =
+          extent ? extent.getElements().getExpr() : cast<buffer::ExprAttr>(attr).getExpr();
+      Interval range = sizes.get(expr);
+      if (range.low.fits64() && range.high.fits64())
+        continue;
+      op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << "): '"
+                      << expr.str() << "' is up to " << range.high.str()
+                      << " at the largest sizes, more than 64 bits have; constrain its sizes "
+                         "(symbols without a constraint are taken to be up to "
+                      << symbolMax << ")";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult lowered::checkWidths(ModuleOp program) {
+  SizeRanges sizes(program);
+  if (ModuleOp library = kernel::getKernels(program))
+    for (auto function : library.getOps<kernel::FuncOp>()) {
+      FailureOr<func::FuncOp> tensors = getTensors(program, function);
+      if (failed(tensors) || failed(KernelRanges(function, *tensors, sizes).run()))
+        return failure();
+    }
+  DenseSet<Attribute> good;
+  for (auto function : program.getOps<buffer::FuncOp>())
+    if (failed(checkBuffers(function, sizes, good)))
+      return failure();
+  return success();
+}

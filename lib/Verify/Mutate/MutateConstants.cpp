@@ -1,0 +1,413 @@
+//===- MutateConstants.cpp - Mistakes that small runs hardly see ----------===//
+//
+// Constants that are nearly right, and index arithmetic that is wrong from some size on, in
+// kernels. And mistakes that are made alike in functions of tensors and in what was made of them,
+// as by a pass before both: only the staged program shows these.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/RankSizes.h"
+#include "tpc/Kernel/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Constants
+//===----------------------------------------------------------------------===//
+
+static bool isOrdinary(FloatAttr number) {
+  return number && number.getValue().isFinite() && !number.getValue().isZero();
+}
+
+static FloatAttr scaleNumber(FloatAttr number, double by) {
+  return FloatAttr::get(number.getType(), number.getValueAsDouble() * by);
+}
+
+static bool isFloatConstant(arith::ConstantOp op) {
+  return isOrdinary(dyn_cast<FloatAttr>(op.getValue()));
+}
+
+static bool nearConstant(Mutator &m) {
+  auto op = m.pick<arith::ConstantOp>(isFloatConstant);
+  if (!op)
+    return false;
+  auto number = cast<FloatAttr>(op.getValue());
+  // Numbers of 16 bits have no such neighbors.
+  double by = number.getType().getIntOrFloatBitWidth() < 32 ? 1.02 : m.draw(2) ? 1.0001 : 1.00001;
+  op.setValueAttr(scaleNumber(number, by));
+  return true;
+}
+
+static bool exchangeConstants(Mutator &m) {
+  auto others = [](arith::ConstantOp op) {
+    SmallVector<arith::ConstantOp> found;
+    op->getParentOfType<kernel::FuncOp>().walk([&](arith::ConstantOp other) {
+      if (other.getType() == op.getType() && other.getValue() != op.getValue() &&
+          isa<FloatType>(other.getType()))
+        found.push_back(other);
+    });
+    return found;
+  };
+  auto op = m.pick<arith::ConstantOp>([&](arith::ConstantOp constant) {
+    return isa<FloatType>(constant.getType()) && constant->getParentOfType<kernel::FuncOp>() &&
+           !others(constant).empty();
+  });
+  if (!op)
+    return false;
+  auto found = others(op);
+  arith::ConstantOp other = found[m.draw(found.size())];
+  TypedAttr value = op.getValue();
+  op.setValueAttr(other.getValue());
+  other.setValueAttr(value);
+  return true;
+}
+
+/// A constant's user takes what it is computed with instead.
+static bool deleteConstant(Mutator &m) {
+  auto uses = [](Operation *op) {
+    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(op) &&
+           (op->getOperand(0).getDefiningOp<arith::ConstantOp>() ||
+            op->getOperand(1).getDefiningOp<arith::ConstantOp>());
+  };
+  Operation *op = m.pick<Operation *>(uses);
+  if (!op)
+    return false;
+  bool isFirst = bool(op->getOperand(0).getDefiningOp<arith::ConstantOp>());
+  op->getResult(0).replaceAllUsesWith(op->getOperand(isFirst ? 1 : 0));
+  op->erase();
+  m.place = nullptr;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Widths
+//===----------------------------------------------------------------------===//
+
+/// An index of an access becomes what `change` makes of it.
+static bool changeIndex(Mutator &m, function_ref<Value(OpBuilder &, Location, Value)> change) {
+  auto varies = [](Value index) { return !index.getDefiningOp<arith::ConstantOp>(); };
+  auto load = m.pick<memref::LoadOp>(
+      [&](memref::LoadOp op) { return llvm::any_of(op.getIndices(), varies); });
+  if (!load)
+    return false;
+  SmallVector<OpOperand *> indices;
+  for (OpOperand &index : load.getIndicesMutable())
+    if (varies(index.get()))
+      indices.push_back(&index);
+  OpOperand *index = indices[m.draw(indices.size())];
+  index->set(change(m.builder, load.getLoc(), index->get()));
+  return true;
+}
+
+static bool narrowIndex(Mutator &m) {
+  static constexpr unsigned widths[] = {8, 16, 32};
+  Type narrow = m.builder.getIntegerType(widths[m.draw(3)]);
+  return changeIndex(m, [&](OpBuilder &b, Location loc, Value index) -> Value {
+    Value part = arith::IndexCastOp::create(b, loc, narrow, index);
+    return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), part);
+  });
+}
+
+static bool floatIndex(Mutator &m) {
+  return changeIndex(m, [&](OpBuilder &b, Location loc, Value index) -> Value {
+    Value whole = arith::IndexCastOp::create(b, loc, b.getI64Type(), index);
+    Value number = arith::SIToFPOp::create(b, loc, b.getF32Type(), whole);
+    Value back = arith::FPToSIOp::create(b, loc, b.getI64Type(), number);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), back);
+  });
+}
+
+/// At a number, of the program perhaps.
+static bool wrapIndex(Mutator &m) {
+  SmallVector<int64_t> limits = {100, 128, 1000, 4096};
+  m.module.walk([&](kernel::ElementsOp loop) {
+    for (const SymExpr &size : loop.getExprs())
+      if (auto n = putValues(size, m.grid).asConstant(); n && *n > 4)
+        limits.push_back(*n);
+  });
+  int64_t limit = limits[m.draw(limits.size())];
+  return changeIndex(m, [&](OpBuilder &b, Location loc, Value index) -> Value {
+    Value n = arith::ConstantIndexOp::create(b, loc, limit);
+    if (m.seed % 2)
+      return arith::RemUIOp::create(b, loc, index, n);
+    Value last = arith::ConstantIndexOp::create(b, loc, limit - 1);
+    return arith::MinSIOp::create(b, loc, index, last);
+  });
+}
+
+/// A length, a position or an id that is loaded.
+static bool narrowLoaded(Mutator &m) {
+  static constexpr unsigned widths[] = {8, 16, 32};
+  auto load = m.pick<memref::LoadOp>(
+      [](memref::LoadOp op) { return op.getResult().getType().isInteger(64); });
+  if (!load)
+    return false;
+  m.builder.setInsertionPointAfter(load);
+  Type narrow = m.builder.getIntegerType(widths[m.draw(3)]);
+  Value part = arith::TruncIOp::create(m.builder, load.getLoc(), narrow, load.getResult());
+  Value back = arith::ExtSIOp::create(m.builder, load.getLoc(), load.getResult().getType(), part);
+  load.getResult().replaceAllUsesExcept(back, part.getDefiningOp());
+  return true;
+}
+
+static bool narrowFloat(Mutator &m) {
+  auto load =
+      m.pick<memref::LoadOp>([](memref::LoadOp op) { return op.getResult().getType().isF32(); });
+  if (!load)
+    return false;
+  m.builder.setInsertionPointAfter(load);
+  Value part =
+      arith::TruncFOp::create(m.builder, load.getLoc(), m.builder.getBF16Type(), load.getResult());
+  Value back = arith::ExtFOp::create(m.builder, load.getLoc(), m.builder.getF32Type(), part);
+  load.getResult().replaceAllUsesExcept(back, part.getDefiningOp());
+  return true;
+}
+
+/// A softmax that overflows where scores are large.
+static bool dropMaximum(Mutator &m) {
+  auto exp = m.pick<math::ExpOp>(
+      [](math::ExpOp op) { return bool(op.getOperand().getDefiningOp<arith::SubFOp>()); });
+  if (!exp)
+    return false;
+  auto function = exp->getParentOfType<kernel::FuncOp>();
+  function.walk([](math::ExpOp op) {
+    if (auto difference = op.getOperand().getDefiningOp<arith::SubFOp>())
+      op.getOperandMutable().set(difference.getLhs());
+  });
+  return true;
+}
+
+static bool capSize(Mutator &m) {
+  auto size = m.pick<kernel::SizeOp>([](kernel::SizeOp) { return true; });
+  if (!size)
+    return false;
+  auto other = kernel::SizeOp::create(m.builder, size.getLoc(),
+                                      SymExpr::min(size.getExpr(), SymExpr(m.draw(2) ? 100 : 999)));
+  size.getResult().replaceAllUsesWith(other.getResult());
+  size.erase();
+  m.place = other;
+  return true;
+}
+
+/// A place in a dimension, _768.at384, is the next one, or a size is the next larger one.
+static bool nextPlace(Mutator &m) {
+  auto name = [](kernel::SizeOp size) -> std::optional<NamedSize> {
+    std::set<std::string> symbols;
+    size.getExpr().collectSymbols(symbols);
+    std::optional<NamedSize> named =
+        symbols.size() == 1 ? getNamedSize(*symbols.begin()) : std::nullopt;
+    bool fits = named && (named->kind == NamedSize::Place ||
+                          (named->kind == NamedSize::Size && named->axes.empty()));
+    return fits ? named : std::nullopt;
+  };
+  auto size = m.pick<kernel::SizeOp>([&](kernel::SizeOp op) { return bool(name(op)); });
+  if (!size)
+    return false;
+  NamedSize named = *name(size);
+  SymExpr next = named.kind == NamedSize::Place ? getNamedPlace(named.place + 1, named.size)
+                                                : getNamed(SymExpr(named.size + 1));
+  auto other = kernel::SizeOp::create(m.builder, size.getLoc(), next);
+  size.getResult().replaceAllUsesWith(other.getResult());
+  size.erase();
+  m.place = other;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// On tensors and behind them
+//===----------------------------------------------------------------------===//
+
+/// The kernels that compute an op's function of tensors: its own.
+static kernel::FuncOp getKernel(Mutator &m, Operation *op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  ModuleOp library = kernel::getKernels(m.module);
+  return function && library && function->hasAttr(kKernelAttr)
+             ? library.lookupSymbol<kernel::FuncOp>(function.getSymName())
+             : kernel::FuncOp();
+}
+
+static void replaceInKernel(kernel::FuncOp function, Attribute from, TypedAttr to) {
+  function.walk([&](arith::ConstantOp op) {
+    if (op.getValue() == from)
+      op.setValueAttr(to);
+  });
+}
+
+/// A constant of 1.0001 times its value, on tensors and in the kernel.
+static bool nearConstantOfBoth(Mutator &m) {
+  auto get = [](ConstantOp op) -> FloatAttr {
+    auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+    auto type = dense ? dyn_cast<FloatType>(dense.getElementType()) : FloatType();
+    return type && dense.isSplat() ? FloatAttr::get(type, dense.getSplatValue<APFloat>())
+                                   : FloatAttr();
+  };
+  auto op = m.pick<ConstantOp>(
+      [&](ConstantOp constant) { return getKernel(m, constant) && isOrdinary(get(constant)); });
+  if (!op)
+    return false;
+  FloatAttr from = get(op);
+  FloatAttr to = scaleNumber(from, from.getType().getIntOrFloatBitWidth() < 32 ? 1.02 : 1.0001);
+  op.setValueAttr(DenseElementsAttr::get(
+      cast<ShapedType>(cast<DenseElementsAttr>(op.getValue()).getType()), to.getValue()));
+  replaceInKernel(getKernel(m, op), from, to);
+  return true;
+}
+
+/// A norm's epsilon.
+template <typename OpT> static bool nearEpsilonOf(Mutator &m) {
+  auto op = m.pick<OpT>([&](OpT norm) { return bool(getKernel(m, norm)); });
+  if (!op)
+    return false;
+  Type element = getElementTypeOrSelf(op.getX());
+  Type type = element.getIntOrFloatBitWidth() < 32 ? Type(m.builder.getF32Type()) : element;
+  double epsilon = op.getEpsilon().convertToDouble();
+  op.setEpsilonAttr(m.builder.getF64FloatAttr(1.01 * epsilon));
+  replaceInKernel(getKernel(m, op), FloatAttr::get(type, epsilon),
+                  FloatAttr::get(type, 1.01 * epsilon));
+  return true;
+}
+
+static bool nearEpsilonOfBoth(Mutator &m) {
+  return nearEpsilonOf<RmsNormOp>(m) || nearEpsilonOf<LayerNormOp>(m);
+}
+
+/// All attention has another scale, soft-cap or window.
+static bool otherAttention(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isa<AttentionOp, buffer::AttentionOp>(op))
+      found.push_back(op);
+  });
+  if (found.empty())
+    return false;
+  m.place = found.front();
+  bool changed = false;
+  for (Operation *op : found) {
+    auto scale = op->getAttrOfType<FloatAttr>("scale");
+    auto cap = op->getAttrOfType<FloatAttr>("softcap");
+    unsigned what = m.draw(3);
+    if (what == 1 && isOrdinary(cap)) {
+      op->setAttr("softcap", scaleNumber(cap, m.seed % 2 ? 20 : 1.0001));
+      changed = true;
+    } else if (scale) {
+      op->setAttr("scale", scaleNumber(scale, m.seed % 2 ? 1.0001 : 1.00001));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+static bool otherWindow(Mutator &m) {
+  bool changed = false;
+  m.module.walk([&](Operation *op) {
+    if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getWindow()) {
+      attention.setWindow(*attention.getWindow() + SymExpr(1));
+      m.place = op;
+      changed = true;
+    } else if (auto call = dyn_cast<buffer::AttentionOp>(op); call && call.getAfter()) {
+      call.setAfterAttr(buffer::ExprAttr::get(m.context, call.getAfter()->getExpr() - SymExpr(1)));
+    }
+  });
+  return changed;
+}
+
+/// Weights are seen from one element further on.
+static bool shiftView(Mutator &m) {
+  auto op = m.pick<ParameterOp>([](ParameterOp p) { return bool(p.getViewAttr()); });
+  if (!op)
+    return false;
+  auto shift = [&](ViewAttr view) {
+    return ViewAttr::get(m.context, view.getOffset() + 1, view.getDims());
+  };
+  ViewAttr from = op.getViewAttr(), to = shift(from);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](ViewAttr view) -> std::optional<Attribute> {
+    return view == from ? std::optional<Attribute>(to) : std::nullopt;
+  });
+  replacer.recursivelyReplaceElementsIn(m.module, /*replaceAttrs=*/true);
+  return true;
+}
+
+/// An activation on tensors, and what a product computes behind its sum.
+static bool otherActivation(Mutator &m) {
+  bool changed = false;
+  SmallVector<GeluOp> found;
+  m.module.walk([&](GeluOp op) { found.push_back(op); });
+  for (GeluOp op : found) {
+    if (getKernel(m, op))
+      continue;
+    op.setApproximate(op.getApproximate() == GeluApproximation::Tanh ? GeluApproximation::None
+                                                                     : GeluApproximation::Tanh);
+    m.place = op;
+    changed = true;
+  }
+  m.module.walk([&](buffer::ProductOp product) {
+    auto parts = product.getParts();
+    for (buffer::ProductOp::Part &part : parts)
+      part.epilogue = part.epilogue == buffer::Epilogue::GeluTanh  ? buffer::Epilogue::GeluErf
+                      : part.epilogue == buffer::Epilogue::GeluErf ? buffer::Epilogue::GeluTanh
+                                                                   : part.epilogue;
+    product.setParts(parts);
+  });
+  return changed;
+}
+
+/// A causal call sees one key more.
+static bool otherOffset(Mutator &m) {
+  bool changed = false;
+  m.module.walk([&](Operation *op) {
+    if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getCausal()) {
+      attention.setCausalOffset(attention.getCausalOffset() + SymExpr(1));
+      m.place = op;
+      changed = true;
+    } else if (auto call = dyn_cast<buffer::AttentionOp>(op); call && call.getCausal()) {
+      auto add = [&](std::optional<buffer::ExprAttr> expr) {
+        return buffer::ExprAttr::get(m.context, expr->getExpr() + SymExpr(1));
+      };
+      call.setCausalAttr(add(call.getCausal()));
+      if (call.getAfter())
+        call.setAfterAttr(add(call.getAfter()));
+      if (call.getSlopesAt())
+        call.setSlopesAtAttr(add(call.getSlopesAt()));
+    }
+  });
+  return changed;
+}
+
+ArrayRef<Mutation> mutate::getConstantMutations() {
+  static constexpr Mutation mutations[] = {
+      {"kernel-near-constant", "a constant is 1.0001 or 1.00001 times what it was", nearConstant},
+      {"kernel-constants-exchanged", "two constants of a kernel are exchanged", exchangeConstants},
+      {"kernel-constant-deleted", "an operation with a constant is left out", deleteConstant},
+      {"kernel-index-narrow", "an index goes through 8, 16 or 32 bits", narrowIndex},
+      {"kernel-index-float", "an index goes through f32", floatIndex},
+      {"kernel-index-wraps", "an index wraps or ends at some number", wrapIndex},
+      {"kernel-loaded-narrow", "a loaded integer goes through 8, 16 or 32 bits", narrowLoaded},
+      {"kernel-size-capped", "a size ends at some number", capSize},
+      {"kernel-next-place", "a static place or size is one more", nextPlace},
+      {"kernel-float-narrow", "a number goes through bf16", narrowFloat},
+      {"kernel-float-huge", "exp is not of a difference to the maximum", dropMaximum},
+      {"lowered-near-constant", "a constant is 1.0001 times what it was, on tensors too",
+       nearConstantOfBoth},
+      {"lowered-near-epsilon", "a norm's epsilon is another one, on tensors too",
+       nearEpsilonOfBoth},
+      {"lowered-other-attention", "scales or caps of attention are others, on tensors too",
+       otherAttention},
+      {"lowered-other-window", "windows of attention are one longer, on tensors too", otherWindow},
+      {"lowered-other-offset", "causal attention sees one key more, on tensors too", otherOffset},
+      {"lowered-shifted-view", "a weight is seen from the next element on, on tensors too",
+       shiftView},
+      {"lowered-other-activation", "GELUs are of the other kind, on tensors too", otherActivation},
+  };
+  return mutations;
+}
