@@ -18,7 +18,7 @@ std::optional<int64_t> equivalence::getCoefficient(const SymExpr &size) {
 }
 
 SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample,
-                             int64_t base, int64_t rows)
+                             int64_t base, int64_t rows, bool distinct)
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
@@ -33,7 +33,7 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
   // After all products: what is composite is no sum.
   for (const Equation &equation : equations)
     define(equation.op, {equation.total}, equation.parts);
-  choose(base, rows);
+  choose(base, rows, distinct);
 }
 
 void SizeReduction::collect(ModuleOp module) {
@@ -234,12 +234,15 @@ void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
   }
 }
 
-void SizeReduction::choose(int64_t base, int64_t rows) {
+void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
   for (int64_t n : sizes) {
     Factors leaves;
     collectLeaves(n, leaves);
     for (int64_t leaf : leaves)
-      chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
+      if (auto [it, isNew] = chosen.try_emplace(leaf); isNew) {
+        it->second = frozen.count(leaf) ? leaf : std::min(leaf, base);
+        base += distinct;
+      }
   }
   growTables(rows);
   bool changed = true;

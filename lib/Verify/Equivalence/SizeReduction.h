@@ -36,9 +36,10 @@ public:
 
   /// Collects what `model` and `program` need and chooses sizes for the grid `sample` in place of
   /// `grid`; `base` stands for what may be any number, and is the least for rows of tables of
-  /// positions if `rows` is not more.
+  /// positions if `rows` is not more. `distinct`: larger numbers do as well, so that different
+  /// sizes stay different.
   SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base,
-                int64_t rows = 0);
+                int64_t rows = 0, bool distinct = false);
 
   /// An op of which it is not known what it needs of sizes; null if there is none.
   Operation *getUnknown() const { return unknown; }
@@ -109,7 +110,7 @@ private:
   bool dependsOn(int64_t n, int64_t other) const;
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
-  void choose(int64_t base, int64_t rows);
+  void choose(int64_t base, int64_t rows, bool distinct);
   void collectLeaves(int64_t n, Factors &out) const;
 
   /// A size that is a sum: of these, without those.

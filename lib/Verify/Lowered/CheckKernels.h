@@ -23,10 +23,11 @@ LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
 /// that constraints allow, and that nothing is narrowed that is not narrow on tensors.
 LogicalResult checkWidths(ModuleOp program);
 
-/// Runs a kernel alone, with the integers of `memory` and numbers of several magnitudes for its
-/// floats, and compares what it stores with its function of tensors on the same operands.
-LogicalResult compareKernel(const KernelProgram &kernel, kernel::FuncOp function,
-                            func::FuncOp tensors, ArrayRef<Place> memory, interpret::World &world,
+/// Runs a kernel alone, on numbers of several magnitudes, and compares what it stores with its
+/// function of tensors on the same operands. `isGiven`: integers, and floats once, are those of
+/// `memory`; else this says the types alone.
+LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
+                            ArrayRef<Place> memory, bool isGiven, interpret::World &world,
                             const interpret::Coordinates &at,
                             function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
 

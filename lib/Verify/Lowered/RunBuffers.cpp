@@ -202,6 +202,23 @@ const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
   return program.get();
 }
 
+LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<Place> memory,
+                                          int rank) {
+  FailureOr<func::FuncOp> tensors = getTensors(program, kernel.getFunction());
+  if (failed(tensors))
+    return failure();
+  for (interpret::World *at : {&world, alone}) {
+    if (!at)
+      continue;
+    RankSizesEvaluator own(*at);
+    auto evaluateHere = [&](const SymExpr &size) { return own.evaluate(size, ranks[rank]); };
+    if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/at == &world, *at, ranks[rank],
+                             evaluateHere)))
+      return failure();
+  }
+  return success();
+}
+
 LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
   const KernelProgram *kernel = getKernel(op);
   if (!kernel)
@@ -210,9 +227,6 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
     return op.emitError() << "gives @" << op.getKernel() << " " << op->getNumOperands()
                           << " places, and it takes " << kernel->countArguments();
   bool isFirst = comparesKernels && !roundsNumbers && compared.insert(kernel).second;
-  FailureOr<func::FuncOp> tensors = func::FuncOp();
-  if (isFirst && failed(tensors = getTensors(program, kernel->getFunction())))
-    return failure();
   for (int rank : frame.active) {
     SmallVector<Place> memory;
     for (Value value : op.getReads())
@@ -227,8 +241,7 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       return fail(op, rank) << "is launched over " << evaluate(op.getRows(), rank)
                             << " rows, but the kernel has " << rows;
     if (isFirst && (rank == frame.active.front() || rank == frame.active.back()) &&
-        failed(compareKernel(*kernel, kernel->getFunction(), *tensors, memory, world, ranks[rank],
-                             evaluateHere)))
+        failed(compareAlone(*kernel, memory, rank)))
       return failure();
     bool missing = false;
     if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))

@@ -62,8 +62,10 @@ public:
   /// deliver an output twice. Ends without one as soon as an index is reported to be missing.
   LogicalResult run();
   std::string reported; // which
-  /// Compares each kernel, where it is launched first, with its function of tensors as well.
+  /// Compares each kernel, where it is launched first, with its function of tensors as well: at
+  /// the run's sizes, and at those of another world.
   bool comparesKernels = false;
+  interpret::World *alone = nullptr;
 
   struct Output {
     interpret::Shape shape;
@@ -116,6 +118,7 @@ private:
   /// What caches hold is outputs.
   LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);
+  LogicalResult compareAlone(const KernelProgram &kernel, ArrayRef<Place> memory, int rank);
 
   interpret::World &world;
   RankSizesEvaluator sizes;
