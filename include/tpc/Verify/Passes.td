@@ -114,13 +114,18 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
 
         tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"
 
-    Errors: an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
+    Before, for all sizes: functions of tensors beside the buffers are the staged program's, as expressions; constants and sizes of kernels are those of
+    their functions of tensors; index arithmetic stays in 64 bits. Each kernel also runs alone, beside its function of tensors.
+
+    Errors: a function of tensors that differs, and where; a constant, a size or a narrow type in a kernel that tensors do not have; an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
     library's op that writes where it reads; ranks that disagree on a size, a message that is not sent or not received; an element
     of an output that differs from the model's, or is delivered twice or by nobody. See docs/verification.md.
   }];
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
     Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">,
+    Option<"symbolic", "symbolic", "bool", "true", "Compare functions of tensors, constants, sizes and widths for all sizes">,
+    Option<"interpret", "interpret", "bool", "true", "Run both programs, and kernels alone, at small sizes">,
     Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -62,6 +62,8 @@ private:
     }
     case NamedSize::Place:
       return exactly(named->place);
+    case NamedSize::Window:
+      return exactly(named->size);
     case NamedSize::Ranks:
       return exactly(countRanks(named->axes[0]));
     case NamedSize::Rank:
