@@ -306,8 +306,15 @@ bool SizeReduction::setRows(int64_t n, int64_t rows) {
   if (it == grown.end())
     return false;
   int64_t before = chosen[n];
-  chosen[n] = rows == 0 ? it->second : std::min(rows, n);
-  return chosen[n] != before;
+  int64_t &own = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
+  // Parts stay even, or uneven.
+  auto divides = [&](const std::array<int64_t, 3> &split) {
+    auto [size, parts, here] = split;
+    return size != n || n < parts || (own >= here && (own % here == 0) == (n % parts == 0));
+  };
+  while (own < n && !llvm::all_of(splits, divides))
+    ++own;
+  return own != before;
 }
 
 std::string SizeReduction::explain() const {

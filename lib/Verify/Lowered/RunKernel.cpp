@@ -374,12 +374,14 @@ FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp func
 
 LogicalResult KernelProgram::run(ArrayRef<Place> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
-                                 bool rounds, bool &reported) const {
+                                 bool rounds, bool &reported, Operation **failed) const {
   KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, rounds, nullptr, {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);
   reported |= isa_and_nonnull<kernel::CheckOp>(run.failed);
+  if (failed)
+    *failed = run.failed;
   if (run.failed && !reported)
     return run.failed->emitError() << "run at small sizes, in kernel @"
                                    << kernel::FuncOp(function).getSymName() << ": " << run.why;

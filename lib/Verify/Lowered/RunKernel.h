@@ -28,9 +28,9 @@ public:
 
   /// On operands, then results. `evaluate`: a size on this rank. `seed`: of the order of rows.
   /// `rounds`: casts of floats round. `reported`: set where an index is reported to be missing,
-  /// which then is no error.
+  /// which then is no error. `failed`: set to the op that did what it must not.
   LogicalResult run(ArrayRef<Place> memory, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
-                    uint64_t seed, bool rounds, bool &reported) const;
+                    uint64_t seed, bool rounds, bool &reported, Operation **failed = nullptr) const;
 
   kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
