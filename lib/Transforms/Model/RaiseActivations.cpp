@@ -55,6 +55,11 @@ std::optional<Polynomial> polynomialOf(Value v, Value x, Value t, int depth = 0)
   Operation *op = v.getDefiningOp();
   if (!op || depth > kMaxDepth || !isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
     return std::nullopt;
+  // x + 0 that tpc-simplify has left is another number than x: 0 for -0.
+  bool isSum = isa<AddOp>(op);
+  if ((isSum || isa<SubOp>(op)) &&
+      (isSplat(op->getOperand(1), 0) || (isSum && isSplat(op->getOperand(0), 0))))
+    return std::nullopt;
   auto a = polynomialOf(op->getOperand(0), x, t, depth + 1);
   if (!a)
     return std::nullopt;

@@ -71,6 +71,7 @@ IDENTITIES = {
     "(x + 0) + 0": lambda g: g.node("Add", g.node("Add", "x", "zero"), "zero"),
     "sum": lambda g: g.node("Sum", "x", "zero"),
     "x + min(0, -0)": lambda g: g.node("Add", "x", g.node("Mul", "zero", "minus_one")),
+    "swish": lambda g: g.node("Mul", (z := g.node("Add", "x", "zero")), g.node("Sigmoid", z)),
     "moved": lambda g: g.node("Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]),
 }
 # ONNX Runtime loses the sign of a zero that Where chooses of its first values: docs/onnx-differences.md.
