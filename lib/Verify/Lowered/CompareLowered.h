@@ -16,9 +16,10 @@ namespace mlir::tpc::lowered {
 
 /// `staged` is the program that `lowered` was made of. Errors say which op did what it must not, or
 /// where an output differs from the model's. Where the model cannot be run at small sizes nothing
-/// is compared, and the report says why. It is an error if no run exercises one of the model's
-/// windows.
-LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
+/// is compared, and the report says why. If no run exercises one of the model's windows, that is
+/// reported as well, and an error unless `proved`: the tensors, with their windows, and constants
+/// of `lowered` have been compared with `staged`.
+LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool proved,
                              interpret::RunReport &report);
 
 } // namespace mlir::tpc::lowered

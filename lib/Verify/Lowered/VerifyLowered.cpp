@@ -69,7 +69,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
         (symbolic &&
          (failed(lowered::compareTensors(before, getOperation())) || failed(checkKernels()))) ||
         (hasModel && this->interpret &&
-         failed(lowered::compareLowered(model, before, getOperation(), found))))
+         failed(lowered::compareLowered(model, before, getOperation(), symbolic, found))))
       return signalPassFailure();
     if (report)
       llvm::outs() << found.facts;
