@@ -221,10 +221,11 @@ LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymEx
       why = diagnostic.str();
       return success();
     });
-    bool missed = world.misses;
+    // Nor is anything known of a row that a table does not have.
+    bool missed = std::exchange(world.misses, false);
     bool isEvaluated = evaluateTensors(std::move(arguments), expected);
-    world.misses = missed;
-    if (!isEvaluated ||
+    bool isThere = !std::exchange(world.misses, missed);
+    if (!isEvaluated || !isThere ||
         (succeeded(kernel.run(own, evaluate, /*seed=*/1, /*rounds=*/false, reported, &failedAt)) &&
          reported))
       return success();
