@@ -191,5 +191,14 @@ LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
   };
   if (llvm::none_of(op->getOperands(), distributed) && llvm::none_of(op->getResults(), distributed))
     return success();
+  // A rule is that of an op whose own attributes are right: dimensions that are there, a
+  // permutation. Elsewhere the inference of types looks at them.
+  if (auto typed = dyn_cast<InferTypeOpInterface>(op)) {
+    SmallVector<Type> types;
+    if (failed(typed.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),
+                                      op->getDiscardableAttrDictionary(),
+                                      op->getPropertiesStorage(), op->getRegions(), types)))
+      return failure();
+  }
   return Checker(op, cast<ShardingRuleOpInterface>(op).getShardingRule()).run();
 }

@@ -414,7 +414,12 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
           return failure();
         continue;
       }
-      Value tensor = op.getOperand(attr.getArgument().getInt());
+      int64_t index = attr.getArgument().getInt();
+      if (index < 0 || index >= op.getNumOperands())
+        return call.emitOpError() << "calls @" << call.getCallee() << ", which has an argument for "
+                                  << "argument " << index << " of @" << op.getCallee()
+                                  << ", which has none";
+      Value tensor = op.getOperand(index);
       Value over = attr.getResult() ? value : Value();
       if (failed(attr.isPlace() ? c.read(call, value, tensor, over)
                                 : c.checkParameter(call, value, tensor, attr.getUse())))
