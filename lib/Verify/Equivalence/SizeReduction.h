@@ -67,6 +67,12 @@ public:
   void restoreSample() { setSample(current); }
   /// Until the next sample; may be 0.
   void setSymbol(const std::string &name, int64_t value) { symbols[name] = value; }
+  std::vector<std::string> getSymbols() const {
+    std::vector<std::string> names;
+    for (auto &[name, value] : symbols)
+      names.push_back(name);
+    return names;
+  }
 
   /// Which large size has to stay as it is, and why; empty if none has to.
   std::string explain() const;

@@ -27,8 +27,8 @@ LogicalResult checkWidths(ModuleOp program);
 /// function of tensors on the same operands. `isGiven`: integers, and floats once, are those of
 /// `memory`; else this says the types alone.
 LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
-                            ArrayRef<Place> memory, bool isGiven, interpret::World &world,
-                            const interpret::Coordinates &at,
+                            ArrayRef<Place> memory, bool isGiven, bool isBrief,
+                            interpret::World &world, const interpret::Coordinates &at,
                             function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
 
 } // namespace mlir::tpc::lowered

@@ -207,13 +207,13 @@ LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<
   FailureOr<func::FuncOp> tensors = getTensors(program, kernel.getFunction());
   if (failed(tensors))
     return failure();
-  for (interpret::World *at : {&world, alone}) {
-    if (!at)
-      continue;
+  SmallVector<interpret::World *> worlds{&world};
+  llvm::append_range(worlds, alone);
+  for (auto [i, at] : llvm::enumerate(worlds)) {
     RankSizesEvaluator own(*at);
     auto evaluateHere = [&](const SymExpr &size) { return own.evaluate(size, ranks[rank]); };
-    if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/at == &world, *at, ranks[rank],
-                             evaluateHere)))
+    if (failed(compareKernel(kernel, *tensors, memory, /*isGiven=*/i == 0, /*isBrief=*/i > 1, *at,
+                             ranks[rank], evaluateHere)))
       return failure();
   }
   return success();

@@ -63,9 +63,9 @@ public:
   LogicalResult run();
   std::string reported; // which
   /// Compares each kernel, where it is launched first, with its function of tensors as well: at
-  /// the run's sizes, and at those of another world.
+  /// the run's sizes, and at those of other worlds: with numbers of all magnitudes in the first.
   bool comparesKernels = false;
-  interpret::World *alone = nullptr;
+  SmallVector<interpret::World *> alone;
 
   struct Output {
     interpret::Shape shape;
