@@ -21,6 +21,8 @@ from tpc.text import ids_of, load_tokenizer, read_defaults
 _KEPT_PROGRAMS = 32
 # Sizes that a report counts with, unless the caller names others: one sequence of so many tokens.
 _REPORT_TOKENS = 128
+# Options of tpcc that name a file that it reads.
+_FILE_OPTIONS = ("annotations", "links", "reference")
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _digest(model: Path, arguments: list[str], options: Mapping) -> str:
     tpcc = find_tpcc()
     status = tpcc.stat()
     key = hashlib.blake2b(json.dumps([str(tpcc), status.st_size, status.st_mtime_ns, arguments]).encode(), digest_size=20)
-    for path in (model, *(options.get(name) for name in ("annotations", "links", "reference"))):
+    for path in (model, *(options.get(name) for name in _FILE_OPTIONS)):
         # tpcc reports what cannot be read.
         if path is not None and os.path.isfile(path):
             with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -170,14 +172,20 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
 
     Raises CompileError with the ONNX node, the file and what to do; TpcError if the program cannot be opened.
     """
-    for name in ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups"):
+    for name in ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups", "help", "version"):
         if name in options:
             raise TpcError(f"compile() makes a program and opens it: {name} is an option of the command tpcc alone"
                            if name not in ("o", "megatron_shard") else
                            f"{name} is spelled {'out' if name == 'o' else 'shard'} here")
     model = Path(path_of("the model", model)).absolute()
-    if session is not None and not isinstance(session, Mapping):
-        raise TpcError(f"session: expected flags of tpc.load by name, and not {type(session).__name__}")
+    # An integer would be a file descriptor.
+    options |= {name: path_of(name, options[name]) for name in _FILE_OPTIONS if options.get(name) is not None}
+    flags = {} if session is None else session
+    if not isinstance(flags, Mapping) or not all(isinstance(name, str) for name in flags):
+        raise TpcError(f"session: expected flags of tpc.load by name, and not {type(session).__name__} {session!r:.60}")
+    for name in flags.keys() & {"path", "weights", "threads"}:
+        raise TpcError(f"session: {name} is an argument of compile() itself" if name != "path" else
+                       "session: the program's path is out=, an argument of compile() itself")
     if not model.is_file():
         raise TpcError(f"there is no model '{model}'")
     drawn = isinstance(weights, str) and weights.startswith("random:")
@@ -188,7 +196,7 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
         return _run([*arguments, "-o", str(path)], verbose)[1]
 
     def load(path: Path, messages: list[Message]) -> CompiledSession:
-        return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **(session or {}))
+        return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **flags)
 
     if out is not None:
         path = Path(path_of("out", out)).absolute()

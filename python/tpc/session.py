@@ -14,6 +14,7 @@ import json
 import operator
 import os
 import stat
+import struct
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
@@ -132,10 +133,25 @@ def path_of(what: str, path) -> str:
     return path
 
 
+def _is_whole(path: str, size: int) -> bool:
+    """Whether an ELF file has its section headers, which come last: pages of a file that was cut off are there to the dynamic
+    linker, and end the process when they are read. Files of other kinds are left to the linker."""
+    with open(path, "rb") as file:
+        header = file.read(64)
+    if header[:5] != b"\x7fELF\x02" or len(header) < 64:
+        return True
+    offset, = struct.unpack_from("<Q", header, 40)
+    entry, count = struct.unpack_from("<HH", header, 58)
+    return offset + entry * count <= size
+
+
 def _library(path) -> ctypes.CDLL:
-    path = os.path.abspath(path_of("cannot load", path))
+    path = path_of("cannot load", path)
     try:
+        path = os.path.abspath(path)
         status = os.stat(path)
+        if stat.S_ISREG(status.st_mode) and not _is_whole(path, status.st_size):
+            raise TpcError(f"cannot load '{path}': the file is not complete; copy or compile it again")
     except OSError as error:
         raise TpcError(f"cannot load '{path}': {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode):

@@ -175,6 +175,39 @@ def test_arguments_of_any_type(model, options, words):
         tpc.compile(model, **options)
 
 
+@pytest.mark.parametrize("name", ["annotations", "links", "reference"])
+@pytest.mark.parametrize("value", [0, 1, 2, [], {}, 3.5], ids=str)
+def test_integers_are_no_files(capfd, name, value):
+    """Python opens integers as descriptors, and closes them again: 1 is the standard output."""
+    with pytest.raises(tpc.TpcError, match=name):
+        tpc.compile(MODEL.path, **{name: value})
+    for descriptor in range(3):
+        os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("session", [{"weights": "x"}, {"threads": 1}, {"path": "x"}, {3: 1}, [], 5], ids=str)
+def test_flags_of_the_session(session):
+    with pytest.raises(tpc.TpcError, match="session"):
+        tpc.compile(MODEL.path, session=session)
+
+
+def test_a_program_that_is_cut_off(tmp_path, cache):
+    """The dynamic linker would map what is not there, and the process end by SIGBUS: so processes of their own try it."""
+    with tpc.compile(MODEL.path) as session:
+        whole, path = session.path.read_bytes(), session.path
+    for share in (0, 20, 64, 4096, len(whole) // 3, len(whole) * 2 // 3, len(whole) - 1):
+        cut = tmp_path / f"cut{share}"
+        cut.write_bytes(whole[:share])
+        text = f"import tpc\ntry:\n    tpc.load({str(cut)!r})\nexcept tpc.TpcError as error:\n    print('refused', error)\n"
+        said = run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python")}).check().stdout
+        assert said.startswith("refused"), said
+    # In the cache it is compiled again.
+    path.unlink()
+    path.write_bytes(whole[:len(whole) // 2])
+    with tpc.compile(MODEL.path) as session:
+        assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)
+
+
 def test_errors_carry_the_node_and_the_remedy(tmp_path):
     with pytest.raises(tpc.CompileError, match="Det") as caught:
         tpc.compile(make_unknown(tmp_path / "model.onnx"))
