@@ -41,7 +41,8 @@ namespace {
 /// For an error that each process meets by itself: the first one says it. The others wait a little,
 /// because a launcher ends all as soon as one has failed.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
-  if (launcher.rank <= 0)
+  bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
+  if (launcher.rank <= 0 || !exists) // nobody else has the number that is wrong
     throw UserError(message);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   // If the first lives it has not met the error.

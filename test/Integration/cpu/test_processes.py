@@ -159,6 +159,8 @@ def test_a_port_that_is_taken(ranks):
     ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR, the host of rank 0, is not set"),
     ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, "neither MASTER_PORT nor TPC_PORT is set"),
     ({"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "5"}, "there is no such rank: RANK=4 of 4"),
+    ({"PMI_RANK": "5", "PMI_SIZE": "4"}, "there is no such rank: PMI_RANK=5 of 4"),
+    ({"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "4"}, "there is no such rank: OMPI_COMM_WORLD_RANK=4 of 4"),
     ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "65535"}, "MASTER_PORT=65535: expected a number from 1 to 65534"),
     ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "no.such.host.invalid", "MASTER_PORT": "5"}, "the host 'no.such.host.invalid' is not known"),
     ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "28999", "TPC_INTERFACE": "eth77"},
