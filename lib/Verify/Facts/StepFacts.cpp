@@ -317,8 +317,13 @@ private:
         auto limit = getLimit(lookup.getLookupIndices(), placed->capacity);
         Value table = lookup.getLookupTable();
         auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
+        // What a minimum or a quotient limits needs no constraint, or one on another expression.
         if (!limit || !rows)
           return;
+        if (limit->str().find('(') != std::string::npos) {
+          hasOtherLimits = true;
+          return;
+        }
         auto parameter = table.getDefiningOp<ParameterOp>();
         tables.push_back(
             {*limit + SymExpr(1), *rows, parameter ? parameter.getWeight().str() : ""});
@@ -352,8 +357,14 @@ private:
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
                << " to the " << table.rows << " rows of table '" << table.weight << "'";
+    auto placed = PlacedStep::lookup(step);
+    auto isOfOther = [&](DictionaryAttr have) {
+      std::optional<SymExpr> size = getSize(have);
+      return hasOtherLimits && placed && size && mentions(*size, placed->capacity);
+    };
     for (DictionaryAttr have : own)
-      if (llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
+      if (!isOfOther(have) &&
+          llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
                                         << ", which nothing of its reference asks for";
@@ -361,6 +372,7 @@ private:
   }
 
   ModuleOp reference, step;
+  bool hasOtherLimits = false; // tables whose rows a minimum or a quotient limits
 };
 } // namespace
 

@@ -217,6 +217,15 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
       input.data.front() = double(rows - 1);
       input.data.back() = double(-rows);
     }
+  // Numbers of tokens are none below 0.
+  if (std::optional<PlacedStep> step = PlacedStep::lookup(staged))
+    for (auto [i, input] : llvm::enumerate(*inputs)) {
+      auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
+      bool isCount = name && (name == step->lengths || name == step->counts ||
+                              (step->windowed && name == step->windowed->lengths));
+      for (double &x : input.data)
+        x = isCount ? std::fabs(x) : x;
+    }
   reference->inputs = std::move(*inputs);
   reference->tables = std::move(*tables);
   if (!runOnce(*reference, skipped))

@@ -32,8 +32,9 @@ def tpc_opt(*arguments, timeout=SECONDS):
 def kinds() -> list[str]:
     listed = tpc_opt(MODEL_PROGRAMS["gpt2"][0], "--tpc-mutate=kind=list", "-o", "/dev/null").check()
     # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in test_step_mutants.py,
-    # those in facts in test_fact_mutants.py.
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if not line.startswith(("buffer-", "kernel-", "step-", "place-", "fact-"))]
+    # those in facts in test_fact_mutants.py, in windows and caps in test_limit_mutants.py, in constants in test_kernel_mutants.py.
+    others = ("buffer-", "kernel-", "lowered-", "step-", "place-", "fact-", "limit-")
+    return [line.split(":")[0] for line in listed.stdout.splitlines() if not line.startswith(others)]
 
 
 @pytest.fixture(scope="session")
