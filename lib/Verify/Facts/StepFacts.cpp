@@ -317,13 +317,8 @@ private:
         auto limit = getLimit(lookup.getLookupIndices(), placed->capacity);
         Value table = lookup.getLookupTable();
         auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
-        // What a minimum or a quotient limits needs no constraint, or one on another expression.
         if (!limit || !rows)
           return;
-        if (limit->str().find('(') != std::string::npos) {
-          hasOtherLimits = true;
-          return;
-        }
         auto parameter = table.getDefiningOp<ParameterOp>();
         tables.push_back(
             {*limit + SymExpr(1), *rows, parameter ? parameter.getWeight().str() : ""});
@@ -340,6 +335,30 @@ private:
            why.getValue().contains(std::to_string(table.rows));
   }
 
+  /// Returns whether caches of that capacity look up rows of the table alone. Limits of positions
+  /// grow with the capacity, also those of a minimum or a quotient.
+  bool isWithin(const Table &table, int64_t capacity) const {
+    auto rows = table.size.evaluate({{PlacedStep::lookup(step)->capacity, capacity}});
+    return rows && *rows <= table.rows;
+  }
+
+  /// Returns whether the constraint bounds the capacity by the largest that the table has rows for.
+  bool isTight(const Table &table, DictionaryAttr constraint) const {
+    auto most = constraint.getAs<IntegerAttr>("max");
+    return most && getSize(constraint) == SymExpr::symbol(PlacedStep::lookup(step)->capacity) &&
+           isWithin(table, most.getInt()) && !isWithin(table, most.getInt() + 1);
+  }
+
+  int64_t getLargestCapacity(ArrayRef<DictionaryAttr> constraints) const {
+    int64_t largest = 1 << 20; // where nothing limits it
+    auto placed = PlacedStep::lookup(step);
+    for (DictionaryAttr constraint : constraints)
+      if (auto most = constraint.getAs<IntegerAttr>("max");
+          most && placed && getSize(constraint) == SymExpr::symbol(placed->capacity))
+        largest = std::min(largest, most.getInt());
+    return largest;
+  }
+
   LogicalResult compareConstraints() {
     SmallVector<DictionaryAttr> own = getConstraints(step), other = getConstraints(reference);
     for (DictionaryAttr wanted : other)
@@ -350,21 +369,17 @@ private:
                << ": runs would accept other sizes";
     SmallVector<Table> tables = findTables();
     for (const Table &table : tables)
-      if (llvm::none_of(own, [&](DictionaryAttr have) {
+      if (!isWithin(table, getLargestCapacity(own)) && llvm::none_of(own, [&](DictionaryAttr have) {
             auto most = have.getAs<IntegerAttr>("max");
             return getSize(have) == table.size && most && most.getInt() <= table.rows;
           }))
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
                << " to the " << table.rows << " rows of table '" << table.weight << "'";
-    auto placed = PlacedStep::lookup(step);
-    auto isOfOther = [&](DictionaryAttr have) {
-      std::optional<SymExpr> size = getSize(have);
-      return hasOtherLimits && placed && size && mentions(*size, placed->capacity);
-    };
     for (DictionaryAttr have : own)
-      if (!isOfOther(have) &&
-          llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
+      if (llvm::none_of(
+              tables,
+              [&](const Table &table) { return isOf(table, have) || isTight(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
                                         << ", which nothing of its reference asks for";
@@ -372,7 +387,6 @@ private:
   }
 
   ModuleOp reference, step;
-  bool hasOtherLimits = false; // tables whose rows a minimum or a quotient limits
 };
 } // namespace
 
