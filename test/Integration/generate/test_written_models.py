@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import tpc
 from generation import say
-from harness import Grid, sanitized
+from harness import Grid, run, sanitized, tool
 from tpc import TpcError
 from tpc.reference import TOLERANCE, Session, difference
 from written import Gpt
@@ -481,3 +481,22 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
     assert difference(said.logits, reference.run({"input_ids": prompt[None]})["logits"][0, -1:]).relative <= TOLERANCE
     if most:
         program.call(["--prompt-ids", ",".join(["1"] * (most + 1)), "--max-new-tokens=1"]).refused(str(most + 1), str(most))
+
+
+@pytest.mark.parametrize("made", [divided, doubled])
+def test_longer_sequences_are_refused_as_text(tmp_path, made):
+    """A limit that is raised by one, or dropped, lets a full cache look up a row that the table does not have."""
+    imported, step, placed, edited = (tmp_path / f"{name}.mlir" for name in ("imported", "step", "placed", "edited"))
+    run([tool("tpc-translate"), "--import-onnx", variant(positions=at(made))().write(tmp_path / "model.onnx"), "-o", imported]).check()
+    run([tool("tpc-opt"), imported, "--tpc-step-pipeline", "-o", step]).check()
+    run([tool("tpc-opt"), imported, "--tpc-last-step-pipeline", "-o", placed]).check()
+    verify = [tool("tpc-opt"), f"--tpc-verify-generation=reference={step}", "-o", "/dev/null"]
+    run([*verify, placed]).check()
+    limits = re.findall(r"\{expr = #tpc.expr<[^>]*capacity[^>]*>, max = (\d+)[^}]*\}", placed.read_text())
+    assert limits
+    raised = re.sub(r"(capacity[^>]*>, max = )(\d+)", lambda match: match[1] + str(int(match[2]) + 1), placed.read_text())
+    dropped = re.sub(r"tpc.constraints = \[[^\]]*\]", "tpc.constraints = []", placed.read_text())
+    for text in (raised, dropped):
+        assert text != placed.read_text()
+        edited.write_text(text)
+        run([*verify, edited]).refused("tpc.constraints")
