@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/plans.md: what the plans of the families in test/Models hold and send, against lower bounds. With --check
+"""Writes docs/reference/plans.md: what the plans of the families in test/Models hold and send, against lower bounds. With --check
 nothing is written, and each number must be at most what the page says.
 
     tools/plans.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…]
@@ -26,7 +26,7 @@ from harness import Grid  # noqa: E402
 from models import COMMITTED, FAMILIES  # noqa: E402
 from test_report import expected_totals  # noqa: E402
 
-PAGE = TOP / "docs" / "plans.md"
+PAGE = TOP / "docs" / "reference" / "plans.md"
 MODELS = {name: model for name, model in {**COMMITTED, **FAMILIES}.items()
           if name in ("gpt2-odd-opset20", "gpt2-tiny-nopast", "llama-deep") or name.endswith(("-dynamo", "-past")) and
           name != "llama-deep-past"}
@@ -58,8 +58,8 @@ Each cell has two ratios, `memory · communication`:
   are a larger part than in real ones. Stages are cut for time: where one begins within a layer, the
   fullest may hold more, by no larger a factor than the slowest is faster.
 * **communication**: the bytes that a rank sends in a step, added up over the stages, against the
-  closed forms of [Communication](communication.md#closed-forms) and of
-  [two dimensions](partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
+  closed forms of [Communication](../design/communication.md#closed-forms) and of
+  [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
   reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message
   of `[tokens, width]` a border. Rings are counted. In two dimensions the closed form reduces what
   is the same width before and behind a matrix; where gathering is less, ratios are below 1.
@@ -72,7 +72,7 @@ are below.
 RESIDUALS = """
 ## Residuals of 16 bits
 
-Models in f16 keep [their residual in f32](gpu.md#what-computes-what). What a rank sends in a step,
+Models in f16 keep [their residual in f32](../gpu.md#what-computes-what). What a rank sends in a step,
 added up over the stages, against what it sends with `--residual=same`. Sums over tp and what goes
 from stage to stage double; what sp gathers for products and what two dimensions sum within layers
 has 16 bits either way.
@@ -277,10 +277,10 @@ def compare(name, cells):
     stated, worse, better = read(PAGE.read_text()), [], []
     for grid, (*ratios, _) in cells.items():
         if (name, grid) not in stated:
-            worse.append(f"{name} at {grid}: not in docs/{PAGE.name}")
+            worse.append(f"{name} at {grid}: not in docs/reference/{PAGE.name}")
             continue
         for what, now, then in zip(("memory", "communication"), ratios, stated[name, grid]):
-            line = f"{name} at {grid}: {what} {now:.3f}, docs/{PAGE.name} says {then:.2f}"
+            line = f"{name} at {grid}: {what} {now:.3f}, docs/reference/{PAGE.name} says {then:.2f}"
             if now > then + 0.0051:
                 worse.append(line)
             elif now < then - 0.0051:
@@ -314,11 +314,11 @@ def main():
     stated = PAGE.read_text()
     for name, ratios in halves.items():
         if describe_halves(name, ratios) not in stated:
-            worse.append(f"{name} in f16: docs/{PAGE.name} says otherwise than: {describe_halves(name, ratios)}")
+            worse.append(f"{name} in f16: docs/reference/{PAGE.name} says otherwise than: {describe_halves(name, ratios)}")
     for line in worse + better:
         print(line)
     print(f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, {len(better)} better than "
-          f"docs/{PAGE.name} says" + ("; tools/plans.py writes it anew" if worse or better else ""))
+          f"docs/reference/{PAGE.name} says" + ("; tools/plans.py writes it anew" if worse or better else ""))
     return 1 if worse else 0
 
 

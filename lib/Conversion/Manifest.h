@@ -29,8 +29,8 @@ struct ProgramFacts {
 /// names are the model's, and may be those of the functions and globals that lowering makes.
 using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
 
-/// The JSON text of docs/architecture.md, section 5. With `digestWeights` all weights are read, and
-/// the digest of each is part of it. Parameters are the entries of the table
+/// The JSON text of docs/dev/architecture.md, section 5. With `digestWeights` all weights are read,
+/// and the digest of each is part of it. Parameters are the entries of the table
 /// (tpc_buffer.entry).
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
                                      const EnvLayout &layout, const WeightTable &weights,

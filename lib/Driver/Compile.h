@@ -37,7 +37,7 @@ struct CompileOptions {
   std::string input; // ONNX, or a program as text
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
-  bool verify = true;           // see docs/verification.md
+  bool verify = true;           // see docs/design/verification.md
   std::string weights = {};     // where external data is; empty: beside the model
   bool specGiven = true;        // else a program that has a grid keeps it
   std::string reference = {};   // a model to be proved against; empty: what is read, if it is one

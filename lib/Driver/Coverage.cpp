@@ -167,7 +167,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
   os << "# What is known of which op\n\n"
         "One row for each op of the dialect, one column for each concern. A cell is filled if the "
         "op has a\nmodel of it; where it has none, a note says why. Whoever meets an op without a "
-        "model refuses it by\nname. [Adding an op](../adding-an-op.md) says where models are "
+        "model refuses it by\nname. [Adding an op](../dev/adding-an-op.md) says where models are "
         "written.\n\n";
   for (const OpConcern &concern : concerns)
     os << "* **" << concern.name << "**: " << concern.what << "\n";

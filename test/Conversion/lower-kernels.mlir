@@ -7,7 +7,7 @@
 // CHECK: #[[UNROLL:.*]] = #llvm.loop_unroll<full = true>
 // CHECK-DAG: #[[SHORT:.*]] = #llvm.loop_annotation<{{.*}}unroll = #[[UNROLL]]
 
-// Terms that are next to each other: four vectors of eight lanes at a time, and in the end what is left; docs/lowering.md has the
+// Terms that are next to each other: four vectors of eight lanes at a time, and in the end what is left; docs/design/lowering.md has the
 // order. A row of ten stands in a buffer of 32, which holds the identity elsewhere.
 // CHECK-LABEL: llvm.func internal @adjacent(
 // CHECK-SAME: %[[ENV:.*]]: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %[[OPERANDS:.*]]: !llvm.ptr, %[[LO:.*]]: i64, %[[HI:.*]]: i64)

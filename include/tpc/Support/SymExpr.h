@@ -122,7 +122,7 @@ inline SymExpr operator+(int64_t a, const SymExpr &b) { return SymExpr(a) + b; }
 
 /// Number of elements of part `coordinate` when `size` is split over `parts`,
 /// and where it begins: the one balanced split of the whole project
-/// (docs/architecture.md, section 1).
+/// (docs/dev/architecture.md, section 1).
 inline int64_t shardSize(int64_t size, int64_t parts, int64_t coordinate) {
   return size / parts + (coordinate < size % parts ? 1 : 0);
 }

@@ -57,7 +57,7 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
     its type says: replicated, a shard, or a part of a sum. Then that the whole values are those of
     the model, for all sizes: the outputs of both programs must be the same expressions of inputs and
     weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a randomized check, both programs are run
-    at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/verification.md.
+    at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/design/verification.md.
 
     Errors, at the first op where it fails, with its ONNX node: parts that do not fit together,
     unreduced values where whole ones are needed, communication that does not give what its
@@ -86,7 +86,7 @@ def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
 
     So a prompt may be cut into any pieces, and tokens may come one by one. First, it is proved for all sizes: on empty caches both
     programs are the same expressions; and by one lemma for each op, two pieces have of each value what the whole step has of their tokens. Then, as a randomized
-    check, both claims are tried at small sizes with elements of a prime field for numbers. Windows are crossed. See docs/verification.md.
+    check, both claims are tried at small sizes with elements of a prime field for numbers. Windows are crossed. See docs/design/verification.md.
 
     A step that takes whole caches (`tpc-place-caches`) is compared with the step, which is the reference then: of sequences of different
     lengths and numbers of new tokens in one batch each has the outputs, for its real tokens or the last of them, that the step gives of it
@@ -119,7 +119,7 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
 
     Errors: a function of tensors that differs, and where; a constant, a size or a narrow type in a kernel that tensors do not have; an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
     library's op that writes where it reads; ranks that disagree on a size, a message that is not sent or not received; an element
-    of an output that differs from the model's, or is delivered twice or by nobody. See docs/verification.md.
+    of an output that differs from the model's, or is delivered twice or by nobody. See docs/design/verification.md.
   }];
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,

@@ -15,8 +15,8 @@
 // A product that sums over E leaves C{tpy} unreduced over tpx, which is reduce-scattered to
 // C{tpy, tpx}; what it reads, E{tpx}, was gathered over tpy from E{tpx, tpy}. One
 // that sums over C does the same with the axes exchanged. So each collective moves
-// 1/X or 1/Y of what one dimension would (docs/partitioning.md has the closed form), and weights,
-// activations and arithmetic are all split X·Y ways.
+// 1/X or 1/Y of what one dimension would (docs/design/partitioning.md has the closed form), and
+// weights, activations and arithmetic are all split X·Y ways.
 //
 // (Pope et al. 2022, "Efficiently scaling transformer inference", 2D weight-stationary layout.)
 //

@@ -5,7 +5,7 @@
 // both programs are read as expressions over inputs and weights, and their outputs must be the same
 // (readProgram, compareOutputs). And by a randomized check that has nothing to do with lemmas: both
 // programs are run at small sizes over a prime field (comparePrograms). What programs say beside
-// their ops is compared as well (compareFacts). See docs/verification.md.
+// their ops is compared as well (compareFacts). See docs/design/verification.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -165,7 +165,8 @@ void mlir::tpc::printFactTable(llvm::raw_ostream &os) {
         "An executable acts on more than its code: names of inputs, constraints, windows, places "
         "of weights.\nEach of these facts has a row with the check that covers it. \"On lowered "
         "text\" is what is compared\nwith the staged program, in text of `--emit=kernels` and "
-        "`--emit=buffers`.\n[Verification](../verification.md#facts) describes the check.\n\n"
+        "`--emit=buffers`.\n[Verification](../design/verification.md#facts) describes the "
+        "check.\n\n"
         "## Manifest\n\n"
         "`[]` is each element of a list, `*` each key of an object.\n\n"
         "| key | made of | covered by |\n|---|---|---|\n";

@@ -1,4 +1,5 @@
-/* The C ABI between compiled programs and the runtime. See docs/architecture.md, sections 4 and 5.
+/* The C ABI between compiled programs and the runtime. See docs/dev/architecture.md, sections 4
+ * and 5.
  *
  * It is said here and nowhere else: the compiler derives what it emits from these declarations (see
  * lib/Conversion/RuntimeAbi.h). Structs are declared by lists of their fields, for it to read.
@@ -272,10 +273,10 @@ void tpc_append(tpc_context *ctx, const tpc_append_args *args);
 /* ---- communication ----
  * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks
  * that differ from this one on those axes only, in ascending rank order. Tensors are [outer, n,
- * inner]; n is split in the balanced way of docs/architecture.md; over several axes, one after the
- * other, the last of the order first (parts of ascending ranks follow each other). Reductions add
- * in rank order: the same bits on every transport and in every run. They are there for floats, i32
- * and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
+ * inner]; n is split in the balanced way of docs/dev/architecture.md; over several axes, one after
+ * the other, the last of the order first (parts of ascending ranks follow each other). Reductions
+ * add in rank order: the same bits on every transport and in every run. They are there for floats,
+ * i32 and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
 /* For messages: the communication that comes next is that of a node of the program. */
 void tpc_at(tpc_context *ctx, int32_t node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,

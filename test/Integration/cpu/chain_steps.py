@@ -293,7 +293,7 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
                 ways.remove(("int8",))
     way = pick(ways, a * 12 + b + d)
     name = v.name
-    # So that something is lost. Of a product of 16 bits ONNX Runtime rounds what it likes (docs/onnx-differences.md), and a
+    # So that something is lost. Of a product of 16 bits ONNX Runtime rounds what it likes (docs/reference/onnx-differences.md), and a
     # whole number may come next.
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")

@@ -339,7 +339,7 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
         if product:
             mask = w("Unsqueeze", mask, w.ints([1]))
         if spec.masking == "where":
-            # Scores without norms may be below -1e9, which hides no key then but in tpc (docs/onnx-differences.md).
+            # Scores without norms may be below -1e9, which hides no key then but in tpc (docs/reference/onnx-differences.md).
             low = -1e9 if layer.norm != "none" else float(np.finfo(np.float32).min)
             scores = w("Where", mask, scores, w.number(low if "padded" in spec.mask else -np.inf))
         else:

@@ -1,5 +1,5 @@
 """Which keys causal attention shows to each query where there are more or fewer new keys than queries: the table of
-docs/onnx-import.md, row by row, beside ONNX Runtime and onnx's reference implementation."""
+docs/design/onnx-import.md, row by row, beside ONNX Runtime and onnx's reference implementation."""
 
 import numpy as np
 import onnx
@@ -164,7 +164,7 @@ def test_refused(tpcc, tmp_path, case):
 
 
 def test_page_has_every_row():
-    page = (TOP / "docs" / "onnx-import.md").read_text()
+    page = (TOP / "docs" / "design" / "onnx-import.md").read_text()
     table = page[page.index("## Causal attention"):]
     for row, *_ in ROWS.values():
         assert f"`{row['op']}`" in table

@@ -1,4 +1,4 @@
-"""docs/onnx-differences.md, row by row: what both give."""
+"""docs/reference/onnx-differences.md, row by row: what both give."""
 
 import numpy as np
 import onnx

@@ -10,7 +10,7 @@ import pytest
 from harness import BUILD, TOP, run
 from models import COMMITTED
 
-WRITTEN = [path for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
+WRITTEN = [path for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
            if "do not edit" not in path.read_text()[:200]]
 PAGES = [path for path in WRITTEN if re.search(r"^    \$ ", path.read_text(), re.M)]
 
@@ -56,7 +56,7 @@ def anchors(page):
             for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.M)}
 
 
-@pytest.mark.parametrize("page", [*WRITTEN, *sorted((TOP / "docs").glob("*/*.md"))], ids=lambda path: path.name)
+@pytest.mark.parametrize("page", sorted({*WRITTEN, *(TOP / "docs").rglob("*.md")}), ids=lambda path: path.name)
 def test_links(page):
     wrong = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):

@@ -74,7 +74,7 @@ IDENTITIES = {
     "swish": lambda g: g.node("Mul", (z := g.node("Add", "x", "zero")), g.node("Sigmoid", z)),
     "moved": lambda g: g.node("Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]),
 }
-# ONNX Runtime loses the sign of a zero that Where chooses of its first values: docs/onnx-differences.md.
+# ONNX Runtime loses the sign of a zero that Where chooses of its first values: docs/reference/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
 # What stands behind an identity: what shows the sign of a zero, and what hides it.
 CONSUMERS = {

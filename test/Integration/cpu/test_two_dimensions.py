@@ -1,5 +1,5 @@
 """Tensor parallelism in two dimensions (tp2x4): the numbers are ONNX Runtime's, the communication is the closed form
-of docs/partitioning.md."""
+of docs/design/partitioning.md."""
 
 import collections
 import dataclasses

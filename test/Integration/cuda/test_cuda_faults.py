@@ -1,4 +1,4 @@
-"""What goes wrong with a GPU, its driver or NCCL in the middle of a step, by injection (docs/gpu-simulator.md): one line says
+"""What goes wrong with a GPU, its driver or NCCL in the middle of a step, by injection (docs/design/gpu-simulator.md): one line says
 what and where, once, every process ends with status 1, and soon."""
 
 import os

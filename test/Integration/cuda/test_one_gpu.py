@@ -141,7 +141,7 @@ def test_nothing_chosen_is_no_success(pack, tmp_path):
 def test_the_page_is_what_the_script_writes():
     from one_gpu import table
 
-    page = (SCRIPT.parents[3] / "docs" / "gpu-results.md").read_text()
+    page = (SCRIPT.parents[3] / "docs" / "reference" / "gpu-results.md").read_text()
     written = page.split(table.BEGIN)[1].split(table.END)[0].strip()
     assert written == table.NONE or written.startswith("### ")
 

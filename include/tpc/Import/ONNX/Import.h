@@ -1,7 +1,7 @@
 //===- Import.h - From an ONNX file to the import level --------------------===//
 //
 // Reads an ONNX model and gives the program of the import level (see
-// docs/architecture.md, section 2): `@main` with model ops on global tensors
+// docs/dev/architecture.md, section 2): `@main` with model ops on global tensors
 // of symbolic sizes, shape subgraphs folded away, and one `tpc.weight` for each
 // tensor of the file that the program uses. The bytes of weights are not read.
 //

@@ -1,4 +1,4 @@
-"""The tables of docs/gpu-results.md, of results.json of runs on GPUs."""
+"""The tables of docs/reference/gpu-results.md, of results.json of runs on GPUs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def main(files: list[Path], write: bool) -> int:
     if not write:
         print(text)
         return 0
-    page = Path(__file__).resolve().parents[4] / "docs" / "gpu-results.md"
+    page = Path(__file__).resolve().parents[4] / "docs" / "reference" / "gpu-results.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
     return 0
