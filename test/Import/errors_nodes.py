@@ -13,7 +13,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 import interpret
 
-NO_BOX = ("assigns to places that depend on values, or are no box of its operand (x[2:n] = y is one): coordinate %d of its indices is "
+NO_BOX = ("assigns to positions that depend on values, or that are not a box of its operand (x[2:n] = y is one): coordinate %d of its indices is "
           "not known while importing. Export the model again without it, for instance with another attention implementation")
 
 # Version of ai.onnx, inputs, initializers, nodes, of which y of the last one is the result, and what is said of that node.
@@ -49,9 +49,9 @@ NODES = [
     (17, "float[4] x", "int64 zero = {0}, int64[20] axes = {%s}" % ", ".join(map(str, range(20))),
      "a = Unsqueeze(zero, axes)\n[n] y = Unsqueeze(a, axes)", "has a result that has 40 dimensions"),
     (17, "float[\"%s\", \"%s\"] x" % (" + ".join(f"a{i}" for i in range(9)), " + ".join(f"c{i}" for i in range(9))), "",
-     "Size(x)", "computes a size that is no sensible expression"),
+     "Size(x)", "computes a size whose expression is too complex"),
     (17, ", ".join(f"float[s{i}] x{i}" for i in range(70)), "", "Concat <axis = 0> (%s)" % ", ".join(f"x{i}" for i in range(70)),
-     "joins more sizes than make a sensible expression"),
+     "joins too many sizes: their sum is too complex"),
     (17, "float[4] x", "int64[1024] v0 = {%s}" % ", ".join(["0"] * 1024),
      "\n".join(f"[n] v{i + 1} = Identity(v{i})" for i in range(4000)) + "\n[n] y = Identity(v4000)",
      "is one of too many nodes that compute shapes"),
@@ -90,22 +90,22 @@ NODES = [
     (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 0}", "ScatterND(x, i, u)", NO_BOX % 0),
     (18, "float[4, 4] x, float[2] u", "int64[2, 2] i = {0, 0, 1, 1}", "ScatterND(x, i, u)",
      NO_BOX % 1),
-    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 1}", "ScatterND(x, i, u)", "assigns more than once to the same places"),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 1}", "ScatterND(x, i, u)", "assigns more than once to the same positions"),
     (18, "float[4] x, float[2] u", "int64[2, 1] i = {3, 4}", "ScatterND(x, i, u)",
-     "assigns to 2 places from 3 on of a dimension of size 4: it is not known that the dimension has them"),
+     "assigns to 2 positions from 3 on of a dimension of size 4: they may be outside of the dimension"),
     (18, "float[4] x, float[1] u", "int64[1, 1] i = {-5}", "ScatterND(x, i, u)",
-     "assigns to 1 places from -5 on of a dimension of size 4: it is not known that the dimension has them"),
-    (18, "float[4] x, float[2] u", "int64[2, 1] i = {-1, 0}", "ScatterND(x, i, u)", "assigns to 2 places from -1 on of a dimension of size 4: it is not known that the dimension has them"),
+     "assigns to 1 positions from -5 on of a dimension of size 4: they may be outside of the dimension"),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {-1, 0}", "ScatterND(x, i, u)", "assigns to 2 positions from -1 on of a dimension of size 4: they may be outside of the dimension"),
     (18, "float[4] x, float[3] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
-     "has sizes `2` and `3` that should be equal: its indices name as many places as there are updates"),
+     "has sizes `2` and `3` that should be equal: the numbers of index tuples and of updates"),
     (18, "float[4] x, float[2, 1] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
-     "assigns [2, 1] where its indices [2, 1] name places for [2]"),
+     "assigns [2, 1] where its indices [2, 1] select positions for [2]"),
     (18, "float[4] x, double[2] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
      "assigns elements of type 'f64' to a tensor of 'f32'"),
     (18, "float[4] x, float[2] u", "int64[2, 2] i = {0, 1, 0, 1}", "ScatterND(x, i, u)",
-     "assigns to places of [4] by indices [2, 2] of type 'i64'"),
+     "assigns to positions of [4] by indices [2, 2] of type 'i64'"),
     (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 1}", 'ScatterND <reduction = "xor"> (x, i, u)', "has reduction = 'xor'"),
-    (17, "float[4] x", "", "[n] y = NonZero(x)", "looks for places whose number depends on values of its input, which are not known while importing"),
+    (17, "float[4] x", "", "[n] y = NonZero(x)", "has a result whose size depends on values of its input, which are not known while importing"),
     (17, "float[b, 4] x, int64[3, 3] i", "", "GatherND(x, i)",
      "picks from [b, 4] by indices [3, 3] with batch_dims = 0"),
     (17, "float[3, 4] x", "int64[2, 2] i = {2, 3, 3, 0}", "GatherND(x, i)", "takes index 3 of a dimension of size 3"),
@@ -116,7 +116,7 @@ NODES = [
     (17, "float[4] x", "int64 a = {1}, float d = {1}", "Range(a, a, d)", "needs three numbers of one type"),
     (17, "float[4] x", "bool a = {1}", "Range(a, a, a)", "needs three numbers of one type"),
     (17, "float[4] x", "int64 a = {1}, int64 d = {0}", "Range(a, a, d)", "has a delta of `0`"),
-    (17, "float[4] x", "float a = {1}, float c = {5}, float d = {0}", "Range(a, c, d)", "has a range that does not end"),
+    (17, "float[4] x", "float a = {1}, float c = {5}, float d = {0}", "Range(a, c, d)", "has an endless range"),
     (17, "float[4] x", "", "Trilu(x)", "needs a matrix, but has [4]"),
     (17, "float[4, 4] x", "int64[2] k = {1, 2}", "Trilu(x, k)", "needs one number for k"),
     (17, "float[4, 4] x", "int64[2] axes = {0, 1}", "CumSum(x, axes)", "needs one axis"),
@@ -143,7 +143,7 @@ NODES = [
     (4, "float[4] x", "", "Reshape(x)", "lacks attribute 'shape'"),
     (17, "float[b, 4] x", "int64[2] s = {-1, -1}", "Reshape(x, s)", "has -1 twice in its shape [-1, -1]"),
     (17, "float[b, 4] x", "int64[3] s = {0, 4, 0}", "Reshape(x, s)", "copies dimension 2 of an operand of shape [b, 4]"),
-    (17, "float[b, 4] x", "int64[2] s = {0, -1}", "Reshape <allowzero = 1> (x, s)", "has -1 beside 0 in its shape [0, -1]"),
+    (17, "float[b, 4] x", "int64[2] s = {0, -1}", "Reshape <allowzero = 1> (x, s)", "has both -1 and 0 in its shape [0, -1]"),
     (17, "float[b, 1] x", "", "Squeeze(x)", "removes all dimensions of size 1 of [b, 1], which is known only when the "
      "program is run; give it axes"),
     (11, "float[4] x", "", "Unsqueeze(x)", "lacks axes"),
@@ -241,7 +241,7 @@ MODELS = [
            % (", ".join(f"float[s{i}] x{i}, float[s{i}, s{i}] y{i}" for i in range(41)),
               ", ".join(f"float[n] z{i}" for i in range(40)),
               "\n".join(f"flat{i} = Reshape(y{i + 1}, all) z{i} = Add(x{i}, flat{i})" for i in range(40)))),
-     "is of a size that is no sensible expression"),
+     "has a size whose expression is too complex"),
     # 200 calls of 2,501 nodes, of which 2,500 are not needed.
     (whole("g (float[4] x0) => (float[4] x200) { %s }" % "\n".join(f"x{i + 1} = local.f(x{i})" for i in range(200)),
            '"" : 17, "local" : 1', '<domain: "local", opset_import: ["" : 17]> f (x) => (y) { y = Neg(x) %s }'
@@ -257,7 +257,7 @@ MODELS = [
     (whole("g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f0(x)"), '"" : 17, "local" : 1',
            "\n".join('<domain: "local", opset_import: ["" : 17, "local" : 1]> f%d (x) => (a15) { c = Constant <value = bool {1}> () %s }'
                      % (i, nested(15, f"a0 = local.f{i + 1}(x)" if i < 13 else "a0 = Neg(x)")) for i in range(14))),
-     "is inside of 200 branches and function calls, one in the other"),
+     "is nested in more than 200 branches and function calls"),
 ]
 
 

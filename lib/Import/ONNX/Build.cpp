@@ -1,4 +1,4 @@
-//===- Build.cpp - The dialect's ops with exact symbolic types ------------===//
+//===- Build.cpp - Builders of ops with exact symbolic types --------------===//
 
 #include "Importer.h"
 
@@ -18,7 +18,7 @@ Value Node::reshape(Value v, ArrayRef<SymExpr> sizes) {
     return {};
   SymExpr from = product(getSizes(v)), to = product(sizes);
   if (!equate(from, to,
-              "a value of shape " + str(getSizes(v)) + " cannot be seen as " + str(sizes)))
+              "a value of shape " + str(getSizes(v)) + " cannot be reshaped to " + str(sizes)))
     return {};
   RankedTensorType t = type(elementOf(v), sizes);
   return t == v.getType() ? v : Value(ReshapeOp::create(b, loc, t, v));
@@ -70,7 +70,7 @@ Value Node::concat(ArrayRef<Value> values, int64_t dim) {
       return {};
     }
     if (!isReasonable(sizes[dim])) {
-      error() << "joins more sizes than make a sensible expression";
+      error() << "joins too many sizes: their sum is too complex";
       return {};
     }
     for (size_t d = 0; d < sizes.size(); ++d)
@@ -103,7 +103,7 @@ Value Node::matmul(Value lhs, Value rhs, Value bias) {
   }
   if (bias && !sameTypes(lhs, bias))
     return {};
-  // A vector on the right is a column that does not show in the result.
+  // A vector on the right is a column matrix. Its column dimension is removed from the result.
   bool column = rankOf(rhs) == 1;
   if (column) {
     Sizes sizes = getSizes(rhs);

@@ -1,16 +1,16 @@
-//===- Defaults.cpp - Inputs that may be left out --------------------------===//
+//===- Defaults.cpp - Default values of omitted inputs --------------------===//
 //
-// Exporters of transformers agree on two names: `attention_mask`, [batch, tokens], not zero where a
-// token is seen, and `position_ids`. Where they are left out a mask hides nothing, and positions
-// are those that Hugging Face computes. That needs the length of the past, and what is known of
-// padding. Both are read off the program, and where it uses an input in a way that is not known
-// here, positions must be given:
+// Exporters of transformers agree on two names: `attention_mask`, [batch, tokens], non-zero for
+// visible tokens, and `position_ids`. An omitted mask hides no token. Omitted positions are
+// computed as in Hugging Face's library, which requires the length of the past and the padding.
+// Both are derived from the uses of the other inputs. If a use is not in this table, the positions
+// are required:
 //
-//   tables are indexed by it                      ids of tokens; they say nothing about positions
-//   [batch, sequence, 64], symbolic sequence      embedded tokens; nor do these
+//   tables are indexed by it                      token ids: independent of positions
+//   [batch, sequence, 64], symbolic sequence      embedded tokens: independent of positions
 //   joined along a dimension of size p with       a cache of p tokens
 //     one of size sequence
-//   attention_mask, [batch, p + sequence]         which of all tokens are seen
+//   attention_mask, [batch, p + sequence]         visible tokens among past and new ones
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +25,12 @@ using namespace mlir::tpc::frontend;
 static constexpr llvm::StringLiteral kMask = "attention_mask", kPositions = "position_ids";
 
 namespace {
-/// Where the elements of an input go before anything is computed with them.
+/// First consumers of an input, after view ops and casts.
 struct Uses {
   bool any = false;
-  bool indexes = false;          ///< a table
-  llvm::SetVector<Value> joined; ///< operands of concatenations
+  bool indexes = false;
+  bool indexes = false;          ///< indices of a lookup
+      llvm::SetVector<Value> joined; ///< operands of concatenations
 
   explicit Uses(Value input) {
     SmallVector<Value> work{input};
@@ -53,8 +54,8 @@ struct Uses {
 };
 } // namespace
 
-/// The length of a cache: that of an operand which is joined with `sequence` new elements. Nothing
-/// if there is none, or several.
+/// Returns the length of a cache: the length of an operand that is concatenated with `sequence` new
+/// elements. Returns nothing if there is no such operand, or if lengths differ.
 static std::optional<SymExpr> findPast(const Uses &uses, const SymExpr &sequence) {
   std::optional<SymExpr> past;
   for (Value operand : uses.joined)
@@ -72,7 +73,7 @@ static std::optional<SymExpr> findPast(const Uses &uses, const SymExpr &sequence
   return past;
 }
 
-/// Is it [batch, sequence, 64]?
+/// Returns true for embedded tokens, for example [batch, sequence, 64].
 static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
   Sizes sizes = getSizes(type);
   return sizes.size() == 3 && isa<FloatType>(type.getElementType()) && !sequence.isConstant() &&
@@ -84,13 +85,13 @@ static std::string nameOf(func::FuncOp main, BlockArgument input) {
   return name.str();
 }
 
-/// Integers or truth values, [batch, tokens].
+/// Returns true for integers or booleans of shape [batch, tokens].
 static bool isMask(func::FuncOp main, BlockArgument input) {
   return nameOf(main, input) == kMask && isa<IntegerType>(elementOf(input)) &&
          getSizes(input).size() == 2;
 }
 
-/// What `positions` is when it is left out, or why it cannot be.
+/// Returns the default of omitted `positions`, or sets `why` they are required.
 static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions,
                                       std::string &why) {
   Sizes own = getSizes(positions);
@@ -115,7 +116,7 @@ static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions
       cache = input;
     } else if (uses.any && !uses.indexes &&
                !isEmbedded(cast<RankedTensorType>(input.getType()), sequence)) {
-      why = "what '" + nameOf(main, input) + "' says about positions is not known";
+      why = "the effect of input '" + nameOf(main, input) + "' on positions is unknown";
       return {};
     }
   }

@@ -1,4 +1,4 @@
-//===- ExternalData.cpp - Data files beside a model -----------------------===//
+//===- ExternalData.cpp - External data files of a model ------------------===//
 
 #include "tpc/Import/ONNX/TensorSource.h"
 
@@ -20,8 +20,8 @@ static bool isInside(llvm::StringRef file, llvm::StringRef folder) {
   return file.consume_front(folder) && (folder.ends_with("/") || file.starts_with("/"));
 }
 
-/// The `blobs` folder of the Hugging Face cache that `folder` (a real path) is a snapshot in;
-/// empty if it is none.
+/// Returns the `blobs` folder of the Hugging Face cache if `folder` (a real path) is one of its
+/// snapshots. Returns an empty string otherwise.
 static std::string findBlobs(llvm::StringRef folder) {
   for (llvm::StringRef at = folder; !at.empty() && at != "/"; at = path::parent_path(at)) {
     llvm::StringRef snapshots = path::parent_path(at);
@@ -35,15 +35,15 @@ static std::string findBlobs(llvm::StringRef folder) {
   return "";
 }
 
-/// Does a location stay below a folder, as far as its text tells?
+/// Returns true if the text of a location cannot leave its folder.
 static bool staysBelow(llvm::StringRef location) {
   return !path::is_absolute(location) && !location.contains('\\') &&
          !llvm::is_contained(llvm::make_range(path::begin(location), path::end(location)), "..");
 }
 
-/// Finds `location` where the user says that data is: in a folder, there where it is below the
-/// model's own or by its name alone, or in this very file. Whom the user names is trusted, links
-/// in it that lead elsewhere are not.
+/// Resolves `location` in --weights. If it names a folder, tries the relative path and then the
+/// file name alone; if it names a file, uses that file. The named path is trusted, but links inside
+/// the folder that lead out of it are not.
 static llvm::Error resolveAt(llvm::StringRef weights, llvm::StringRef location, std::string &file) {
   llvm::SmallString<256> real;
   if (std::error_code e = fs::real_path(weights, real))
@@ -89,14 +89,14 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
     exists = true;
     return llvm::Error::success();
   }
-  constexpr llvm::StringLiteral advice = "; if it is to be trusted, say where it is with tpcc's "
+  constexpr llvm::StringLiteral advice = "; if you trust the file, pass its location with tpcc's "
                                          "--weights=FILE or --weights=FOLDER";
   if (path::is_absolute(location) || location.contains('\\'))
     return fault(quoted + " must be a path relative to the model's folder" + advice);
   if (!staysBelow(location))
-    return fault(quoted + " lies outside of the model's folder" + advice);
+    return fault(quoted + " is outside of the model's folder" + advice);
 
-  // The model's folder, and that of the file which a link to it ends at.
+  // Folder of the model's path, and folder of the file that a link resolves to.
   llvm::SmallString<256> absolute(modelPath), real;
   fs::make_absolute(absolute);
   path::remove_dots(absolute, /*remove_dot_dot=*/false);

@@ -10,8 +10,8 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 static bool isNonNegative(const SymExpr &e) {
-  std::optional<int64_t> least = e.lowerBound();
-  return least && *least >= 0;
+  std::optional<int64_t> lower = e.lowerBound();
+  return lower && *lower >= 0;
 }
 
 static std::optional<SymExpr> foldDivision(Arithmetic op, const SymExpr &x, const SymExpr &y) {
@@ -30,9 +30,9 @@ static std::optional<SymExpr> foldDivision(Arithmetic op, const SymExpr &x, cons
   if (op == Arithmetic::Div)
     if (auto exact = x.divideExact(y))
       return exact;
-  // Truncation and floor are the same for what is never negative.
-  std::optional<int64_t> least = y.lowerBound(1);
-  if (!isNonNegative(x) || !least || *least < 1)
+  // Truncation and floor agree for non-negative numbers.
+  std::optional<int64_t> lower = y.lowerBound(1);
+  if (!isNonNegative(x) || !lower || *lower < 1)
     return std::nullopt;
   return op == Arithmetic::Div ? SymExpr::floorDiv(x, y) : SymExpr::mod(x, y);
 }
@@ -129,8 +129,8 @@ std::optional<bool> mlir::tpc::frontend::foldCompare(Predicate predicate, const 
   if (x.isOverflow() || y.isOverflow())
     return std::nullopt;
   auto atLeast = [](const SymExpr &e, int64_t n) {
-    std::optional<int64_t> least = e.lowerBound();
-    return least && *least >= n;
+    std::optional<int64_t> lower = e.lowerBound();
+    return lower && *lower >= n;
   };
   switch (predicate) {
   case Predicate::EQ:

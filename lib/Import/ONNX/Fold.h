@@ -1,7 +1,7 @@
 //===- Fold.h - Arithmetic on known contents -------------------*- C++ -*-===//
 //
-// Shapes are computed by nodes on small integer tensors. Where all operands
-// are known, so is the result, and no op enters the program.
+// Nodes compute shapes on small integer tensors. If all operands are known, the result is known
+// too, and no op enters the program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,22 +15,22 @@ namespace mlir::tpc::frontend {
 
 enum class Arithmetic { Add, Sub, Mul, Div, Mod, FMod, Pow, Min, Max, And, Or, Xor };
 
-/// x op y for integers, booleans and sizes; nothing where it cannot be told.
+/// Computes x op y for integers, booleans and sizes. Returns nothing if the result is unknown.
 std::optional<SymExpr> foldInt(Arithmetic op, const SymExpr &x, const SymExpr &y);
-/// The same for numbers of a floating-point type, rounded to it.
+/// Computes x op y for numbers of a floating-point type, rounded to that type.
 std::optional<double> foldFloat(Arithmetic op, double x, double y, Type element);
-/// True or false where it is so for all sizes.
+/// Returns true or false if the comparison has this result for all sizes.
 std::optional<bool> foldCompare(Predicate predicate, const SymExpr &x, const SymExpr &y);
 
-/// An integer in the range of a type; sizes are taken to fit.
+/// Wraps an integer into the range of a type. Sizes are assumed to fit.
 std::optional<SymExpr> wrapInt(const SymExpr &e, Type type);
 
-/// Row-major strides with 0 for dimensions that broadcast to `shape`, and the
-/// loop over all positions of `shape`. Shapes are constant and small.
+/// Visits all positions of `shape` with each operand's row-major position. Operand strides are 0 in
+/// dimensions that broadcast to `shape`. Shapes are constant and small.
 void forEachBroadcast(ArrayRef<SymExpr> shape, ArrayRef<const Tensor *> operands,
                       llvm::function_ref<void(ArrayRef<int64_t> positions)> body);
 
-/// True if all tensors are known and the number of elements of `shape` is small.
+/// Returns true if all tensors are known and `shape` has few elements.
 bool canFold(ArrayRef<SymExpr> shape, ArrayRef<const Tensor *> operands);
 
 } // namespace mlir::tpc::frontend

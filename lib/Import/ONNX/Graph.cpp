@@ -1,4 +1,4 @@
-//===- Graph.cpp - Nodes in order, branches and functions -----------------===//
+//===- Graph.cpp - Node order, branches and functions ---------------------===//
 
 #include "Importer.h"
 #include "OpTable.h"
@@ -13,9 +13,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Calls and branches inside of each other: each needs stack.
+/// Maximum nesting of calls and branches; each level uses stack.
 static constexpr int kMaxDepth = 200;
-/// Function calls can multiply nodes without bound.
+/// Maximum number of nodes; function calls can multiply nodes without bound.
 static constexpr int64_t kMaxNodes = 500'000;
 
 static void collectGraphUses(const ::onnx::GraphProto &graph, std::vector<std::string> &names) {
@@ -60,8 +60,8 @@ static std::string describe(const ::onnx::NodeProto &node) {
 // Order
 //===----------------------------------------------------------------------===//
 
-/// The nodes that are needed, each after those that it uses, else in the file's
-/// order. Names of their inputs are added to the scope's used names.
+/// Returns the needed nodes, producers first and otherwise in file order. Adds the names of their
+/// inputs to the scope's used names.
 FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &scope) {
   if ((importedNodes += nodes.size()) > kMaxNodes)
     return emitError(scope.caller.value_or(fileLoc()))
@@ -110,7 +110,7 @@ FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &sc
         ready.push(user);
   }
   if (order.size() != nodes.size()) {
-    // Walk backwards among nodes that wait until one comes again: that is a cycle.
+    // Follows waiting producers until a node repeats, which closes a cycle.
     unsigned at = 0;
     while (!waiting[at])
       ++at;
@@ -147,22 +147,23 @@ FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &sc
   return order;
 }
 
-/// The attribute that is its value; null if the node is no Constant.
+/// Returns the attribute with the value of a Constant, or null for another node.
 static const ::onnx::AttributeProto *getConstant(const ::onnx::NodeProto &node) {
   bool constant = node.op_type() == "Constant" && node.output_size() == 1 &&
                   (node.domain().empty() || node.domain() == "ai.onnx");
   return constant && node.attribute_size() == 1 ? &node.attribute(0) : nullptr;
 }
 
-/// Are the values of two Constants of one type, a tensor's or that of value_ints and the like?
+/// Returns true if two Constants have values of the same type (tensor, value_ints, …).
 static bool sameType(const ::onnx::AttributeProto &a, const ::onnx::AttributeProto &b) {
   return a.name() == b.name() && a.has_t() == b.has_t() && a.ints_size() == b.ints_size() &&
          a.floats_size() == b.floats_size() && a.t().data_type() == b.t().data_type() &&
          llvm::equal(a.t().dims(), b.t().dims());
 }
 
-/// Tied copies: of constants of one name ONNX Runtime takes the last, where nodes come after
-/// initializers, and warns. Leaves out those that are replaced.
+/// Drops overwritten constants. If several constants share a name, ONNX Runtime uses the last one
+/// and warns; nodes count after initializers. Files with tied copies of weights contain such
+/// constants.
 SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, Scope &scope) {
   llvm::StringMap<const ::onnx::NodeProto *> last;
   llvm::DenseSet<const ::onnx::NodeProto *> replaced;
@@ -196,7 +197,7 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
   SmallVector<const ::onnx::NodeProto *> sorted;
   for (unsigned i : *order)
     sorted.push_back(nodes[i]);
-  // Functions and branches were looked into from the top.
+  // The top-level call has already checked functions and branches.
   if (&scope == &top && failed(reportUnsupported(sorted, scope)))
     return failure();
   for (const ::onnx::NodeProto *node : sorted)
@@ -206,11 +207,12 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
 }
 
 LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope) {
-  // A node that finds sizes to be equal is imported again, where all that it uses shows that.
+  // Imports a node again after it finds equal sizes, so that its operands' types show the equality.
   for (;;) {
     int64_t known = equalities;
     LogicalResult result = importNodeOnce(proto, scope);
-    bool isCall = findFunction(proto) || proto.op_type() == "If"; // nodes in there did so already
+    bool isCall =
+        findFunction(proto) || proto.op_type() == "If"; // inner nodes were already imported again
     if (isCall || equalities == known)
       return result;
   }
@@ -245,7 +247,7 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
 
 struct Importer::Unsupported {
   struct Entry {
-    std::vector<std::string> nodes; // the first few
+    std::vector<std::string> nodes; // first few
     int64_t count = 0;
   };
   std::map<std::string, Entry> entries; // by description
@@ -261,7 +263,7 @@ const ::onnx::FunctionProto *Importer::findFunction(const ::onnx::NodeProto &nod
 void Importer::collectUnsupported(NodeProtos nodes, const std::map<std::string, int64_t> &opsets,
                                   Unsupported &found, int depth) {
   if (depth > kMaxDepth)
-    return; // reported where it is reached
+    return; // reported when the import reaches it
   Scope scope;
   scope.opsets = opsets;
   auto descend = [&](const auto &body, const std::map<std::string, int64_t> &versions) {
@@ -321,7 +323,7 @@ LogicalResult Importer::reportUnsupported(NodeProtos nodes, const Scope &scope) 
 // Branches and functions
 //===----------------------------------------------------------------------===//
 
-/// The nodes of a graph or a function.
+/// Returns the nodes of a graph or function.
 template <typename Body> static SmallVector<const ::onnx::NodeProto *> listNodes(const Body &body) {
   return llvm::map_to_vector(body.node(), [](const ::onnx::NodeProto &node) { return &node; });
 }
@@ -354,11 +356,11 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   scope.caller = node.scope.caller;
   scope.depth = node.scope.depth + 1;
   scope.calls = node.scope.calls;
-  // Attributes of an enclosing function are visible as well.
+  // Attributes of an enclosing function are also visible.
   scope.attributes = node.scope.attributes;
   if (scope.depth > kMaxDepth)
-    return node.error() << "is inside of " << kMaxDepth
-                        << " branches and function calls, one in the other; inline some "
+    return node.error() << "is nested in more than " << kMaxDepth
+                        << " branches and function calls; inline some "
                            "(onnx.inliner.inline_local_functions)";
   if (graph.output_size() < (int)node.numOutputs())
     return node.error() << "has " << node.numOutputs() << " outputs, but its branch has "

@@ -1,4 +1,4 @@
-//===- Import.cpp - From an ONNX file to the import level -----------------===//
+//===- Import.cpp - Import of an ONNX file to the import level ------------===//
 
 #include "tpc/Import/ONNX/Import.h"
 
@@ -19,8 +19,8 @@
 using namespace mlir;
 using namespace mlir::tpc::frontend;
 
-/// Protobuf reads messages that are nested 100 deep. What is left of branches is bounded
-/// (WireReader); types of sequences of sequences are not.
+/// Protobuf reads messages nested up to 100 deep. WireReader bounds the nesting of branches. Types
+/// of sequences of sequences may be nested deeper.
 static constexpr int kProtobufDepth = 100, kAnyDepth = 10'000;
 
 static bool parse(::onnx::ModelProto &model, llvm::StringRef message, int depth) {

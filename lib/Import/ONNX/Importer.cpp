@@ -20,14 +20,14 @@ Tensor *Scope::lookup(StringRef name) {
   return nullptr;
 }
 
-/// `ai.onnx` is another name of the empty domain.
+/// `ai.onnx` is an alias of the empty domain.
 static StringRef canonicalDomain(StringRef domain) { return domain == "ai.onnx" ? "" : domain; }
 
 std::optional<int64_t> Scope::version(StringRef domain) const {
   auto it = opsets.find(canonicalDomain(domain).str());
   if (it != opsets.end())
     return it->second;
-  // Files that ONNX Runtime wrote use its domain without importing it.
+  // ONNX Runtime writes files that use its domain without importing it.
   if (domain == "com.microsoft")
     return 1;
   return std::nullopt;
@@ -41,13 +41,13 @@ Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, Tensor
     functions.insert({{function.domain(), function.name(), function.overload()}, &function});
 }
 
-/// More than any file has asked for; what each pass costs is bounded.
+/// Upper bound on the number of passes; real files need far fewer.
 static constexpr int kMaxPasses = 50;
 
 OwningOpRef<ModuleOp> Importer::run() {
-  // The types of what was built before two sizes were found to be equal show both, and what could
-  // have been folded was not. So a pass that finds equalities goes on to find all of them, and the
-  // next one builds the program anew. As more is folded then it may find others.
+  // Ops built before an equality was found have types that still show both sizes, and foldable ops
+  // may not have been folded. A pass therefore continues after the first equality and collects all.
+  // The next pass rebuilds the program. It folds more, and may therefore find further equalities.
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     equalities = 0;
     std::vector<Diagnostic> messages;
@@ -58,8 +58,8 @@ OwningOpRef<ModuleOp> Importer::run() {
       result = importOnce();
     }
     if (equalities)
-      continue; // what was said may follow from what the types did not show yet
-    // Errors after the first one follow from it.
+      continue; // messages of this pass may be wrong: types did not show all equalities
+    // Later errors may be consequences of the first. Report only that one.
     bool hasError = false;
     for (Diagnostic &message : messages) {
       bool isError = message.getSeverity() == DiagnosticSeverity::Error;
@@ -93,7 +93,7 @@ Location Importer::nodeLoc(const ::onnx::NodeProto &node, const Scope &scope) {
 }
 
 LogicalResult Importer::importOnce() {
-  // The builder still points into the module of the last pass, which goes away here.
+  // The builder still points into the previous pass's module, which is destroyed here.
   builder.clearInsertionPoint();
   module = ModuleOp::create(builder, fileLoc(), llvm::sys::path::stem(path));
   builder.setInsertionPointToStart(module->getBody());
@@ -125,7 +125,7 @@ LogicalResult Importer::importOnce() {
   for (const auto &[text, c] : constraints) {
     NamedAttrList fields;
     fields.set("expr", SymExprAttr::get(context, c.expr));
-    if (c.low != INT64_MIN) // there is such a bound
+    if (c.low != INT64_MIN) // a lower bound exists
       fields.set("min", builder.getI64IntegerAttr(c.low));
     if (c.high != INT64_MAX)
       fields.set("max", builder.getI64IntegerAttr(c.high));
@@ -190,19 +190,19 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 // Inputs and results
 //===----------------------------------------------------------------------===//
 
-/// Names that begin with an underscore are the compiler's (of indices, say: IndexAnalysis.h).
+/// Names with a leading underscore are reserved for the compiler (e.g. indices, IndexAnalysis.h).
 static std::string makeSymbol(const std::string &name) {
   return name[0] == '_' ? "d" + name : name;
 }
 
-/// What text says that is a size: an expression over symbols that can be printed.
+/// Parses a size: an expression over printable symbols.
 static std::optional<SymExpr> parseSize(StringRef text) {
   if (text.size() > 200)
     return std::nullopt;
   std::optional<SymExpr> e = SymExpr::parse(std::string_view(text.data(), text.size()));
   if (!e || !isReasonable(*e) || (e->isConstant() && *e->asConstant() < 0))
     return std::nullopt;
-  // Operators and what the assembly format reads as a number are no names.
+  // Operators, and words that the assembly format reads as literals, are not names.
   std::set<std::string> symbols;
   e->collectSymbols(symbols);
   for (const char *reserved : {"min", "max", "mod", "floordiv", "true", "false"})
@@ -237,7 +237,7 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
         name = "d" + name;
       name = makeSymbol(name);
       name += "_dim" + std::to_string(i);
-      // Inputs a.b and a_b are two.
+      // Inputs a.b and a_b need distinct symbols.
       while (!declaredSymbols.insert(name).second)
         name += "_";
       size = SymExpr::symbol(name);
@@ -264,7 +264,7 @@ LogicalResult Importer::addInputs(Scope &scope) {
     if (!names.insert(input.name()).second)
       return emitError(fileLoc()) << "there are two inputs named '" << input.name() << "'";
     if (scope.values.count(input.name()))
-      continue; // an initializer that may be overridden: never is
+      continue; // an initializer that callers may override in ONNX; here it is constant
     if (!input.type().has_tensor_type())
       return emitError(fileLoc()) << "input '" << input.name()
                                   << "' is not a tensor; tpc has no sequences, maps or optionals";
@@ -303,7 +303,7 @@ LogicalResult Importer::addInputs(Scope &scope) {
   return success();
 }
 
-/// True if the two sizes differ for some values of the symbols, as far as samples tell.
+/// Returns true if the two sizes differ for some sampled values of the symbols.
 static bool differ(const SymExpr &a, const SymExpr &b) {
   if (a == b)
     return false;
@@ -322,8 +322,8 @@ static bool differ(const SymExpr &a, const SymExpr &b) {
   return false;
 }
 
-/// A file may say nothing about a result's sizes, or name them as it likes;
-/// numbers and names of the inputs must be right.
+/// A file may omit or freely name the sizes of a result. Numbers and names of input symbols must
+/// match.
 LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
                                            const Tensor &tensor) {
   if (!info.type().has_tensor_type())

@@ -25,26 +25,26 @@ namespace mlir::tpc::frontend {
 
 using NodeProtos = ArrayRef<const ::onnx::NodeProto *>;
 
-/// Names that are visible to the nodes of one graph. Branches see the names
-/// of the graph around them, functions do not.
+/// Names that are visible to the nodes of one graph. Branches see the names of the enclosing graph;
+/// functions do not.
 struct Scope {
   Scope *parent = nullptr;
   llvm::StringMap<Tensor> values;
-  /// Names that somebody uses; others are not worth computing.
+  /// Names with a use. Nodes that compute only other names are skipped.
   llvm::StringSet<> used;
   /// Version of each operator set, by domain.
   std::map<std::string, int64_t> opsets;
-  /// In a function's body: the attributes that its caller gives.
+  /// In a function's body: the attributes given by the caller.
   llvm::StringMap<const ::onnx::AttributeProto *> attributes;
-  /// In a function's body: where it is called.
+  /// In a function's body: location of the call.
   std::optional<Location> caller;
-  /// The functions of whose bodies it is part, outermost first.
+  /// Functions whose bodies enclose this scope, outermost first.
   SmallVector<const ::onnx::FunctionProto *> calls;
   int depth = 0;
 
-  /// Null if there is none.
+  /// Returns null if the name is not defined.
   Tensor *lookup(StringRef name);
-  /// Version of a domain's operator set; nothing if the file does not import it.
+  /// Returns the version of a domain's operator set, or nothing if the file does not import it.
   std::optional<int64_t> version(StringRef domain) const;
 };
 
@@ -55,34 +55,34 @@ public:
 
   OwningOpRef<ModuleOp> run();
 
-  /// Imports the nodes that the scope's `used` names need, each after those that it uses.
+  /// Imports the nodes that the scope's `used` names need, producers first.
   LogicalResult importNodes(NodeProtos nodes, Scope &scope);
   LogicalResult importInitializers(const ::onnx::GraphProto &graph, Scope &scope);
-  /// A graph inside of a node; its results become those of the node.
+  /// Imports a graph inside a node. Its results become the node's results.
   LogicalResult importBranch(Node &node, const ::onnx::GraphProto &graph);
 
   FailureOr<Tensor> readTensor(const ::onnx::TensorProto &proto, const Twine &what, Location loc,
                                bool isInitializer);
-  /// The tensor as an SSA value at the builder's place; null after an error.
+  /// Returns the tensor as an SSA value at the builder's insertion point, or null after an error.
   Value materialize(const Tensor &tensor, Location loc);
   FailureOr<DenseElementsAttr> load(const TensorSource &source, Location loc);
 
-  /// What a name stands for, with the sizes that were found to be equal in this pass put in; null
-  /// if for nothing, a failure if there is no such value then.
+  /// Returns the value of a name, after substituting the equalities of this pass into its sizes.
+  /// Returns null for the empty name, and failure if the name is not defined.
   FailureOr<const Tensor *> lookup(Scope &scope, StringRef name);
-  /// `e` without symbols that stand for others.
+  /// Returns `e` with each replaced symbol resolved to its representative.
   SymExpr resolve(const SymExpr &e);
-  /// Has the symbol `symbol` stand for `e`. False if that cannot be, because `symbol` is no symbol,
-  /// stands for something already, or `e` holds it.
+  /// Replaces `symbol` by `e` from now on. Returns false if `symbol` is not a symbol, has a
+  /// replacement already, or occurs in `e`.
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
-  /// Where `a` and `b` are equal if one min or max in them is one of its operands, has it be that
-  /// one. False otherwise.
+  /// If `a` equals `b` once a min or max in them is replaced by one of its operands, records that
+  /// choice. Returns false otherwise.
   bool chooseOperand(const SymExpr &a, const SymExpr &b);
-  /// The operand that a min or max was found to be, or null.
+  /// Returns the operand chosen for a min or max, or null.
   const SymExpr *findChoice(const SymExpr &minOrMax) const;
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
 
-  /// False once more elements were folded than any sensible model has.
+  /// Returns false once the number of folded elements exceeds that of any real model.
   bool countFolded(int64_t elements) { return (foldedElements += elements) < 4'000'000; }
 
   MLIRContext *context;
@@ -93,8 +93,8 @@ private:
   LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importNodeOnce(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
-  /// The nodes of a branch or a function, whose `outputs` become those of `node`. `what` begins the
-  /// sentence that says that one is not computed.
+  /// Imports the nodes of a branch or function whose `outputs` become the results of `node`. `what`
+  /// is the subject of the error on a missing output.
   LogicalResult importBody(Node &node, NodeProtos body, ArrayRef<StringRef> outputs, Scope &scope,
                            const Twine &what);
   LogicalResult readOpsets();
@@ -105,7 +105,7 @@ private:
   LogicalResult checkDeclaredShape(const ::onnx::ValueInfoProto &info, const Tensor &tensor);
   SmallVector<const ::onnx::NodeProto *> dropReplaced(NodeProtos nodes, Scope &scope);
   void warnOfCopies(StringRef name, Location loc);
-  /// Is a tensor of the type that another of the same name has?
+  /// Returns true if `tensor` has the type of `proto`, another tensor of the same name.
   bool isTyped(const Tensor &tensor, const ::onnx::TensorProto &proto);
   FailureOr<SmallVector<unsigned>> sortNodes(NodeProtos nodes, Scope &scope);
   const ::onnx::FunctionProto *findFunction(const ::onnx::NodeProto &node) const;
@@ -114,18 +114,17 @@ private:
                           Unsupported &found, int depth);
   LogicalResult reportUnsupported(NodeProtos nodes, const Scope &scope);
   void eraseUnused();
-  /// What inputs are when they are left out.
+  /// Adds default values of inputs that may be omitted.
   void addDefaults();
   Location fileLoc();
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
 
-  /// Symbols of `e` that stand for others.
+  /// Returns the symbols of `e` that have a replacement.
   SmallVector<std::string> findReplaced(const SymExpr &e) const;
-  /// `e` with those replaced by what they stand for, once; an overflow where that is no sensible
-  /// size.
+  /// Substitutes each replaced symbol once. Returns an overflow if the result is too complex.
   SymExpr substitute(const SymExpr &e) const;
-  /// `e` resolved, and every min and max that was found to be one of its operands that one.
+  /// Resolves `e` and replaces each min and max by its chosen operand.
   SymExpr update(const SymExpr &e);
 
   const ::onnx::ModelProto &model;
@@ -133,7 +132,7 @@ private:
   std::string path;
   const ::tpc::OnnxImportOptions &options;
 
-  // Of the current pass.
+  // State of the current pass.
   OwningOpRef<ModuleOp> module;
   func::FuncOp main;
   Scope top;
@@ -146,30 +145,30 @@ private:
     int64_t low, high;
     std::string why;
   };
-  std::map<std::string, Constraint> constraints; // by the text of the expression
+  std::map<std::string, Constraint> constraints; // key: text of the expression
   int64_t importedNodes = 0, foldedElements = 0;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
       functions; // by domain, name and overload
 
-  /// Times that two sizes were found to be equal in this pass.
+  /// Number of equalities found in this pass.
   int64_t equalities = 0;
 
-  // Over all passes.
-  std::map<std::string, SymExpr> replaced; // by the symbol
-  std::map<std::string, SymExpr> choices;  // by the text of a min or max
+  // State kept over all passes.
+  std::map<std::string, SymExpr> replaced; // key: symbol
+  std::map<std::string, SymExpr> choices;  // key: text of a min or max
 };
 
-/// Renames what cannot be printed, everywhere in the model; names that differ still do.
+/// Renames unprintable names in the whole model. Distinct names stay distinct.
 void makeNamesPrintable(::onnx::ModelProto &model);
 
-/// Names that a node uses, those that its branches use from outside included.
+/// Appends the names that a node uses, including names that its branches use from outside.
 void collectUses(const ::onnx::NodeProto &node, std::vector<std::string> &names);
 
-/// Makes sure that indices which follow from the sizes stay within dimension `dim` of `table`:
+/// Checks that indices which follow from sizes are within dimension `dim` of `table`. Example:
 /// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
 LogicalResult checkIndices(Node &n, const Tensor &indices, const Tensor &table, int64_t dim);
 
-/// If, with a condition that is known while importing.
+/// Imports an If whose condition is known during import.
 LogicalResult importIf(Node &node);
 
 } // namespace mlir::tpc::frontend

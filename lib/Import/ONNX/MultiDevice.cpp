@@ -1,8 +1,8 @@
 //===- MultiDevice.cpp - Multi-device fields of a file --------------------===//
 //
-// IR version 11: ModelProto.configuration and NodeProto.device_configurations. They speak of
-// device numbers; what the grid makes of them is decided where it is known
-// (tpc-apply-annotations). Here they become `tpc.devices` on the module.
+// IR version 11 has ModelProto.configuration and NodeProto.device_configurations, which name
+// devices by number. The importer records them as `tpc.devices` on the module.
+// tpc-apply-annotations maps them to grid axes once the grid is known.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// A list of devices for each part, in order: one, or a group that has copies.
+/// Returns the devices of each shard, in order: one device, or a group with copies.
 static FailureOr<ArrayAttr> readDevices(const ::onnx::ShardingSpecProto &spec, int64_t numDevices,
                                         Builder &builder,
                                         function_ref<InFlightDiagnostic()> emitError) {
@@ -48,7 +48,7 @@ static FailureOr<ArrayAttr> readDevices(const ::onnx::ShardingSpecProto &spec, i
   return builder.getArrayAttr(list);
 }
 
-/// What one node says of one tensor.
+/// Returns the sharding of one tensor in one node's device configuration.
 static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
                                           const std::string &node, int64_t numDevices,
                                           Builder &builder,
@@ -59,19 +59,19 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
   SmallVector<Attribute> dims;
   int64_t parts = 1;
   for (const auto &dim : spec.sharded_dim()) {
-    SmallVector<Attribute> sizes; // text where the file has something else
+    SmallVector<Attribute> sizes; // text if the field has another form
     SmallVector<int64_t> shards;
     if (!dim.has_axis())
-      return emitError() << "is cut along a dimension that is not said; set the axis of its "
+      return emitError() << "is cut along an unspecified dimension; set the axis of its "
                             "sharded_dim";
     if (dim.simple_sharding().empty())
-      return emitError() << "does not say into how many parts it is cut along axis " << dim.axis()
+      return emitError() << "does not specify the number of parts along axis " << dim.axis()
                          << "; add a simple_sharding";
     for (const auto &part : dim.simple_sharding()) {
       if (part.num_shards() < 1 || part.num_shards() > numDevices ||
           (parts *= part.num_shards()) > numDevices)
         return emitError() << "is cut into " << part.num_shards() << " along axis " << dim.axis()
-                           << ", more than the " << numDevices << " devices have parts for";
+                           << ", which needs more than the " << numDevices << " devices";
       shards.push_back(part.num_shards());
       std::optional<SymExpr> size =
           part.has_dim_value() ? SymExpr(part.dim_value()) : SymExpr::parse(part.dim_param());
@@ -83,7 +83,7 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
          builder.getNamedAttr("sizes", builder.getArrayAttr(sizes)),
          builder.getNamedAttr("shards", builder.getDenseI64ArrayAttr(shards))}));
   }
-  // Without devices: all of them, in order.
+  // An empty list selects all devices, in order.
   if (!devices->empty() && parts > 1 && int64_t(devices->size()) != parts)
     return emitError() << "is cut into " << parts << " parts, but lists " << devices->size()
                        << " devices or groups of devices; there must be one for each part";
@@ -95,7 +95,7 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
 }
 
 namespace {
-/// One entry of ModelProto.configuration, and what nodes say of it.
+/// One entry of ModelProto.configuration, with the nodes' references to it.
 struct Configuration {
   int64_t devices;
   SmallVector<Attribute> tensors = {}, stages = {};
@@ -108,12 +108,12 @@ public:
   ConfigurationReader(const ::onnx::ModelProto &model, Builder &builder, Location fileLoc,
                       function_ref<Location(const ::onnx::NodeProto &)> nodeLoc)
       : model(model), builder(builder), fileLoc(fileLoc), nodeLoc(nodeLoc) {}
-  /// `tpc.devices`; empty where the file has no configuration.
+  /// Returns `tpc.devices`; empty if the file has no configuration.
   FailureOr<ArrayAttr> run();
 
 private:
   LogicalResult readConfigurations();
-  /// What a node says. Those inside of branches and functions have no place of their own.
+  /// Reads a node's configurations. Nodes inside branches and functions have no stage or devices.
   LogicalResult readNode(const ::onnx::NodeProto &node, bool inside);
   LogicalResult readBody(const google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes);
   LogicalResult readStage(const ::onnx::NodeProto &node, int64_t stage, Configuration &of);
@@ -154,7 +154,7 @@ LogicalResult ConfigurationReader::readStage(const ::onnx::NodeProto &node, int6
   std::string name = getSourceName(loc);
   if (stage < 0)
     return emitError(loc) << "'" << name << "' is in pipeline stage " << stage;
-  // Nodes are known by their names from here on.
+  // Later passes identify nodes by name.
   auto [it, isNew] = of.stageOfName.try_emplace(name, stage);
   if (!isNew && it->second != stage)
     return emitError(loc) << "two nodes are named '" << name << "', one in pipeline stage "
@@ -220,9 +220,9 @@ LogicalResult ConfigurationReader::readNode(const ::onnx::NodeProto &node, bool 
       return failure();
   }
   if (inside && !node.device_configurations().empty() && !std::exchange(warned, true))
-    emitWarning(loc) << "what node '" << source
-                     << "' says of devices is not used: it is inside of a branch or a function; "
-                        "say it of the node that calls it";
+    emitWarning(loc) << "the device configuration of node '" << source
+                     << "' is ignored, because the node is inside a branch or a function; "
+                        "configure the node that calls it";
   for (const auto &attribute : node.attribute()) {
     if (attribute.has_g() && failed(readBody(attribute.g().node())))
       return failure();
@@ -253,7 +253,7 @@ FailureOr<ArrayAttr> ConfigurationReader::run() {
   SmallVector<Attribute> list;
   for (auto &[name, configuration] : configurations) {
     auto &stageOf = configuration.stageOf;
-    if (auto edge = order.findBackwards(stageOf)) {
+    if (auto edge = order.findBackwardDependence(stageOf)) {
       std::string from = getSourceName(nodeLoc(*edge->from)),
                   to = getSourceName(nodeLoc(*edge->to));
       return emitError(nodeLoc(*edge->to))

@@ -1,7 +1,7 @@
-//===- Names.cpp - Names of the file that can be printed -------------------===//
+//===- Names.cpp - Printable names ----------------------------------------===//
 //
-// Names are any bytes to protobuf. From here on they are printable UTF-8: in messages, in the IR,
-// in what is written as JSON, and in executables, which print them and take them as flags.
+// A name in protobuf may contain any bytes. This file rewrites each name to printable UTF-8,
+// because messages, the IR, JSON and the command lines of executables print names.
 //
 //===----------------------------------------------------------------------===//
 
@@ -110,7 +110,7 @@ void mlir::tpc::frontend::makeNamesPrintable(::onnx::ModelProto &model) {
   }).visit(model);
   if (changed.empty())
     return;
-  // Names that differ still do.
+  // Distinct names stay distinct.
   for (auto &[name, text] : changed)
     for (text = ::tpc::printable(name); !taken.insert(text).second;)
       text += '_';

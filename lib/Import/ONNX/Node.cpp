@@ -53,13 +53,13 @@ Value Node::materialize(const Tensor &tensor) {
   return value;
 }
 
-LogicalResult Node::expectInputs(unsigned least, unsigned most) {
+LogicalResult Node::expectInputs(unsigned minInputs, unsigned maxInputs) {
   unsigned given = inputs.size();
   while (given && !inputs[given - 1])
     --given;
-  if (given > most)
-    return error() << "has " << given << " inputs, but takes at most " << most;
-  for (unsigned i = 0; i < least; ++i)
+  if (given > maxInputs)
+    return error() << "has " << given << " inputs, but takes at most " << maxInputs;
+  for (unsigned i = 0; i < minInputs; ++i)
     if (!has(i))
       return error() << "lacks input " << i;
   return success();
@@ -86,7 +86,7 @@ FailureOr<Sizes> Node::knownSizes(unsigned i, StringRef what) {
   FailureOr<std::vector<SymExpr>> known = knownInts(i, what);
   if (mlir::failed(known))
     return failure();
-  // -1 stands for a size that is to be computed.
+  // -1 is a size to be inferred.
   Sizes sizes(known->begin(), known->end()), checked = sizes;
   for (SymExpr &size : checked)
     if (size.isConstant(-1))
@@ -100,7 +100,7 @@ RankedTensorType Node::type(Type element, ArrayRef<SymExpr> sizes) {
   std::string fault = findFault(sizes);
   if (fault.empty())
     return makeTensorType(element, sizes);
-  // The node fails; until its handler has returned, any type will do.
+  // The node fails; any type serves until its handler returns.
   error() << "computes a value that " << fault;
   return makeTensorType(element, Sizes(std::min<size_t>(sizes.size(), 32), SymExpr(1)));
 }
@@ -144,7 +144,7 @@ static const char *typeName(int type) {
   }
 }
 
-/// Files of IR version 1 do not say an attribute's type.
+/// Files of IR version 1 omit the type of an attribute.
 static int typeOf(const AttributeProto &a) {
   if (a.has_type() && a.type() != AttributeProto::UNDEFINED)
     return a.type();
@@ -259,7 +259,7 @@ Tensor Node::wrap(Value value) {
   return tensor;
 }
 
-/// The elements as integers of a type have them: 200 + 100 of eight bits is 44.
+/// Wraps the elements to the range of an integer type: 200 + 100 in eight bits is 44.
 static std::shared_ptr<const Contents> wrapped(std::shared_ptr<const Contents> contents,
                                                Type element) {
   if (contents->isFloat || element.isInteger(1) || element.isInteger(64))
@@ -273,7 +273,7 @@ static std::shared_ptr<const Contents> wrapped(std::shared_ptr<const Contents> c
 
 LogicalResult Node::set(unsigned i, Tensor tensor) {
   if (hasFailed || !tensor.element) {
-    // A helper has reported why, or the node is to be imported again.
+    // Either an error was reported, or the node is about to be imported again.
     hasFailed = true;
     return failure();
   }
@@ -287,14 +287,14 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
   if (!isUsed(i))
     return success();
   if (tensor.contents && !llvm::all_of(tensor.shape, [](auto &e) { return e.isConstant(); })) {
-    // [0, n] has no elements, but its shape is none to compute with: any number will do.
+    // [0, n] has no elements, but importers cannot compute with its shape. Any number serves.
     tensor = wrap(expand(constant(tensor.element, 0), tensor.shape));
     if (hasFailed)
       return failure();
   }
   if (tensor.contents)
     tensor.contents = wrapped(std::move(tensor.contents), tensor.element);
-  // What computes the value knows its name: annotations are about values.
+  // The defining op gets the value's name in its location, because annotations name values.
   if (Operation *op = tensor.value ? tensor.value.getDefiningOp() : nullptr;
       op && op->getNumResults() == 1 && op->getLoc() == loc)
     op->setLoc(nameValue(loc, proto.output(i)));
@@ -310,7 +310,7 @@ LogicalResult Node::resultContents(Type element, Sizes shape, Contents contents)
     tensor.contents = std::make_shared<Contents>(std::move(contents));
     return result(std::move(tensor));
   }
-  return error() << "computes a size that is no sensible expression";
+  return error() << "computes a size whose expression is too complex";
 }
 
 //===----------------------------------------------------------------------===//
@@ -321,7 +321,7 @@ bool Node::equate(const SymExpr &a, const SymExpr &b, const Twine &what) {
   if (a == b)
     return true;
   if (hasFailed)
-    return false; // sizes of this node may be equal by now
+    return false; // sizes of this node may have become equal
   if (importer.replaceSymbol(a, b) || importer.replaceSymbol(b, a) ||
       importer.chooseOperand(a, b)) {
     hasFailed = true;
@@ -354,13 +354,13 @@ void Node::constrain(const SymExpr &expr, std::optional<int64_t> low, std::optio
 }
 
 bool Node::assumeNonNegative(const SymExpr &e, const Twine &why) {
-  std::optional<int64_t> least = e.lowerBound(0);
-  if (least && *least >= 0)
+  std::optional<int64_t> lower = e.lowerBound(0);
+  if (lower && *lower >= 0)
     return true;
   std::optional<int64_t> value = e.asConstant();
   if (value || e.isOverflow())
     return value && *value >= 0;
-  // Keep the constant part as the bound: 8 - sequence >= 0 becomes sequence <= 8.
+  // Keeps the constant term as the bound: 8 - sequence >= 0 becomes sequence <= 8.
   int64_t constant = 0;
   for (const auto &term : e.getTerms())
     if (term.atoms.empty())
@@ -373,11 +373,11 @@ bool Node::assumeNonNegative(const SymExpr &e, const Twine &why) {
   return true;
 }
 
-/// True or false where a <= b or b <= a for all sizes, those of zero excluded by a constraint.
+/// Returns true or false if a <= b or b <= a for all sizes. A constraint excludes sizes of zero.
 std::optional<bool> Node::isLess(const SymExpr &a, const SymExpr &b, const Twine &why) {
   auto holds = [](const SymExpr &e, int64_t atLeast) {
-    std::optional<int64_t> least = e.lowerBound(atLeast);
-    return least && *least >= 0;
+    std::optional<int64_t> lower = e.lowerBound(atLeast);
+    return lower && *lower >= 0;
   };
   for (int64_t atLeast : {0, 1}) {
     bool first = holds(b - a, atLeast);

@@ -1,9 +1,8 @@
-//===- Node.h - One ONNX node while it is imported -------------*- C++ -*-===//
+//===- Node.h - ONNX node during its import ---------------------*- C++ -*-===//
 //
-// What a handler of an op sees: typed access to inputs and attributes, the
-// results to be set, and helpers that build the dialect's ops with the exact
-// symbolic type. A wrong attribute is reported once and makes the node fail
-// after its handler has returned, so that handlers need not check.
+// Interface of op handlers: typed access to inputs and attributes, setters of results, and builders
+// of the dialect's ops with exact symbolic types. A wrong attribute is reported once, and the node
+// fails after its handler returns. Handlers therefore need not check attributes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,36 +34,37 @@ public:
   Importer &importer;
   Scope &scope;
   const ::onnx::NodeProto &proto;
-  /// The operator set that the file reads this node by.
+  /// Domain and version of the operator set that defines this node.
   StringRef domain;
   int64_t version;
   Location loc;
   OpBuilder &b;
 
   //===--- messages ---------------------------------------------------------===//
-  /// An error that begins with the node's name.
+  /// Emits an error that begins with the node's name.
   InFlightDiagnostic error();
   bool failed() const { return hasFailed; }
-  /// Says that input `i` must be known while importing.
+  /// Emits an error: input `i` must be known during import.
   LogicalResult needsKnown(unsigned i, StringRef what);
 
   //===--- inputs -----------------------------------------------------------===//
   unsigned numInputs() const { return inputs.size(); }
-  /// True if the input is given (optional ones may be missing).
+  /// Returns true if the input is present (optional inputs may be missing).
   bool has(unsigned i) const { return i < inputs.size() && inputs[i]; }
   const Tensor &in(unsigned i) const { return *inputs[i]; }
-  /// The input as an SSA value. Each call makes a new parameter or constant.
+  /// Returns the input as an SSA value. Each call creates a new parameter or constant.
   Value operand(unsigned i) { return materialize(in(i)); }
   Value materialize(const Tensor &tensor);
-  /// Fails with a message unless the number of inputs is in range and the first `least` are given.
-  LogicalResult expectInputs(unsigned least, unsigned most);
+  /// Reports an error unless there are `minInputs` to `maxInputs` inputs and the first `minInputs`
+  /// are present.
+  LogicalResult expectInputs(unsigned minInputs, unsigned maxInputs);
   LogicalResult expectInputs(unsigned n) { return expectInputs(n, n); }
   LogicalResult expectFloat(unsigned i);
-  /// Integers that are known while importing: a vector or a scalar.
+  /// Returns the integers of a vector or scalar that is known during import.
   FailureOr<std::vector<SymExpr>> knownInts(unsigned i, StringRef what);
-  /// The same as sizes of a shape, among which may be -1.
+  /// Same as `knownInts` for the sizes of a shape, which may include -1.
   FailureOr<Sizes> knownSizes(unsigned i, StringRef what);
-  /// The same, constants only.
+  /// Same as `knownInts` for constants only.
   FailureOr<SmallVector<int64_t>> constantInts(unsigned i, StringRef what);
 
   //===--- attributes -------------------------------------------------------===//
@@ -74,17 +74,17 @@ public:
   double getFloat(StringRef name, double otherwise);
   std::string getString(StringRef name, StringRef otherwise);
   std::optional<SmallVector<int64_t>> getInts(StringRef name);
-  /// Says that the attribute has no influence here.
+  /// Accepts an attribute that has no effect here.
   void ignore(StringRef name) { seen.insert(name); }
-  /// Fails if the node has an attribute that nobody asked for.
+  /// Fails if the node has an attribute that the handler has neither read nor ignored.
   LogicalResult expectNoMoreAttributes();
-  /// An axis in [0, rank), given from the end if negative.
+  /// Returns an axis in [0, rank). A negative axis counts from the end.
   FailureOr<int64_t> normalizeAxis(int64_t axis, int64_t rank);
   FailureOr<SmallVector<int64_t>> normalizeAxes(ArrayRef<int64_t> axes, int64_t rank);
 
   //===--- results ----------------------------------------------------------===//
   unsigned numOutputs() const;
-  /// True if somebody uses output `i`.
+  /// Returns true if output `i` has a use.
   bool isUsed(unsigned i) const;
   LogicalResult expectUnused(unsigned i, StringRef what);
   LogicalResult set(unsigned i, Tensor tensor);
@@ -94,24 +94,25 @@ public:
   Tensor wrap(Value value);
 
   //===--- sizes ------------------------------------------------------------===//
-  /// True if two sizes are equal. Where they are not and one is a symbol of an input, the node
-  /// fails and is imported again with that symbol replaced; where they would be if min(8, sequence)
-  /// were sequence, again with that, and a constraint sequence <= 8; otherwise reports an error
-  /// that ends with `what`.
+  /// Returns true if two sizes are equal. If they are not, tries in this order:
+  /// 1. One size is a symbol of an input: the node fails and is imported again with it replaced.
+  /// 2. They are equal if, for example, min(8, sequence) is sequence: the node is imported again
+  ///    with that choice and the constraint sequence <= 8.
+  /// 3. Otherwise reports an error that ends with `what`.
   bool equate(const SymExpr &a, const SymExpr &b, const Twine &what);
   FailureOr<Sizes> broadcast(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
-  /// Requires low <= expr <= high of every run.
+  /// Requires low <= expr <= high for every run.
   void constrain(const SymExpr &expr, std::optional<int64_t> low, std::optional<int64_t> high,
                  const Twine &why);
-  /// True if e >= 0 for all sizes, or once a size of zero is excluded by a constraint.
+  /// Returns true if e >= 0 for all sizes, after a constraint excludes size zero if necessary.
   bool assumeNonNegative(const SymExpr &e, const Twine &why);
-  /// The smaller or larger one. If it is always the same one but for sizes of zero, or `equate`
-  /// found that it must be, that one, and a constraint excludes the rest.
+  /// Returns the minimum or maximum. If one operand is always the result except for sizes of zero,
+  /// or `equate` chose it, returns that operand and excludes the other case by a constraint.
   SymExpr minimum(const SymExpr &a, const SymExpr &b, const Twine &why);
   SymExpr maximum(const SymExpr &a, const SymExpr &b, const Twine &why);
 
   //===--- building ---------------------------------------------------------===//
-  // All of them return a null value after an error.
+  // All builders return a null value after an error.
   RankedTensorType type(Type element, ArrayRef<SymExpr> sizes);
   Value reshape(Value v, ArrayRef<SymExpr> sizes);
   Value transpose(Value v, ArrayRef<int64_t> permutation);
@@ -125,7 +126,7 @@ public:
   Value rmsNorm(Value x, Value scale, double epsilon);
   Value reduce(ReduceFunction function, Value v, ArrayRef<int64_t> dims, bool keep);
   Value constant(Type element, double number);
-  /// A constant of the element type of `like`.
+  /// Creates a constant with the element type of `like`.
   Value scalar(double number, Value like) {
     return constant(cast<RankedTensorType>(like.getType()).getElementType(), number);
   }
@@ -159,7 +160,7 @@ private:
   bool hasFailed = false;
 };
 
-/// `mlir::cast` is hidden by Node::cast in its members.
+/// Node::cast hides `mlir::cast` in Node's members.
 inline Type elementOf(Value v) {
   return mlir::cast<RankedTensorType>(v.getType()).getElementType();
 }

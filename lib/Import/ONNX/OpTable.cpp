@@ -1,4 +1,4 @@
-//===- OpTable.cpp - Which function imports which op ----------------------===//
+//===- OpTable.cpp - Import handlers by ONNX operator and version ---------===//
 
 #include "OpTable.h"
 

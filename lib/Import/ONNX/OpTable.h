@@ -1,4 +1,4 @@
-//===- OpTable.h - Which function imports which op -------------*- C++ -*-===//
+//===- OpTable.h - Import handlers by ONNX operator and version -*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_OPTABLE_H
 #define TPC_LIB_IMPORT_ONNX_OPTABLE_H
@@ -11,29 +11,28 @@ namespace mlir::tpc::frontend {
 
 using Handler = LogicalResult (*)(Node &);
 
-/// Handlers by domain, op type and the version of the operator set since which
-/// they apply.
+/// Import handlers by domain, op type, and first operator set version that they apply to.
 class OpTable {
 public:
-  /// All ops that tpc imports.
+  /// Returns the table of all ops that tpc imports.
   static const OpTable &get();
 
-  /// `since`: the versions of the operator set at which the op's definition
-  /// changed and that this handler understands.
+  /// Registers `handler` for the versions `since` of the operator set. Each of them changed the
+  /// op's definition, and the handler supports the change.
   void add(StringRef domain, StringRef opType, ArrayRef<int64_t> since, Handler handler);
-  /// ai.onnx.
+  /// Registers a handler for domain ai.onnx.
   void add(StringRef opType, ArrayRef<int64_t> since, Handler handler) {
     add("", opType, since, handler);
   }
-  /// com.microsoft, version 1.
+  /// Registers a handler for domain com.microsoft, version 1.
   void addMicrosoft(StringRef opType, Handler handler) {
     add("com.microsoft", opType, {1}, handler);
   }
 
-  /// The handler of the highest version that is not above `version`; null if there is none.
+  /// Returns the handler of the highest version up to `version`, or null if there is none.
   Handler lookup(StringRef domain, StringRef opType, int64_t version) const;
 
-  /// The newest operator set of ai.onnx whose changes were looked at.
+  /// Newest operator set of ai.onnx whose changes have been reviewed.
   static constexpr int64_t kNewestOpset = 28;
 
 private:
@@ -44,7 +43,7 @@ private:
   llvm::StringMap<SmallVector<Entry, 4>> entries; // key: domain, NUL, op type
 };
 
-// One for each file in Ops/.
+// Registration functions, one per file in Ops/.
 void addElementwiseOps(OpTable &table);
 void addActivationOps(OpTable &table);
 void addLogicOps(OpTable &table);

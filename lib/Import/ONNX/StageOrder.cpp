@@ -1,4 +1,4 @@
-//===- StageOrder.cpp - Pipeline stages along a graph's edges -------------===//
+//===- StageOrder.cpp - Pipeline stage order along graph edges ------------===//
 
 #include "StageOrder.h"
 #include "Importer.h"
@@ -22,7 +22,7 @@ StageOrder::StageOrder(const ::onnx::GraphProto &graph) : graph(graph) {
       if (auto it = producers.find(name); it != producers.end())
         needs[i].push_back(it->second);
   }
-  // Nodes may be in any order in the file. Each is entered once, so the walk ends.
+  // Nodes may be in any order in the file. Each is entered once, so the walk terminates.
   SmallVector<bool> entered(graph.node_size());
   SmallVector<std::pair<int, size_t>> stack;
   auto enter = [&](int node) {
@@ -44,8 +44,9 @@ StageOrder::StageOrder(const ::onnx::GraphProto &graph) : graph(graph) {
   }
 }
 
-std::optional<StageOrder::Backwards> StageOrder::findBackwards(const Stages &stages) const {
-  // Of a node and all that it needs, the one in the latest stage.
+std::optional<StageOrder::BackwardDependence>
+StageOrder::findBackwardDependence(const Stages &stages) const {
+  // Per node: the node in the latest stage among it and all its transitive producers.
   SmallVector<const ::onnx::NodeProto *> latest(graph.node_size());
   auto stageOf = [&](const ::onnx::NodeProto *node) {
     auto it = stages.find(node);
@@ -60,7 +61,7 @@ std::optional<StageOrder::Backwards> StageOrder::findBackwards(const Stages &sta
     if (stage < 0)
       continue;
     if (stageOf(latest[i]) > stage)
-      return Backwards{latest[i], node};
+      return BackwardDependence{latest[i], node};
     latest[i] = node;
   }
   return std::nullopt;

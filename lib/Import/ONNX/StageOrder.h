@@ -1,4 +1,4 @@
-//===- StageOrder.h - Pipeline stages along a graph's edges -----*- C++ -*-===//
+//===- StageOrder.h - Pipeline stage order along graph edges ----*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_STAGEORDER_H
 #define TPC_LIB_IMPORT_ONNX_STAGEORDER_H
@@ -13,24 +13,24 @@ class NodeProto;
 
 namespace mlir::tpc::frontend {
 
-/// A stage takes nothing from later ones, also where the nodes between them say nothing.
+/// Checks that no stage depends on a later one, also through nodes without a stage.
 class StageOrder {
 public:
   using Stages = llvm::MapVector<const ::onnx::NodeProto *, int64_t>;
 
-  /// The graph has no cycle.
+  /// Requires a graph without cycles.
   explicit StageOrder(const ::onnx::GraphProto &graph);
 
-  /// A node, and one of an earlier stage that needs it.
-  struct Backwards {
+  /// Node in a later stage, and a node in an earlier stage that needs it.
+  struct BackwardDependence {
     const ::onnx::NodeProto *from, *to;
   };
-  std::optional<Backwards> findBackwards(const Stages &stages) const;
+  std::optional<BackwardDependence> findBackwardDependence(const Stages &stages) const;
 
 private:
   const ::onnx::GraphProto &graph;
-  SmallVector<SmallVector<int, 2>> needs; // of each node: those that compute what it uses
-  SmallVector<int> order;                 // each after those that it needs
+  SmallVector<SmallVector<int, 2>> needs; // per node: producers of its operands
+  SmallVector<int> order;                 // topological order: producers first
 };
 
 } // namespace mlir::tpc::frontend

@@ -1,8 +1,8 @@
-//===- Symbols.cpp - Sizes that are found to be equal ---------------------===//
+//===- Symbols.cpp - Equal sizes ------------------------------------------===//
 //
-// An Add of [first, 4] and [second, 4] says that first is second. Symbols that stand for others, or
-// for expressions, form a forest, as in union-find: `resolve` follows it to what has no equal, and
-// shortens the way for the next one.
+// An Add of [first, 4] and [second, 4] implies first = second. Symbols with replacements (another
+// symbol or an expression) form a forest, as in union-find. `resolve` follows it to a root and
+// compresses the path.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace mlir::tpc::frontend;
 // Symbols
 //===----------------------------------------------------------------------===//
 
-/// What products of sums may become.
+/// Maximum number of terms after substitution into products of sums.
 static constexpr double kMaxTerms = 4096;
 
 SmallVector<std::string> Importer::findReplaced(const SymExpr &e) const {
@@ -30,8 +30,8 @@ SmallVector<std::string> Importer::findReplaced(const SymExpr &e) const {
   return found;
 }
 
-/// No less than the terms of `e` with the symbols replaced; none of what is within floordiv and the
-/// like counts, unless it alone is too much.
+/// Returns an upper bound on the number of terms of `e` after substitution. Operands of floordiv
+/// and similar atoms count only if one of them exceeds the limit itself.
 static double boundTerms(const SymExpr &e, const std::map<std::string, SymExpr> &replaced) {
   double sum = 0;
   for (const SymExpr::Term &term : e.getTerms()) {
@@ -50,7 +50,7 @@ static double boundTerms(const SymExpr &e, const std::map<std::string, SymExpr> 
 }
 
 SymExpr Importer::substitute(const SymExpr &e) const {
-  // Squares of squares of squares: `findFault` says that no file means that.
+  // Repeated squaring: `findFault` reports such a size as too complex.
   const SymExpr overflow = SymExpr(INT64_MAX) * SymExpr(2);
   if (boundTerms(e, replaced) > kMaxTerms)
     return overflow;
@@ -59,8 +59,8 @@ SymExpr Importer::substitute(const SymExpr &e) const {
 }
 
 SymExpr Importer::resolve(const SymExpr &e) {
-  // No circle: what a symbol is replaced by was resolved, and did not hold it. No recursion: the
-  // way may be as long as there are inputs.
+  // There is no cycle, because a replacement was resolved and did not contain its symbol. The loop
+  // avoids recursion, because a path may be as long as the number of inputs.
   SmallVector<std::string> open = findReplaced(e);
   if (open.empty())
     return e;
@@ -98,7 +98,7 @@ bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &value) {
 // min and max
 //===----------------------------------------------------------------------===//
 
-/// `e` with the atom called `key` being `operand`, also within other atoms.
+/// Replaces the atom with key `key` by `operand` in `e`, also within other atoms.
 static SymExpr choose(const SymExpr &e, const std::string &key, const SymExpr &operand) {
   auto isLess = [](const SymExpr &a, const SymExpr &b) {
     return (b - a).lowerBound().value_or(-1) >= 0;
@@ -130,7 +130,7 @@ static SymExpr choose(const SymExpr &e, const std::string &key, const SymExpr &o
   return sum;
 }
 
-/// All min and max in `e`.
+/// Collects all min and max atoms in `e`.
 static void collectChoices(const SymExpr &e, std::map<std::string, SymExpr::Atom> &found) {
   for (const SymExpr::Term &term : e.getTerms())
     for (const SymExpr::Atom &atom : term.atoms) {
@@ -165,12 +165,12 @@ const SymExpr *Importer::findChoice(const SymExpr &minOrMax) const {
 }
 
 //===----------------------------------------------------------------------===//
-// What is known already
+// Known equalities
 //===----------------------------------------------------------------------===//
 
 SymExpr Importer::update(const SymExpr &e) {
   SymExpr result = resolve(e);
-  // One choice may bring forth the min or max that is another.
+  // A replacement may expose a min or max with a choice of its own.
   for (bool changed = !choices.empty(); changed && isReasonable(result);) {
     changed = false;
     std::map<std::string, SymExpr::Atom> found;
@@ -191,7 +191,7 @@ FailureOr<const Tensor *> Importer::lookup(Scope &scope, StringRef name) {
   for (SymExpr &size : tensor->shape)
     size = update(size);
   if (!findFault(tensor->shape).empty())
-    return failure(); // the next pass comes to what is wrong, and says so
+    return failure(); // the next pass reports the error
   if (tensor->contents && !tensor->contents->isFloat) {
     auto contents = std::make_shared<Contents>(*tensor->contents);
     for (SymExpr &e : contents->ints)
@@ -200,7 +200,7 @@ FailureOr<const Tensor *> Importer::lookup(Scope &scope, StringRef name) {
   }
   if (tensor->interval)
     tensor->interval = Interval{update(tensor->interval->low), update(tensor->interval->high)};
-  // The value's users are wrong now. They are not looked at any more.
+  // Existing users now have wrong types, but no later code reads them.
   if (tensor->value)
     tensor->value.setType(makeTensorType(tensor->element, tensor->shape));
   tensor->equalities = equalities;

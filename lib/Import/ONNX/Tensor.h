@@ -1,4 +1,4 @@
-//===- Tensor.h - What the importer knows about an ONNX value --*- C++ -*-===//
+//===- Tensor.h - Known facts on an ONNX value ------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_TENSOR_H
 #define TPC_LIB_IMPORT_ONNX_TENSOR_H
@@ -15,9 +15,8 @@ namespace mlir::tpc::frontend {
 using ::tpc::SymExpr;
 using Sizes = SmallVector<SymExpr>;
 
-/// The elements of a small value, known while importing: integers and
-/// booleans (0 and 1) as expressions over the symbols of the file, or
-/// floating-point numbers. Row-major.
+/// Elements of a small value that are known during import, row-major. Integers and booleans (0 and
+/// 1) are expressions over the file's symbols; other elements are floating-point numbers.
 struct Contents {
   std::vector<SymExpr> ints;
   std::vector<double> floats;
@@ -34,8 +33,8 @@ struct Interval {
   SymExpr low, high;
 };
 
-/// A value of the ONNX graph. It is an op's result in the program, or a tensor
-/// of the file or known contents that become ops where they are needed.
+/// Value of the ONNX graph: the result of an op in the program, a tensor of the file, or known
+/// contents. Tensors and contents become ops when an op needs them.
 struct Tensor {
   Type element;
   Sizes shape;
@@ -43,16 +42,16 @@ struct Tensor {
   std::shared_ptr<const TensorSource> source;
   std::shared_ptr<const Contents> contents;
   std::optional<Interval> interval;
-  /// Those that its sizes show, see Importer::lookup.
+  /// Number of equalities applied to its sizes (see Importer::lookup).
   int64_t equalities = 0;
 
   int64_t rank() const { return shape.size(); }
   bool isFloat() const { return isa<FloatType>(element); }
   bool isBool() const { return element.isInteger(1); }
   bool isInt() const { return isa<IntegerType>(element) && !isBool(); }
-  /// The number of elements, if it is no expression.
+  /// Returns the number of elements if it is constant.
   std::optional<int64_t> count() const { return product(shape).asConstant(); }
-  /// The one integer that this is known to hold.
+  /// Returns the only element, if it is a known integer.
   std::optional<SymExpr> scalarInt() const {
     if (!contents || contents->isFloat || contents->size() != 1)
       return std::nullopt;
@@ -65,15 +64,15 @@ struct Tensor {
   }
 };
 
-/// `[batch, 12, 64]`.
+/// Prints sizes as `[batch, 12, 64]`.
 std::string str(ArrayRef<SymExpr> sizes);
 
-/// False for expressions of a size that no sensible file has, so that products of those that are
-/// left stay small.
+/// Returns false for size expressions that are too complex for any real model. The limit keeps
+/// products of the remaining expressions small.
 bool isReasonable(const SymExpr &e);
 
-/// Says what is wrong with sizes that no value can have: a negative one, more elements than fit in
-/// 63 bits, no sensible expression. Empty if nothing is.
+/// Describes why no value can have these sizes: a negative size, more elements than fit in 63 bits,
+/// or an expression that is too complex. Returns an empty string if the sizes are valid.
 std::string findFault(ArrayRef<SymExpr> sizes);
 
 } // namespace mlir::tpc::frontend

@@ -79,7 +79,7 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
     return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   uint64_t bytes = getElementBytes(element);
-  // The product of the non-zero sizes must fit, so that nobody overflows later.
+  // The product of non-zero sizes must fit, so that later computations cannot overflow.
   for (int64_t size : shape) {
     if (size < 0)
       return fault("has a negative size, " + llvm::Twine(size));
@@ -131,7 +131,7 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
   if (llvm::Error e =
           resolveDataFile(path, location, source.file, source.path, source.fileExists, weights))
     return e;
-  // One file cannot be several.
+  // A single --weights file cannot replace several data files.
   if (!weights.empty() && !llvm::sys::fs::is_directory(weights) && !this->location.empty() &&
       this->location != location)
     return fault("is in '" + location + "', and other data in '" + this->location +
@@ -171,7 +171,7 @@ llvm::Error TensorReader::readRange(const TensorProto &proto, llvm::StringRef in
   return llvm::Error::success();
 }
 
-/// Elements in the repeated fields for numbers, of which the size in the file depends on the value.
+/// Reads elements from repeated number fields, whose encoded size depends on the value.
 llvm::Error TensorReader::readFields(const TensorProto &proto, TensorSource &source) {
   Type element = source.type.getElementType();
   int64_t count = element.isF32()         ? proto.float_data_size()
@@ -226,7 +226,7 @@ llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source)
     return read.takeError();
   const std::string &bytes = *read;
   if (source.type.getElementType().isInteger(1)) {
-    // A boolean is a byte in the file and any non-zero byte is true.
+    // A boolean is one byte in the file; any non-zero byte is true.
     SmallVector<bool> values;
     for (char c : bytes)
       values.push_back(c != 0);
@@ -248,11 +248,11 @@ std::optional<Band> TensorReader::findBand(const TensorSource &source) {
     return std::nullopt;
   llvm::Expected<std::string> read = readBytes(source);
   if (!read) {
-    llvm::consumeError(read.takeError()); // said where the weight is used
+    llvm::consumeError(read.takeError()); // reported when the weight is used
     return std::nullopt;
   }
   const auto *elements = reinterpret_cast<const uint8_t *>(read->data());
-  // What row 0 and column 0 say of each diagonal, all others must.
+  // All elements of a diagonal must equal its first element, in row 0 or column 0.
   auto onDiagonal = [&](int64_t distance) {
     return distance < 0 ? elements[-distance * columns] : elements[distance];
   };
@@ -282,14 +282,14 @@ std::optional<Band> TensorReader::findBand(const TensorSource &source) {
 std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
   constexpr uint64_t limit = 64 << 20;
   ArrayRef<int64_t> shape = source.type.getShape();
-  // Matrices are not looked at.
+  // Skips matrices.
   if (!source.type.getElementType().isF32() || source.bytes > limit || shape.size() < 3 ||
       shape[shape.size() - 2] != 1 || !source.fileExists ||
       llvm::count_if(shape.drop_back(), [](int64_t size) { return size != 1; }) > 1)
     return std::nullopt;
   llvm::Expected<std::string> read = readBytes(source);
   if (!read) {
-    llvm::consumeError(read.takeError()); // said where the weight is used
+    llvm::consumeError(read.takeError()); // reported when the weight is used
     return std::nullopt;
   }
   std::vector<float> table(read->size() / sizeof(float));

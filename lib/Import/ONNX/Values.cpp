@@ -1,4 +1,4 @@
-//===- Values.cpp - Tensors of the file as values of the program ----------===//
+//===- Values.cpp - Tensors of a file as program values -------------------===//
 
 #include "Importer.h"
 #include "tpc/Dialect/Elements.h"
@@ -26,7 +26,7 @@ std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
   int64_t bytes = 8, terms = 1;
   for (const SymExpr &size : sizes) {
     if (!isReasonable(size) || (terms *= std::max<int64_t>(1, size.getTerms().size())) > 4096)
-      return "is of a size that is no sensible expression";
+      return "has a size whose expression is too complex";
     int64_t constant = size.asConstant().value_or(1);
     if (constant < 0)
       return "is of negative size, " + str(sizes);
@@ -36,10 +36,11 @@ std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
   return "";
 }
 
-/// What becomes a constant of the program, and not a weight: integers and
-/// booleans up to 64 KiB (tables, masks), single numbers, and two things that
-/// masks are among: floats of a leading dimension of 1 up to 64 KiB, and
-/// Constant nodes of up to 64 elements.
+/// Returns true for tensors that become constants of the program instead of weights:
+/// * integers and booleans up to 64 KiB (tables, masks),
+/// * single numbers,
+/// * floats with a leading dimension of 1 up to 64 KiB (masks are often among them),
+/// * Constant nodes of up to 64 elements (likewise).
 static bool isConstant(const TensorSource &source, bool isInitializer) {
   constexpr uint64_t limit = 64 << 10;
   if (source.elements() <= 1 || source.file.empty())
@@ -108,7 +109,7 @@ FlatSymbolRefAttr Importer::weightFor(const TensorSource &source, Location loc) 
   FlatSymbolRefAttr &symbol = weights[&source];
   if (symbol)
     return symbol;
-  // Two graphs of one file may use a name twice.
+  // Two graphs of one file may use the same name.
   std::string base = source.name.empty() ? "weight" : source.name, name = base;
   for (int i = 1; !symbolNames.insert(name).second; ++i)
     name = base + "_" + std::to_string(i);
@@ -120,7 +121,7 @@ FlatSymbolRefAttr Importer::weightFor(const TensorSource &source, Location loc) 
   return symbol;
 }
 
-/// A number as an attribute of a float or integer type.
+/// Returns element `i` as an attribute of a float or integer type.
 static Attribute numberAttr(Type type, const Contents &contents, size_t i) {
   if (isa<FloatType>(type))
     return FloatAttr::get(type, roundTo(type, contents.floats[i]));
@@ -142,7 +143,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
         elements.push_back(numberAttr(tensor.element, *contents, i));
       return ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, elements));
     }
-    // Sizes that are used as numbers.
+    // Sizes used as numbers.
     RankedTensorType scalar = makeTensorType(tensor.element, ArrayRef<SymExpr>());
     RankedTensorType one = makeTensorType(tensor.element, {SymExpr(1)});
     SmallVector<Value> parts;
@@ -159,7 +160,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return whole.getType() == type ? whole : Value(ReshapeOp::create(builder, loc, type, whole));
   }
   const TensorSource &source = *tensor.source;
-  // Whether it is an initializer makes a difference only for tensors whose contents are known.
+  // The initializer flag matters only for tensors with known contents.
   if (isConstant(source, /*isInitializer=*/true) && source.fileExists) {
     FailureOr<DenseElementsAttr> elements = load(source, loc);
     if (failed(elements))
@@ -167,7 +168,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return ConstantOp::create(builder, loc, type, *elements);
   }
   if (std::optional<Band> band = reader.findBand(source)) {
-    // As ops it costs nothing, and what attends to what can be read off it.
+    // A band mask made by ops costs no memory, and analyses can derive the visible keys from it.
     Attribute inside =
         IntegerAttr::get(tensor.element, APInt(tensor.element.getIntOrFloatBitWidth(),
                                                tensor.isBool() ? 1 : band->value));
@@ -178,7 +179,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return all;
   }
   if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
-    // The same bits, and what they are multiples of can be read off it.
+    // The product gives the same bits, and analyses can derive the factors from it.
     Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
     slopes.back() = 1;
     columns.back() = tensor.shape.back();

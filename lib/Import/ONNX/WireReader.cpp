@@ -1,4 +1,4 @@
-//===- WireReader.cpp - ONNX files without their weights ------------------===//
+//===- WireReader.cpp - ONNX files without weights ------------------------===//
 
 #include "tpc/Import/ONNX/WireReader.h"
 
@@ -15,18 +15,17 @@ using namespace mlir::tpc::frontend;
 
 namespace {
 
-/// Bounds for what is left without the weights. The structure of a model of
-/// 100 layers takes a few MiB.
+/// Limits on the structure that remains without weights. A model of 100 layers takes a few MiB.
 constexpr uint64_t kMaxStructure = 256ull << 20;
 constexpr uint64_t kMaxMessages = 4'000'000;
-/// Branches in branches. Each level takes three messages, and protobuf reads 100.
+/// Maximum nesting of branches. Each level takes three messages, and protobuf reads 100.
 constexpr int kMaxBranches = 28;
 
 llvm::Error fault(const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
 }
 
-/// A file of which a window is in memory.
+/// File with an in-memory window.
 class Source {
 public:
   ~Source() {
@@ -93,7 +92,7 @@ struct Rule {
   Kind kind = Kind::Model;
 };
 
-/// What to do with a length-delimited field, by onnx.proto's numbers.
+/// Returns the rule for a length-delimited field. Field numbers are those of onnx.proto.
 Rule ruleFor(Kind kind, uint64_t field) {
   auto is = [&](std::initializer_list<uint64_t> fields) {
     return std::find(fields.begin(), fields.end(), field) != fields.end();
@@ -199,9 +198,9 @@ private:
   llvm::Error copy(std::string &out, uint64_t n) {
     spent += n;
     if (spent > kMaxStructure)
-      return fault("the file holds more than 256 MiB beside its weights, more than tpc reads; are "
-                   "there tensors in fields for numbers of variable length? Store them as raw "
-                   "data (onnx.numpy_helper.from_array)");
+      return fault("the structure of the file, without its weights, exceeds 256 MiB, the limit of "
+                   "tpc; are there tensors in fields for numbers of variable length? Store them as "
+                   "raw data (onnx.numpy_helper.from_array)");
     size_t old = out.size();
     out.resize(old + n);
     llvm::Error e = source.read(pos, out.data() + old, n);
@@ -209,7 +208,7 @@ private:
     return e;
   }
 
-  /// A node that is being read, as far as that is known.
+  /// Node being read, with the fields known so far.
   struct NodeName {
     std::string name, type;
 
@@ -219,17 +218,16 @@ private:
     }
   };
 
-  /// A message in an attribute of a node is a branch, or the like, of the node.
+  /// Reads a message. A graph inside an attribute is a branch of the current node.
   llvm::Error message(Kind kind, uint64_t end, std::string &out) {
     if (kind == Kind::Graph && nodes.size() > kMaxBranches)
       return fault(nodes.back().str() + " is in " + llvm::Twine(kMaxBranches) +
-                   " branches of other nodes, one in the other, the outermost of " +
-                   nodes.front().str() +
+                   " nested branches, the outermost of " + nodes.front().str() +
                    "; tpc reads no branches within: move the node out of some of them, or fold "
                    "their conditions");
     if (++messages > kMaxMessages)
-      return fault("the file holds more than 4 million nodes, attributes and tensors, more than "
-                   "tpc reads");
+      return fault("the file has more than 4 million nodes, attributes and tensors, the limit of "
+                   "tpc");
     if (kind != Kind::Node)
       return fields(kind, end, out);
     nodes.emplace_back();
@@ -309,7 +307,7 @@ private:
 
   Source &source;
   std::vector<ByteRange> *ranges = nullptr;
-  std::vector<NodeName> nodes; // the innermost one last
+  std::vector<NodeName> nodes; // innermost last
   uint64_t pos = 0, spent = 0, messages = 0;
 };
 

@@ -279,7 +279,7 @@ def test_refusals(tmp_path):
     check("names device 0 twice", shard(TABLE, [0, 0], {0: 2}))
     check(f"{gather} is cut along axis 2, but has 2 dimensions", shard(TABLE, [0, 1], {2: 2}))
     check("is cut along axis 0 as if it had size 999; it has 1000", shard(TABLE, [0, 1], {0: [(999, 2)]}))
-    check("is cut into 3 along axis 0, more than the 2 devices have parts for", shard(TABLE, [0, 1], {0: 3}))
+    check("is cut into 3 along axis 0, which needs more than the 2 devices", shard(TABLE, [0, 1], {0: 3}))
     check("which lie on no axis of the grid", shard(TABLE, [[0, 3], [1, 2]], {0: 2}), "tp2,dp2", ("c", 4))
     check("is not on device 1, but on device 0 of the same pipeline stage", shard(TABLE, [0, 2], {0: 2}), "tp2,dp2",
           ("c", 4))
@@ -324,8 +324,8 @@ def test_refusals(tmp_path):
     check("has two sharding_specs", lambda model: [multidevice.shard(model, "c", TABLE, [0, 1], {0: 2}) for _ in "12"])
     check("has a device group without devices, of the index 1",
           changed(lambda spec: spec.index_to_device_group_map.add(key=1)))
-    check("is cut along a dimension that is not said", changed(lambda spec: spec.sharded_dim[0].ClearField("axis")))
-    check("does not say into how many parts it is cut along axis 0",
+    check("is cut along an unspecified dimension", changed(lambda spec: spec.sharded_dim[0].ClearField("axis")))
+    check("does not specify the number of parts along axis 0",
           changed(lambda spec: spec.sharded_dim[0].ClearField("simple_sharding")))
     check("has 2 devices, but names 1; name all of them, or none",
           lambda model: model.configuration[0].device.append("gpu0"))
@@ -471,7 +471,7 @@ def test_nodes_that_call_functions_have_stages(tmp_path):
     for stages, first in (({"fc0": 0, "fc1": 1}, 1), ({"fc1": 0, "fc2": 1}, 2)):
         body = re.search(r"@stage_0\(.*?\n  }", compiled(stages).stdout, re.S)[0]
         assert [f"@w{i}" in body for i in range(3)] == [i < first for i in range(3)]
-    assert "what node 'inside' says of devices is not used" in compiled({"fc0": 0, "fc1": 1}, "c").stderr
+    assert "the device configuration of node 'inside' is ignored" in compiled({"fc0": 0, "fc1": 1}, "c").stderr
     result = compiled({"fc0": 0, "fc1": 1}, "d")
     assert result.returncode == 1 and "node 'inside' is placed by the device configuration 'd'" in result.stderr
 

@@ -119,11 +119,9 @@ TEST(WireReader, BoundsNesting) {
   EXPECT_EQ(errorOf(folder, nest(28)), "");
   for (int levels : {29, 1000}) {
     std::string error = errorOf(folder, nest(levels));
-    EXPECT_EQ(
-        error.rfind("node 'if29' (If) is in 28 branches of other nodes, one in the other, the "
-                    "outermost of node 'if1' (If)",
-                    0),
-        0u)
+    EXPECT_EQ(error.rfind(
+                  "node 'if29' (If) is in 28 nested branches, the outermost of node 'if1' (If)", 0),
+              0u)
         << error;
   }
   // A name that stands behind the attributes is not known yet, and one may be of any bytes.

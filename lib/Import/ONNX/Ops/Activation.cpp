@@ -33,7 +33,7 @@ static LogicalResult importGelu(Node &n) {
       gelu(n, n.operand(0), how == "tanh" ? GeluApproximation::Tanh : GeluApproximation::None));
 }
 
-/// GELU of x + bias, where there is one.
+/// GELU of x + bias; the bias is optional.
 template <GeluApproximation approximation> static LogicalResult importBiasGelu(Node &n) {
   if (failed(n.expectInputs(1, 2)) || failed(n.expectFloat(0)))
     return failure();
@@ -110,7 +110,7 @@ template <bool logarithm> static LogicalResult importSoftmax(Node &n) {
     return failure();
   if (!flattens || *axis == x.rank() - 1)
     return n.result(softmaxAlong(n, n.operand(0), *axis, logarithm));
-  // Up to operator set 12: over all dimensions from `axis` on, together.
+  // Up to operator set 12, softmax is over all dimensions from `axis` on, as one.
   ArrayRef<SymExpr> sizes(x.shape);
   Value rows =
       n.reshape(n.operand(0), {product(sizes.take_front(*axis)), product(sizes.drop_front(*axis))});
@@ -128,7 +128,7 @@ static LogicalResult importClip(Node &n) {
   if (n.version < 11) {
     if (failed(n.expectFloat(0)))
       return failure();
-    // The defaults are the lowest and the highest float.
+    // The defaults are the lowest and the highest float, which clip nothing.
     if (n.hasAttribute("min"))
       x = n.binary<MaxOp>(x, n.scalar(n.getFloat("min", 0), x));
     if (n.hasAttribute("max") && x)
@@ -145,7 +145,7 @@ static LogicalResult importClip(Node &n) {
   return n.result(x);
 }
 
-/// The identity: programs do inference.
+/// Imports dropout as the identity, because programs run inference.
 static LogicalResult importDropout(Node &n) {
   if (failed(n.expectInputs(1, 3)))
     return failure();
@@ -160,7 +160,7 @@ static LogicalResult importDropout(Node &n) {
     if (!training->isConstant(0))
       return n.error() << "has training_mode = 1: export the model for inference";
   }
-  // The mask of what is kept: all of it.
+  // The mask of kept elements is all true.
   if (n.isUsed(1)) {
     Type element = n.version < 10 ? n.in(0).element : Type(n.b.getI1Type());
     if (failed(n.set(1, n.wrap(n.expand(n.constant(element, 1), n.in(0).shape)))))

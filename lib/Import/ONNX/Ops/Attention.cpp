@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// [b, s, heads * d] or [b, heads, s, d] as [b, s, heads, d].
+/// Converts [b, s, heads * d] or [b, heads, s, d] to [b, s, heads, d].
 static Value toHeads(Node &n, unsigned i, int64_t heads, StringRef attribute) {
   const Tensor &x = n.in(i);
   if (x.rank() == 4)
@@ -30,7 +30,7 @@ static Value toHeads(Node &n, unsigned i, int64_t heads, StringRef attribute) {
   return n.reshape(n.operand(i), {x.shape[0], x.shape[1], SymExpr(heads), *size});
 }
 
-/// A mask that broadcasts to [b, heads, sq, sk], as [1 or b, 1 or heads, sq, sk].
+/// Converts a mask that broadcasts to [b, heads, sq, sk] to [1 or b, 1 or heads, sq, sk].
 static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
   if (!mask)
     return {};
@@ -54,8 +54,8 @@ static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
 
 static Value allOf(Node &n, Value a, Value b) { return a ? n.binary<AndOp>(a, b) : b; }
 
-/// Keys j with i - left <= j <= i + right, for each bound that is not negative, where query i
-/// stands behind the past: [1, 1, sq, sk].
+/// Returns the mask of keys j with i - left <= j <= i + right, [1, 1, sq, sk]. A negative bound is
+/// absent. Query i is at position past + i.
 static Value windowMask(Node &n, const SymExpr &past, const SymExpr &sq, const SymExpr &sk,
                         int64_t left, int64_t right) {
   Type index = n.b.getI64Type();
@@ -77,21 +77,20 @@ static LogicalResult importAttention(Node &n) {
   if (failed(n.expectInputs(3, n.version < 24 ? 6 : 7)) || failed(n.expectFloat(0)))
     return failure();
   if (n.has(6))
-    return n.error()
-           << "has a cache of a fixed size, of which nonpad_kv_seqlen says what is in it; "
-              "export the model with one that grows, or without past (use_cache=False)";
+    return n.error() << "has a fixed-size cache whose valid length is nonpad_kv_seqlen; "
+                        "export the model with a growing cache, or without past (use_cache=False)";
   if (n.has(4) != n.has(5))
-    return n.error() << "has a past of keys or of values alone";
+    return n.error() << "has only one of past keys and past values";
   if (failed(n.expectUnused(3, "the scores")))
     return failure();
   n.ignore("qk_matmul_output_mode");
-  n.ignore("softmax_precision"); // at least that of the inputs
+  n.ignore("softmax_precision"); // softmax runs at least in the precision of the inputs
   int64_t qHeads = n.getInt("q_num_heads", 0), kvHeads = n.getInt("kv_num_heads", 0);
   bool causal = n.getInt("is_causal", 0);
   double softcap = n.getFloat("softcap", 0);
   int64_t left = -1, right = -1;
   if (n.version >= 25) {
-    // What is wider than any sequence hides nothing, and i + right must not overflow.
+    // A window wider than any sequence hides nothing, and i + right must not overflow.
     auto window = [&](StringRef name) {
       int64_t size = n.getInt(name, -1);
       return size < (1ll << 40) ? size : -1;
@@ -106,7 +105,7 @@ static LogicalResult importAttention(Node &n) {
   if (elementOf(k) != elementOf(q) || elementOf(v) != elementOf(q))
     return n.error() << "has queries, keys and values of different types";
 
-  // Caches, [b, heads, past, d], are joined with what is new.
+  // Caches, [b, heads, past, d], are concatenated with new keys and values.
   SymExpr past(0);
   if (n.has(4)) {
     for (auto [i, fresh] : {std::pair(4u, &k), std::pair(5u, &v)}) {
@@ -148,7 +147,7 @@ static LogicalResult importAttention(Node &n) {
       mask = given;
     } else if (n.in(3).element == elementOf(q)) {
       bias = given;
-      // Minus infinity hides a key, and a row that sees none gives zero.
+      // Minus infinity hides a key. A row that hides all keys gives zero.
       double low = -std::numeric_limits<double>::infinity();
       mask = n.compare(Predicate::NE, given, n.scalar(low, given));
     } else {
@@ -178,11 +177,12 @@ static LogicalResult importAttention(Node &n) {
 // Rotary embedding
 //===----------------------------------------------------------------------===//
 
-/// x, the rotation's tables, and the positions (or -1 where the tables have them already).
+/// Imports a rotation of x by tables at positions. `positions` is -1 if the tables are per
+/// position.
 static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
   int64_t heads = n.getInt("num_heads", 0), width = n.getInt("rotary_embedding_dim", 0);
   bool interleaved = n.getInt("interleaved", 0);
-  // ONNX Runtime's op takes the width of a head from the tables where num_heads is missing.
+  // If num_heads is missing, ONNX Runtime's op derives the head width from the tables.
   const Tensor &cosTable = n.in(cosInput);
   if (!heads && n.in(0).rank() == 3 && cosTable.rank() && !n.domain.empty()) {
     SymExpr head = cosTable.shape.back() * SymExpr(2);
@@ -204,11 +204,11 @@ static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
         return n.error() << "needs tables of two dimensions and integer positions";
       Value at = n.operand(positions);
       Tensor rowsTaken = ids;
-      // One number: the first position.
+      // A single number is the first position.
       if (ids.rank() == 1 && ids.shape[0].isConstant(1)) {
         Value steps = IotaOp::create(n.b, n.loc, n.type(ids.element, {sizes[1]}), 0);
         at = n.reshape(n.binary<AddOp>(steps, at), {SymExpr(1), sizes[1]});
-        // One that only the run tells is 0 at least.
+        // A first position that is known only at run time is at least 0.
         SymExpr first = ids.scalarInt().value_or(SymExpr(0));
         rowsTaken.contents.reset();
         rowsTaken.interval = Interval{first, first + sizes[1] - SymExpr(1)};

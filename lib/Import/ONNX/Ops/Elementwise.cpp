@@ -11,11 +11,11 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 //===----------------------------------------------------------------------===//
-// Two operands
+// Binary ops
 //===----------------------------------------------------------------------===//
 
-/// Up to operator set 6 the right operand broadcasts only where `broadcast` says so, and then
-/// from dimension `axis` on.
+/// Broadcasts the right operand as in operator sets up to 6: only if `broadcast` is set, and from
+/// dimension `axis` on.
 static FailureOr<Tensor> legacyBroadcast(Node &n) {
   Tensor rhs = n.in(1);
   bool broadcast = n.getInt("broadcast", 0);
@@ -26,13 +26,13 @@ static FailureOr<Tensor> legacyBroadcast(Node &n) {
     return rhs;
   if (axis < 0)
     axis += n.in(0).rank();
-  // Compared so that nothing overflows, whatever the file says.
-  int64_t most = n.in(0).rank() - rhs.rank();
-  if (axis < 0 || axis > most)
+  // Compares without arithmetic on `axis`, which could overflow.
+  int64_t maxAxis = n.in(0).rank() - rhs.rank();
+  if (axis < 0 || axis > maxAxis)
     return n.error() << "has axis " << axis << ", but its operands have " << n.in(0).rank()
                      << " and " << rhs.rank() << " dimensions";
   Sizes sizes = rhs.shape;
-  sizes.append(most - axis, SymExpr(1));
+  sizes.append(maxAxis - axis, SymExpr(1));
   if (rhs.contents) {
     rhs.shape = sizes;
     rhs.value = {};
@@ -41,7 +41,7 @@ static FailureOr<Tensor> legacyBroadcast(Node &n) {
   return n.wrap(n.reshape(n.materialize(rhs), sizes));
 }
 
-/// Bounds of x + y, x - y, and of products of what is never negative.
+/// Returns bounds of x + y, of x - y, and of products of non-negative operands.
 static std::optional<Interval> foldInterval(Arithmetic op, const Tensor &x, const Tensor &y) {
   auto bounds = [](const Tensor &t) -> std::optional<Interval> {
     if (auto scalar = t.scalarInt())
@@ -70,7 +70,7 @@ static std::optional<Interval> foldInterval(Arithmetic op, const Tensor &x, cons
   }
 }
 
-/// x op y of any two tensors, folded where both are known.
+/// Computes x op y, folded if both are known.
 static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Tensor &y) {
   FailureOr<Sizes> sizes = n.broadcast(x.shape, y.shape);
   if (failed(sizes))
@@ -122,7 +122,7 @@ static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Te
     v = n.binary<ModOp>(lhs, rhs);
     break;
   case Arithmetic::FMod:
-    // The dialect's remainder of floats has the sign of x, that of integers the sign of y.
+    // The dialect's remainder has the sign of x for floats, and the sign of y for integers.
     if (!x.isFloat()) {
       Value quotient = n.binary<MulOp>(n.binary<DivOp>(lhs, rhs), rhs);
       v = n.binary<SubOp>(lhs, quotient);
@@ -189,7 +189,7 @@ static LogicalResult importMod(Node &n) {
     return failure();
   if (fmod || !isFloat)
     return n.result(*result);
-  // The sign of y, as of operator set 28: one more y where the remainder's sign is the other one.
+  // As of operator set 28, the result has the sign of y: add y if the remainder has the other sign.
   Value r = n.materialize(*result), y = n.operand(1), zero = n.scalar(0, y);
   Value differs =
       n.binary<XorOp>(n.compare(Predicate::LT, r, zero), n.compare(Predicate::LT, y, zero));
@@ -197,7 +197,7 @@ static LogicalResult importMod(Node &n) {
   return n.result(n.select(wrong, n.binary<AddOp>(r, y), r));
 }
 
-/// Any number of operands.
+/// Imports an op with any number of operands.
 template <Arithmetic op, bool mean = false> static LogicalResult importVariadic(Node &n) {
   if (failed(n.expectInputs(1, 10000)))
     return failure();
@@ -222,7 +222,7 @@ template <Arithmetic op, bool mean = false> static LogicalResult importVariadic(
 }
 
 //===----------------------------------------------------------------------===//
-// One operand
+// Unary ops
 //===----------------------------------------------------------------------===//
 
 using FoldUnary = double (*)(double);
@@ -265,7 +265,7 @@ static LogicalResult importNeg(Node &n) {
     Contents contents;
     for (const SymExpr &e : n.in(0).contents->ints)
       contents.ints.push_back(-e);
-    // The least number has no opposite.
+    // The lowest integer has no negation.
     if (llvm::all_of(contents.ints, isReasonable))
       return n.resultContents(n.in(0).element, n.in(0).shape, std::move(contents));
   }

@@ -29,7 +29,7 @@ LogicalResult mlir::tpc::frontend::checkIndices(Node &n, const Tensor &indices, 
   if (!bounds)
     return success();
   std::string why = nameOf(n, table) + " has " + size.str() + " rows";
-  // An empty range has a high bound below its low one: 0 .. -1 is fine.
+  // An empty range has a high bound below its low bound: 0 .. -1 is valid.
   if (!n.assumeNonNegative(size - SymExpr(1) - bounds->high, why) && !bounds->high.isConstant(-1))
     return n.error() << "takes index " << bounds->high.str() << " of a dimension of size "
                      << size.str();
@@ -53,7 +53,7 @@ static LogicalResult importGather(Node &n) {
   sizes.append(indices.shape.begin(), indices.shape.end());
   sizes.append(data.shape.begin() + *axis + 1, data.shape.end());
 
-  // Elements of a known vector, by constant indices.
+  // Folds elements of a known vector at constant indices.
   if (data.rank() == 1 && data.contents && indices.contents) {
     Contents contents;
     contents.isFloat = data.contents->isFloat;
@@ -78,7 +78,7 @@ static LogicalResult importGather(Node &n) {
   if (failed(checkIndices(n, indices, data, *axis)))
     return failure();
 
-  // One constant index is a slice.
+  // A gather with one constant index is a slice.
   if (std::optional<SymExpr> index = indices.scalarInt(); index && index->isConstant()) {
     SymExpr at = *index->asConstant() < 0 ? size + *index : *index;
     Tensor result = n.wrap(n.reshape(n.slice(n.operand(0), *axis, at, SymExpr(1)), sizes));
@@ -107,7 +107,7 @@ static LogicalResult importGatherND(Node &n) {
   if (!depth || *depth < 1 || batch < 0 || batch >= indices.rank() || batch + *depth > data.rank())
     return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
                      << " with batch_dims = " << batch;
-  // Tuples that are known.
+  // Checks tuples with known contents.
   for (int64_t i = 0; indices.contents && i < *depth; ++i) {
     Tensor column = indices;
     auto contents = std::make_shared<Contents>();
@@ -133,8 +133,8 @@ static LogicalResult importGatherND(Node &n) {
       Value(GatherNDOp::create(n.b, n.loc, n.type(data.element, sizes), table, ids, batch)));
 }
 
-/// out[i][j] = data[i][index[i][j]]: GatherND with all other dimensions as a batch, once `axis` is
-/// the last one.
+/// Imports out[i][j] = data[i][index[i][j]] as a GatherND: once `axis` is the last dimension, all
+/// other dimensions are batch dimensions.
 static LogicalResult importGatherElements(Node &n) {
   if (failed(n.expectInputs(2)))
     return failure();
@@ -179,8 +179,8 @@ static LogicalResult importGatherElements(Node &n) {
   return n.result(n.transpose(picked, back));
 }
 
-/// The places of what is not zero, [rank, count]: of what is known, as torch.onnx writes
-/// repeat_interleave. Otherwise the size of the result would depend on values.
+/// Imports NonZero as the positions of non-zero elements, [rank, count]. Contents must be known,
+/// because the size of the result depends on them; torch.onnx writes repeat_interleave this way.
 static LogicalResult importNonZero(Node &n) {
   if (failed(n.expectInputs(1)))
     return failure();
@@ -189,30 +189,30 @@ static LogicalResult importNonZero(Node &n) {
     return e.isConstant() || foldCompare(Predicate::NE, e, 0);
   };
   if (!x.contents || (!x.contents->isFloat && !llvm::all_of(x.contents->ints, isKnown)))
-    return n.error() << "looks for places whose number depends on values of its input, which are "
-                        "not known while importing";
+    return n.error() << "has a result whose size depends on values of its input, which are not "
+                        "known while importing";
   SmallVector<int64_t> sizes;
   for (const SymExpr &size : x.shape)
     sizes.push_back(*size.asConstant());
-  if (sizes.empty()) // a number counts as one of one dimension
+  if (sizes.empty()) // a scalar counts as one dimension
     sizes.push_back(1);
-  SmallVector<SmallVector<int64_t>> places;
+  SmallVector<SmallVector<int64_t>> positions;
   for (size_t i = 0; i < x.contents->size(); ++i) {
     if (x.contents->isFloat ? x.contents->floats[i] == 0 : x.contents->ints[i].isConstant(0))
       continue;
-    SmallVector<int64_t> place(sizes.size());
+    SmallVector<int64_t> position(sizes.size());
     int64_t rest = i;
     for (int64_t d = int64_t(sizes.size()) - 1; d >= 0; --d) {
-      place[d] = rest % sizes[d];
+      position[d] = rest % sizes[d];
       rest /= sizes[d];
     }
-    places.push_back(std::move(place));
+    positions.push_back(std::move(position));
   }
   Contents contents;
   for (size_t d = 0; d < sizes.size(); ++d)
-    for (const auto &place : places)
-      contents.ints.push_back(SymExpr(place[d]));
-  return n.resultContents(n.b.getI64Type(), {SymExpr(sizes.size()), SymExpr(places.size())},
+    for (const auto &position : positions)
+      contents.ints.push_back(SymExpr(position[d]));
+  return n.resultContents(n.b.getI64Type(), {SymExpr(sizes.size()), SymExpr(positions.size())},
                           std::move(contents));
 }
 

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// start + i delta for i below size.
+/// Returns start + i delta for each i below size.
 static Value progression(Node &n, Type element, const SymExpr &size, Value start, Value delta) {
   Value v = IotaOp::create(n.b, n.loc, n.type(element, {size}), 0);
   if (delta)
@@ -32,7 +32,7 @@ static LogicalResult importFloatRange(Node &n) {
   }
   double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
   if (!(count < 1e9))
-    return n.error() << "has a range that does not end";
+    return n.error() << "has an endless range";
   Type element = n.in(0).element;
   Value start = bounds[0] != 0 ? n.constant(element, bounds[0]) : Value();
   Value delta = bounds[2] != 1 ? n.constant(element, bounds[2]) : Value();
@@ -138,7 +138,7 @@ static LogicalResult importTrilu(Node &n) {
     if (known->size() != 1)
       return n.error() << "needs one number for k";
     k = (*known)[0];
-    // What lies off any matrix: row + k must not overflow when the program is run.
+    // Beyond any matrix: row + k must not overflow at run time.
     constexpr int64_t far = 1ll << 40;
     if (std::optional<int64_t> value = k.asConstant())
       k = SymExpr(std::clamp(*value, -far, far));
@@ -168,7 +168,7 @@ static LogicalResult importCumSum(Node &n) {
   if (!v)
     return failure();
   Tensor result = n.wrap(CumSumOp::create(n.b, n.loc, v.getType(), v, *dim, exclusive, reverse));
-  // Sums of n numbers in [0, high] lie in [0, n high]; without their own there is one less.
+  // Sums of n numbers in [0, high] are in [0, n high]. An exclusive sum has one term fewer.
   if (x.interval && x.interval->low.isConstant() && *x.interval->low.asConstant() >= 0)
     result.interval =
         Interval{SymExpr(0), x.interval->high * (x.shape[*dim] - SymExpr(exclusive ? 1 : 0))};

@@ -80,7 +80,7 @@ static LogicalResult importWhere(Node &n) {
     });
     return n.resultContents(x.element, *sizes, std::move(contents));
   }
-  // A condition that is the same everywhere chooses one of the two.
+  // A uniform condition selects one of the operands.
   if (c.contents && c.contents->size() &&
       llvm::all_of(c.contents->ints, [&](const SymExpr &e) { return e == c.contents->ints[0]; })) {
     const Tensor &chosen = c.contents->ints[0].isConstant(0) ? y : x;

@@ -24,8 +24,8 @@ static Value scaled(Node &n, Value v, double by) {
   return by == 1 || !v ? v : n.binary<MulOp>(v, n.scalar(by, v));
 }
 
-/// alpha A B + beta C. With alpha = beta = 1 and C a vector, that is the
-/// dialect's product with a bias.
+/// Imports alpha A B + beta C. With alpha = beta = 1 and a vector C, this is the dialect's matmul
+/// with a bias.
 static LogicalResult importGemm(Node &n) {
   if (failed(n.expectInputs(n.version < 11 ? 3 : 2, 3)))
     return failure();

@@ -1,8 +1,8 @@
-//===- MicrosoftAttention.cpp - Attention as ONNX Runtime fuses it --------===//
+//===- MicrosoftAttention.cpp - Fused attention ops of ONNX Runtime -------===//
 //
-// Attention, MultiHeadAttention and EmbedLayerNormalization of com.microsoft become the ops that
-// they were fused of, so that what comes behind sees one form: products, a mask that is added, a
-// softmax, and caches that are joined with new keys and values.
+// Attention, MultiHeadAttention and EmbedLayerNormalization of com.microsoft are decomposed into
+// the ops that they fuse. Later passes then handle a single form: matmuls, an additive mask, a
+// softmax, and caches that are concatenated with new keys and values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +17,13 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 namespace {
-/// [batch, heads, tokens, size] each.
+/// Queries, keys and values, each [batch, heads, tokens, size].
 struct Heads {
   Value q, k, v;
 };
 } // namespace
 
-/// [b, s, heads * d] as [b, heads, s, d].
+/// Converts [b, s, heads * d] to [b, heads, s, d].
 static Value toHeads(Node &n, Value x, int64_t heads) {
   if (!x)
     return {};
@@ -37,15 +37,15 @@ static Value toHeads(Node &n, Value x, int64_t heads) {
   return n.transpose(n.reshape(x, {sizes[0], sizes[1], SymExpr(heads), *size}), {0, 2, 1, 3});
 }
 
-/// What is added to scores [b, 1 or heads, q, k] for a mask: 0 where a key is seen, else `hidden`.
+/// Returns the additive mask of scores [b, 1 or heads, q, k]: 0 for a visible key, else `hidden`.
 static Value hide(Node &n, Value seen, double hidden, Type element) {
   if (!seen)
     return {};
   return n.select(seen, n.constant(element, 0), n.constant(element, hidden));
 }
 
-/// Which keys a mask input shows, [b, 1, 1 or q, k]. One dimension: where keys of each row end; of
-/// twice as many, and where they begin, which is after padding on the left.
+/// Reads a mask input as visible keys, [b, 1, 1 or q, k]. A mask of shape [batch] has the end of
+/// each row's keys. A mask of shape [2*batch] also has their begin, after padding on the left.
 static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
   const Tensor &mask = n.in(input);
   if (!mask.isInt()) {
@@ -73,22 +73,22 @@ static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
   bool begins = mask.rank() == 1 && mask.shape[0] == batch * SymExpr(2);
   if (mask.rank() != 1 || (!begins && mask.shape[0] != batch)) {
     n.error() << "has a mask of shape " << str(mask.shape)
-              << "; known are [batch, keys], [batch, queries, keys], [batch] and [2*batch]";
+              << "; supported are [batch, keys], [batch, queries, keys], [batch] and [2*batch]";
     return {};
   }
-  Value place = IotaOp::create(n.b, n.loc, n.type(mask.element, {1, 1, 1, keys}), 3);
+  Value position = IotaOp::create(n.b, n.loc, n.type(mask.element, {1, 1, 1, keys}), 3);
   auto bound = [&](const SymExpr &from) {
     return n.reshape(n.slice(v, 0, from, batch), {batch, 1, 1, 1});
   };
-  Value seen = n.compare(Predicate::LT, place, bound(SymExpr(0)));
+  Value seen = n.compare(Predicate::LT, position, bound(SymExpr(0)));
   if (begins)
-    seen = n.binary<AndOp>(seen, n.compare(Predicate::GE, place, bound(batch)));
+    seen = n.binary<AndOp>(seen, n.compare(Predicate::GE, position, bound(batch)));
   return seen;
 }
 
-/// Which keys causal attention shows to each query, [1, 1, q, k], as ONNX Runtime does on CPUs:
-/// key j <= past + query i, and every key to the last query. The second rule adds keys only where
-/// there are more new keys than queries.
+/// Returns the keys that causal attention shows to each query, [1, 1, q, k], as ONNX Runtime does
+/// on CPUs: key j <= past + query i, and every key to the last query. The second rule adds keys
+/// only if there are more new keys than queries.
 static Value seeCausally(Node &n, const SymExpr &past, const SymExpr &queries,
                          const SymExpr &keys) {
   Type index = n.b.getI64Type();
@@ -101,7 +101,7 @@ static Value seeCausally(Node &n, const SymExpr &past, const SymExpr &queries,
   return n.binary<OrOp>(seen, last);
 }
 
-/// softmax(q k^T scale + masks) v, as [b, s, heads * d]. The first `past` keys are a cache's.
+/// Computes softmax(q k^T scale + masks) v, as [b, s, heads * d]. The first `past` keys are cached.
 static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned maskInput,
                     unsigned biasInput) {
   Sizes q = getSizes(heads.q), k = getSizes(heads.k), v = getSizes(heads.v);
@@ -133,7 +133,7 @@ static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned m
   }
   if (causal) {
     Value seen = seeCausally(n, past, q[2], k[2]);
-    // A later key is hidden whatever the mask says.
+    // A later key is hidden regardless of the mask.
     double lowest = -std::numeric_limits<float>::max();
     Value later = n.constant(element, element.isF16() ? -65504 : lowest);
     mask = n.select(seen, mask ? mask : n.constant(element, 0), later);
@@ -156,7 +156,8 @@ static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned m
   return n.reshape(y, {q[0], q[2], q[1] * v[3]});
 }
 
-/// One input for all of queries, keys and values, and one for both caches, [2, b, heads, past, d].
+/// Imports Attention: queries, keys and values from one input, and both caches in one, [2, b,
+/// heads, past, d].
 static LogicalResult importAttention(Node &n) {
   if (failed(n.expectInputs(2, 7)) || failed(n.expectFloat(0)))
     return failure();
@@ -166,7 +167,7 @@ static LogicalResult importAttention(Node &n) {
            << "writes into the buffer of its past (past_present_share_buffer); convert the "
               "model without it";
   if (n.getInt("do_rotary", 0))
-    return n.error() << "rotates queries and keys by itself (do_rotary = 1)";
+    return n.error() << "applies rotary embeddings itself (do_rotary = 1), which is not supported";
   n.ignore("rotary_embedding_dim");
   auto widths = n.getInts("qkv_hidden_sizes");
   const Tensor &x = n.in(0), &w = n.in(1);
@@ -233,14 +234,14 @@ static LogicalResult importAttention(Node &n) {
   return y ? n.result(y) : failure();
 }
 
-/// Queries, keys and values apart; caches [b, heads, past, d].
+/// Imports MultiHeadAttention: separate queries, keys and values; caches [b, heads, past, d].
 static LogicalResult importMultiHeadAttention(Node &n) {
   if (failed(n.expectInputs(1, 8)) || failed(n.expectFloat(0)))
     return failure();
   int64_t heads = n.getInt("num_heads", 0);
   if (!n.has(1) || !n.has(2) || n.in(0).rank() != 3 || heads < 1)
-    return n.error() << "takes queries, keys and values packed in one input, which is not known; "
-                        "convert the model with them apart";
+    return n.error() << "takes queries, keys and values packed in one input, which is not "
+                        "supported; convert the model with separate inputs";
   if (failed(n.expectUnused(3, "the scores")))
     return failure();
   Value parts[3];
@@ -249,10 +250,10 @@ static LogicalResult importMultiHeadAttention(Node &n) {
     const Tensor &x = n.in(i);
     if (x.element != n.in(0).element)
       return n.error() << "has queries, keys and values of different types";
-    if (x.rank() == 4 && i > 0) { // [b, heads, tokens, d] already
+    if (x.rank() == 4 && i > 0) { // already [b, heads, tokens, d]
       parts[i] = n.operand(i);
       if (n.has(3))
-        return n.error() << "has a bias for keys and values that are heads already";
+        return n.error() << "has a bias for keys and values that are already split into heads";
       continue;
     }
     if (x.rank() != 3)
@@ -272,7 +273,7 @@ static LogicalResult importMultiHeadAttention(Node &n) {
   if (n.has(3) && !n.equate(start, n.in(3).shape[0], "the bias of queries, keys and values"))
     return failure();
   if (n.has(6) != n.has(7))
-    return n.error() << "has a past of keys or of values alone";
+    return n.error() << "has only one of past keys and past values";
   SymExpr past(0);
   if (n.has(6)) {
     past = n.in(6).rank() == 4 ? n.in(6).shape[2] : past;
@@ -291,9 +292,9 @@ static LogicalResult importMultiHeadAttention(Node &n) {
   return y ? n.result(y) : failure();
 }
 
-/// The norm of rows of tables, added up; their sum as well.
+/// Imports EmbedLayerNormalization: the norm of a sum of table rows, and optionally the sum.
 static LogicalResult importEmbedLayerNorm(Node &n) {
-  // ids, segments, tables of words, positions and segments, scale, bias, mask, positions
+  // Inputs: ids, segments, tables of words, positions and segments, scale, bias, mask, positions.
   if (failed(n.expectInputs(1, 9)) ||
       failed(n.expectUnused(1, "how many tokens of each sample the mask shows")))
     return failure();
@@ -321,18 +322,18 @@ static LogicalResult importEmbedLayerNorm(Node &n) {
   Value sum = rows(2, ids, n.operand(0));
   if (!sum)
     return failure();
-  Tensor places;
+  Tensor positions;
   Value at;
   if (n.has(8)) {
-    places = n.in(8);
+    positions = n.in(8);
     at = n.operand(8);
   } else {
-    places.element = ids.element;
-    places.shape = {SymExpr(1), ids.shape[1]};
-    places.interval = Interval{SymExpr(0), ids.shape[1] - SymExpr(1)};
-    at = IotaOp::create(n.b, n.loc, n.type(ids.element, places.shape), 1);
+    positions.element = ids.element;
+    positions.shape = {SymExpr(1), ids.shape[1]};
+    positions.interval = Interval{SymExpr(0), ids.shape[1] - SymExpr(1)};
+    at = IotaOp::create(n.b, n.loc, n.type(ids.element, positions.shape), 1);
   }
-  sum = n.binary<AddOp>(sum, rows(3, places, at));
+  sum = n.binary<AddOp>(sum, rows(3, positions, at));
   if (n.has(1) && n.has(4))
     sum = n.binary<AddOp>(sum, rows(4, n.in(1), n.operand(1)));
   if (!sum)

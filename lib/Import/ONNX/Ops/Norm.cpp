@@ -1,4 +1,4 @@
-//===- Norm.cpp - LayerNormalization, RMSNormalization and ONNX Runtime's ---===//
+//===- Norm.cpp - LayerNormalization, RMSNormalization, and variants ------===//
 
 #include "OpTable.h"
 
@@ -6,15 +6,15 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Reads scale or bias of a norm over dimensions `axis` and on: it must have all of their elements.
+/// Reads the scale or bias of a norm over dimensions `axis` and on, one element per element.
 static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
   Value v = n.operand(i);
   if (!v)
     return {};
   SymExpr size = product(normalized);
-  // Leading dimensions of 1 do not count.
+  // Leading dimensions of 1 do not matter.
   if (product(n.in(i).shape) != size && product(n.in(i).shape).isConstant()) {
-    // One number for all of them, or a vector that repeats, broadcasts.
+    // A single number or a repeating vector broadcasts.
     FailureOr<Sizes> sizes = n.broadcast(n.in(i).shape, normalized);
     if (failed(sizes))
       return {};
@@ -23,7 +23,7 @@ static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
   return n.reshape(v, {size});
 }
 
-/// Mean and inverse deviation over the last dimension, which some exporters leave as outputs.
+/// Sets mean and inverse deviation over the last dimension, which some exporters keep as outputs.
 static LogicalResult setStatistics(Node &n, Value x, double epsilon, ArrayRef<SymExpr> sizes,
                                    std::optional<unsigned> meanOutput, unsigned inverseOutput) {
   bool needsMean = meanOutput && n.isUsed(*meanOutput);
@@ -54,7 +54,7 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
     if (n.has(i) && n.in(i).element != x.element)
       return n.error() << "normalizes " << x.element << " by a vector of " << n.in(i).element;
   ArrayRef<SymExpr> normalized = ArrayRef(x.shape).drop_front(*axis);
-  // Several dimensions are normalized as one.
+  // Several normalized dimensions become one.
   Sizes flat(x.shape.begin(), x.shape.begin() + *axis);
   flat.push_back(product(normalized));
   Value v = n.reshape(n.operand(0), flat), scale = normVector(n, 1, normalized);
@@ -70,9 +70,9 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
   return n.result(n.reshape(y, x.shape));
 }
 
-/// input + skip (+ bias), which is an output as well, and its norm.
+/// Imports SkipLayerNormalization: the sum input + skip (+ bias), an optional output, and its norm.
 template <bool rms> static LogicalResult importSkipNorm(Node &n) {
-  // input, skip, gamma, (beta,) bias
+  // Inputs: input, skip, gamma, (beta,) bias.
   if (failed(n.expectInputs(3, rms ? 4 : 5)) || failed(n.expectFloat(0)))
     return failure();
   double epsilon = n.getFloat("epsilon", 1e-12);
@@ -98,8 +98,8 @@ template <bool rms> static LogicalResult importSkipNorm(Node &n) {
 }
 
 void mlir::tpc::frontend::addNormOps(OpTable &t) {
-  // PyTorch 1.5 wrote LayerNormalization, and ONNX Runtime writes Simplified…, in ai.onnx
-  // whatever the operator set.
+  // PyTorch 1.5 writes LayerNormalization in ai.onnx for any operator set. ONNX Runtime does so
+  // with SimplifiedLayerNormalization.
   t.add("LayerNormalization", {1, 17}, importNorm<false>);
   t.add("SimplifiedLayerNormalization", {1}, importNorm<true>);
   t.add("RMSNormalization", {23}, importNorm<true>);

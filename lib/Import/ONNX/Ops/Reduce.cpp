@@ -14,7 +14,7 @@ struct Reduction {
 };
 } // namespace
 
-/// `axesInput`: the operator set since which axes are an input.
+/// Reads axes and keepdims. `axesInput`: first operator set in which the axes are an input.
 static FailureOr<Reduction> readReduction(Node &n, int64_t axesInput) {
   if (failed(n.expectInputs(1, n.version < axesInput ? 1 : 2)))
     return failure();
@@ -46,7 +46,7 @@ static FailureOr<Reduction> readReduction(Node &n, int64_t axesInput) {
   return r;
 }
 
-/// The sum, product, … of all elements of a known vector.
+/// Folds a known vector with `op`.
 static std::optional<SymExpr> foldAll(const Contents &contents, Arithmetic op) {
   if (contents.isFloat || contents.ints.empty())
     return std::nullopt;
@@ -78,7 +78,7 @@ template <ReduceFunction function, int64_t axesInput> static LogicalResult impor
   if (r->nothing)
     return n.result(n.in(0));
   if (n.in(0).isBool()) {
-    // Whether one of them holds, or all of them do.
+    // Max of booleans is "any", min is "all".
     if (function != ReduceFunction::Max && function != ReduceFunction::Min)
       return n.error() << "needs numbers, but has booleans";
     Value number = n.reduce(function, n.cast(n.operand(0), n.b.getI32Type()), r->dims, r->keep);
@@ -101,7 +101,7 @@ template <ReduceFunction function, int64_t axesInput> static LogicalResult impor
   return n.result(n.reduce(function, n.operand(0), r->dims, r->keep));
 }
 
-/// Only of known contents: numbers of elements are computed so.
+/// Imports ReduceProd of known contents only; exporters compute element counts with it.
 static LogicalResult importReduceProd(Node &n) {
   FailureOr<Reduction> r = readReduction(n, 18);
   if (failed(r))
@@ -116,7 +116,7 @@ static LogicalResult importReduceProd(Node &n) {
   return n.error() << "computes a product of data; tpc multiplies only sizes";
 }
 
-/// Sums of something else than the elements, and something of the sum.
+/// Imports a sum with a function before it and a function after it.
 template <Value (*before)(Node &, Value), Value (*after)(Node &, Value)>
 static LogicalResult importReduceOf(Node &n) {
   FailureOr<Reduction> r = readReduction(n, 18);
@@ -132,8 +132,9 @@ static Value root(Node &n, Value x) { return n.unary<SqrtOp>(x); }
 static Value absolute(Node &n, Value x) { return n.unary<AbsOp>(x); }
 static Value logarithm(Node &n, Value x) { return n.unary<LogOp>(x); }
 
-/// The index of an extreme element is the least (with select_last_index, the largest) index whose
-/// element equals the extreme: reductions that can be split, as a search could not be.
+/// Imports ArgMax and ArgMin: the index of an extreme element is the minimum (with
+/// select_last_index, the maximum) of all indices whose element equals the extreme. Reductions can
+/// be split over ranks; a search could not.
 template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   if (failed(n.expectInputs(1)))
     return failure();
@@ -156,7 +157,7 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   Value indices = IotaOp::create(n.b, n.loc, n.type(index, column), 0);
   Value none = last ? n.constant(index, -1) : n.size(size, index);
   Value found = n.compare(Predicate::EQ, operand, best);
-  // What is no number equals nothing. As in numpy it is the extreme element, so that there is one.
+  // NaN equals nothing. As in numpy, NaN counts as the extreme element, so that one always exists.
   if (x.isFloat())
     found = n.binary<OrOp>(found,
                            IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));

@@ -8,12 +8,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// The same elements under another shape: known contents stay known, and so do bounds.
+/// Sets a result with the same elements and another shape. Known contents and bounds are kept.
 static LogicalResult resultReshaped(Node &n, Sizes sizes) {
   const Tensor &x = n.in(0);
   if (x.contents) {
     if (!n.equate(product(x.shape), product(sizes),
-                  str(x.shape) + " cannot be seen as " + str(sizes)))
+                  str(x.shape) + " cannot be reshaped to " + str(sizes)))
       return failure();
     Tensor result = x;
     result.shape = std::move(sizes);
@@ -71,9 +71,9 @@ static LogicalResult importReshape(Node &n) {
   if (inferred >= 0) {
     SymExpr total = product(x.shape), rest = product(sizes);
     if (rest.isConstant(0))
-      return n.error() << "has -1 beside 0 in its shape " << str(target);
+      return n.error() << "has both -1 and 0 in its shape " << str(target);
     std::optional<SymExpr> size = total.divideExact(rest);
-    // Symbols of which one is used for the other may be all that is missing.
+    // Two symbols that denote the same size may be the only obstacle.
     if (!size)
       for (const SymExpr &factor : rest.monomialFactors())
         for (const SymExpr &other : total.monomialFactors())
@@ -82,14 +82,14 @@ static LogicalResult importReshape(Node &n) {
               !n.equate(factor, other, "a shape of " + str(x.shape) + " and one of " + str(target)))
             return failure();
     if (!size)
-      return n.error() << "cannot see " << str(x.shape) << " as " << str(target) << ": `"
+      return n.error() << "cannot reshape " << str(x.shape) << " to " << str(target) << ": `"
                        << total.str() << "` is not a multiple of `" << rest.str() << "`";
     sizes[inferred] = *size;
   }
   return resultReshaped(n, std::move(sizes));
 }
 
-/// Axes from an attribute or, since operator set 13, from input 1. Null: none are given.
+/// Reads axes from an attribute or, since operator set 13, from input 1. Null if there are none.
 static FailureOr<std::optional<SmallVector<int64_t>>> readAxes(Node &n) {
   std::optional<SmallVector<int64_t>> axes;
   if (n.version < 13) {
@@ -183,7 +183,7 @@ static LogicalResult importExpand(Node &n) {
   FailureOr<Sizes> sizes = n.broadcast(x.shape, *target);
   if (failed(sizes))
     return failure();
-  // What is known to be one number everywhere stays known, if it is small.
+  // If all elements are one known number, a small result stays known.
   std::optional<int64_t> count = product(*sizes).asConstant();
   if (x.contents && x.contents->size() == 1 && count && *count <= kMaxContents) {
     Contents contents;
@@ -199,7 +199,7 @@ static LogicalResult importExpand(Node &n) {
   return n.result(std::move(result));
 }
 
-/// Each dimension as often as `repeats` says: [n] is seen as [1, n], broadcast, and merged.
+/// Repeats each dimension: [n] is reshaped to [1, n], broadcast, and merged.
 static LogicalResult importTile(Node &n) {
   if (failed(n.expectInputs(n.version < 6 ? 3 : 2)))
     return failure();
@@ -241,9 +241,9 @@ static LogicalResult importTile(Node &n) {
   return n.result(std::move(result));
 }
 
-/// Known contents stay known.
+/// Transposes known contents.
 static LogicalResult transposeContents(Node &n, const Tensor &x, ArrayRef<int64_t> permutation) {
-  SmallVector<int64_t> strides(x.rank(), 1), place(x.rank(), 0);
+  SmallVector<int64_t> strides(x.rank(), 1), position(x.rank(), 0);
   for (int64_t d = x.rank() - 1; d-- > 0;)
     strides[d] = strides[d + 1] * *x.shape[d + 1].asConstant();
   Sizes sizes;
@@ -254,14 +254,14 @@ static LogicalResult transposeContents(Node &n, const Tensor &x, ArrayRef<int64_
   for (size_t i = 0; i < x.contents->size(); ++i) {
     int64_t at = 0;
     for (auto [d, from] : llvm::enumerate(permutation))
-      at += place[d] * strides[from];
+      at += position[d] * strides[from];
     if (contents.isFloat)
       contents.floats.push_back(x.contents->floats[at]);
     else
       contents.ints.push_back(x.contents->ints[at]);
-    // The next place, the last dimension first.
-    for (int64_t d = x.rank(); d-- > 0 && ++place[d] == *sizes[d].asConstant();)
-      place[d] = 0;
+    // Advances the position; the last dimension varies fastest.
+    for (int64_t d = x.rank(); d-- > 0 && ++position[d] == *sizes[d].asConstant();)
+      position[d] = 0;
   }
   return n.resultContents(x.element, sizes, std::move(contents));
 }

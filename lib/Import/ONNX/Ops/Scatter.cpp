@@ -1,9 +1,8 @@
 //===- Scatter.cpp - ScatterND as an assignment to a box ------------------===//
 //
-// torch.onnx writes `x[:, :, 1:3] = v` as a ScatterND whose indices are made of Ranges, one for
-// each dimension. They name a box of x, each place of it once; the result is v with what lies
-// around the box in x, or v alone where the box is all of x (as it is in masks that transformers
-// pads).
+// torch.onnx writes `x[:, :, 1:3] = v` as a ScatterND with indices made of Ranges, one per
+// dimension. The indices cover a box of x, each position once. The result is v surrounded by the
+// rest of x, or v alone if the box covers x (as in masks that Hugging Face transformers pads).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,24 +15,24 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
 namespace {
-/// Along one dimension. `index`: the dimension of the indices that counts its places; none if there
-/// is one place.
+/// Extent of the box along one dimension. `index` is the dimension of the indices that varies along
+/// it, or none if the extent is one position.
 struct Extent {
   SymExpr start, size = 1;
   std::optional<unsigned> index = std::nullopt;
 };
 } // namespace
 
-/// Where coordinate `k` of all tuples lies: at one place, or at those of one dimension of the
-/// indices, one after the other.
+/// Returns the extent of coordinate `k` over all index tuples: one position, or consecutive
+/// positions along one dimension of the indices.
 static std::optional<Extent> findExtent(IndexAnalysis &analysis, Value indices, int64_t k) {
   SmallVector<IndexExpr> where(analysis.getIndices());
   where.push_back(IndexExpr::integer(k));
-  IndexExpr place = analysis.at(indices, where);
-  if (!place || !place.isInteger())
+  IndexExpr position = analysis.at(indices, where);
+  if (!position || !position.isInteger())
     return std::nullopt;
   Extent extent;
-  extent.start = place.getPolynomial();
+  extent.start = position.getPolynomial();
   SmallVector<SymExpr> sizes = getSizes(indices);
   for (unsigned d = 0; d + 1 < sizes.size(); ++d) {
     std::string name = IndexAnalysis::indexName(d);
@@ -51,7 +50,7 @@ static std::optional<Extent> findExtent(IndexAnalysis &analysis, Value indices, 
   return IndexAnalysis::isSize(extent.start) ? std::optional(extent) : std::nullopt;
 }
 
-/// The same of indices that are known.
+/// Returns the extent for indices with known contents.
 static std::optional<Extent> findKnownExtent(const Tensor &indices, int64_t k) {
   SmallVector<int64_t> sizes, strides(indices.rank() - 1, 1);
   for (const SymExpr &size : indices.shape)
@@ -80,23 +79,25 @@ static std::optional<Extent> findKnownExtent(const Tensor &indices, int64_t k) {
   return extent;
 }
 
-/// Negative places count from the end. Fails where it is not known that all lie in the dimension.
+/// Normalizes negative positions, which count from the end. Fails unless all positions are provably
+/// within the dimension.
 static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
-  std::string what = "assigns to " + extent.size.str() + " places from " + extent.start.str() +
+  std::string what = "assigns to " + extent.size.str() + " positions from " + extent.start.str() +
                      " on of a dimension of size " + size.str();
-  // All of them, whatever the sizes are: -s, or 2 from -2 on.
+  // All positions count from the end for any sizes: -s, or 2 from -2 on.
   SymExpr end = extent.start + extent.size;
-  std::optional<int64_t> below = (-extent.start).lowerBound(1), least = (-end).lowerBound(1);
-  if (below && *below >= 1 && least && *least >= 0)
+  std::optional<int64_t> below = (-extent.start).lowerBound(1), lower = (-end).lowerBound(1);
+  if (below && *below >= 1 && lower && *lower >= 0)
     extent.start = size + extent.start;
   std::string why = "node " + getSourceName(n.loc) + " " + what;
   if (!n.assumeNonNegative(extent.start, why) ||
       !n.assumeNonNegative(size - extent.start - extent.size, why))
-    return n.error() << what << ": it is not known that the dimension has them";
+    return n.error() << what << ": they may be outside of the dimension";
   return success();
 }
 
-/// `data` with `updates`, which has the box's sizes, in its place, from dimension `dim` on.
+/// Returns `data` with `updates`, of the box's sizes, combined into the box, from dimension `dim`
+/// on.
 static Value assign(Node &n, Value data, Value updates, ArrayRef<Extent> box, unsigned dim,
                     llvm::function_ref<Value(Value, Value)> combine) {
   if (!data || !updates)
@@ -118,7 +119,7 @@ static Value assign(Node &n, Value data, Value updates, ArrayRef<Extent> box, un
   return combine(data, updates);
 }
 
-/// What is at a place is what `reduction` makes of what was there and the update.
+/// Returns the function that combines an old element and an update.
 static FailureOr<std::function<Value(Value, Value)>> findReduction(Node &n) {
   std::string reduction = n.version < 16 ? "none" : n.getString("reduction", "none");
   if (reduction == "none")
@@ -140,7 +141,7 @@ static LogicalResult importScatterND(Node &n) {
   const Tensor &data = n.in(0), &indices = n.in(1), &updates = n.in(2);
   auto depth = indices.rank() ? indices.shape.back().asConstant() : std::nullopt;
   if (!indices.isInt() || !depth || *depth < 1 || *depth > data.rank())
-    return n.error() << "assigns to places of " << str(data.shape) << " by indices "
+    return n.error() << "assigns to positions of " << str(data.shape) << " by indices "
                      << str(indices.shape) << " of type " << indices.element;
   if (updates.element != data.element)
     return n.error() << "assigns elements of type " << updates.element << " to a tensor of "
@@ -149,25 +150,25 @@ static LogicalResult importScatterND(Node &n) {
   wanted.append(data.shape.begin() + *depth, data.shape.end());
   if (wanted.size() != updates.shape.size())
     return n.error() << "assigns " << str(updates.shape) << " where its indices "
-                     << str(indices.shape) << " name places for " << str(wanted);
+                     << str(indices.shape) << " select positions for " << str(wanted);
   for (auto [size, given] : llvm::zip(wanted, updates.shape))
-    if (!n.equate(size, given, "its indices name as many places as there are updates"))
+    if (!n.equate(size, given, "the numbers of index tuples and of updates"))
       return failure();
   auto combine = findReduction(n);
-  Value places = n.operand(1);
-  if (failed(combine) || !places)
+  Value positions = n.operand(1);
+  if (failed(combine) || !positions)
     return failure();
 
   if (product(ArrayRef(wanted)).isConstant(0))
-    return n.result(n.in(0)); // nothing is assigned
-  SmallVector<SymExpr> counts = getSizes(places);
+    return n.result(n.in(0)); // no assignment
+  SmallVector<SymExpr> counts = getSizes(positions);
   IndexAnalysis analysis(ArrayRef(counts).drop_back());
   SmallVector<Extent> box;
   std::optional<unsigned> last;
   Sizes sizes;
   for (int64_t k = 0; k < *depth; ++k) {
     std::optional<Extent> extent =
-        indices.contents ? findKnownExtent(indices, k) : findExtent(analysis, places, k);
+        indices.contents ? findKnownExtent(indices, k) : findExtent(analysis, positions, k);
     if (extent && extent->index) {
       if (last && *extent->index <= *last)
         extent.reset();
@@ -175,8 +176,8 @@ static LogicalResult importScatterND(Node &n) {
         last = extent->index;
     }
     if (!extent)
-      return n.error() << "assigns to places that depend on values, or are no box of its operand "
-                          "(x[2:n] = y is one): coordinate "
+      return n.error() << "assigns to positions that depend on values, or that are not a box of "
+                          "its operand (x[2:n] = y is one): coordinate "
                        << k << " of its indices is not known while importing. Export the model "
                        << "again without it, for instance with another attention implementation";
     if (failed(checkExtent(n, *extent, data.shape[k])))
@@ -186,7 +187,7 @@ static LogicalResult importScatterND(Node &n) {
   }
   for (auto [d, size] : llvm::enumerate(ArrayRef(indices.shape).drop_back()))
     if (!size.isConstant(1) && llvm::none_of(box, [&](const Extent &e) { return e.index == d; }))
-      return n.error() << "assigns more than once to the same places";
+      return n.error() << "assigns more than once to the same positions";
   sizes.append(data.shape.begin() + *depth, data.shape.end());
   return n.result(assign(n, n.operand(0), n.reshape(n.operand(2), sizes), box, 0, *combine));
 }

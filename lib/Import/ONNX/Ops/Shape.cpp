@@ -40,7 +40,7 @@ static LogicalResult importConstant(Node &n) {
     if (n.hasAttribute(name))
       return n.error() << "has its value in attribute '" << name << "', which tpc does not read";
   if (const AttributeProto *value = n.attribute("value", AttributeProto::TENSOR)) {
-    // Its name in the program is that of the result.
+    // Names the constant after its result.
     ::onnx::TensorProto proto = value->t();
     proto.set_name(n.numOutputs() ? n.proto.output(0) : "");
     FailureOr<Tensor> tensor =
@@ -150,7 +150,7 @@ static LogicalResult importCast(Node &n) {
   n.ignore("round_mode");
   int64_t to = 0;
   if (n.version < 6) {
-    // The name of the type.
+    // In old operator sets, `to` is the name of the type.
     std::string name = n.getString("to", "");
     for (int i = 1; i < 17; ++i)
       if (::onnx::TensorProto_DataType_IsValid(i) &&

@@ -14,25 +14,25 @@ using namespace mlir::tpc::frontend;
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct Part {
+struct SliceRange {
   SymExpr start, size;
 };
 } // namespace
 
-/// A position in a dimension of size n, counted from the end if it is negative
-/// and moved into [0, n] if it lies outside. Whether `e` is negative is decided
-/// for all sizes of at least 1. What cannot be decided is made sure of by a
-/// constraint: `sequence` in a dimension of 8 requires sequence <= 8.
+/// Returns position `e` in a dimension of size n. A negative position counts from the end, and the
+/// result is clamped to [0, n]. The sign of `e` is decided for all sizes of at least 1. An
+/// undecided comparison becomes a constraint: `sequence` in a dimension of 8 requires sequence <=
+/// 8.
 static std::optional<SymExpr> position(Node &n, const SymExpr &e, const SymExpr &size) {
   auto nonNegative = [](const SymExpr &x) {
-    std::optional<int64_t> least = x.lowerBound(0);
-    return least && *least >= 0;
+    std::optional<int64_t> lower = x.lowerBound(0);
+    return lower && *lower >= 0;
   };
   std::string why = "node " + getSourceName(n.loc) + " slices a dimension of size " + size.str() +
                     " at " + e.str();
   SymExpr at = e;
   if (auto constant = e.asConstant()) {
-    // Exporters write the largest number of 32 or 64 bits for "to the end".
+    // Exporters write the maximum 32-bit or 64-bit integer for "to the end".
     if (*constant >= INT32_MAX)
       return size;
     if (*constant >= 0)
@@ -61,14 +61,14 @@ static std::optional<SymExpr> position(Node &n, const SymExpr &e, const SymExpr 
   return at;
 }
 
-/// Elements start, start + step, … before end of a dimension of size n.
-static std::optional<Part> slicePart(Node &n, const SymExpr &start, const SymExpr &end,
-                                     int64_t step, const SymExpr &size) {
+/// Returns elements start, start + step, … before end of a dimension of size n.
+static std::optional<SliceRange> slicePart(Node &n, const SymExpr &start, const SymExpr &end,
+                                           int64_t step, const SymExpr &size) {
   if (step > 0) {
     auto from = position(n, start, size), to = position(n, end, size);
     if (!from || !to)
       return std::nullopt;
-    // Both are positions: nothing begins behind the end or ends before the beginning.
+    // Both positions are in [0, n].
     SymExpr length = *to - *from;
     if (*to != size && !from->isConstant(0))
       length = n.maximum(length, SymExpr(0),
@@ -76,39 +76,39 @@ static std::optional<Part> slicePart(Node &n, const SymExpr &start, const SymExp
                              to->str());
     if (step > 1)
       length = SymExpr::floorDiv(length + SymExpr(step - 1), SymExpr(step));
-    return Part{*from, length};
+    return SliceRange{*from, length};
   }
-  // Backwards: the start is moved into [0, n - 1] (not as in numpy), the end into [-1, n - 1]. Only
-  // numbers are decided upon.
+  // Negative step: the start is clamped to [0, n - 1] (unlike numpy), the end to [-1, n - 1]. Only
+  // constants are supported.
   auto s = start.asConstant(), e = end.asConstant();
   if (!s || !e) {
     n.error() << "slices backwards from `" << start.str() << "` to `" << end.str() << "`";
     return std::nullopt;
   }
-  // The largest number of 32 or 64 bits is "to the end" for ONNX Runtime in this direction too.
+  // ONNX Runtime reads the maximum 32-bit or 64-bit integer as "to the end" here too.
   if (*e == INT32_MAX || *e == INT64_MAX)
     e = INT64_MIN;
   std::optional<int64_t> known = size.asConstant();
   if (!known) {
-    // All of it.
+    // Reverses the whole dimension.
     if ((*s == -1 || *s >= INT32_MAX) && *e <= -INT32_MAX && step == -1)
-      return Part{size - SymExpr(1), size};
+      return SliceRange{size - SymExpr(1), size};
     n.error() << "slices a part of a dimension of size `" << size.str() << "` backwards";
     return std::nullopt;
   }
-  auto clamp = [&](int64_t i, int64_t least) {
+  auto clamp = [&](int64_t i, int64_t lower) {
     if (i < 0)
-      i = i < -*known ? least : i + *known;
+      i = i < -*known ? lower : i + *known;
     return std::min(i, *known - 1);
   };
   int64_t from = clamp(*s, 0), to = clamp(*e, -1);
   int64_t count = from > to ? (from - to - 1) / -step + 1 : 0;
-  return Part{SymExpr(count ? from : 0), SymExpr(count)};
+  return SliceRange{SymExpr(count ? from : 0), SymExpr(count)};
 }
 
-/// Part of a value along one dimension; known contents stay known.
-static std::optional<Tensor> sliceAlong(Node &n, const Tensor &x, int64_t dim, const Part &range,
-                                        int64_t step) {
+/// Slices a value along one dimension. Known contents stay known.
+static std::optional<Tensor> sliceAlong(Node &n, const Tensor &x, int64_t dim,
+                                        const SliceRange &range, int64_t step) {
   auto start = range.start.asConstant(), size = range.size.asConstant();
   if (x.contents && start && size) {
     int64_t outer = 1, inner = 1, extent = *x.shape[dim].asConstant();
@@ -189,7 +189,7 @@ static LogicalResult importSlice(Node &n) {
     int64_t step = (*steps)[i];
     if (step == 0 || step == INT64_MIN)
       return n.error() << "has a step of " << step;
-    std::optional<Part> range = slicePart(n, starts[i], ends[i], step, x.shape[dim]);
+    std::optional<SliceRange> range = slicePart(n, starts[i], ends[i], step, x.shape[dim]);
     if (!range)
       return n.failed() ? failure()
                         : LogicalResult(n.error() << "takes elements that do not exist of a "
@@ -231,7 +231,7 @@ static LogicalResult importSplit(Node &n) {
   if (count != (int64_t)n.numOutputs() || count < 1)
     return n.error() << "has num_outputs = " << count << " and " << n.numOutputs() << " outputs";
   if (parts.empty()) {
-    // Equal parts; since operator set 18 the last one may be smaller.
+    // Splits into equal parts. Since operator set 18 the last part may be smaller.
     std::optional<SymExpr> equal = size.divideExact(SymExpr(count));
     if (auto known = size.asConstant(); known && !equal) {
       int64_t chunk = (*known + count - 1) / count;
@@ -326,7 +326,7 @@ static LogicalResult importConcat(Node &n) {
 // Pad
 //===----------------------------------------------------------------------===//
 
-/// Padding with a constant is a concatenation.
+/// Imports padding with a constant as a concatenation.
 static LogicalResult importPad(Node &n) {
   if (failed(n.expectInputs(n.version < 11 ? 1 : 2, n.version < 11 ? 1 : 4)))
     return failure();
@@ -373,8 +373,8 @@ static LogicalResult importPad(Node &n) {
       const SymExpr &pad = pads[i + (end ? axes.size() : 0)];
       if (pad.isConstant(0) || !parts[0])
         continue;
-      std::optional<int64_t> least = pad.lowerBound();
-      if (!least || *least < 0)
+      std::optional<int64_t> lower = pad.lowerBound();
+      if (!lower || *lower < 0)
         return n.error() << "pads by `" << pad.str() << "`, which may be negative; slice instead";
       Sizes sizes = getSizes(v);
       sizes[dim] = pad;
