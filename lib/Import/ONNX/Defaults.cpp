@@ -28,9 +28,8 @@ namespace {
 /// First consumers of an input, after view ops and casts.
 struct Uses {
   bool any = false;
-  bool indexes = false;
   bool indexes = false;          ///< indices of a lookup
-      llvm::SetVector<Value> joined; ///< operands of concatenations
+  llvm::SetVector<Value> joined; ///< operands of concatenations
 
   explicit Uses(Value input) {
     SmallVector<Value> work{input};
