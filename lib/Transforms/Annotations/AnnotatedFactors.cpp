@@ -1,4 +1,4 @@
-//===- AnnotatedFactors.cpp - Factors that an annotation names ------------===//
+//===- AnnotatedFactors.cpp - Factors named by annotations ----------------===//
 
 #include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 
@@ -37,7 +37,7 @@ std::optional<AnnotatedClass> AnnotatedFactors::find(Value value, unsigned dim, 
     const SymExpr &clsSize = classes.getSize(cls);
     if (clsSteps == steps && clsSize == size)
       return AnnotatedClass{cls, dim};
-    // Parts that are all as large begin equally far apart.
+    // Equally large parts are at equal distances.
     auto part = size.divideExact(parts), clsPart = clsSize.divideExact(parts);
     if (part && clsPart && *part * steps == *clsPart * clsSteps)
       return AnnotatedClass{cls, dim};
@@ -51,7 +51,7 @@ std::optional<AnnotatedClass> AnnotatedFactors::find(Value value, unsigned dim, 
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What a view reads along one dimension of its weight.
+/// Indices that a view reads along one dimension of its weight.
 class WeightDim {
 public:
   WeightDim(ParameterOp parameter, WeightOp weight, unsigned dim)
@@ -74,8 +74,8 @@ public:
     }
   }
 
-  /// Calls `fn` with indices of the view's dimensions, and the weight's index there, until it
-  /// returns false. The other dimensions stay at 0.
+  /// Calls `fn` with indices of the view's dimensions and the corresponding index of the weight,
+  /// until it returns false. Dimensions that do not vary stay at 0.
   bool walk(function_ref<bool(ArrayRef<int64_t>, int64_t)> fn) const {
     SmallVector<int64_t> indices(counts.size());
     while (true) {
@@ -99,13 +99,13 @@ public:
 
   ViewAttr view;
   int64_t stride = 1, size = 1;
-  SmallVector<unsigned> dims;                          // of the view, that this one is in
-  SmallVector<SmallVector<StridedFactorAttr>> factors; // of each dimension of the view
-  SmallVector<int64_t> counts;                         // their product
+  SmallVector<unsigned> dims;                          // view dimensions that read this one
+  SmallVector<SmallVector<StridedFactorAttr>> factors; // per view dimension
+  SmallVector<int64_t> counts;                         // product of the factors, per view dimension
 };
 } // namespace
 
-/// In which of the parts an index is, axis after axis.
+/// Returns the part that contains `index`, splitting by one axis after the other.
 static int64_t partOf(int64_t index, int64_t size, ArrayRef<int64_t> ranks) {
   int64_t part = 0;
   for (int64_t count : ranks) {
@@ -165,7 +165,7 @@ void AnnotatedFactors::divide(ParameterOp parameter, WeightOp weight, ArrayAttr 
       FactorAttr factor = dim.getFactors()[f];
       int64_t end = begin * factor.getExpr().asConstant().value_or(1);
       if (!getAxes(factor).empty() && !find(parameter, weight, i, dim, f))
-        // Both ends of the factor, in steps of the view's dimensions.
+        // Collects the begin and end of the factor, in steps of the view's dimensions.
         for (unsigned d : read.dims) {
           int64_t inner = 1;
           std::set<int64_t> at;

@@ -1,4 +1,4 @@
-//===- AnnotationFile.cpp - The text of --annotations ---------------------===//
+//===- AnnotationFile.cpp - Text format of --annotations ------------------===//
 
 #include "AnnotationFile.h"
 
@@ -17,8 +17,8 @@ static std::string quote(StringRef text) {
   return "'" + escaped + (text.size() > 40 ? "…'" : "'");
 }
 
-/// Two pointers: where a character does not fit, the last '*' takes one more. Takes
-/// O(pattern · name) steps.
+/// Matches with two pointers: on a mismatch, the last '*' consumes one more character. Takes
+/// O(pattern * name) steps.
 bool AnnotationLine::matches(StringRef name) const {
   StringRef p = pattern;
   size_t i = 0, j = 0, star = StringRef::npos, resume = 0;
@@ -109,10 +109,10 @@ std::optional<AnnotationFault> LineParser::parseEntry() {
 std::optional<AnnotationFault> LineParser::run() {
   skip();
   size_t begin = at;
-  // Names may have colons and brackets, so the list is found from the end.
+  // Names may contain colons and brackets, so the search for the list starts at the end.
   size_t open = text.rfind('[');
   if (open == StringRef::npos || open < begin)
-    return fail(begin, "there is no list; " + kExample.str());
+    return fail(begin, "no list; " + kExample.str());
   size_t colon = open;
   while (colon > begin && isBlank(text[colon - 1]))
     --colon;
@@ -130,7 +130,7 @@ std::optional<AnnotationFault> LineParser::run() {
   at = open + 1;
   skip();
   if (at < text.size() && text[at] == ']') {
-    ++at; // a scalar
+    ++at; // scalar
   } else {
     while (true) {
       if (auto fault = parseEntry())

@@ -1,13 +1,13 @@
-//===- AnnotationFile.h - The text of --annotations -------------*- C++ -*-===//
+//===- AnnotationFile.h - Text format of --annotations ----------*- C++ -*-===//
 //
 //     # two of GPT-2's weights
 //     transformer.wte.weight:  [tp, -]
 //     h.*.mlp.c_fc.weight:     [-, tp]
 //
-// A line is a pattern, a colon, and one entry for each dimension: `-` (not split), axes joined by
-// `+` (split over the first, then over the next), or `?` (left to the other tactics). In a pattern
-// `*` stands for any characters, `?` for one, `\` takes the next one as it is. `#` at the
-// beginning or after a blank begins a comment.
+// A line has a pattern, a colon, and one entry per dimension: `-` (not split), axes joined by `+`
+// (split over the first, then over the next), or `?` (left to the other tactics). In a pattern, `*`
+// matches any characters, `?` matches one, and `\` quotes the next character. `#` starts a comment
+// at the beginning of a line or after a blank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +44,7 @@ struct AnnotationFault {
   std::string what;
 };
 
-/// All lines, or what is wrong with the first that is wrong.
+/// Parses all lines. Returns the first error, or nothing.
 std::optional<AnnotationFault> parseAnnotations(StringRef text, std::vector<AnnotationLine> &lines);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- AnnotationTargets.cpp - What an annotation may name ----------------===//
+//===- AnnotationTargets.cpp - Tensors that annotations can name ----------===//
 
 #include "AnnotationTargets.h"
 

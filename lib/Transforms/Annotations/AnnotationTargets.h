@@ -1,4 +1,4 @@
-//===- AnnotationTargets.h - What an annotation may name --------*- C++ -*-===//
+//===- AnnotationTargets.h - Tensors that annotations can name --*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
 #define TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
@@ -8,12 +8,12 @@
 
 namespace mlir::tpc {
 
-/// A tensor of the imported program that has a name in the file.
+/// Tensor of the imported program that has a name in the file.
 struct AnnotationTarget {
   std::string kind; // "weight", "input" or "value"
   std::string name;
   SmallVector<::tpc::SymExpr> sizes;
-  Operation *op; // tpc.weight, what computes the value, or @main
+  Operation *op; // tpc.weight, the value's defining op, or @main
   std::optional<unsigned> input;
 
   ArrayAttr getSharding() const;
@@ -22,9 +22,8 @@ struct AnnotationTarget {
 
 std::vector<AnnotationTarget> collectAnnotationTargets(ModuleOp module);
 
-/// Turns one of the file's device configurations (`tpc.devices`) into shardings and
-/// `tpc.held_stages`: the one named `configuration`, or the one that has as many devices as the
-/// grid has ranks.
+/// Converts a device configuration of the file (`tpc.devices`) to shardings and `tpc.held_stages`.
+/// Uses the one named `configuration`, or the one with as many devices as the grid has ranks.
 LogicalResult applyDeviceConfiguration(ModuleOp module, ArrayRef<AnnotationTarget> targets,
                                        const ::tpc::ShardSpec &spec, StringRef configuration);
 

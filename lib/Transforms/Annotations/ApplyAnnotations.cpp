@@ -1,4 +1,4 @@
-//===- ApplyAnnotations.cpp - A file of annotations onto the program ------===//
+//===- ApplyAnnotations.cpp - Application of an annotation file -----------===//
 
 #include "AnnotationFile.h"
 #include "AnnotationTargets.h"
@@ -15,12 +15,12 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Larger than any list of patterns that somebody has written.
+/// Maximum size of an annotation file, far above any written by hand.
 static constexpr uint64_t kMaxBytes = 16 << 20;
 
 namespace {
 
-/// A tensor, and the line that has named it.
+/// Tensor with the line that annotates it.
 struct Target : AnnotationTarget {
   const AnnotationLine *line = nullptr;
 };
@@ -32,7 +32,7 @@ struct ApplyAnnotations : public mlir::tpc::impl::ApplyAnnotationsBase<ApplyAnno
     if (failed(readGrid()))
       return signalPassFailure();
     std::vector<AnnotationTarget> named = collectAnnotationTargets(getOperation());
-    // What the model's file says comes before what its user says.
+    // Annotations of the model's file apply before those of the user.
     if (spec && failed(applyDeviceConfiguration(getOperation(), named, *spec, configuration)))
       return signalPassFailure();
     if (file.empty())
@@ -120,12 +120,12 @@ LogicalResult ApplyAnnotations::applyTo(const AnnotationLine &line, Target &targ
     if (before == sharding)
       return success();
     InFlightDiagnostic diag = error(line.line, line.listColumn)
-                              << "line " << line.line << " says " << printSharding(sharding)
-                              << " of " << target.kind << " '" << target.name << "', but line "
-                              << target.line->line << " says " << printSharding(before);
+                              << "line " << line.line << " annotates " << target.kind << " '"
+                              << target.name << "' as " << printSharding(sharding) << ", but line "
+                              << target.line->line << " as " << printSharding(before);
     diag.attachNote(
         FileLineColLoc::get(context, file.getValue(), target.line->line, target.line->listColumn))
-        << "the other one, '" << target.line->pattern << "'";
+        << "the other pattern, '" << target.line->pattern << "'";
     return diag;
   }
   target.line = &line;
@@ -170,7 +170,7 @@ LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Ta
       }
       if (spec && known->size == 1)
         emitRemark(FileLineColLoc::get(&getContext(), file.getValue(), line.line, axis.column))
-            << "axis '" << axis.name << "' has one rank: this splits nothing";
+            << "axis '" << axis.name << "' has one rank, so it splits nothing";
     }
   bool matched = false, ok = true;
   for (Target &target : targets)
@@ -178,7 +178,7 @@ LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Ta
       matched = true;
       ok = succeeded(applyTo(line, target));
       if (!ok)
-        break; // one message for each line
+        break; // one message per line
     }
   if (!matched)
     return explainNoMatch(line, targets);

@@ -1,9 +1,9 @@
-//===- DeviceConfiguration.cpp - Device numbers as axes -------------------===//
+//===- DeviceConfiguration.cpp - Mapping of device numbers to grid axes ---===//
 //
-// A file says which devices hold which part of a tensor. On a grid tp2,dp2 with order tp-dp, parts
-// 0 and 1 on the groups {0, 2} and {1, 3} mean: split over tp, copies over dp. For each cut of n
-// parts all sequences of axes whose sizes multiply to n are tried (there are few), and the one
-// is taken whose coordinates give each device the part that the file gives it.
+// A file lists the devices of each part of a tensor. On a grid tp2,dp2 with order tp-dp, parts 0
+// and 1 on the groups {0, 2} and {1, 3} mean: split over tp, copies over dp. For each split into n
+// parts, the pass tries all sequences of axes whose sizes multiply to n (there are few). It selects
+// the sequence whose coordinates assign to each device the part listed in the file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// Which part of a cut each device has; devices that the file does not list have none.
-using Parts = std::map<int64_t, int64_t>;
+/// Part index of each device. Devices that the file does not list are absent.
+using ShardOfDevice = std::map<int64_t, int64_t>;
 
 class DeviceReader {
 public:
@@ -38,9 +38,9 @@ private:
   FailureOr<SmallVector<Attribute>> readDims(DictionaryAttr tensor, const AnnotationTarget &target);
   LogicalResult checkDevices(DictionaryAttr tensor);
   LogicalResult checkStage(DictionaryAttr tensor);
-  std::optional<SmallVector<StringAttr>> findAxes(const Parts &parts, int64_t count) const;
+  std::optional<SmallVector<StringAttr>> findAxes(const ShardOfDevice &parts, int64_t count) const;
   LogicalResult readStages(DictionaryAttr configuration);
-  void holdStages();
+  void recordStages();
   InFlightDiagnostic error(DictionaryAttr tensor) {
     return emitError(NameLoc::get(tensor.getAs<StringAttr>("node"), module.getLoc()))
            << "tensor '" << tensor.getAs<StringAttr>("tensor").getValue() << "' of node '"
@@ -52,8 +52,9 @@ private:
   const ::tpc::Grid &grid;
   const std::vector<NamedAxis> axes;
   llvm::StringMap<const AnnotationTarget *> byName;
-  llvm::StringMap<StringAttr> nodes; // that have given a tensor its sharding
-  /// Stages of nodes, and the tensor whose devices say it; null where the node does itself.
+  llvm::StringMap<StringAttr> nodes; // node that set a tensor's sharding
+  /// Stage per node, and the tensor whose devices imply it; null if the node itself states its
+  /// stage.
   llvm::MapVector<StringAttr, std::pair<int64_t, StringAttr>> stages;
 };
 
@@ -72,8 +73,8 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
       fitting.push_back(configuration);
   }
   if (wanted.empty() && fitting.empty()) {
-    emitWarning(inFile(module)) << "the file's device configurations are not used: the grid has "
-                                << grid.worldSize() << " ranks, and they are " << all;
+    emitWarning(inFile(module)) << "the file's device configurations are ignored: the grid has "
+                                << grid.worldSize() << " ranks, but they are " << all;
     return DictionaryAttr();
   }
   if (fitting.empty())
@@ -91,8 +92,8 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
   return fitting[0];
 }
 
-/// The axes over which `count` parts lie so.
-std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const Parts &parts,
+/// Returns the axes that assign these parts to the devices, or nothing if there are none.
+std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const ShardOfDevice &parts,
                                                               int64_t count) const {
   SmallVector<const NamedAxis *> sequence;
   auto fits = [&] {
@@ -132,8 +133,8 @@ static std::set<int64_t> getDevices(DictionaryAttr tensor) {
   return listed;
 }
 
-/// What a node takes and gives is on devices of its stage. Where it says no stage, those of one
-/// stage alone say it.
+/// Checks that a node's operands and results are on devices of the node's stage. If the node states
+/// no stage, a tensor on devices of a single stage implies it.
 LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), of;
   for (int64_t device : listed)
@@ -157,19 +158,19 @@ LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   llvm::interleaveComma(of, diag);
   diag << ", but ";
   if (source)
-    diag << "its tensor '" << source.getValue() << "' is on those";
+    diag << "its tensor '" << source.getValue() << "' is on devices";
   else
-    diag << "the node is in that";
+    diag << "the node is on devices";
   diag << " of stage " << stage << ", which has ";
   llvm::interleaveComma(llvm::make_filter_range(llvm::seq<int64_t>(0, grid.worldSize()),
                                                 [&, stage = stage](int64_t rank) {
                                                   return grid.coordinate(rank, Axis::PP) == stage;
                                                 }),
                         diag);
-  return diag << "; list devices of the stage that the node is in";
+  return diag << "; list devices of the node's stage";
 }
 
-/// All ranks of some pipeline stages hold the tensor, or all ranks.
+/// Checks that the tensor is on all ranks of some pipeline stages, or on all ranks.
 LogicalResult DeviceReader::checkDevices(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), stages;
   for (int64_t device : listed)
@@ -210,7 +211,7 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
       std::optional<SymExpr> size;
       if (auto expr = dyn_cast<SymExprAttr>(stated))
         size = expr.getExpr();
-      // A file may name its symbols as it likes.
+      // A file may name its symbols freely.
       bool only = shards.size() == 1;
       if (only && (!size || !size->isConstant()))
         size = whole;
@@ -225,7 +226,7 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
                            << "; it has " << whole.str();
   }
 
-  // Part k of the tensor is on the k-th device (or group); the last cut varies fastest.
+  // Part k of the tensor is on the k-th device (or group); the last dimension varies fastest.
   SmallVector<Cut *> list;
   for (SmallVector<Cut> &dim : cuts)
     for (Cut &cut : dim)
@@ -248,14 +249,14 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
   int64_t inner = total;
   for (Cut *cut : list) {
     inner /= cut->shards;
-    Parts parts;
+    ShardOfDevice parts;
     for (auto [k, group] : llvm::enumerate(devices))
       for (int64_t device : group)
         parts[device] = int64_t(k) / inner % cut->shards;
     auto axes = findAxes(parts, cut->shards);
     if (!axes) {
       InFlightDiagnostic diag = error(tensor);
-      diag << "is cut into " << cut->shards << " parts, which lie on no axis of the grid ";
+      diag << "is cut into " << cut->shards << " parts, which match no axis of the grid ";
       llvm::interleave(
           this->axes, diag, [&](const NamedAxis &axis) { diag << axis.name << axis.size; }, ",");
       for (auto [i, group] : llvm::enumerate(ArrayRef(devices).take_front(4))) {
@@ -293,7 +294,7 @@ LogicalResult DeviceReader::readTensor(DictionaryAttr tensor, StringAttr configu
     if (cut)
       emitWarning(NameLoc::get(node, module.getLoc()))
           << "the sharding of tensor '" << name.getValue() << "' of node '" << node.getValue()
-          << "' is not used: the imported program has no such tensor";
+          << "' is ignored: the imported program has no such tensor";
     return success();
   }
   if (failed(checkDevices(tensor)))
@@ -327,8 +328,8 @@ LogicalResult DeviceReader::readStages(DictionaryAttr configuration) {
   return success();
 }
 
-/// For tpc-place-annotations.
-void DeviceReader::holdStages() {
+/// Records the stages of nodes for tpc-place-annotations.
+void DeviceReader::recordStages() {
   Builder builder(context);
   SmallVector<Attribute> list;
   for (auto &[node, stage] : stages)
@@ -355,7 +356,7 @@ LogicalResult DeviceReader::run(StringRef wanted) {
   for (auto tensor : chosen->getAs<ArrayAttr>("tensors").getAsRange<DictionaryAttr>())
     if (failed(readTensor(tensor, chosen->getAs<StringAttr>("name"))))
       return failure();
-  holdStages();
+  recordStages();
   return success();
 }
 

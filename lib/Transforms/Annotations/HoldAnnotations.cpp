@@ -1,8 +1,8 @@
-//===- HoldAnnotations.cpp - Annotations of ops through rewrites ----------===//
+//===- HoldAnnotations.cpp - Annotations that survive rewrites ------------===//
 //
-// Rewrites drop attributes of the ops that they replace; they keep uses of values. So what is said
-// of an op becomes an op that uses its result. It stands at the end of the block, where whatever
-// replaces the result may be used.
+// Rewrites drop the attributes of replaced ops, but they keep the uses of values. This pass
+// converts each annotation of an op to a `tpc.annotation` op that uses the result. It is at the end
+// of the block, because any replacement of the result dominates that point.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,16 +26,16 @@ struct HoldAnnotations : public mlir::tpc::impl::HoldAnnotationsBase<HoldAnnotat
   void runOnOperation() override {
     SmallVector<Operation *> annotated;
     getOperation().walk([&](Operation *op) {
-      // Calls are not replaced.
+      // Rewrites do not replace calls.
       if (op->getNumResults() == 1 && !isa<CallOpInterface>(op) &&
           (op->hasAttr(kShardingAttr) || op->hasAttr(kPipelineStageAttr)))
         annotated.push_back(op);
     });
     for (Operation *op : annotated)
-      hold(op);
+      materialize(op);
   }
 
-  static void hold(Operation *op) {
+  static void materialize(Operation *op) {
     std::string name = getValueName(op->getLoc());
     if (name.empty())
       name = getSourceName(op->getLoc());

@@ -1,9 +1,9 @@
-//===- PlaceAnnotations.cpp - Annotations of values, placed again ---------===//
+//===- PlaceAnnotations.cpp - Annotation ops converted back to attributes -===//
 //
-// An annotation is about the value that it uses now: whatever has replaced the one that the user
-// named. Where nothing else uses that, the model computes it no longer. It may still be a reshape
-// or a transpose of what the model computes (ops on [batch, sequence, 64] work on
-// [batch * sequence, 64] in the normal form): then that is annotated.
+// A `tpc.annotation` applies to the value that it uses now, which may be a replacement of the value
+// that the user named. If that value has no other use, the model no longer computes it. The value
+// may still be a reshape or transpose of a computed value: ops on [batch, sequence, 64] work on
+// [batch * sequence, 64] in the normal form. Then the computed value is annotated.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,42 +27,42 @@ using ::tpc::SymExpr;
 
 namespace {
 
-struct Entry {
+struct AnnotatedSize {
   SymExpr size;
-  FactorAttr factor;  // null: open
-  bool exact = false; // one of several factors of a dimension, which it has to be
+  FactorAttr factor;  // null: left to other tactics
+  bool exact = false; // one of several factors of a dimension; must match exactly
 };
 
-class Placer {
+class AnnotationAttacher {
 public:
-  explicit Placer(ModuleOp module) : module(module) {}
+  explicit AnnotationAttacher(ModuleOp module) : module(module) {}
   LogicalResult run();
 
 private:
-  LogicalResult place(AnnotationOp annotation);
-  LogicalResult putSharding(AnnotationOp annotation, Operation *op, ArrayAttr sharding);
+  LogicalResult attach(AnnotationOp annotation);
+  LogicalResult setSharding(AnnotationOp annotation, Operation *op, ArrayAttr sharding);
   InFlightDiagnostic error(AnnotationOp annotation, Location loc) const;
 
   ModuleOp module;
-  /// What is there for annotations alone.
+  /// Ops that only annotations use.
   DenseSet<Operation *> unneeded;
-  /// The annotations that ops have their shardings of.
+  /// Annotation that set the sharding of an op.
   DenseMap<Operation *, AnnotationOp> shardings;
-  /// What ops themselves say, not the nodes that they are made of.
+  /// Stages that annotations give to ops directly, not through their nodes.
   llvm::MapVector<Operation *, Attribute> stages;
 };
 
 struct PlaceAnnotations : public mlir::tpc::impl::PlaceAnnotationsBase<PlaceAnnotations> {
   void runOnOperation() override {
-    if (failed(Placer(getOperation()).run()))
+    if (failed(AnnotationAttacher(getOperation()).run()))
       signalPassFailure();
   }
 };
 
 } // namespace
 
-static SmallVector<Entry> getEntries(ArrayAttr sharding, ArrayRef<SymExpr> sizes) {
-  SmallVector<Entry> entries;
+static SmallVector<AnnotatedSize> getEntries(ArrayAttr sharding, ArrayRef<SymExpr> sizes) {
+  SmallVector<AnnotatedSize> entries;
   for (auto [attr, size] : llvm::zip(sharding, sizes)) {
     auto dim = dyn_cast<DimAttr>(attr);
     if (!dim)
@@ -74,11 +74,12 @@ static SmallVector<Entry> getEntries(ArrayAttr sharding, ArrayRef<SymExpr> sizes
   return entries;
 }
 
-/// The annotation for the dimensions that the value has now: dimensions may have been merged
-/// ([batch, sequence, 64] is [batch * sequence, 64]) or divided, not permuted. Null where it does
-/// not fit.
-static ArrayAttr fit(ArrayRef<Entry> entries, ArrayRef<SymExpr> sizes, MLIRContext *context) {
-  SmallVector<Entry> rest(llvm::reverse(entries));
+/// Converts the annotation to the current dimensions of the value. Dimensions may have been merged
+/// ([batch, sequence, 64] is [batch * sequence, 64]) or divided, but not permuted. Returns null if
+/// the annotation does not fit.
+static ArrayAttr fit(ArrayRef<AnnotatedSize> entries, ArrayRef<SymExpr> sizes,
+                     MLIRContext *context) {
+  SmallVector<AnnotatedSize> rest(llvm::reverse(entries));
   SmallVector<Attribute> dims;
   for (const SymExpr &size : sizes) {
     SmallVector<FactorAttr> factors;
@@ -91,7 +92,7 @@ static ArrayAttr fit(ArrayRef<Entry> entries, ArrayRef<SymExpr> sizes, MLIRConte
     for (dropOnes(); !need.isConstant(1); dropOnes()) {
       if (rest.empty())
         return {};
-      Entry &entry = rest.back();
+      AnnotatedSize &entry = rest.back();
       open |= !entry.factor;
       if (auto left = need.divideExact(entry.size)) {
         factors.push_back(entry.factor ? entry.factor : FactorAttr::get(context, entry.size));
@@ -100,7 +101,7 @@ static ArrayAttr fit(ArrayRef<Entry> entries, ArrayRef<SymExpr> sizes, MLIRConte
       } else if (auto left = entry.size.divideExact(need)) {
         if (entry.exact && !entry.factor.getAxes().empty())
           return {};
-        // The outermost part takes the axes.
+        // The axes split the outermost part.
         factors.push_back(FactorAttr::get(
             context, need, entry.factor ? entry.factor.getAxes() : ArrayRef<StringAttr>()));
         entry.size = *left;
@@ -119,25 +120,26 @@ static ArrayAttr fit(ArrayRef<Entry> entries, ArrayRef<SymExpr> sizes, MLIRConte
     else
       dims.push_back(DimAttr::get(context, factors));
   }
-  for (const Entry &entry : rest)
+  for (const AnnotatedSize &entry : rest)
     if (!entry.size.isConstant(1))
       return {};
   return ArrayAttr::get(context, dims);
 }
 
-/// Ops are in the stage of the node that they are made of.
-static void placeStages(ModuleOp module) {
-  auto held = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kHeldStagesAttr));
-  if (!held)
+/// Assigns to each op the stage of the node that it was made from.
+static void attachStages(ModuleOp module) {
+  auto recorded = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kHeldStagesAttr));
+  if (!recorded)
     return;
   llvm::StringMap<Attribute> stages;
-  for (auto stage : held.getAsRange<DictionaryAttr>())
+  for (auto stage : recorded.getAsRange<DictionaryAttr>())
     stages[stage.getAs<StringAttr>("node").getValue()] = stage.get("stage");
-  // Of the ops that are made of one node the last one is its value. Those before it are parts of it
-  // if nobody else uses them: a mask that layers share is not where the first attention is.
-  llvm::StringMap<DenseSet<Operation *>> placed;
+  // Among the ops made from one node, the last is the node's value. An earlier op belongs to the
+  // node only if all its users do: a mask shared by all layers does not belong to the first
+  // attention.
+  llvm::StringMap<DenseSet<Operation *>> attached;
   module.walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
-    // What has no operands is wherever it is needed.
+    // Ops without operands are cloned into each stage that uses them.
     if (!isa<ShardingRuleOpInterface>(op) || op->getNumOperands() == 0)
       return;
     SmallVector<std::string> names;
@@ -146,7 +148,7 @@ static void placeStages(ModuleOp module) {
       auto it = stages.find(name);
       if (it == stages.end())
         continue;
-      DenseSet<Operation *> &parts = placed[name];
+      DenseSet<Operation *> &parts = attached[name];
       if (!parts.empty() &&
           !llvm::all_of(op->getUsers(), [&](Operation *user) { return parts.contains(user); }))
         continue;
@@ -156,7 +158,7 @@ static void placeStages(ModuleOp module) {
   });
 }
 
-InFlightDiagnostic Placer::error(AnnotationOp annotation, Location loc) const {
+InFlightDiagnostic AnnotationAttacher::error(AnnotationOp annotation, Location loc) const {
   InFlightDiagnostic diag =
       emitError(loc) << (annotation.getSharding() ? "annotation of value '" : "pipeline stage of '")
                      << annotation.getName() << "'";
@@ -165,7 +167,8 @@ InFlightDiagnostic Placer::error(AnnotationOp annotation, Location loc) const {
   return diag;
 }
 
-LogicalResult Placer::putSharding(AnnotationOp annotation, Operation *op, ArrayAttr sharding) {
+LogicalResult AnnotationAttacher::setSharding(AnnotationOp annotation, Operation *op,
+                                              ArrayAttr sharding) {
   auto [before, isNew] = shardings.try_emplace(op, annotation);
   if (!isNew) {
     auto other = op->getAttrOfType<ArrayAttr>(kShardingAttr);
@@ -184,12 +187,12 @@ LogicalResult Placer::putSharding(AnnotationOp annotation, Operation *op, ArrayA
   return success();
 }
 
-LogicalResult Placer::place(AnnotationOp annotation) {
+LogicalResult AnnotationAttacher::attach(AnnotationOp annotation) {
   Value value = annotation.getValue();
   ArrayAttr sharding = annotation.getShardingAttr();
   SmallVector<SymExpr> sizes = getSizes(value);
-  // Dimensions of one element are never split, whatever is said of them.
-  SmallVector<Entry> entries;
+  // Dimensions of one element are never split, whatever the annotation.
+  SmallVector<AnnotatedSize> entries;
   auto fitTo = [&](Value to) {
     if (!sharding)
       return true;
@@ -217,28 +220,28 @@ LogicalResult Placer::place(AnnotationOp annotation) {
   if (!fits) {
     InFlightDiagnostic diag = error(annotation, op ? op->getLoc() : annotation.getLoc());
     diag << ": the value has dimensions [";
-    llvm::interleaveComma(entries, diag, [&](const Entry &e) { diag << e.size.str(); });
-    diag << "], which are [";
+    llvm::interleaveComma(entries, diag, [&](const AnnotatedSize &e) { diag << e.size.str(); });
+    diag << "], but it has [";
     llvm::interleaveComma(sizes, diag, [&](const SymExpr &size) { diag << size.str(); });
-    return diag << "] in the program that is partitioned: in another order, or not divided where a "
-                   "factor is to be split; annotate a weight, or another value";
+    return diag << "] in the partitioned program: in another order, or not divided where the "
+                   "annotation splits a factor; annotate a weight, or another value";
   }
   if (!op || unneeded.contains(op)) {
     InFlightDiagnostic diag =
         error(annotation, NameLoc::get(annotation.getNameAttr(), module.getLoc()));
     if (!op)
-      return diag << ": it is an input itself in the program that is partitioned; annotate the "
+      return diag << ": it equals an input of the partitioned program; annotate the "
                      "input";
-    return diag << ": it is not in the program that is partitioned, it has become part of a larger "
-                   "op; annotate "
+    return diag << ": it was fused into a larger op before partitioning; "
+                   "annotate "
                 << (sharding ? "a weight, or the result of that op" : "that op");
   }
   if (Attribute stage = annotation.getStageAttr())
     stages[op] = stage;
-  return sharding ? putSharding(annotation, op, sharding) : success();
+  return sharding ? setSharding(annotation, op, sharding) : success();
 }
 
-LogicalResult Placer::run() {
+LogicalResult AnnotationAttacher::run() {
   SmallVector<AnnotationOp> annotations;
   llvm::SetVector<Block *> blocks;
   module.walk([&](AnnotationOp op) {
@@ -249,7 +252,7 @@ LogicalResult Placer::run() {
     unneeded.insert_range(getUnneeded(*block));
   bool ok = true;
   for (AnnotationOp annotation : annotations)
-    ok &= succeeded(place(annotation));
+    ok &= succeeded(attach(annotation));
   if (!ok)
     return failure();
   for (AnnotationOp annotation : annotations)
@@ -259,7 +262,7 @@ LogicalResult Placer::run() {
       if (unneeded.contains(&op))
         op.erase();
 
-  placeStages(module);
+  attachStages(module);
   for (auto [op, stage] : stages)
     op->setAttr(kPipelineStageAttr, stage);
   return success();

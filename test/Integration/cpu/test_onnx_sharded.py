@@ -280,7 +280,7 @@ def test_refusals(tmp_path):
     check(f"{gather} is cut along axis 2, but has 2 dimensions", shard(TABLE, [0, 1], {2: 2}))
     check("is cut along axis 0 as if it had size 999; it has 1000", shard(TABLE, [0, 1], {0: [(999, 2)]}))
     check("is cut into 3 along axis 0, which needs more than the 2 devices", shard(TABLE, [0, 1], {0: 3}))
-    check("which lie on no axis of the grid", shard(TABLE, [[0, 3], [1, 2]], {0: 2}), "tp2,dp2", ("c", 4))
+    check("which match no axis of the grid", shard(TABLE, [[0, 3], [1, 2]], {0: 2}), "tp2,dp2", ("c", 4))
     check("is not on device 1, but on device 0 of the same pipeline stage", shard(TABLE, [0, 2], {0: 2}), "tp2,dp2",
           ("c", 4))
     check("has pipeline stages 0 to 3, but the grid has pp2; use pp4",
@@ -388,8 +388,8 @@ def test_stages_and_devices_agree(tmp_path):
 
     result = place({"fc0": 0, "fc3": 1}, w0=1)
     assert result.returncode == 1
-    assert ("tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is in that of stage 0, which "
-            "has 0; list devices of the stage that the node is in") in result.stderr
+    assert ("tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices of stage 0, which "
+            "has 0; list devices of the node's stage") in result.stderr
     # Devices alone say it as well, and may so run backwards.
     result = place({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
@@ -508,7 +508,7 @@ def test_a_configuration_for_other_devices_is_named(tmp_path):
     onnx.save(model, path)
     result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
                             capture_output=True, text=True, check=True)
-    assert "device configurations are not used: the grid has 2 ranks, and they are 'eight' (8 devices)" in result.stderr
+    assert "device configurations are ignored: the grid has 2 ranks, but they are 'eight' (8 devices)" in result.stderr
     assert "has no device configuration 'nine'" in run(path, "--megatron-shard=tp2", "--emit=model",
                                                       "--device-configuration=nine", fails=True)
     assert "has 8 devices, but the grid has 2 ranks" in run(path, "--megatron-shard=tp2", "--emit=model",

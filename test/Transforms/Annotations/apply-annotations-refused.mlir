@@ -56,8 +56,8 @@ fc1: [-, tq]
 fc1: [-, pp]
 
 //--- two.txt
-# CHECK: two.txt:4:6: error: line 4 says [-, tp] of weight 'fc1', but line 3 says [tp, -]
-# CHECK: two.txt:3:5: note: the other one, 'f*'
+# CHECK: two.txt:4:6: error: line 4 annotates weight 'fc1' as [-, tp], but line 3 as [tp, -]
+# CHECK: two.txt:3:5: note: the other pattern, 'f*'
 f*: [tp, -]
 fc1: [-, tp]
 
@@ -70,7 +70,7 @@ fc1: [tp, tp]
 fc1: [-, tp+tp]
 
 //--- list.txt
-# CHECK: list.txt:2:1: error: there is no list; write 'PATTERN: [-, tp]', one entry per dimension
+# CHECK: list.txt:2:1: error: no list; write 'PATTERN: [-, tp]', one entry per dimension
 fc1: tp
 
 //--- colon.txt

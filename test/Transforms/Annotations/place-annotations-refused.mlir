@@ -1,8 +1,8 @@
 // RUN: not tpc-opt %s --tpc-hold-annotations --cse --tpc-place-annotations --split-input-file 2>&1 | FileCheck %s
 
 // Nothing needs it.
-// CHECK: error: {{.*}}annotation of value 'part' (a.txt:1:1): it is not in the program that is partitioned, it has become part of a larger op; annotate a weight, or the result of that op
-// CHECK: error: {{.*}}pipeline stage of 'other part': it is not in the program that is partitioned, it has become part of a larger op; annotate that op
+// CHECK: error: {{.*}}annotation of value 'part' (a.txt:1:1): it was fused into a larger op before partitioning; annotate a weight, or the result of that op
+// CHECK: error: {{.*}}pipeline stage of 'other part': it was fused into a larger op before partitioning; annotate that op
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %y = tpc.gelu tanh %x : tensor<4x16xf32> -> tensor<4x16xf32>
   %z = tpc.exp %x {tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("part")
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
 
 // -----
 
-// CHECK: error: {{.*}}annotation of value 'x again' (a.txt:1:1): it is an input itself in the program that is partitioned; annotate the input
+// CHECK: error: {{.*}}annotation of value 'x again' (a.txt:1:1): it equals an input of the partitioned program; annotate the input
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   tpc.annotation %x "x again" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : tensor<4x16xf32>
   return %x : tensor<4x16xf32>
@@ -29,7 +29,7 @@ func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
 
 // -----
 
-// CHECK: error: loc("y"): annotation of value 'other': the value has dimensions [3, 8], which are [4, 6] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
+// CHECK: error: loc("y"): annotation of value 'other': the value has dimensions [3, 8], but it has [4, 6] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
 func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %y = tpc.gelu tanh %x : tensor<4x6xf32> -> tensor<4x6xf32> loc("y")
   %r = tpc.reshape %y : tensor<4x6xf32> -> tensor<3x8xf32>
@@ -40,7 +40,7 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
 // -----
 
 // Half of each of two eighths is no factor of 4 and none of 4.
-// CHECK: error: {{.*}}annotation of value 'strided': the value has dimensions [2, 8], which are [4, 4] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
+// CHECK: error: {{.*}}annotation of value 'strided': the value has dimensions [2, 8], but it has [4, 4] in the partitioned program: in another order, or not divided where the annotation splits a factor; annotate a weight, or another value
 func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %y = tpc.gelu tanh %x : tensor<4x4xf32> -> tensor<4x4xf32> loc("y")
   %r = tpc.reshape %y : tensor<4x4xf32> -> tensor<16xf32>
