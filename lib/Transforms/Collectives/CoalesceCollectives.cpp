@@ -1,9 +1,9 @@
-//===- CoalesceCollectives.cpp - One collective for several small ones ----===//
+//===- CoalesceCollectives.cpp - Merging of small collectives -------------===//
 //
-// Where latency takes longer than bytes, one collective of joined operands takes the time of one
-// of them. All ranks run the same ops, so all join the same ones. Joined are buffers of one kind,
-// over the same axes, of the same element type; a concatenation before and slices behind are
-// local, and small by choice.
+// If latency dominates transfer time, one collective on concatenated operands takes as long as one
+// of them alone. All ranks run the same ops, so all merge the same collectives. Merged collectives
+// have the same kind, axes and element type. The concatenation before and the slices after are
+// local and small.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,7 @@ private:
   LinkModel links;
 };
 
-/// A collective is small if its latency takes longer than its bytes.
+/// Returns true if the latency of the collective exceeds the transfer time of its bytes.
 bool Coalescer::isSmall(Operation *op) const {
   auto kind = getStepKind(op);
   ::tpc::Transfer transfer;
@@ -56,12 +56,12 @@ bool Coalescer::isSmall(Operation *op) const {
   return links.getSeconds(transfer, getAxes(op), bytes) <= 2 * latency;
 }
 
-/// What needs `first`, up to `last` and in the order of the block.
+/// Returns the dependents of `first` up to `last`, in block order.
 SmallVector<Operation *> findDependents(Operation *first, Operation *last) {
   DenseSet<Operation *> found = {first};
   SmallVector<Operation *> dependents;
   for (Operation *op = first->getNextNode(); op != last->getNextNode(); op = op->getNextNode()) {
-    auto result = op->walk([&](Operation *inner) { // also within a branch
+    auto result = op->walk([&](Operation *inner) { // includes ops in branches
       bool needs = llvm::any_of(inner->getOperands(), [&](Value operand) {
         return found.contains(operand.getDefiningOp());
       });
@@ -75,25 +75,26 @@ SmallVector<Operation *> findDependents(Operation *first, Operation *last) {
   return dependents;
 }
 
-/// The dimension along which the buffers of both can be joined: no axis splits it, the collective
-/// leaves it alone, and all others are the same. -1 where there is none.
-int64_t findJoint(Operation *first, Operation *second) {
+/// Returns a dimension along which the buffers of both collectives can be concatenated: no axis
+/// splits it, the collectives do not change it, and all other dimensions are equal. Returns -1 if
+/// there is none.
+int64_t findConcatDim(Operation *first, Operation *second) {
   auto a = getDist(first->getOperand(0)).getDims(), b = getDist(second->getOperand(0)).getDims();
   if (a.size() != b.size())
     return -1;
-  int64_t joint = -1, differing = 0;
+  int64_t concatDim = -1, differing = 0;
   for (int64_t d = 0; d < int64_t(a.size()); ++d) {
     bool fits = !a[d].isSharded() && !b[d].isSharded() && d != getDim(first);
     if (a[d] != b[d]) {
       ++differing;
-      joint = fits ? d : -1;
+      concatDim = fits ? d : -1;
       if (!fits || differing > 1)
         return -1;
     } else if (fits && differing == 0) {
-      joint = d;
+      concatDim = d;
     }
   }
-  return joint;
+  return concatDim;
 }
 
 bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
@@ -106,39 +107,39 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   SmallVector<Operation *> dependents = findDependents(first, second);
   if (llvm::is_contained(dependents, second))
     return false;
-  int64_t joint = findJoint(first, second);
-  // Of the dimension that is scattered, 24{tp} and 4{tp}*6 are different parts, of equal sizes or
-  // not.
+  int64_t concatDim = findConcatDim(first, second);
+  // A scattered dimension must have the same distribution: 24{tp} and 4{tp}*6 are different parts,
+  // even if their sizes are equal.
   DistAttr x = getDist(first->getResult(0)), y = getDist(second->getResult(0));
-  if (joint >= 0 && x != withDim(y, joint, x.getDims()[joint]))
+  if (concatDim >= 0 && x != withDim(y, concatDim, x.getDims()[concatDim]))
     return false;
-  // Flat, where nothing is split.
+  // Unsplit buffers can be concatenated flat.
   auto isWhole = [](Value value) {
     return llvm::none_of(getDist(value).getDims(), [](DimAttr d) { return d.isSharded(); });
   };
-  if (joint < 0 && (!isa<AllReduceOp>(first) || !isWhole(a) || !isWhole(b)))
+  if (concatDim < 0 && (!isa<AllReduceOp>(first) || !isWhole(a) || !isWhole(b)))
     return false;
-  // What needs the first comes behind the second. All else stays where it is: stages are cut where
-  // the order of ops leaves one activation live.
+  // Dependents of the first collective move after the second. Other ops keep their order, because
+  // stages are cut where that order leaves one activation live.
   for (Operation *op : llvm::reverse(dependents))
     op->moveAfter(second);
   OpBuilder builder(second);
   Location loc = builder.getFusedLoc({first->getLoc(), second->getLoc()});
-  if (joint < 0) {
+  if (concatDim < 0) {
     for (Value *value : {&a, &b}) {
       DimAttr flat = DimAttr::get(value->getContext(), product(getSizes(*value)));
       *value = ReshapeOp::create(builder, loc, localType(*value, getDist(*value).withDims({flat})),
                                  *value);
     }
-    joint = 0;
+    concatDim = 0;
   }
 
-  ::tpc::SymExpr sizes[] = {getSizes(a)[joint], getSizes(b)[joint]};
+  ::tpc::SymExpr sizes[] = {getSizes(a)[concatDim], getSizes(b)[concatDim]};
   DimAttr both = DimAttr::get(first->getContext(), sizes[0] + sizes[1]);
-  Value joined = ConcatOp::create(builder, loc, localType(a, withDim(getDist(a), joint, both)),
-                                  ValueRange{a, b}, joint);
+  Value joined = ConcatOp::create(builder, loc, localType(a, withDim(getDist(a), concatDim, both)),
+                                  ValueRange{a, b}, concatDim);
   DistAttr done = getDist(first->getResult(0));
-  done = (done.getDims().size() == getDist(a).getDims().size() ? withDim(done, joint, both)
+  done = (done.getDims().size() == getDist(a).getDims().size() ? withDim(done, concatDim, both)
                                                                : done.withDims({both}));
   Operation *collective = builder.clone(*first);
   collective->setLoc(loc);
@@ -148,9 +149,9 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   ::tpc::SymExpr start(0);
   Operation *ops[] = {first, second};
   for (auto [op, size] : llvm::zip(ops, sizes)) {
-    DistAttr dist = withDim(done, joint, DimAttr::get(op->getContext(), size));
-    Value part = SliceOp::create(builder, loc, localType(a, dist), collective->getResult(0), joint,
-                                 start, 1);
+    DistAttr dist = withDim(done, concatDim, DimAttr::get(op->getContext(), size));
+    Value part = SliceOp::create(builder, loc, localType(a, dist), collective->getResult(0),
+                                 concatDim, start, 1);
     Type type = op->getResult(0).getType();
     if (part.getType() != type)
       part = ReshapeOp::create(builder, loc, type, part);
@@ -163,7 +164,7 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
 }
 
 bool Coalescer::coalesce(Block &block) {
-  constexpr size_t nearby = 8; // collectives that count as in one place
+  constexpr size_t nearby = 8; // window in which collectives are candidates
   SmallVector<Operation *> small;
   for (Operation &op : block)
     if (isSmall(&op))

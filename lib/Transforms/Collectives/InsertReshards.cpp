@@ -1,4 +1,4 @@
-//===- InsertReshards.cpp - A distribution on every value -----------------===//
+//===- InsertReshards.cpp - Distributions of all values -------------------===//
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
@@ -16,10 +16,10 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// What an op needs and yields, before unreduced operands are considered.
-struct Needs {
+/// Distributions that an op requires and produces, before unreduced operands are considered.
+struct Requirements {
   SmallVector<DistAttr> operands, results;
-  /// Axes that split a reduction, and how the results combine.
+  /// Axes that split a reduction factor, and the combining function of the results.
   PartialAttr partial;
 };
 
@@ -31,12 +31,12 @@ public:
 private:
   LogicalResult processFunction(func::FuncOp function);
   LogicalResult processOp(Operation *op, ShardingRuleOpInterface ruled);
-  FailureOr<Needs> getNeeds(Operation *op, const ShardingRule &rule);
-  SmallVector<int, 2> getPassed(Operation *op, const ShardingRule &rule, const Needs &needs,
-                                StringAttr axis);
+  FailureOr<Requirements> getRequirements(Operation *op, const ShardingRule &rule);
+  SmallVector<int, 2> getUnreducedOperands(Operation *op, const ShardingRule &rule,
+                                           const Requirements &required, StringAttr axis);
   double getBytes(DistAttr dist) const;
   void reshard(OpOperand &use, DistAttr target);
-  LogicalResult holdResult(Operation *op);
+  LogicalResult reshardResult(Operation *op);
   bool isWeight(Value value) const;
   static void setDist(Value value, DistAttr dist) {
     value.setType(makeTensorType(cast<RankedTensorType>(value.getType()).getElementType(), dist));
@@ -47,10 +47,10 @@ private:
   DenseSet<Operation *> done;
   DenseMap<std::pair<Value, Type>, Value> reshards;
   DenseMap<Value, Value> reductions;
-  DenseMap<Operation *, func::CallOp> callers; // of each function, one
+  DenseMap<Operation *, func::CallOp> callers; // one caller per function
 };
 
-FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
+FailureOr<Requirements> Inserter::getRequirements(Operation *op, const ShardingRule &rule) {
   MLIRContext *context = op->getContext();
   SmallVector<DimAttr> splits;
   if (auto attr = op->getAttrOfType<ArrayAttr>(kSplitAttr)) {
@@ -65,21 +65,22 @@ FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
                                  << " does not fit the factor of size " << factor.size.str();
       if (factor.kind == FactorKind::Whole && dim.isSharded())
         return op->emitOpError() << kSplitAttr << " splits the factor of size " << factor.size.str()
-                                 << ", which the op needs whole";
+                                 << ", which the op needs unsplit";
     }
   } else {
     for (const ShardingRule::Factor &factor : rule.factors)
       splits.push_back(DimAttr::get(context, factor.size));
   }
 
-  Needs needs;
+  Requirements required;
   for (const ShardingRule::Dims &dims : rule.operands)
-    needs.operands.push_back(composeDist(context, dims, splits));
+    required.operands.push_back(composeDist(context, dims, splits));
   for (const ShardingRule::Dims &dims : rule.results)
-    needs.results.push_back(composeDist(context, dims, splits));
-  if (llvm::is_contained(needs.operands, DistAttr()) ||
-      llvm::is_contained(needs.results, DistAttr()))
-    return op->emitOpError() << kSplitAttr << " splits a product inside of a larger dimension";
+    required.results.push_back(composeDist(context, dims, splits));
+  if (llvm::is_contained(required.operands, DistAttr()) ||
+      llvm::is_contained(required.results, DistAttr()))
+    return op->emitOpError() << kSplitAttr
+                             << " splits a product of factors inside a larger dimension";
 
   SmallVector<StringAttr> axes;
   std::optional<ReductionKind> kind;
@@ -91,8 +92,8 @@ FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
       llvm::append_range(axes, dim.getAllAxes());
     }
   if (kind)
-    needs.partial = PartialAttr::get(context, *kind, axes);
-  return needs;
+    required.partial = PartialAttr::get(context, *kind, axes);
+  return required;
 }
 
 double Inserter::getBytes(DistAttr dist) const {
@@ -103,9 +104,9 @@ double Inserter::getBytes(DistAttr dist) const {
   return count;
 }
 
-/// The operands that `op` passes on unreduced over `axis`: none or a linear group.
-SmallVector<int, 2> Inserter::getPassed(Operation *op, const ShardingRule &rule, const Needs &needs,
-                                        StringAttr axis) {
+/// Returns the operands that stay unreduced over `axis` through `op`: none, or a linear group.
+SmallVector<int, 2> Inserter::getUnreducedOperands(Operation *op, const ShardingRule &rule,
+                                                   const Requirements &required, StringAttr axis) {
   SmallVector<int, 2> unreduced;
   std::optional<ReductionKind> kind;
   double in = 0, out = 0;
@@ -113,18 +114,19 @@ SmallVector<int, 2> Inserter::getPassed(Operation *op, const ShardingRule &rule,
     DistAttr dist = getDist(operand);
     if (!dist.isUnreducedOver(axis))
       continue;
-    // Nobody else, and no change of dimensions on the way.
+    // The op must be the only user, and dimensions must not change on the way.
     if (kind && kind != dist.getPartial().getKind())
       return {};
     kind = dist.getPartial().getKind();
-    bool mine = llvm::all_of(operand.getUsers(), [&](Operation *user) { return user == op; });
-    if (!mine || dist.withPartial({}) != needs.operands[i])
+    bool isOnlyUser = llvm::all_of(operand.getUsers(), [&](Operation *user) { return user == op; });
+    if (!isOnlyUser || dist.withPartial({}) != required.operands[i])
       return {};
     unreduced.push_back(i);
     in += getBytes(dist);
   }
-  if (unreduced.empty() || (needs.partial && llvm::is_contained(needs.partial.getAxes(), axis)) ||
-      (needs.partial && needs.partial.getKind() != *kind))
+  if (unreduced.empty() ||
+      (required.partial && llvm::is_contained(required.partial.getAxes(), axis)) ||
+      (required.partial && required.partial.getKind() != *kind))
     return {};
   bool linear = llvm::any_of(rule.linear, [&](const ShardingRule::Linear &l) {
     return ArrayRef<int>(l.operands) == ArrayRef<int>(unreduced) &&
@@ -132,7 +134,7 @@ SmallVector<int, 2> Inserter::getPassed(Operation *op, const ShardingRule &rule,
   });
   if (!linear)
     return {};
-  for (DistAttr result : needs.results) {
+  for (DistAttr result : required.results) {
     if (result.usesAxis(axis))
       return {};
     out += getBytes(result);
@@ -151,7 +153,7 @@ bool Inserter::isWeight(Value value) const {
   return isa<ParameterOp>(value.getDefiningOp());
 }
 
-/// Makes `use` see its value under `target`. Uses come in program order.
+/// Gives `use` its value in distribution `target`. Uses are visited in program order.
 void Inserter::reshard(OpOperand &use, DistAttr target) {
   Value value = use.get();
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
@@ -161,13 +163,14 @@ void Inserter::reshard(OpOperand &use, DistAttr target) {
   Value &shared = reshards[{value, type}];
   if (!shared) {
     OpBuilder builder(module.getContext());
-    // What was reduced once is not reduced again.
+    // Reuses a reduction that exists already.
     if (getDist(value).getPartial() && !target.getPartial()) {
       Value &reduced = reductions[value];
       if (reduced)
         value = reduced;
     }
-    // A weight that is held in parts is whole only as long as it is needed.
+    // A sharded weight is gathered right before its use, to keep the gathered copy live only
+    // briefly.
     if (isWeight(value))
       builder.setInsertionPoint(use.getOwner());
     else
@@ -182,16 +185,16 @@ void Inserter::reshard(OpOperand &use, DistAttr target) {
 
 LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) {
   ShardingRule rule = ruled.getShardingRule();
-  FailureOr<Needs> needs = getNeeds(op, rule);
-  if (failed(needs))
+  FailureOr<Requirements> required = getRequirements(op, rule);
+  if (failed(required))
     return failure();
 
   SmallVector<SmallVector<StringAttr>> keep(op->getNumOperands());
   SmallVector<StringAttr> axes;
   std::optional<ReductionKind> kind;
-  if (needs->partial) {
-    kind = needs->partial.getKind();
-    llvm::append_range(axes, needs->partial.getAxes());
+  if (required->partial) {
+    kind = required->partial.getKind();
+    llvm::append_range(axes, required->partial.getAxes());
   }
   SmallVector<StringAttr> unreduced;
   for (Value operand : op->getOperands())
@@ -199,7 +202,7 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
       if (!llvm::is_contained(unreduced, axis))
         unreduced.push_back(axis);
   for (StringAttr axis : unreduced)
-    for (int i : getPassed(op, rule, *needs, axis)) {
+    for (int i : getUnreducedOperands(op, rule, *required, axis)) {
       keep[i].push_back(axis);
       kind = getDist(op->getOperand(i)).getPartial().getKind();
       if (!llvm::is_contained(axes, axis))
@@ -208,9 +211,9 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
 
   for (OpOperand &use : op->getOpOperands()) {
     unsigned i = use.getOperandNumber();
-    DistAttr target = needs->operands[i];
+    DistAttr target = required->operands[i];
     if (!keep[i].empty()) {
-      // In the operand's order, so that one that stays as it is needs no reshard.
+      // Keeps the operand's axis order, so that an unchanged operand needs no reshard.
       PartialAttr have = getDist(use.get()).getPartial();
       auto kept = llvm::filter_to_vector(
           have.getAxes(), [&](StringAttr axis) { return llvm::is_contained(keep[i], axis); });
@@ -220,13 +223,13 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
   }
   PartialAttr partial =
       axes.empty() ? PartialAttr() : PartialAttr::get(op->getContext(), *kind, axes);
-  for (auto [result, dist] : llvm::zip(op->getResults(), needs->results))
+  for (auto [result, dist] : llvm::zip(op->getResults(), required->results))
     setDist(result, dist.withPartial(partial));
-  return holdResult(op);
+  return reshardResult(op);
 }
 
-/// An annotation may want the result in other parts than the op makes it in.
-LogicalResult Inserter::holdResult(Operation *op) {
+/// Reshards a result whose annotation requires another distribution than the op produces.
+LogicalResult Inserter::reshardResult(Operation *op) {
   Attribute attr = op->removeAttr(kHoldAttr);
   if (!attr)
     return success();
@@ -251,8 +254,8 @@ LogicalResult Inserter::holdResult(Operation *op) {
     return success();
   OpBuilder builder(op->getContext());
   builder.setInsertionPointAfter(op);
-  auto held = ReshardOp::create(builder, op->getLoc(), type, result);
-  result.replaceAllUsesExcept(held.getResult(), held);
+  auto resharded = ReshardOp::create(builder, op->getLoc(), type, result);
+  result.replaceAllUsesExcept(resharded.getResult(), resharded);
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- Localize.cpp - Make every type one rank's --------------------------===//
+//===- Localize.cpp - Conversion of types to local shapes -----------------===//
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Collectives/Passes.h"
@@ -28,7 +28,7 @@ struct Localize : public mlir::tpc::impl::LocalizeBase<Localize> {
       return signalPassFailure();
     GridAttr grid = *found;
     auto left = module.walk([](ReshardOp reshard) {
-      reshard.emitError() << "a reshard is left: run tpc-lower-reshards first";
+      reshard.emitError() << "a reshard remains: run tpc-lower-reshards first";
       return WalkResult::interrupt();
     });
     if (left.wasInterrupted())

@@ -1,9 +1,9 @@
-//===- LowerReshards.cpp - Reshards into collectives ----------------------===//
+//===- LowerReshards.cpp - Lowering of reshards to collectives ------------===//
 //
-// The sequence is found in Reshard.cpp, among the collectives that tactics predicted. Where
-// these do not lead to the target, the cheapest of all sequences says what is missing.
+// Reshard.cpp searches the sequence among the collectives that tactics expect. If these do not lead
+// to the target, the error names a missing collective of the cheapest unrestricted sequence.
 //
-// An op that permutes elements along a dimension that is split is one collective-permute.
+// An op that permutes elements along a split dimension becomes one collective-permute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,13 +30,13 @@ public:
 
 private:
   bool permuteWhole(Operation *op, int64_t dim);
-  bool isPredicted(StringRef kind, StringAttr axis, const std::string &size) const;
+  bool isExpected(StringRef kind, StringAttr axis, const std::string &size) const;
   bool isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist, int64_t dim) const;
-  LogicalResult reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to);
+  LogicalResult reportUnexpected(ReshardOp op, DistAttr from, DistAttr to);
 
   ReshardPlanner planner;
   bool allowReshard;
-  SmallVector<DictionaryAttr> predictions;
+  SmallVector<DictionaryAttr> expected;
   DenseMap<std::pair<DistAttr, DistAttr>, ReshardPath> paths;
 };
 
@@ -44,13 +44,13 @@ Lowering::Lowering(ModuleOp module, bool allowReshard)
     : planner(GridAttr::lookup(module), getNominalSymbols(module)), allowReshard(allowReshard) {
   if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
     for (auto tactic : tactics.getAsRange<DictionaryAttr>())
-      llvm::append_range(predictions,
+      llvm::append_range(expected,
                          tactic.getAs<ArrayAttr>("predicts").getAsRange<DictionaryAttr>());
 }
 
-/// A prediction without a size is of values of any size.
-bool Lowering::isPredicted(StringRef kind, StringAttr axis, const std::string &size) const {
-  return llvm::any_of(predictions, [&](DictionaryAttr entry) {
+/// An expected collective without a size matches values of any size.
+bool Lowering::isExpected(StringRef kind, StringAttr axis, const std::string &size) const {
+  return llvm::any_of(expected, [&](DictionaryAttr entry) {
     auto ofSize = entry.getAs<StringAttr>("size");
     return entry.getAs<StringAttr>("kind").getValue() == kind &&
            entry.getAs<StringAttr>("axis") == axis && (!ofSize || ofSize.getValue() == size);
@@ -60,11 +60,11 @@ bool Lowering::isPredicted(StringRef kind, StringAttr axis, const std::string &s
 bool Lowering::isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist,
                          int64_t dim) const {
   return axis.getValue() != "mb" &&
-         (allowReshard || isPredicted(stringify(kind), axis, printSize(dist, dim)));
+         (allowReshard || isExpected(stringify(kind), axis, printSize(dist, dim)));
 }
 
-/// Names the first collective that the cheapest of all sequences has and no tactic predicted.
-LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to) {
+/// Reports the first unexpected collective of the cheapest unrestricted sequence.
+LogicalResult Lowering::reportUnexpected(ReshardOp op, DistAttr from, DistAttr to) {
   auto notMicroBatches = [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
     return axis.getValue() != "mb";
   };
@@ -73,9 +73,9 @@ LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr 
     path = planner.find(from, to, [](auto...) { return true; });
     if (path)
       return op.emitError() << "'" << getSourceName(op.getLoc())
-                            << "' combines micro-batches, of which a rank has one at a time; "
-                               "leave mb out";
-    return op.emitError() << "cannot be made of collectives, from " << op.getOperand().getType()
+                            << "' combines micro-batches, but a rank has one at a time; "
+                               "remove mb from --megatron-shard";
+    return op.emitError() << "has no sequence of collectives from " << op.getOperand().getType()
                           << " to " << op.getType();
   }
   DistAttr dist = from;
@@ -85,7 +85,7 @@ LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr 
     if (step.kind == ReshardStep::Slice)
       continue;
     for (StringAttr axis : step.axes) {
-      if (isPredicted(stringify(step.kind), axis, size))
+      if (isExpected(stringify(step.kind), axis, size))
         continue;
       StringRef kind = stringify(step.kind);
       InFlightDiagnostic diag = op.emitError()
@@ -94,7 +94,7 @@ LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr 
                                 << " over '" << axis.getValue() << "'";
       if (step.dim >= 0)
         diag << " of dimension " << step.dim << " (" << size << ")";
-      diag << " that no tactic predicts, from " << op.getOperand().getType() << " to "
+      diag << " that no tactic expects, from " << op.getOperand().getType() << " to "
            << op.getType() << "; change what is split, or accept it with allow-reshard";
       if (!op->use_empty()) {
         Operation *user = *op->user_begin();
@@ -104,7 +104,7 @@ LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr 
       return diag;
     }
   }
-  llvm_unreachable("a path of predicted collectives would have been found");
+  llvm_unreachable("a path of expected collectives exists");
 }
 
 LogicalResult Lowering::run(ReshardOp op) {
@@ -114,7 +114,7 @@ LogicalResult Lowering::run(ReshardOp op) {
     auto path = planner.find(from, to, [&](auto... args) { return isAllowed(args...); });
     if (!path) {
       paths.erase({from, to});
-      return reportUnpredicted(op, from, to);
+      return reportUnexpected(op, from, to);
     }
     it->second = std::move(*path);
   }
@@ -127,8 +127,8 @@ LogicalResult Lowering::run(ReshardOp op) {
   return success();
 }
 
-/// Where ranks have parts that are not in a row, such as `3 * 8{tp}` of runs of 24: gathers the
-/// dimension, shifts it whole, and takes each rank's part, if these collectives are allowed.
+/// Gathers the dimension, shifts it, and slices each rank's part, if these collectives are allowed.
+/// Used where ranks have non-contiguous parts, such as `3 * 8{tp}` of runs of 24.
 bool Lowering::permuteWhole(Operation *op, int64_t dim) {
   DistAttr dist = getDist(op->getResult(0));
   DistAttr whole = withDim(dist, dim, dist.getDims()[dim].getGlobal());
@@ -162,8 +162,7 @@ LogicalResult Lowering::run(ShardingRuleOpInterface op, const Permutation &permu
   if (!permutation.move)
     return op->emitError() << name << " shifts runs of " << permutation.run.str()
                            << " elements of dimension " << dim
-                           << ", of which ranks would have parts that are not in a row, in "
-                           << result.getType()
+                           << ", but ranks would have non-contiguous parts in " << result.getType()
                            << "; split the outermost factor of a run, or none, or gather the "
                            << "dimension with allow-reshard";
   BlockMove::Axes axes = permutation.move->getAxes();
@@ -171,12 +170,12 @@ LogicalResult Lowering::run(ShardingRuleOpInterface op, const Permutation &permu
   for (StringAttr axis : axes) {
     if (axis.getValue() == "mb")
       return op->emitError() << name
-                             << " shifts across micro-batches, of which a rank has one at a time; "
-                                "leave mb out";
-    if (!allowReshard && !isPredicted("collective_permute", axis, size))
+                             << " shifts across micro-batches, but a rank has one at a time; "
+                                "remove mb from --megatron-shard";
+    if (!allowReshard && !isExpected("collective_permute", axis, size))
       return op->emitError() << name << " needs a collective_permute over '" << axis.getValue()
                              << "' of dimension " << dim << " (" << size
-                             << ") that no tactic predicts; change what is split, or accept it "
+                             << ") that no tactic expects; change what is split, or accept it "
                                 "with allow-reshard";
   }
   OpBuilder builder(op);

@@ -1,17 +1,17 @@
-//===- OptimizeCollectives.cpp - Fewer bytes, fewer collectives -----------===//
+//===- OptimizeCollectives.cpp - Reduction of bytes and collectives -------===//
 //
-// Works on one rank's program. All ranks run the same ops in the same order, so that what
-// all of them leave out, join or move keeps them in step; a collective is only ever joined with
-// others over the same axes, in the same function, and there are no loops yet.
+// Works on the program of one rank. All ranks run the same ops in the same order, and each rewrite
+// applies to all of them, so they stay in step. A collective merges only with others over the same
+// axes in the same function; there are no loops yet.
 //
-//   recompose  collectives in a row are one reshard, made anew if that is cheaper
-//   sink       a collective below the op that uses its result, where less is left to send:
-//              add(gather a, gather b) becomes gather(add(a, b)), and all ops that are linear
-//              or parallel in a factor go the same way, as their sharding rule says
+//   recompose  replaces consecutive collectives by the cheapest sequence for the same reshard
+//   sink       moves a collective below the op that uses its result, if fewer bytes are sent there:
+//              add(gather a, gather b) becomes gather(add(a, b)); any op that is linear or parallel
+//              in a factor moves the same way, as its sharding rule allows
 //
-// Recomposing and sinking never add to (bytes sent, number of collectives, number of slices) as a
-// triple, and where they leave it as it is an op with a smaller operand takes the place of one
-// with a larger: they end.
+// Recomposing and sinking never increase the triple (bytes sent, number of collectives, number of
+// slices). A rewrite that keeps it replaces an op by one with a smaller operand. So the pass
+// terminates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,19 +47,19 @@ public:
   bool sink(Operation *op);
 
 private:
-  /// What an op would be without collectives before it.
-  struct Moved {
+  /// Form of an op after the collectives before it are removed.
+  struct SunkOp {
     Kind kind;
     SmallVector<StringAttr, 2> axes;
-    int64_t dim = -1; // of the result
+    int64_t dim = -1; // result dimension
     SmallVector<Value> operands;
-    SmallVector<std::pair<unsigned, DistAttr>> slices; // operands of which a part is needed
+    SmallVector<std::pair<unsigned, DistAttr>> slices; // operands to be sliced
     SetVector<Operation *> removed;
     DistAttr result;
   };
-  bool moveGather(Operation *op, const ShardingRule &rule, unsigned operand, Moved &moved);
-  bool moveReduction(Operation *op, const ShardingRule &rule, unsigned operand, Moved &moved);
-  bool sinkOne(Operation *op, const Moved &moved);
+  bool moveGather(Operation *op, const ShardingRule &rule, unsigned operand, SunkOp &sunk);
+  bool moveReduction(Operation *op, const ShardingRule &rule, unsigned operand, SunkOp &sunk);
+  bool sinkOne(Operation *op, const SunkOp &sunk);
 
   Type localType(Value like, DistAttr dist) const {
     return makeTensorType(getElementTypeOrSelf(like.getType()), dist.withLocal(true), grid);
@@ -74,7 +74,7 @@ private:
 };
 
 //===----------------------------------------------------------------------===//
-// Collectives in a row
+// Consecutive collectives
 //===----------------------------------------------------------------------===//
 
 bool Optimizer::recompose(Operation *op) {
@@ -82,11 +82,11 @@ bool Optimizer::recompose(Operation *op) {
     return false;
   ReshardCost old = getCost(op);
   Value source = op->getOperand(0);
-  bool goes = true; // what is between goes with `op`
+  bool removesAll = true; // all collectives in between are removed with `op`
   while (getStepKind(source.getDefiningOp())) {
     Operation *before = source.getDefiningOp();
-    goes &= source.hasOneUse();
-    if (goes)
+    removesAll &= source.hasOneUse();
+    if (removesAll)
       old = old + getCost(before);
     source = before->getOperand(0);
     DistAttr from = getGlobalForm(source), to = getGlobalForm(op->getResult(0));
@@ -112,8 +112,8 @@ bool Optimizer::recompose(Operation *op) {
   return false;
 }
 
-/// A scattered value that is gathered again, and used in parts by others: reduced as a whole
-/// it is sent as often, in one collective.
+/// Handles a reduce-scatter followed by an all-gather whose scattered value has other users. An
+/// all-reduce sends as much, in one collective.
 bool Optimizer::unscatter(AllGatherOp gather) {
   auto scatter = gather.getOperand().getDefiningOp<ReduceScatterOp>();
   if (!scatter || scatter.getAxes() != gather.getAxes() || scatter.getDim() != gather.getDim())
@@ -134,8 +134,8 @@ bool Optimizer::unscatter(AllGatherOp gather) {
 // Collectives below ops
 //===----------------------------------------------------------------------===//
 
-/// The dimension that consists of `factor` alone. -1 where the factor does not occur; nothing where
-/// it occurs twice or beside others.
+/// Returns the dimension that consists of `factor` alone, -1 if the factor does not occur, or
+/// nothing if it occurs twice or among other factors.
 std::optional<int64_t> findDim(const ShardingRule::Dims &dims, int factor) {
   int64_t found = -1;
   for (auto [d, dim] : llvm::enumerate(dims)) {
@@ -152,7 +152,7 @@ bool usesAny(DistAttr dist, ArrayRef<StringAttr> axes) {
   return llvm::any_of(axes, [&](StringAttr axis) { return dist.usesAxis(axis.getValue()); });
 }
 
-/// Null where the value already reduces in another way.
+/// Returns null if the value already has another reduction.
 DistAttr addPartial(DistAttr dist, ReductionKind kind, ArrayRef<StringAttr> axes) {
   if (dist.getPartial() && dist.getPartial().getKind() != kind)
     return {};
@@ -161,9 +161,9 @@ DistAttr addPartial(DistAttr dist, ReductionKind kind, ArrayRef<StringAttr> axes
   return dist.withPartial(PartialAttr::get(dist.getContext(), kind, all));
 }
 
-/// An op on gathered values works on the parts. If it runs through the dimension, its result is
-/// gathered; if it reduces it, its result is all-reduced.
-bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lead, Moved &moved) {
+/// Runs an op of gathered values on the parts. If `factor` is parallel in the op, the result is
+/// gathered; if the op reduces it, the result is all-reduced.
+bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lead, SunkOp &sunk) {
   auto gather = op->getOperand(lead).getDefiningOp<AllGatherOp>();
   const ShardingRule::Dim &factors = rule.operands[lead][gather.getDim()];
   if (factors.size() != 1)
@@ -172,7 +172,7 @@ bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lea
   auto reduction = getReduction(rule.factors[factor].kind);
   if (!reduction && rule.factors[factor].kind != FactorKind::Parallel)
     return false;
-  moved.axes = getAxes(gather);
+  sunk.axes = getAxes(gather);
   DimAttr part = getDist(gather.getOperand()).getDims()[gather.getDim()];
 
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
@@ -183,56 +183,57 @@ bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lea
     if (*dim >= 0 && other && int64_t(other.getDim()) == *dim &&
         other.getAxes() == gather.getAxes() &&
         getDist(other.getOperand()).getDims()[*dim] == part) {
-      moved.operands.push_back(other.getOperand());
-      moved.removed.insert(other);
+      sunk.operands.push_back(other.getOperand());
+      sunk.removed.insert(other);
       continue;
     }
     DistAttr dist = getGlobalForm(operand);
-    if (usesAny(dist, moved.axes))
+    if (usesAny(dist, sunk.axes))
       return false;
-    moved.operands.push_back(operand);
+    sunk.operands.push_back(operand);
     if (*dim < 0)
       continue;
-    // A part of a whole value is free, but partial sums of a part of one factor are not worth it.
+    // Slicing a replicated value costs nothing, but partial sums over a part of one factor do not
+    // pay.
     if (reduction)
       return false;
-    moved.slices.push_back({unsigned(i), withDim(dist, *dim, part)});
+    sunk.slices.push_back({unsigned(i), withDim(dist, *dim, part)});
   }
 
   auto dim = findDim(rule.results[0], factor);
-  moved.result = getGlobalForm(op->getResult(0));
-  if (!dim || usesAny(moved.result, moved.axes))
+  sunk.result = getGlobalForm(op->getResult(0));
+  if (!dim || usesAny(sunk.result, sunk.axes))
     return false;
   if (reduction) {
-    moved.kind = Kind::AllReduce;
-    moved.result = addPartial(moved.result, *reduction, moved.axes);
-    return *dim < 0 && moved.result;
+    sunk.kind = Kind::AllReduce;
+    sunk.result = addPartial(sunk.result, *reduction, sunk.axes);
+    return *dim < 0 && sunk.result;
   }
-  moved.kind = Kind::AllGather;
-  moved.dim = *dim;
+  sunk.kind = Kind::AllGather;
+  sunk.dim = *dim;
   if (*dim < 0)
     return false;
-  moved.result = withDim(moved.result, *dim, part);
+  sunk.result = withDim(sunk.result, *dim, part);
   return true;
 }
 
-/// An op that is linear in reduced values works on the unreduced ones; its result is reduced.
+/// Runs an op that is linear in reduced values on the unreduced values, and reduces the result.
 bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned lead,
-                              Moved &moved) {
+                              SunkOp &sunk) {
   Operation *first = op->getOperand(lead).getDefiningOp();
   ReductionKind reduction = getDist(first->getOperand(0)).getPartial().getKind();
   const ShardingRule::Linear *linear = llvm::find_if(rule.linear, [&](const auto &l) {
     return llvm::is_contained(l.operands, int(lead)) &&
            (l.movesOnly || reduction == ReductionKind::Sum);
   });
-  // Sums are made in the type that they were made in.
+  // Sums must stay in the same element type.
   if (linear == rule.linear.end() || getElementTypeOrSelf(op->getResult(0).getType()) !=
                                          getElementTypeOrSelf(op->getOperand(lead).getType()))
     return false;
-  moved.kind = *getStepKind(first);
-  moved.axes = getAxes(first);
-  int factor = -1; // of the dimension that is scattered
-  if (moved.kind == Kind::ReduceScatter) {
+  sunk.kind = *getStepKind(first);
+  sunk.axes = getAxes(first);
+  int factor = -1; // of the scattered dimension
+  if (sunk.kind == Kind::ReduceScatter) {
     const ShardingRule::Dim &factors = rule.operands[lead][getDim(first)];
     if (factors.size() != 1 || rule.factors[factors[0]].kind != FactorKind::Parallel)
       return false;
@@ -241,66 +242,66 @@ bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned 
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     auto dim = findDim(rule.operands[i], factor);
     if (!llvm::is_contained(linear->operands, int(i))) {
-      if (dim != -1 || usesAny(getGlobalForm(operand), moved.axes))
+      if (dim != -1 || usesAny(getGlobalForm(operand), sunk.axes))
         return false;
-      moved.operands.push_back(operand);
+      sunk.operands.push_back(operand);
       continue;
     }
     Operation *other = operand.getDefiningOp();
-    if (getStepKind(other) != moved.kind || getAxes(other) != moved.axes || dim != getDim(other) ||
+    if (getStepKind(other) != sunk.kind || getAxes(other) != sunk.axes || dim != getDim(other) ||
         getDist(other->getOperand(0)).getPartial().getKind() != reduction)
       return false;
-    moved.operands.push_back(other->getOperand(0));
-    moved.removed.insert(other);
+    sunk.operands.push_back(other->getOperand(0));
+    sunk.removed.insert(other);
   }
-  moved.result = getGlobalForm(op->getResult(0));
+  sunk.result = getGlobalForm(op->getResult(0));
   if (factor >= 0) {
     auto dim = findDim(rule.results[0], factor);
     if (!dim || *dim < 0)
       return false;
-    moved.dim = *dim;
-    moved.result =
-        withDim(moved.result, *dim, getGlobalForm(first->getOperand(0)).getDims()[getDim(first)]);
+    sunk.dim = *dim;
+    sunk.result =
+        withDim(sunk.result, *dim, getGlobalForm(first->getOperand(0)).getDims()[getDim(first)]);
   }
-  if (usesAny(moved.result, moved.axes))
+  if (usesAny(sunk.result, sunk.axes))
     return false;
-  moved.result = addPartial(moved.result, reduction, moved.axes);
-  return bool(moved.result);
+  sunk.result = addPartial(sunk.result, reduction, sunk.axes);
+  return bool(sunk.result);
 }
 
-/// Whether the op's own rule allows what its types say. On a part it may need more than on the
+/// Returns true if the op's rule allows its types. An op may require more of a part than of the
 /// whole: a rank cannot shift its part of a run alone.
 static bool isDistributed(Operation *op) {
   ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
   return succeeded(verifyDistribution(op));
 }
 
-bool Optimizer::sinkOne(Operation *op, const Moved &moved) {
+bool Optimizer::sinkOne(Operation *op, const SunkOp &sunk) {
   Value result = op->getResult(0);
   DistAttr after = getGlobalForm(result);
-  // Collectives that others need as well stay.
-  ReshardCost gone;
-  for (Operation *collective : moved.removed)
+  // Collectives with other users stay.
+  ReshardCost removedCost;
+  for (Operation *collective : sunk.removed)
     if (llvm::all_of(collective->getUsers(), [&](Operation *user) { return user == op; })) {
       ReshardCost cost = getCost(collective);
       cost.sent *= getElementBytes(collective->getResult(0));
-      gone = gone + cost;
+      removedCost = removedCost + cost;
     }
-  ReshardCost come = planner.getCost(moved.kind, moved.axes, moved.result, after);
-  come.sent *= getElementBytes(result);
-  // As much to send, but less to compute: the op works on a part.
-  bool less = come < gone;
-  bool same = come == gone && moved.kind == Kind::AllGather && moved.slices.empty();
-  if (!less && !same)
+  ReshardCost addedCost = planner.getCost(sunk.kind, sunk.axes, sunk.result, after);
+  addedCost.sent *= getElementBytes(result);
+  // Also rewrites at equal cost if the op then computes on a part.
+  bool isCheaper = addedCost < removedCost;
+  bool isEqual = addedCost == removedCost && sunk.kind == Kind::AllGather && sunk.slices.empty();
+  if (!isCheaper && !isEqual)
     return false;
 
   OpBuilder builder(op);
   Operation *clone = builder.clone(*op);
-  clone->setOperands(moved.operands);
+  clone->setOperands(sunk.operands);
   builder.setInsertionPoint(clone);
-  auto axes = builder.getArrayAttr(SmallVector<Attribute>(moved.axes.begin(), moved.axes.end()));
+  auto axes = builder.getArrayAttr(SmallVector<Attribute>(sunk.axes.begin(), sunk.axes.end()));
   SmallVector<Operation *> slices;
-  for (auto [i, dist] : moved.slices) {
+  for (auto [i, dist] : sunk.slices) {
     Value whole = clone->getOperand(i);
     int64_t dim = 0;
     while (dist.getDims()[dim] == getDist(whole).getDims()[dim])
@@ -310,7 +311,7 @@ bool Optimizer::sinkOne(Operation *op, const Moved &moved) {
     clone->setOperand(i, slice);
     slices.push_back(slice);
   }
-  clone->getResult(0).setType(localType(result, moved.result));
+  clone->getResult(0).setType(localType(result, sunk.result));
   if (!isDistributed(clone)) {
     clone->erase();
     for (Operation *slice : slices)
@@ -318,7 +319,7 @@ bool Optimizer::sinkOne(Operation *op, const Moved &moved) {
     return false;
   }
   builder.setInsertionPointAfter(clone);
-  ReshardStep step{moved.kind, moved.axes, moved.dim, -1, after};
+  ReshardStep step{sunk.kind, sunk.axes, sunk.dim, -1, after};
   result.replaceAllUsesWith(
       emitReshardStep(builder, op->getLoc(), clone->getResult(0), step, grid));
   op->erase();
@@ -337,10 +338,10 @@ bool Optimizer::sink(Operation *op) {
       continue;
     if (!rule)
       rule = ruled.getShardingRule();
-    Moved moved;
-    bool possible = *kind == Kind::AllGather ? moveGather(op, *rule, i, moved)
-                                             : moveReduction(op, *rule, i, moved);
-    if (possible && sinkOne(op, moved))
+    SunkOp sunk;
+    bool possible = *kind == Kind::AllGather ? moveGather(op, *rule, i, sunk)
+                                             : moveReduction(op, *rule, i, sunk);
+    if (possible && sinkOne(op, sunk))
       return true;
   }
   return false;
@@ -359,7 +360,7 @@ struct OptimizeCollectives : public mlir::tpc::impl::OptimizeCollectivesBase<Opt
     auto clean = [&] {
       IRRewriter rewriter(&getContext());
       for (auto function : module.getOps<func::FuncOp>()) {
-        // Users first, so that all of a dead chain goes.
+        // Visits users first, so that whole dead chains are erased.
         for (Block &block : function)
           for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
             if (isOpTriviallyDead(&op))

@@ -1,19 +1,19 @@
-//===- Reshard.cpp - Sequences of collectives from one split to another ---===//
+//===- Reshard.cpp - Search for sequences of collectives ------------------===//
 //
-// A dimension's distribution is a stack of axes for each factor and, above all of them, the
-// axes on the product. Only the top of a stack can be taken away or added to:
+// A dimension's distribution has a stack of axes for each factor and, above all of them, the axes
+// on the product. Only the top of a stack can be removed or extended:
 //
-//   slice             an axis that nothing uses          onto a stack
-//   reduce-scatter    an axis that is unreduced          onto a stack
-//   all-reduce        axes that are unreduced            gone
-//   all-gather        the top of a stack                 gone
-//   all-to-all        the top of a stack                 onto a stack of another dimension
-//   permute           a dimension's axes                 in another order, or the target's
-//   exchange          anything                           the target, at once
+//   slice             an unused axis                     pushed onto a stack
+//   reduce-scatter    an unreduced axis                  pushed onto a stack
+//   all-reduce        unreduced axes                     removed
+//   all-gather        the top of a stack                 removed
+//   all-to-all        the top of a stack                 pushed onto a stack of another dimension
+//   permute           a dimension's axes                 reordered, or those of the target
+//   exchange          anything                           the target, in one step
 //
-// There are finitely many distributions over the axes in play, no step costs less than
-// nothing, and every step adds to the cost: Dijkstra's search ends, with the cheapest path.
-// Whether it may exchange is said by who searches.
+// The number of distributions over the axes involved is finite, no step has negative cost, and
+// every step adds to the cost. Dijkstra's search therefore ends with the cheapest path. The caller
+// decides whether the search may use exchanges.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,25 +35,26 @@ using Axes = SmallVector<StringAttr, 2>;
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct Piece {
+struct AxisStack {
   SymExpr size;
   Axes axes;
 };
 } // namespace
 
-/// The dimension's factors, those without axes divided where the other dimension's factors end.
-static SmallVector<Piece> getPieces(DimAttr dim, DimAttr other) {
+/// Returns the dimension's factors. Factors without axes are divided where the other dimension's
+/// end.
+static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
   auto open = [](DimAttr attr) {
-    SmallVector<Piece> list;
+    SmallVector<AxisStack> list;
     for (FactorAttr factor : attr.getFactors())
       list.push_back({factor.getExpr(), Axes(factor.getAxes())});
     return list;
   };
-  SmallVector<Piece> left = open(dim), right = open(other), pieces;
+  SmallVector<AxisStack> left = open(dim), right = open(other), stacks;
   std::reverse(left.begin(), left.end());
   std::reverse(right.begin(), right.end());
-  // Cuts the last entry, whose major part it keeps last.
-  auto divide = [](SmallVector<Piece> &list, const SymExpr &size) {
+  // Divides the last entry and keeps its major part as the last.
+  auto divide = [](SmallVector<AxisStack> &list, const SymExpr &size) {
     auto rest = list.back().size.divideExact(size);
     if (!rest)
       return false;
@@ -68,26 +69,27 @@ static SmallVector<Piece> getPieces(DimAttr dim, DimAttr other) {
       if (!fits)
         return open(dim);
     }
-    pieces.push_back(left.pop_back_val());
+    stacks.push_back(left.pop_back_val());
     right.pop_back();
   }
   while (!left.empty())
-    pieces.push_back(left.pop_back_val());
-  // One head over eight ranks may stand at the end of the other.
-  for (const Piece &piece : right)
-    if (piece.size.isConstant(1))
-      pieces.push_back({piece.size, {}});
-  return pieces;
+    stacks.push_back(left.pop_back_val());
+  // One head over eight ranks may be at the end of the other dimension.
+  for (const AxisStack &stack : right)
+    if (stack.size.isConstant(1))
+      stacks.push_back({stack.size, {}});
+  return stacks;
 }
 
-static DimAttr join(MLIRContext *context, ArrayRef<Piece> pieces, ArrayRef<StringAttr> product) {
+static DimAttr join(MLIRContext *context, ArrayRef<AxisStack> stacks,
+                    ArrayRef<StringAttr> product) {
   SmallVector<FactorAttr> factors;
-  for (const Piece &piece : pieces)
-    factors.push_back(FactorAttr::get(context, piece.size, piece.axes));
+  for (const AxisStack &stack : stacks)
+    factors.push_back(FactorAttr::get(context, stack.size, stack.axes));
   return DimAttr::get(context, factors, product);
 }
 
-/// Axes that can be taken away next.
+/// Returns the axes that can be removed next.
 static Axes getTops(DimAttr dim) {
   if (!dim.getAxes().empty())
     return {dim.getAxes().back()};
@@ -108,17 +110,17 @@ static DimAttr removeTop(DimAttr dim, StringAttr axis) {
   return DimAttr::get(dim.getContext(), factors);
 }
 
-/// All ways to put `axis` onto a stack: the product's, and those of the factors that the target
-/// has, unless the product is split.
+/// Returns all ways to push `axis` onto a stack: the product's, and those of the target's factors
+/// unless the product is split.
 static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr axis) {
   MLIRContext *context = dim.getContext();
   SmallVector<DimAttr, 4> result;
-  SmallVector<Piece> pieces = getPieces(dim, target);
+  SmallVector<AxisStack> stacks = getStacks(dim, target);
   if (dim.getAxes().empty())
-    for (Piece &piece : pieces) {
-      piece.axes.push_back(axis);
-      result.push_back(join(context, pieces, {}));
-      piece.axes.pop_back();
+    for (AxisStack &stack : stacks) {
+      stack.axes.push_back(axis);
+      result.push_back(join(context, stacks, {}));
+      stack.axes.pop_back();
     }
   Axes product(dim.getAxes());
   product.push_back(axis);
@@ -128,8 +130,8 @@ static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr ax
   return result;
 }
 
-/// The dimension with the axes of one stack in other orders; and `target`, if that has the same
-/// axes. Only what a collective-permute can do.
+/// Returns the dimension with the axes of one stack in other orders, and `target` if it has the
+/// same axes. Includes only results of a collective-permute.
 static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
   SmallVector<DimAttr, 4> candidates, result;
   auto addOrders = [&](ArrayRef<StringAttr> stack,
@@ -159,9 +161,9 @@ static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
   return result;
 }
 
-/// Whether `dim` can grow into `target` without taking anything away.
+/// Returns true if `dim` becomes `target` by adding axes alone.
 static bool isBelow(DimAttr dim, DimAttr target) {
-  SmallVector<Piece> have = getPieces(dim, target), want = getPieces(target, dim);
+  SmallVector<AxisStack> have = getStacks(dim, target), want = getStacks(target, dim);
   if (have.size() != want.size())
     return false;
   auto isPrefix = [](ArrayRef<StringAttr> a, ArrayRef<StringAttr> b) {
@@ -213,10 +215,10 @@ private:
   DistAttr from, to;
   ReshardPlanner::Filter filter;
   bool exchanges;
-  Axes axes; // in play
+  Axes axes; // all axes of both ends
   DenseMap<DistAttr, Node> nodes;
   int64_t found = 0;
-  /// Equal costs in the order in which they were found, so that the result is one.
+  /// Entries of equal cost are ordered by their discovery, so the result is deterministic.
   using Entry = std::tuple<ReshardCost, int64_t, DistAttr>;
   struct Later {
     bool operator()(const Entry &a, const Entry &b) const {
@@ -255,7 +257,8 @@ void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t d
 
 void Search::expand(DistAttr dist) {
   auto dims = dist.getDims();
-  // To anything else than the target it would have to be followed by what it could have done.
+  // An exchange to another distribution than the target would need further steps; one exchange
+  // suffices.
   if (exchanges)
     if (auto exchange = Exchange::get(dist, to))
       relax(dist, ReshardStep::Exchange, exchange->axes, -1, -1, to);
@@ -268,7 +271,7 @@ void Search::expand(DistAttr dist) {
   for (StringAttr axis : axes) {
     if (!dist.usesAxis(axis.getValue())) {
       forEachAdded(axis, [&](unsigned d, DimAttr added) {
-        // A micro-batch cannot be left again.
+        // A slice to a micro-batch cannot be undone.
         if (axis.getValue() != "mb" || isBelow(added, to.getDims()[d]))
           relax(dist, ReshardStep::Slice, {axis}, d, -1, withDim(dist, d, added));
       });
@@ -281,7 +284,7 @@ void Search::expand(DistAttr dist) {
         });
     }
   }
-  // All that must be reduced at once, or any part of it.
+  // Reduces all reducible axes at once, or any subset.
   for (unsigned set = (1u << reducible.size()) - 1; set > 0; --set) {
     Axes over;
     for (auto [i, axis] : llvm::enumerate(reducible))
@@ -292,7 +295,8 @@ void Search::expand(DistAttr dist) {
   for (unsigned d = 0; d < dims.size(); ++d)
     for (StringAttr axis : getTops(dims[d])) {
       DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
-      // Before conflicts are resolved an axis may split two dimensions. No stack has an axis twice.
+      // Before conflicts are resolved an axis may split two dimensions, but a stack has each axis
+      // once.
       if (!less.usesAxis(axis.getValue()))
         forEachAdded(axis, [&](unsigned other, DimAttr added) {
           if (other != d)

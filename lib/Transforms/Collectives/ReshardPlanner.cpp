@@ -1,4 +1,4 @@
-//===- ReshardPlanner.cpp - What sequences of collectives cost ------------===//
+//===- ReshardPlanner.cpp - Costs of reshard sequences --------------------===//
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
@@ -14,21 +14,21 @@ using Axes = SmallVector<StringAttr, 2>;
 // Costs
 //===----------------------------------------------------------------------===//
 
-/// Sums of a few of these, times the number of ranks, stay within 64 bits.
-static constexpr int64_t mostElements = int64_t(1) << 40;
+/// Limit that keeps sums of a few counts, times the number of ranks, within 64 bits.
+static constexpr int64_t maxElements = int64_t(1) << 40;
 
 int64_t ReshardPlanner::getElements(DistAttr dist) const {
   int64_t count = 1;
   for (DimAttr dim : dist.getDims())
     if (__builtin_mul_overflow(count, dim.getLocalSize(grid, {}, symbols).value_or(1), &count))
       return std::numeric_limits<int32_t>::max();
-  return std::min(count, mostElements);
+  return std::min(count, maxElements);
 }
 
 int64_t ReshardPlanner::getMoved(DistAttr from, DistAttr to) const {
   auto exchange = Exchange::get(from, to);
   auto moved = exchange ? exchange->getMoved(grid, {}, symbols) : std::nullopt;
-  return std::min(moved.value_or(mostElements), mostElements);
+  return std::min(moved.value_or(maxElements), maxElements);
 }
 
 ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes,
@@ -36,7 +36,7 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
   if (kind == ReshardStep::Slice)
     return {0, 0, 1};
   if (kind == ReshardStep::Permute) {
-    // What the rank that sends most has of the one dimension that changes.
+    // The changing dimension counts by the rank that sends the most.
     int64_t sent = 1;
     for (auto [before, after] : llvm::zip(from.getDims(), to.getDims())) {
       auto move = before == after ? std::nullopt : BlockMove::get(before, after, std::nullopt);
@@ -45,14 +45,14 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
       if (__builtin_mul_overflow(sent, part.value_or(1), &sent))
         sent = std::numeric_limits<int32_t>::max();
     }
-    return {std::min(sent, mostElements) * (grid ? grid.getWorldSize() : 1), 1, 0};
+    return {std::min(sent, maxElements) * (grid ? grid.getWorldSize() : 1), 1, 0};
   }
   if (kind == ReshardStep::Exchange)
     return {getMoved(from, to) * (grid ? grid.getWorldSize() : 1), 1, 0};
   int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
   for (StringAttr axis : axes)
     members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
-  // The whole buffer, of which n - 1 of n parts are sent: exact in units of one rank's share.
+  // The whole buffer, of which n - 1 of n parts are sent, in exact units of one rank's share.
   int64_t whole = getElements(kind == ReshardStep::AllGather ? to : from);
   int64_t sent = whole * (members - 1) * (ranks / members);
   if (kind == ReshardStep::AllReduce)
@@ -88,10 +88,10 @@ double ReshardPlanner::getSeconds(const ReshardStep &step, DistAttr from, double
 }
 
 //===----------------------------------------------------------------------===//
-// Paths as few steps
+// Merging of steps
 //===----------------------------------------------------------------------===//
 
-/// Whether `axes` stand on one stack of `dim`, innermost last.
+/// Returns true if `axes` end one stack of `dim`, innermost last.
 static bool isOnOneStack(DimAttr dim, ArrayRef<StringAttr> axes) {
   auto endsWith = [&](ArrayRef<StringAttr> all) {
     return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
@@ -101,9 +101,9 @@ static bool isOnOneStack(DimAttr dim, ArrayRef<StringAttr> axes) {
   return llvm::any_of(dim.getFactors(), [&](FactorAttr f) { return endsWith(f.getAxes()); });
 }
 
-/// Steps of one kind on one stack are one op.
+/// Merges steps of one kind on one stack into one op.
 static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
-  // Slices of different dimensions commute: those of one dimension follow each other.
+  // Slices of different dimensions commute. This groups the slices of each dimension.
   for (auto begin = steps.begin(); begin != steps.end();) {
     auto end = std::find_if(begin, steps.end(),
                             [](const ReshardStep &s) { return s.kind != ReshardStep::Slice; });
@@ -140,11 +140,11 @@ static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
 }
 
 //===----------------------------------------------------------------------===//
-// The path that is taken
+// Choice of the path
 //===----------------------------------------------------------------------===//
 
-/// What the ranks of a path really send, where it is only moved: the nominal costs of gathers and
-/// all-to-alls count the largest part for all.
+/// Returns the elements that ranks of a path actually send, if it only moves data. The nominal
+/// costs of gathers and all-to-alls assume the largest part for all ranks.
 int64_t ReshardPlanner::getSent(DistAttr from, const ReshardPath &path) const {
   int64_t sent = 0;
   for (const ReshardStep &step : path.steps) {
@@ -167,7 +167,8 @@ std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filt
   auto path = search(from, to, filter, /*exchanges=*/false);
   if (path)
     mergeSteps(from, path->steps);
-  // One collective sends no more than it must. Of several, each does; all together may not.
+  // A single collective sends only the required elements; a sequence of several may send more in
+  // total.
   if (path && path->steps.size() <= 1)
     return path;
   auto other = search(from, to, filter, /*exchanges=*/true);

@@ -1,11 +1,11 @@
-//===- ReshardStep.cpp - Steps of reshards as ops -------------------------===//
+//===- ReshardStep.cpp - Reshard steps as ops -----------------------------===//
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// The ops of steps, in the order of the kinds.
+/// Op names, in the order of the kinds.
 static constexpr StringRef stepNames[] = {
     LocalSliceOp::getOperationName(),    AllReduceOp::getOperationName(),
     ReduceScatterOp::getOperationName(), AllGatherOp::getOperationName(),
@@ -18,7 +18,7 @@ std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
   if (!op)
     return std::nullopt;
   const StringRef *name = llvm::find(stepNames, op->getName().getStringRef());
-  // A shift makes another value.
+  // A shift changes the value, so it is not a reshard step.
   auto permute = dyn_cast<CollectivePermuteOp>(op);
   if (name == std::end(stepNames) || (permute && permute.getFrom()))
     return std::nullopt;

@@ -189,7 +189,7 @@ def check(pair: Pair, directory: Path) -> Outcome:
         return outcome("unjudged", str(error))
     compiled = compile_graph(pair, path)
     if "allow-reshard" in compiled.stderr and compiled.returncode == 1 and not pair.grid.allow_reshard:
-        # Communication that no tactic predicts. If that is wanted, it must work.
+        # Communication that no tactic expects. If that is wanted, it must work.
         features.add("asked for allow-reshard")
         pair = dataclasses.replace(pair, grid=dataclasses.replace(pair.grid, allow_reshard=True))
         compiled = compile_graph(pair, path)

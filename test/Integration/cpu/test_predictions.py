@@ -37,6 +37,6 @@ def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
         cut.write_text(re.sub(PREDICTION, lambda match: '{axis = "", kind = "", why = ""}' if match.groups() == (axis, kind, size) else match[0], text))
         result = lower(cut)
         if result.returncode:
-            result.refused(f" {kind} over '{axis}'", "that no tactic predicts", size or "")
+            result.refused(f" {kind} over '{axis}'", "that no tactic expects", size or "")
         else:
             assert program(result) != whole, (axis, kind, size)

@@ -72,7 +72,7 @@ module attributes {tpc.grid = #tpc.grid<tpx = 2, tpy = 2, dp = 1, pp = 1, mb = 1
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @whole(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    // expected-error @below {{splits the factor of size 8, which the op needs whole}}
+    // expected-error @below {{splits the factor of size 8, which the op needs unsplit}}
     %s = tpc.softmax %x dim 1 {tpc.split = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
     return %s : tensor<4x8xf32>
   }

@@ -18,7 +18,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @reshard(%a: tensor<8xf32>) -> tensor<8xf32, #tpc.dist<[8{tp}]>> {
-    // expected-error @below {{a reshard is left: run tpc-lower-reshards first}}
+    // expected-error @below {{a reshard remains: run tpc-lower-reshards first}}
     %b = tpc.reshard %a : tensor<8xf32> -> tensor<8xf32, #tpc.dist<[8{tp}]>>
     return %b : tensor<8xf32, #tpc.dist<[8{tp}]>>
   }

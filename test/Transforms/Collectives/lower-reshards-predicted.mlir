@@ -28,7 +28,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
                    tpc.tactics = [{name = "tp", splits = [], predicts = [
                      {kind = "all_gather", axis = "tp", size = "5", why = "test"}]}]} {
   func.func @another_dimension(%x: tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>>) -> tensor<5x8xf32> {
-    // expected-error @unknown {{'logits' needs an all_gather over 'tp' of dimension 1 (8) that no tactic predicts}}
+    // expected-error @unknown {{'logits' needs an all_gather over 'tp' of dimension 1 (8) that no tactic expects}}
     %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>> -> tensor<5x8xf32> loc("logits")
     // expected-note @below {{needed by}}
     return %a : tensor<5x8xf32>
@@ -39,7 +39,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func @another_axis(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>>) -> tensor<5x8xf32> {
-    // expected-error @unknown {{'mean' needs an all_reduce over 'dp' that no tactic predicts}}
+    // expected-error @unknown {{'mean' needs an all_reduce over 'dp' that no tactic expects}}
     %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>> -> tensor<5x8xf32> loc("mean")
     // expected-note @below {{needed by}}
     return %a : tensor<5x8xf32>
@@ -50,7 +50,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
   func.func @micro_batches(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>>) -> tensor<5x8xf32> {
-    // expected-error @unknown {{'mean' combines micro-batches, of which a rank has one at a time}}
+    // expected-error @unknown {{'mean' combines micro-batches, but a rank has one at a time}}
     %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>> -> tensor<5x8xf32> loc("mean")
     return %a : tensor<5x8xf32>
   }
@@ -112,17 +112,17 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
                    tpc.tactics = [{name = "sp", splits = [], predicts = [
                      {kind = "collective_permute", axis = "tp", size = "64", why = "test"}]}]} {
   func.func @shift_over_another_axis(%x: tensor<64xf32, #tpc.dist<[64{dp}]>>) -> tensor<64xf32, #tpc.dist<[64{dp}]>> {
-    // expected-error @unknown {{'roll' needs a collective_permute over 'dp' of dimension 0 (64) that no tactic predicts}}
+    // expected-error @unknown {{'roll' needs a collective_permute over 'dp' of dimension 0 (64) that no tactic expects}}
     %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[64{dp}]>> -> tensor<64xf32, #tpc.dist<[64{dp}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[64{dp}]>>
   }
   func.func @shift_of_parts_not_in_a_row(%x: tensor<64xf32, #tpc.dist<[4 * 16{tp}]>>) -> tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> {
-    // expected-error @unknown {{'roll' shifts runs of 64 elements of dimension 0, of which ranks would have parts that are not in a row}}
+    // expected-error @unknown {{'roll' shifts runs of 64 elements of dimension 0, but ranks would have non-contiguous parts}}
     %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> -> tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[4 * 16{tp}]>>
   }
   func.func @shift_across_micro_batches(%x: tensor<64xf32, #tpc.dist<[64{mb}]>>) -> tensor<64xf32, #tpc.dist<[64{mb}]>> {
-    // expected-error @unknown {{'roll' shifts across micro-batches, of which a rank has one at a time; leave mb out}}
+    // expected-error @unknown {{'roll' shifts across micro-batches, but a rank has one at a time; remove mb}}
     %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[64{mb}]>> -> tensor<64xf32, #tpc.dist<[64{mb}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[64{mb}]>>
   }

@@ -18,10 +18,10 @@
 // What a tactic does not claim is refused, whatever else is claimed.
 // RUN: sed 's/{name = "sp", predicts = \[[^]]*\]/{name = "sp", predicts = []/' %t.mlir > %t.sp.mlir
 // RUN: not tpc-opt %t.sp.mlir --tpc-lower-reshards 2>&1 | FileCheck %s --check-prefix=SP
-// SP: 'norm' needs an all_gather over 'tp' of dimension 0 (t) that no tactic predicts
+// SP: 'norm' needs an all_gather over 'tp' of dimension 0 (t) that no tactic expects
 // RUN: sed 's/{name = "tp", predicts = \[[^]]*\]/{name = "tp", predicts = []/' %t.mlir > %t.tp.mlir
 // RUN: not tpc-opt %t.tp.mlir --tpc-lower-reshards 2>&1 | FileCheck %s --check-prefix=TP
-// TP: 'residual' needs a reduce_scatter over 'tp' of dimension 0 (t) that no tactic predicts
+// TP: 'residual' needs a reduce_scatter over 'tp' of dimension 0 (t) that no tactic expects
 
 tpc.weight @s in "w" at 0 : tensor<8xf32>
 tpc.weight @u in "w" at 0 : tensor<8x32xf32>
