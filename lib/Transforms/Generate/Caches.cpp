@@ -1,4 +1,4 @@
-//===- Caches.cpp - Making a step with caches ------------------------------===//
+//===- Caches.cpp - Construction of a step with caches --------------------===//
 
 #include "Caches.h"
 
@@ -14,16 +14,16 @@ InFlightDiagnostic mlir::tpc::emitNodeError(Operation *op) {
 
 LogicalResult mlir::tpc::checkCausal(AttentionOp op, const SymExpr &offset) {
   if (!op.getCausal() && !op.getMask() && !op.getBias())
-    return emitNodeError(op) << "lets a token see later ones: its keys and values cannot be kept";
+    return emitNodeError(op) << "is not causal: its keys and values cannot be cached";
   if (op.getMask() || op.getBias())
     return emitNodeError(op) << "takes a " << (op.getMask() ? "mask" : "bias")
-                             << " of queries and keys as a tensor (a prefix mask?): it is not "
-                                "known what a step sees of the past";
+                             << " of queries and keys as a tensor (a prefix mask?): the visible "
+                                "past of a step is unknown";
   if (op.getKeyMask())
-    return emitNodeError(op) << "hides tokens by an input: there are no masks in a generation";
+    return emitNodeError(op) << "masks tokens by an input, but generation has no masks";
   if (op.getCausalOffset() != offset)
-    return emitNodeError(op) << "has queries that stand " << op.getCausalOffset().str()
-                             << " tokens behind the first key, not " << offset.str();
+    return emitNodeError(op) << "has queries at offset " << op.getCausalOffset().str()
+                             << " from the first key, not " << offset.str();
   return success();
 }
 
@@ -57,8 +57,8 @@ CacheMaker::CacheMaker(ModuleOp module, func::FuncOp main, StepSymbols step)
   capacity = makeSymbol(taken, "capacity");
 }
 
-Value CacheMaker::join(Value fresh, StringRef kind) {
-  Value &known = joined[fresh];
+Value CacheMaker::append(Value fresh, StringRef kind) {
+  Value &known = appended[fresh];
   if (known)
     return known;
   MLIRContext *context = module.getContext();
@@ -73,7 +73,7 @@ Value CacheMaker::join(Value fresh, StringRef kind) {
   auto cache = CacheOp::create(builder, loc, (kind + Twine(layer)).str(),
                                makeType(SymExpr::symbol(capacity)));
   cache->remove();
-  StringAttr name = table.insert(cache, main->getIterator()); // another one if it is taken
+  StringAttr name = table.insert(cache, main->getIterator()); // unique name
   auto attributes =
       builder.getDictionaryAttr({builder.getNamedAttr(kCacheAttr, FlatSymbolRefAttr::get(name)),
                                  builder.getNamedAttr(kNameAttr, name)});
@@ -82,7 +82,7 @@ Value CacheMaker::join(Value fresh, StringRef kind) {
   (void)main.insertArgument(at, before, attributes, loc);
 
   builder.setInsertionPointAfterValue(fresh);
-  SmallVector<int64_t> swap = {0, 2, 1, 3}; // to heads before tokens, and back
+  SmallVector<int64_t> swap = {0, 2, 1, 3}; // swaps tokens and heads
   Value headsFirst = TransposeOp::create(builder, loc, makeType(sizes[1]), fresh, swap);
   Type after = makeType(SymExpr::symbol(step.past) + sizes[1]);
   Value all = ConcatOp::create(builder, loc, after, ValueRange{main.getArgument(at), headsFirst},
@@ -92,13 +92,13 @@ Value CacheMaker::join(Value fresh, StringRef kind) {
   (void)main.insertResult(main.getNumResults(), after, attributes);
   Type keys = makeTensorType(element,
                              {sizes[0], SymExpr::symbol(step.past) + sizes[1], sizes[2], sizes[3]});
-  return joined[fresh] = TransposeOp::create(builder, loc, keys, all, swap);
+  return appended[fresh] = TransposeOp::create(builder, loc, keys, all, swap);
 }
 
 void CacheMaker::attach(AttentionOp op, Value keys, Value values) {
-  // Not a reference into the map: the second may move it.
-  Value allKeys = join(keys, "k");
-  Value allValues = join(values, "v");
+  // Copies, not references into the map: the second call may move the first value.
+  Value allKeys = append(keys, "k");
+  Value allValues = append(values, "v");
   op.getKMutable().assign(allKeys);
   op.getVMutable().assign(allValues);
   op.setCausalOffsetAttr(SymExprAttr::get(op.getContext(), SymExpr::symbol(step.past)));

@@ -1,6 +1,6 @@
-//===- Caches.h - Making a step with caches ----------------------*- C++ -*-===//
+//===- Caches.h - Construction of a step with caches ------------*- C++ -*-===//
 //
-// What passes that find caches and passes that derive them have in common: the form of a step.
+// Code shared by the passes that recognize caches and those that derive them: the form of a step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,37 +13,38 @@
 
 namespace mlir::tpc {
 
-/// An error about an op, with its ONNX node.
+/// Emits an error on an op, with its ONNX node.
 InFlightDiagnostic emitNodeError(Operation *op);
 
-/// Whether queries stand `offset` tokens behind the first key and see no token behind their own,
-/// which is not decided by a tensor.
+/// Checks that attention is causal with queries at `offset` tokens from the first key, and that no
+/// tensor decides which tokens are visible.
 LogicalResult checkCausal(AttentionOp op, const ::tpc::SymExpr &offset);
 
-/// All symbols in types of a program.
+/// Returns all symbols in the types of a program.
 std::set<std::string> collectSymbols(ModuleOp module);
-/// A symbol that is not one of these: `name`, or with a number.
+/// Returns a new symbol: `name`, with a number if it is taken.
 std::string makeSymbol(const std::set<std::string> &taken, StringRef name);
 
-/// Gives @main caches, one after the other.
+/// Adds caches to @main, one after the other.
 class CacheMaker {
 public:
   CacheMaker(ModuleOp module, func::FuncOp main, StepSymbols step);
 
-  /// Lets attention take these, both [batch, tokens, heads, size], behind what is in a cache.
+  /// Appends these keys and values, both [batch, tokens, heads, size], to caches, and lets
+  /// attention read the caches.
   void attach(AttentionOp op, Value keys, Value values);
   void finish() { step.attachTo(module); }
 
 private:
-  Value join(Value fresh, StringRef kind);
+  Value append(Value fresh, StringRef kind);
 
   ModuleOp module;
   func::FuncOp main;
   StepSymbols step;
   std::string capacity;
   SymbolTable table;
-  /// Layers may share keys and values, and then a cache.
-  DenseMap<Value, Value> joined;
+  /// Layers may share keys and values, and then also a cache.
+  DenseMap<Value, Value> appended;
   unsigned layer = 0;
 };
 

@@ -1,9 +1,9 @@
-//===- DeriveCaches.cpp - Caches for models that have none ----------------===//
+//===- DeriveCaches.cpp - Caches for models without a past ----------------===//
 //
-// A walk over the model: everything that has to do with tokens must be done for each token by
-// itself, which is what a parallel factor of its sharding rule means; attention is causal; and what
-// a token's place is comes from few ops, which move by the past. Nobody trusts what is said here:
-// the step is compared with the model.
+// The pass checks that each op computes each token independently: tokens must be a parallel factor
+// of the op's sharding rule, and attention must be causal. A token's position comes from few ops,
+// which are shifted by the past. tpc-verify-generation checks the result: it compares the step with
+// the model.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,16 +31,16 @@ static bool contains(const SymExpr &size, const std::string &symbol) {
 
 namespace {
 struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
-  /// The number of tokens: of keys and queries alike.
+  /// Returns the symbol of the number of tokens, which must be that of keys and of queries.
   std::optional<std::string> findTokens(AttentionOp op) {
     SymExpr queries = getSizes(op.getQ())[1], keys = getSizes(op.getK())[1];
     auto name = getSymbolName(keys);
     if (!name || queries != keys)
       return emitNodeError(op)
                  << "has " << queries.str() << " queries and " << keys.str()
-                 << " keys. Without a past both are one symbol; and keys and values "
-                    "of a past are an input's with new ones joined behind them, moved "
-                    "but not computed with",
+                 << " keys. Without a past, both numbers must be the same symbol. With a past, "
+                    "keys and values must be an input concatenated with new ones, with only view "
+                    "ops in between",
              std::nullopt;
     return name;
   }
@@ -50,7 +50,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
            llvm::any_of(getSizes(value), [&](const SymExpr &s) { return contains(s, tokens); });
   }
 
-  /// Adds the past to positions, which are integers.
+  /// Adds the past to integer positions.
   void movePositions(Value positions) {
     OpBuilder builder(positions.getContext());
     builder.setInsertionPointAfterValue(positions);
@@ -61,7 +61,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     positions.replaceAllUsesExcept(moved, moved);
   }
 
-  /// Where each element is its index along the tokens, but for a number.
+  /// Returns true if each element is its index along the tokens plus a constant.
   bool isPosition(Value value, int64_t dim) const {
     SmallVector<SymExpr> sizes = getSizes(value);
     IndexAnalysis analysis(sizes);
@@ -76,7 +76,8 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     if (!contains(size, tokens))
       return success();
     if (getSymbolName(size) != tokens)
-      return emitNodeError(op) << "counts " << size.str() << " elements, which are not the tokens";
+      return emitNodeError(op) << "counts " << size.str()
+                               << " elements, which is not the number of tokens";
     positions.push_back(op.getResult());
     return success();
   }
@@ -85,14 +86,14 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     int64_t dim = op.getDim();
     if (getSymbolName(getSizes(op.getOperand())[dim]) == tokens) {
       if (!isPosition(op.getResult(), dim))
-        return emitNodeError(op) << "adds up something of the tokens that is not 1 for each";
+        return emitNodeError(op) << "sums values that are not 1 for each token";
       positions.push_back(op.getResult());
       return success();
     }
     return visitRule(op);
   }
 
-  /// Rows of a table that stand for positions.
+  /// Visits a slice, which may take the rows of a position table.
   LogicalResult visit(SliceOp op) {
     int64_t dim = op.getDim();
     SymExpr from = getSizes(op.getOperand())[dim], taken = getSizes(op.getResult())[dim];
@@ -106,8 +107,8 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
 
   LogicalResult visit(SizeOp op) {
     if (contains(op.getExpr(), tokens) && !getModelUses(op.getResult()).empty())
-      return emitNodeError(op) << "makes a number of how many tokens there are: keys and values of "
-                                  "old tokens would change as new ones come";
+      return emitNodeError(op) << "uses the number of tokens as a value: keys and values of "
+                                  "earlier tokens would change with each new token";
     return success();
   }
 
@@ -116,7 +117,8 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     if (!name)
       return failure();
     if (*name != tokens)
-      return emitNodeError(op) << "sees " << *name << " tokens, others " << tokens;
+      return emitNodeError(op) << "attends to " << *name << " tokens, other attention ops to "
+                               << tokens;
     attentions.push_back(op);
     return checkCausal(op, SymExpr(0));
   }
@@ -127,11 +129,11 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
       return success();
     for (const ShardingRule::Factor &factor : computes.getShardingRule().factors)
       if (factor.kind != FactorKind::Parallel && contains(factor.size, tokens)) {
-        InFlightDiagnostic error =
-            emitNodeError(op) << "does not do the same for each token by itself: what it gives for "
-                                 "old tokens would change as new ones come";
+        InFlightDiagnostic error = emitNodeError(op)
+                                   << "does not compute each token independently: its results for "
+                                      "earlier tokens would change with each new token";
         if (auto softmax = dyn_cast<SoftmaxOp>(op))
-          error << ". It is no attention that is known: " << whyNotAttention(softmax);
+          error << ". It is not a known form of attention: " << whyNotAttention(softmax);
         return error;
       }
     return success();
@@ -156,7 +158,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     return visitRule(op);
   }
 
-  /// What held for all tokens holds for those of the past and of the step.
+  /// Rewrites constraints on all tokens as constraints on past plus new tokens.
   void moveConstraints(ModuleOp module) {
     auto list = module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
     if (!list)
@@ -178,9 +180,9 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     if (all.empty()) {
       for (auto softmax : main.getOps<SoftmaxOp>())
         return emitNodeError(softmax)
-               << "is of no attention that is known, and there is no other: "
-               << whyNotAttention(softmax) << ". There is nothing that a generation could keep";
-      return main.emitError("has no attention: there is nothing that a generation could keep");
+               << "is not part of a known form of attention, and the model has no other attention: "
+               << whyNotAttention(softmax) << ". Generation needs keys and values to cache";
+      return main.emitError("has no attention: generation needs keys and values to cache");
     }
     auto name = findTokens(*all.begin());
     if (!name)

@@ -1,4 +1,4 @@
-//===- FixInputs.cpp - Inputs become what they are when they are left out -===//
+//===- FixInputs.cpp - Replacement of optional inputs by defaults ---------===//
 
 #include "../Model/Constants.h"
 #include "tpc/Dialect/Dist.h"
@@ -15,22 +15,22 @@ using ::tpc::SymExpr;
 
 namespace {
 struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
-  /// How many tokens lie before those that an input of positions is about. A mask is of the past as
-  /// well.
-  FailureOr<SymExpr> getPast(func::FuncOp main, unsigned input, InputDefaultAttr left) {
-    if (left.getPast())
-      return left.getPast().getExpr();
-    if (!left.getMask())
+  /// Returns the number of past tokens for an input of positions. It follows from the mask, which
+  /// includes the past.
+  FailureOr<SymExpr> getPast(func::FuncOp main, unsigned input, InputDefaultAttr defaultOf) {
+    if (defaultOf.getPast())
+      return defaultOf.getPast().getExpr();
+    if (!defaultOf.getMask())
       return SymExpr(0);
     for (BlockArgument mask : main.getArguments()) {
-      if (main.getArgAttr(mask.getArgNumber(), kNameAttr) != left.getMask())
+      if (main.getArgAttr(mask.getArgNumber(), kNameAttr) != defaultOf.getMask())
         continue;
       SmallVector<SymExpr> sizes = getSizes(mask), own = getSizes(main.getArgument(input));
       if (sizes.size() == 2 && !own.empty())
         return sizes[1] - own.back();
     }
-    return main.emitError() << "argument " << input << ": there is no mask " << left.getMask()
-                            << " [batch, tokens] that says how many tokens lie before these";
+    return main.emitError() << "argument " << input << ": there is no mask " << defaultOf.getMask()
+                            << " [batch, tokens] to derive the number of past tokens from";
   }
 
   Value makePositions(OpBuilder &builder, Location loc, RankedTensorType type,
@@ -51,15 +51,15 @@ struct FixInputs : public mlir::tpc::impl::FixInputsBase<FixInputs> {
     OpBuilder builder = OpBuilder::atBlockBegin(&main.front());
     for (BlockArgument argument : main.getArguments()) {
       unsigned i = argument.getArgNumber();
-      InputDefaultAttr left = InputDefaultAttr::lookup(main.getArgAttrDict(i));
-      if (!left)
+      InputDefaultAttr defaultOf = InputDefaultAttr::lookup(main.getArgAttrDict(i));
+      if (!defaultOf)
         continue;
       auto type = cast<RankedTensorType>(argument.getType());
       Value value;
-      if (left.getKind() == InputDefaultKind::Ones) {
+      if (defaultOf.getKind() == InputDefaultKind::Ones) {
         value = createSplat(builder, argument.getLoc(), type, 1);
       } else {
-        FailureOr<SymExpr> past = getPast(main, i, left);
+        FailureOr<SymExpr> past = getPast(main, i, defaultOf);
         if (failed(past))
           return signalPassFailure();
         value = makePositions(builder, argument.getLoc(), type, *past);

@@ -1,6 +1,6 @@
-//===- KeepLogits.cpp - What a generation takes and gives -----------------===//
+//===- KeepLogits.cpp - Interface of a generation step --------------------===//
 //
-// Ids of tokens in, logits out, and nothing else but caches.
+// A step takes token ids and returns logits. All other ports must be caches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ static std::string getPortName(DictionaryAttr attributes) {
   return name ? name.str() : "";
 }
 
-/// Integers of [sequences, tokens].
+/// Returns true for integers of shape [sequences, tokens].
 static bool isIds(Type type) {
   return isa<RankedTensorType>(type) && isa<IntegerType>(getElementTypeOrSelf(type)) &&
          !getElementTypeOrSelf(type).isInteger(1) && getSizes(type).size() == 2 &&
@@ -54,13 +54,13 @@ struct KeepLogits : public mlir::tpc::impl::KeepLogitsBase<KeepLogits> {
         found.push_back(i);
     }
     if (!logits && found.size() > 1) {
-      auto error = main.emitError("gives");
+      auto error = main.emitError("has outputs");
       for (auto [i, output] : llvm::enumerate(found))
         error << (i == 0                  ? " '"
                   : i + 1 == found.size() ? " and '"
                                           : ", '")
               << getPortName(main.getResultAttrDict(output)) << "'";
-      error << " of each token, and it is not known which of them are logits: give one the name "
+      error << " per token, and it is unknown which of them are the logits: name one of them "
                "'logits'";
       return signalPassFailure();
     }
@@ -71,7 +71,7 @@ struct KeepLogits : public mlir::tpc::impl::KeepLogitsBase<KeepLogits> {
   }
 
 private:
-  /// Numbers of each token of each sequence.
+  /// Returns true for numbers per token of each sequence.
   bool isOfTokens(Type type) const {
     if (!isa<RankedTensorType>(type) || !isa<FloatType>(getElementTypeOrSelf(type)) ||
         getSizes(type).size() != 3)
@@ -83,7 +83,7 @@ private:
     return rest.size() == 1 && rest[0].isConstant();
   }
 
-  /// Whether there are other symbols in it than those of ids: it may be of the past.
+  /// Returns true if the type has symbols other than those of the ids; it may have past tokens.
   bool isOfPast(Type type) const {
     std::set<std::string> symbols, own;
     for (const SymExpr &size : getSizes(type))
@@ -107,7 +107,7 @@ private:
         op.erase();
   }
 
-  SmallVector<SymExpr> sizes; // of ids
+  SmallVector<SymExpr> sizes; // of the ids
 };
 
 struct CheckTokens : public mlir::tpc::impl::CheckTokensBase<CheckTokens> {
@@ -129,13 +129,13 @@ private:
       if (has || !isIds(type) || getSymbolName(getSizes(type)[1]) != step.tokens)
         return main.emitError()
                << "takes '" << name << "', " << type
-               << ", and a generation gives token ids [batch, " << step.tokens
-               << "] alone. Masks and positions are known as 'attention_mask' and "
-                  "'position_ids': give the input one of these names, if it is one "
-                  "of these, or export the model without it";
+               << ", but generation supplies only token ids [batch, " << step.tokens
+               << "]. Masks and positions are recognized by the names 'attention_mask' and "
+                  "'position_ids': rename the input if it is one of these, or export the model "
+                  "without it";
       if (!getSymbolName(getSizes(type)[0]))
         return main.emitError() << "takes '" << name << "' of " << getSizes(type)[0].str()
-                                << " sequences: export the model with a batch that is a symbol";
+                                << " sequences: export the model with a symbolic batch";
       has = true;
     }
     if (!has)
@@ -143,8 +143,8 @@ private:
     for (unsigned i = 0; i < main.getNumResults(); ++i) {
       Type type = main.getResultTypes()[i];
       if (!getCache(main.getResultAttrDict(i)) && !isa<FloatType>(getElementTypeOrSelf(type)))
-        return main.emitError() << "gives '" << getPortName(main.getResultAttrDict(i)) << "', "
-                                << type << ", and tokens are chosen by logits, which are floats";
+        return main.emitError() << "has output '" << getPortName(main.getResultAttrDict(i)) << "', "
+                                << type << ", but tokens are sampled from logits, which are floats";
     }
     return success();
   }

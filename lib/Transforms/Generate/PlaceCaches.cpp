@@ -1,8 +1,9 @@
-//===- PlaceCaches.cpp - Whole caches, at lengths that are data -----------===//
+//===- PlaceCaches.cpp - Step on preallocated caches ----------------------===//
 //
-// Three things change, in this order: what is made of the number of past tokens is made for each
-// sequence (RowPositions.h); new tokens are appended, not joined; and types have the capacity where
-// they had past and new tokens. Nobody trusts it: tpc-verify-generation compares the two steps.
+// The pass makes three changes, in this order. Values computed from the number of past tokens
+// become values per sequence (RowPositions.h). New tokens are appended instead of concatenated.
+// Types get the capacity in place of past and new tokens. tpc-verify-generation checks the result:
+// it compares the two steps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,16 +32,16 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
            llvm::any_of(getSizes(type), [&](const SymExpr &s) { return isPast(s); });
   }
 
-  /// The type with room for `capacity` in place of past tokens, or of past and new ones.
-  RankedTensorType withCapacity(Type type, const SymExpr &held) const {
+  /// Returns the type with `capacity` in place of past tokens, or of past and new ones.
+  RankedTensorType withCapacity(Type type, const SymExpr &filled) const {
     SmallVector<SymExpr> sizes = getSizes(type);
-    SymExpr past = SymExpr::symbol(placed.capacity) - (held - SymExpr::symbol(step.past));
+    SymExpr past = SymExpr::symbol(placed.capacity) - (filled - SymExpr::symbol(step.past));
     for (SymExpr &size : sizes)
       size = size.substitute({{step.past, past}});
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
   }
 
-  /// Values that hold past and new tokens: keys and values, moved, up to attention.
+  /// Retypes values with past and new tokens: keys and values, through view ops, up to attention.
   LogicalResult retype(Value value) {
     value.setType(
         withCapacity(value.getType(), SymExpr::symbol(step.past) + SymExpr::symbol(step.tokens)));
@@ -50,7 +51,8 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
           (isa<AttentionOp>(user) && (use.getOperandNumber() == 1 || use.getOperandNumber() == 2)))
         continue;
       if (!isa<TransposeOp, ReshapeOp, ExpandOp>(user))
-        return emitNodeError(user) << "takes a cache otherwise than as keys or values of attention";
+        return emitNodeError(user)
+               << "uses a cache in another way than as keys or values of attention";
       if (isPast(user->getResult(0).getType()) && failed(retype(user->getResult(0))))
         return failure();
     }
@@ -63,11 +65,11 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
         concat.getDim() != CacheOp::tokenDim)
       return (cache.use_empty() ? main.emitError() : emitNodeError(*cache.user_begin()))
              << "uses cache " << getCache(main.getArgAttrDict(cache.getArgNumber()))
-             << " otherwise than joined with new tokens behind it";
+             << " in another way than to append new tokens to it";
     SymExpr tokens = getSizes(concat.getOperands()[1])[CacheOp::tokenDim];
     if (getSymbolName(tokens) != step.tokens)
       return emitNodeError(concat)
-             << "joins a cache with " << tokens.str() << " tokens, not " << step.tokens;
+             << "appends " << tokens.str() << " tokens to a cache, not " << step.tokens;
     cache.setType(withCapacity(cache.getType(), SymExpr::symbol(step.past)));
     if (failed(retype(concat.getResult())))
       return failure();
@@ -79,7 +81,7 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
     return success();
   }
 
-  /// Another input, in front of the caches.
+  /// Adds an input in front of the caches.
   BlockArgument addInput(unsigned at, StringRef name, const SymExpr &batch) {
     Builder builder(&getContext());
     Type type = makeTensorType(builder.getI64Type(), {batch});
@@ -97,7 +99,7 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
     return makeSymbol(taken, name);
   }
 
-  /// What held for past and new tokens holds for those that a cache has room for.
+  /// Rewrites constraints on past and new tokens as constraints on the capacity.
   LogicalResult moveConstraints(ArrayRef<Attribute> more) {
     SmallVector<Attribute> all;
     SymExpr past = SymExpr::symbol(placed.capacity) - SymExpr::symbol(step.tokens);
@@ -105,43 +107,44 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
       for (auto entry : list.getAsRange<DictionaryAttr>()) {
         NamedAttrList fields(entry);
         SymExpr expr = entry.getAs<SymExprAttr>("expr").getExpr();
-        // At least one token comes, behind whatever past.
-        auto least = entry.getAs<IntegerAttr>("min");
+        // Drops a lower bound that holds for every past, because a step has at least one token.
+        auto lower = entry.getAs<IntegerAttr>("min");
         SymExpr tokens = SymExpr::symbol(step.tokens);
-        auto lowest = expr.substitute({{step.tokens, tokens + SymExpr(1)}}).lowerBound();
-        if (isPast(expr) && !entry.get("max") && least && lowest && *lowest >= least.getInt())
+        auto lowerBound = expr.substitute({{step.tokens, tokens + SymExpr(1)}}).lowerBound();
+        if (isPast(expr) && !entry.get("max") && lower && lowerBound &&
+            *lowerBound >= lower.getInt())
           continue;
         SymExpr moved = expr.substitute({{step.past, past}});
         std::set<std::string> symbols;
         moved.collectSymbols(symbols);
-        // No past is longer than what there is room for: of `past` alone that is asked.
+        // A bound on `past` alone bounds the capacity, because no past is longer.
         SymExpr more = expr - SymExpr::symbol(step.past);
         if (symbols.count(step.tokens) && more.isConstant() &&
-            (!least || least.getInt() <= *more.asConstant())) {
+            (!lower || lower.getInt() <= *more.asConstant())) {
           moved = SymExpr::symbol(placed.capacity) + more;
           symbols.clear();
         }
         if (isPast(expr) && symbols.count(step.tokens))
           return main.emitError() << "needs " << expr.str() << " within bounds ("
                                   << entry.getAs<StringAttr>("why")
-                                  << "): it is not known what that says of sequences with pasts of "
-                                     "their own";
+                                  << "), which is not supported for sequences with different past "
+                                     "lengths";
         fields.set("expr", SymExprAttr::get(&getContext(), moved));
         all.push_back(fields.getDictionary(&getContext()));
       }
-    auto isSaid = [&](DictionaryAttr entry) {
+    auto isImplied = [&](DictionaryAttr entry) {
       return llvm::any_of(all, [&](Attribute other) {
         auto known = cast<DictionaryAttr>(other);
-        auto says = [&](StringRef bound, auto atLeastAsTight) {
-          auto asked = entry.getAs<IntegerAttr>(bound), has = known.getAs<IntegerAttr>(bound);
-          return !asked || (has && atLeastAsTight(has.getInt(), asked.getInt()));
+        auto isTight = [&](StringRef bound, auto atLeastAsTight) {
+          auto wanted = entry.getAs<IntegerAttr>(bound), has = known.getAs<IntegerAttr>(bound);
+          return !wanted || (has && atLeastAsTight(has.getInt(), wanted.getInt()));
         };
-        return known.get("expr") == entry.get("expr") && says("max", std::less_equal<>()) &&
-               says("min", std::greater_equal<>());
+        return known.get("expr") == entry.get("expr") && isTight("max", std::less_equal<>()) &&
+               isTight("min", std::greater_equal<>());
       });
     };
     for (Attribute entry : more)
-      if (!isSaid(cast<DictionaryAttr>(entry)))
+      if (!isImplied(cast<DictionaryAttr>(entry)))
         all.push_back(entry);
     getOperation()->setAttr(kConstraintsAttr, ArrayAttr::get(&getContext(), all));
     return success();
@@ -155,15 +158,16 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
           found |= isPast(size.getExpr());
       if (!found)
         return WalkResult::advance();
-      emitNodeError(op) << "depends on the number of past tokens in a way that is not known for "
-                           "sequences with pasts of their own";
+      emitNodeError(op) << "depends on the number of past tokens in a way that is not supported "
+                           "for sequences with different past lengths";
       return WalkResult::interrupt();
     });
     if (walk.wasInterrupted())
       return failure();
     for (auto [i, type] : llvm::enumerate(main.getArgumentTypes()))
       if (isPast(type))
-        return main.emitError() << "argument " << i << ", " << type << ", is of past tokens";
+        return main.emitError() << "argument " << i << ", " << type
+                                << ", has past tokens in its type";
     return success();
   }
 
@@ -180,7 +184,7 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
         first = i;
       }
     if (caches.empty())
-      return main.emitError("has no caches to place");
+      return main.emitError("has no caches to preallocate");
     placed.lengths = makeName("lengths");
     placed.counts = makeName("counts");
     Value lengths = addInput(first, placed.lengths, batch);

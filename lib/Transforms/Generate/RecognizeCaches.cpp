@@ -1,4 +1,4 @@
-//===- RecognizeCaches.cpp - Arguments that hold past keys and values -----===//
+//===- RecognizeCaches.cpp - Recognition of past keys and values ----------===//
 
 #include "../Model/Movement.h"
 #include "Caches.h"
@@ -14,15 +14,16 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-/// Keys or values of attention that are those of the past with new ones behind them.
-struct Joined {
+/// Past keys or values, concatenated with new ones, as an operand of attention.
+struct PastConcat {
   ConcatOp concat;
   SymExpr past, tokens;
-  Movement fresh; // the new ones, as attention takes them
+  Movement fresh; // new ones, in attention's layout
 };
 
-/// An argument with tokens, seen through movements, joined with something.
-std::optional<Joined> findJoined(Value operand) {
+/// Returns the concatenation that `operand` reads through view ops, if its first part is an
+/// argument.
+std::optional<PastConcat> findPastConcat(Value operand) {
   Movement movement = Movement::of(operand);
   auto concat = movement.base.getDefiningOp<ConcatOp>();
   if (!concat || concat.getOperands().size() != 2)
@@ -34,7 +35,7 @@ std::optional<Joined> findJoined(Value operand) {
   const Movement::Dim &keys = movement.dims[1];
   if (keys.size() != 1 || keys != movement.baseDims[dim] || movement.factors[keys[0]].isSliced())
     return std::nullopt;
-  Joined found{concat, getSizes(old)[dim], getSizes(fresh)[dim], movement};
+  PastConcat found{concat, getSizes(old)[dim], getSizes(fresh)[dim], movement};
   found.fresh.base = fresh;
   Movement::Factor &factor = found.fresh.factors[keys[0]];
   factor.size = factor.whole = found.tokens;
@@ -42,49 +43,51 @@ std::optional<Joined> findJoined(Value operand) {
 }
 
 struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCaches> {
-  /// Whether a value is made of what caches hold after the step, by moving it.
-  bool isHeld(Value value) const {
+  /// Returns true if a value is made of the cache contents after the step by view ops.
+  bool isCacheContents(Value value) const {
     Value base = Movement::of(value, Movement::Slices).base;
     auto concat = base.getDefiningOp<ConcatOp>();
-    return concat && (concats.contains(concat) ||
-                      llvm::all_of(concat.getOperands(), [&](Value v) { return isHeld(v); }));
+    return concat && (concats.contains(concat) || llvm::all_of(concat.getOperands(), [&](Value v) {
+                        return isCacheContents(v);
+                      }));
   }
 
-  /// What an argument holds after a step is one thing: with other tokens behind it, it would be the
-  /// past of two.
+  /// Checks that each past is extended once. With two different extensions, its contents after the
+  /// step would be ambiguous.
   LogicalResult checkOnce(ConcatOp concat) {
-    ConcatOp &first = pasts[concat.getOperands()[0]];
+    ConcatOp &first = concatOf[concat.getOperands()[0]];
     if (!first)
       first = concat;
     if (first != concat)
       return emitNodeError(concat)
-             << "joins new tokens with a past that '" << getSourceName(first.getLoc())
-             << "' joins with others: it is not known which of them it holds then";
+             << "appends new tokens to a past that '" << getSourceName(first.getLoc())
+             << "' extends with others: its contents after the step are ambiguous";
     return success();
   }
 
-  LogicalResult checkStep(AttentionOp op, const Joined &keys, const Joined &values) {
+  LogicalResult checkStep(AttentionOp op, const PastConcat &keys, const PastConcat &values) {
     if (keys.past != values.past || keys.tokens != values.tokens)
       return emitNodeError(op) << "has " << keys.past.str() << " past keys and "
                                << values.past.str() << " past values";
     auto past = getSymbolName(keys.past), tokens = getSymbolName(keys.tokens);
     if (!past || !tokens || past == tokens)
-      return emitNodeError(op) << "joins " << keys.past.str() << " past tokens with "
+      return emitNodeError(op) << "concatenates " << keys.past.str() << " past tokens with "
                                << keys.tokens.str()
-                               << " new ones: both numbers must be symbols of their own, so that a "
+                               << " new ones: both numbers must be distinct symbols, so that a "
                                   "prompt can come first";
     if (!step)
       step = StepSymbols{*past, *tokens};
     if (step->past != *past || step->tokens != *tokens)
-      return emitNodeError(op) << "has a past of " << *past << ", others one of " << step->past;
+      return emitNodeError(op) << "has a past of " << *past
+                               << " tokens, but other attention ops have " << step->past;
     return checkCausal(op, keys.past);
   }
 
-  /// Results that only say what is in caches now, and what is left of arguments that did.
+  /// Removes results that only report cache contents, and arguments that supplied them.
   LogicalResult removeOld(func::FuncOp main, unsigned numArguments, unsigned numResults) {
     Operation *end = main.front().getTerminator();
     for (unsigned i = numResults; i-- > 0;) {
-      if (!isHeld(end->getOperand(i)))
+      if (!isCacheContents(end->getOperand(i)))
         continue;
       end->eraseOperand(i);
       (void)main.eraseResult(i);
@@ -101,8 +104,8 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
         continue;
       if (!argument.use_empty())
         return emitNodeError(*argument.user_begin())
-               << "takes past tokens from argument " << i
-               << " otherwise than as keys or values of attention, joined with new ones";
+               << "uses past tokens of argument " << i
+               << " in another way than as keys or values of attention, concatenated with new ones";
       (void)main.eraseArgument(i);
     }
     return success();
@@ -111,12 +114,12 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
   LogicalResult run(func::FuncOp main) {
     struct Found {
       AttentionOp op;
-      Joined keys, values;
+      PastConcat keys, values;
     };
     std::vector<Found> all;
     AttentionOp without;
     for (auto op : main.getOps<AttentionOp>()) {
-      auto keys = findJoined(op.getK()), values = findJoined(op.getV());
+      auto keys = findPastConcat(op.getK()), values = findPastConcat(op.getV());
       if (!keys || !values) {
         without = op;
         continue;
@@ -136,7 +139,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
     unsigned numArguments = main.getNumArguments(), numResults = main.getNumResults();
     CacheMaker maker(getOperation(), main, *step);
     DenseMap<Operation *, Value> made; // layers may share keys and values
-    auto getFresh = [&](Joined &joined) {
+    auto getFresh = [&](PastConcat &joined) {
       Value &fresh = made[joined.concat];
       if (!fresh) {
         OpBuilder builder(joined.concat);
@@ -154,7 +157,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
 
   void runOnOperation() override {
     concats.clear();
-    pasts.clear();
+    concatOf.clear();
     step.reset();
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal() || StepSymbols::lookup(getOperation()))
@@ -163,8 +166,8 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
       signalPassFailure();
   }
 
-  DenseSet<Operation *> concats;   // of past and new
-  DenseMap<Value, ConcatOp> pasts; // that they have joined
+  DenseSet<Operation *> concats;      // concatenations of past and new tokens
+  DenseMap<Value, ConcatOp> concatOf; // concatenation per past
   std::optional<StepSymbols> step;
 };
 } // namespace

@@ -1,4 +1,4 @@
-//===- RowPositions.cpp - Each sequence has a past of its own -------------===//
+//===- RowPositions.cpp - Positions per sequence --------------------------===//
 
 #include "RowPositions.h"
 
@@ -26,13 +26,13 @@ FailureOr<SymExpr> RowPositions::withoutPast(Operation *op, const SymExpr &e) co
   SymExpr rest = e - SymExpr::symbol(step.past);
   if (isPast(rest))
     return emitNodeError(op) << "takes " << e.str()
-                             << " tokens: it is not known what that is where "
-                             << "sequences have pasts of their own",
+                             << " tokens, which is not supported for sequences with different "
+                             << "past lengths",
            failure();
   return rest;
 }
 
-/// A batch of one sequence has no dimension to find: the number of past tokens is one number.
+/// Returns the batch dimension. A constant batch of one has none: the past is a single number.
 std::optional<unsigned> RowPositions::findBatch(ArrayRef<SymExpr> sizes) const {
   for (auto [i, size] : llvm::enumerate(sizes)) {
     std::set<std::string> symbols;
@@ -43,7 +43,7 @@ std::optional<unsigned> RowPositions::findBatch(ArrayRef<SymExpr> sizes) const {
   return std::nullopt;
 }
 
-SmallVector<SymExpr> RowPositions::inFront(ArrayRef<SymExpr> sizes) const {
+SmallVector<SymExpr> RowPositions::withLeadingBatch(ArrayRef<SymExpr> sizes) const {
   SmallVector<SymExpr> all = {batch};
   llvm::append_range(all, sizes);
   return all;
@@ -58,26 +58,26 @@ FailureOr<Value> RowPositions::align(Operation *op, Value v, ArrayRef<SymExpr> s
   SmallVector<SymExpr> full(missing, SymExpr(1));
   llvm::append_range(full, own);
   if (!dim)
-    return createReshape(builder, loc, row, inFront(full));
-  // The batch goes to a dimension that was broadcast, behind others of which there is one each.
+    return createReshape(builder, loc, row, withLeadingBatch(full));
+  // The batch replaces a broadcast dimension. All dimensions before it must be of size one.
   std::optional<SymExpr> others = sizes[*dim].divideExact(batch);
   bool fits = full[*dim].isConstant(1) && others;
   for (unsigned i = 0; i < *dim; ++i)
     fits = fits && full[i].isConstant(1);
   if (!fits)
-    return emitNodeError(op) << "meets positions of each sequence where the batch is not in front "
-                                "of them: it is not known how to do this for each sequence",
+    return emitNodeError(op) << "combines per-sequence positions with values whose batch is not "
+                                "the leading dimension, which is not supported",
            failure();
   full[*dim] = batch;
   if (others->isConstant(1))
     return createReshape(builder, loc, row, full);
-  // [batch * sequence, ..]: each number of a sequence is there for all its tokens.
-  SmallVector<SymExpr> apart = full;
-  apart.insert(apart.begin() + *dim + 1, SymExpr(1));
-  Value opened = createReshape(builder, loc, row, apart);
-  apart[*dim + 1] = *others;
+  // [batch * sequence, ..]: each number of a sequence repeats for all its tokens.
+  SmallVector<SymExpr> openSizes = full;
+  openSizes.insert(openSizes.begin() + *dim + 1, SymExpr(1));
+  Value opened = createReshape(builder, loc, row, openSizes);
+  openSizes[*dim + 1] = *others;
   full[*dim] = sizes[*dim];
-  return createReshape(builder, loc, createExpand(builder, loc, opened, apart), full);
+  return createReshape(builder, loc, createExpand(builder, loc, opened, openSizes), full);
 }
 
 LogicalResult RowPositions::finish(Operation *op, Operation *made) {
@@ -117,7 +117,7 @@ LogicalResult RowPositions::visitSize(SizeOp op) {
 
 LogicalResult RowPositions::visitAttention(AttentionOp op) {
   if (llvm::any_of(op->getOperands(), [&](Value v) { return rows.count(v); }))
-    return emitNodeError(op) << "takes queries or keys that are alike for all sequences and depend "
+    return emitNodeError(op) << "takes queries or keys that are shared by all sequences and depend "
                                 "on the past";
   if (!isPast(op.getCausalOffset()))
     return success();
@@ -129,7 +129,7 @@ LogicalResult RowPositions::visitAttention(AttentionOp op) {
   return success();
 }
 
-/// A slice of a table that begins at the past: rows by their numbers.
+/// Visits a slice of a table that begins at the past: gathers rows by number instead.
 LogicalResult RowPositions::visitTable(SliceOp op) {
   int64_t dim = op.getDim();
   Value table = op.getOperand();
@@ -139,8 +139,8 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
     return failure();
   if (isVarying(table) || op.getStep() != 1 || dim != 0 ||
       (getSymbolName(batch) && findBatch(getSizes(table))))
-    return emitNodeError(op) << "takes rows behind the past of something that is no table with a "
-                                "row for each position";
+    return emitNodeError(op) << "slices rows after the past from a value that is not a table with "
+                                "one row per position";
   Location loc = op.getLoc();
   Type number = builder.getI64Type();
   bool single = !getSymbolName(batch);
@@ -158,11 +158,11 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
     ids = AddOp::create(builder, loc, idsType, ids, more);
   }
   FailureOr<Value> known =
-      limit(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, dim);
+      clampIds(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, dim);
   if (failed(known))
     return failure();
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
-  auto type = makeTensorType(elementTypeOf(table), single ? sizes : inFront(sizes));
+  auto type = makeTensorType(elementTypeOf(table), single ? sizes : withLeadingBatch(sizes));
   bool isTable = getSizes(table).size() == 2 && isFloatTensor(table);
   Operation *made =
       isTable ? EmbeddingOp::create(builder, loc, type, table, *known).getOperation()
@@ -170,17 +170,18 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
   return finish(op, made);
 }
 
-/// Element-wise ops, rotary and expand: operands broadcast to the result.
+/// Visits element-wise ops, rotary and expand, whose operands broadcast to the result.
 LogicalResult RowPositions::visitBroadcast(Operation *op) {
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
-  bool apart = !findBatch(sizes);
+  bool isUnbatched = !findBatch(sizes);
   IRMapping mapping;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     if (!rows.count(operand))
       continue;
     bool table = isa<RotaryOp>(op);
-    if (table && (apart || i == 0))
-      return emitNodeError(op) << "rotates what is alike for all sequences by their positions";
+    if (table && (isUnbatched || i == 0))
+      return emitNodeError(op)
+             << "rotates a value shared by all sequences by per-sequence positions";
     SmallVector<SymExpr> to = sizes;
     if (table)
       to = {sizes[0], sizes[1], getSizes(operand)[2]};
@@ -192,8 +193,8 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
   Type element = elementTypeOf(op->getResult(0));
   if (isa<ExpandOp>(op)) {
     Value to = createExpand(builder, op->getLoc(), mapping.lookup(op->getOperand(0)),
-                            apart ? inFront(sizes) : sizes);
-    if (apart) {
+                            isUnbatched ? withLeadingBatch(sizes) : sizes);
+    if (isUnbatched) {
       rows[op->getResult(0)] = to;
     } else {
       varying.insert(to);
@@ -202,67 +203,71 @@ LogicalResult RowPositions::visitBroadcast(Operation *op) {
     return success();
   }
   Operation *made = builder.clone(*op, mapping);
-  made->getResult(0).setType(makeTensorType(element, apart ? inFront(sizes) : sizes));
+  made->getResult(0).setType(
+      makeTensorType(element, isUnbatched ? withLeadingBatch(sizes) : sizes));
   return finish(op, made);
 }
 
-LogicalResult RowPositions::visitProduct(MatmulOp op) {
+LogicalResult RowPositions::visitMatmul(MatmulOp op) {
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   SmallVector<SymExpr> lhs = getSizes(op.getLhs()), rhs = getSizes(op.getRhs());
   if (findBatch(sizes) || lhs.size() < 2 || (op.getBias() && rows.count(op.getBias())))
-    return emitNodeError(op) << "multiplies positions in a way that is not known for each sequence";
+    return emitNodeError(op) << "multiplies positions in a way that is not supported per sequence";
   IRMapping mapping;
   bool left = rows.count(op.getLhs());
   for (Value operand : {op.getLhs(), op.getRhs()}) {
     SmallVector<SymExpr> own = getSizes(operand), full(sizes.size() - own.size(), SymExpr(1));
     llvm::append_range(full, own);
     if (Value row = rows.lookup(operand))
-      mapping.map(operand, createReshape(builder, op.getLoc(), row, inFront(full)));
+      mapping.map(operand, createReshape(builder, op.getLoc(), row, withLeadingBatch(full)));
     else if (!left || own.size() > 2)
-      // One that is there once is repeated: products of many with one that is not a weight.
-      mapping.map(operand, createExpand(builder, op.getLoc(), operand, inFront(full)));
+      // An operand shared by all sequences is repeated, unless it is a weight: batched matmuls need
+      // it.
+      mapping.map(operand, createExpand(builder, op.getLoc(), operand, withLeadingBatch(full)));
   }
   Operation *made = builder.clone(*op, mapping);
-  made->getResult(0).setType(makeTensorType(elementTypeOf(op.getResult()), inFront(sizes)));
+  made->getResult(0).setType(
+      makeTensorType(elementTypeOf(op.getResult()), withLeadingBatch(sizes)));
   return finish(op, made);
 }
 
-/// Ops that name dimensions: these stand behind the batch now.
+/// Visits ops with dimension attributes, which now count the leading batch.
 LogicalResult RowPositions::visitMoved(Operation *op) {
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
   if (findBatch(sizes))
-    return emitNodeError(op) << "joins or moves positions in a way that is not known for each "
-                                "sequence";
+    return emitNodeError(op) << "concatenates or moves positions in a way that is not supported "
+                                "per sequence";
   IRMapping mapping;
   for (Value operand : op->getOperands()) {
     Value row = rows.lookup(operand);
-    mapping.map(operand,
-                row ? row
-                    : createExpand(builder, op->getLoc(), operand, inFront(getSizes(operand))));
+    mapping.map(operand, row ? row
+                             : createExpand(builder, op->getLoc(), operand,
+                                            withLeadingBatch(getSizes(operand))));
   }
   Operation *made = builder.clone(*op, mapping);
-  made->getResult(0).setType(makeTensorType(elementTypeOf(op->getResult(0)), inFront(sizes)));
-  auto behind = [](ArrayRef<int64_t> dims) {
+  made->getResult(0).setType(
+      makeTensorType(elementTypeOf(op->getResult(0)), withLeadingBatch(sizes)));
+  auto shifted = [](ArrayRef<int64_t> dims) {
     return llvm::map_to_vector(dims, [](int64_t d) { return d + 1; });
   };
   if (auto transpose = dyn_cast<TransposeOp>(made)) {
     SmallVector<int64_t> permutation = {0};
-    llvm::append_range(permutation, behind(transpose.getPermutation()));
+    llvm::append_range(permutation, shifted(transpose.getPermutation()));
     transpose.setPermutation(permutation);
   } else if (auto slice = dyn_cast<SliceOp>(made)) {
     slice.setDim(slice.getDim() + 1);
   } else if (auto concat = dyn_cast<ConcatOp>(made)) {
     concat.setDim(concat.getDim() + 1);
   } else if (auto reduce = dyn_cast<ReduceOp>(made)) {
-    reduce.setDims(behind(reduce.getDims()));
+    reduce.setDims(shifted(reduce.getDims()));
   }
   return finish(op, made);
 }
 
-/// What a cache may hold so that `end`, the largest row that its last token needs, is in a table:
-/// an expression of the capacity, and what it is at most.
-static std::optional<std::pair<SymExpr, int64_t>> findRoom(const SymExpr &end, int64_t rows,
-                                                           const std::string &capacity) {
+/// Returns a constraint on the capacity that keeps row `end`, the last that a step needs, within
+/// the table: an expression and its maximum.
+static std::optional<std::pair<SymExpr, int64_t>>
+findCapacityBound(const SymExpr &end, int64_t rows, const std::string &capacity) {
   std::set<std::string> symbols;
   end.collectSymbols(symbols);
   if (symbols != std::set<std::string>{capacity})
@@ -274,7 +279,7 @@ static std::optional<std::pair<SymExpr, int64_t>> findRoom(const SymExpr &end, i
   };
   if (grows(end))
     return std::pair(end + SymExpr(1), rows);
-  // a floordiv b + c < rows where a < b * (rows - c).
+  // a floordiv b + c < rows if a < b * (rows - c).
   std::optional<int64_t> more = 0, divisor;
   SymExpr divided;
   for (const SymExpr::Term &term : end.getTerms()) {
@@ -295,9 +300,9 @@ static std::optional<std::pair<SymExpr, int64_t>> findRoom(const SymExpr &end, i
   return std::pair(divided + SymExpr(1), *divisor * (rows - *more));
 }
 
-/// Of a minimum and a number: the one and the other with the number, of which the size is larger
-/// than neither. Else the size.
-static SmallVector<SymExpr> alternatives(const SymExpr &size) {
+/// For a size min(a, b) + n, returns a + n and b + n, which are both upper bounds. Otherwise
+/// returns the size.
+static SmallVector<SymExpr> upperBounds(const SymExpr &size) {
   for (const SymExpr::Term &term : size.getTerms())
     if (term.atoms.size() == 1 && term.coefficient == 1 &&
         term.atoms[0].kind == SymExpr::AtomKind::Min)
@@ -306,43 +311,43 @@ static SmallVector<SymExpr> alternatives(const SymExpr &size) {
   return {size};
 }
 
-/// Positions behind the capacity are those of tokens that do not count: any row does for them, but
-/// there must be one. `end`: the largest that a step needs.
-FailureOr<Value> RowPositions::limit(Operation *op, Value ids, const SymExpr &end, Value table,
-                                     int64_t dim) {
+/// Clamps positions beyond the capacity. They belong to unused tokens, so any row serves, but the
+/// row must exist. `end` is the last row that a step needs.
+FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr &end, Value table,
+                                        int64_t dim) {
   SymExpr count = getSizes(table)[dim];
   auto known = count.asConstant();
-  // Where the last token of the step is the last that there is room for.
+  // Last row when the step's last token fills the cache.
   SymExpr last = end.substitute(
       {{step.past, SymExpr::symbol(placed.capacity) - SymExpr::symbol(placed.tokens)}});
   Location loc = op->getLoc();
   auto scalar = RankedTensorType::get({}, elementTypeOf(ids));
-  auto limited = [&]() -> Value {
+  auto clamped = [&]() -> Value {
     return MinOp::create(builder, loc, ids.getType(), ids,
                          SizeOp::create(builder, loc, scalar, last));
   };
-  std::optional<std::pair<SymExpr, int64_t>> room;
-  for (const SymExpr &bound : known ? alternatives(last) : SmallVector<SymExpr>()) {
+  std::optional<std::pair<SymExpr, int64_t>> capacityBound;
+  for (const SymExpr &bound : known ? upperBounds(last) : SmallVector<SymExpr>()) {
     if (auto row = bound.asConstant(); row && *row < *known)
-      return limited();
-    if (!room)
-      room = findRoom(bound, *known, placed.capacity);
+      return clamped();
+    if (!capacityBound)
+      capacityBound = findCapacityBound(bound, *known, placed.capacity);
   }
-  if (!room)
-    return emitNodeError(op) << "looks up rows of " << count.str() << ", the last of which is "
-                             << end.str() << ": it is not known how much a cache may hold, so "
-                             << "that there is one for each position",
+  if (!capacityBound)
+    return emitNodeError(op) << "looks up rows of a table of " << count.str() << " rows, up to row "
+                             << end.str() << ": no limit of the capacity is known that keeps this "
+                             << "row in the table",
            failure();
   auto parameter = table.getDefiningOp<ParameterOp>();
   std::string why = "table " +
                     (parameter ? parameter.getWeight().str() : getSourceName(table.getLoc())) +
                     " has " + std::to_string(*known) + " rows";
   constraints.push_back(builder.getDictionaryAttr(
-      {builder.getNamedAttr("expr", SymExprAttr::get(context, room->first)),
+      {builder.getNamedAttr("expr", SymExprAttr::get(context, capacityBound->first)),
        builder.getNamedAttr("min", builder.getI64IntegerAttr(0)),
-       builder.getNamedAttr("max", builder.getI64IntegerAttr(room->second)),
+       builder.getNamedAttr("max", builder.getI64IntegerAttr(capacityBound->second)),
        builder.getNamedAttr("why", builder.getStringAttr(why))}));
-  return limited();
+  return clamped();
 }
 
 LogicalResult RowPositions::visitLookup(Operation *op) {
@@ -350,14 +355,14 @@ LogicalResult RowPositions::visitLookup(Operation *op) {
   auto embedding = dyn_cast<EmbeddingOp>(op);
   auto gather = dyn_cast<GatherOp>(op);
   if (isVarying(table) || (!embedding && !(gather && gather.getDim() == 0)))
-    return emitNodeError(op) << "looks up what depends on the past in a way that is not known for "
-                                "each sequence";
-  auto end = ends.find(op);
-  if (end == ends.end())
-    return emitNodeError(op) << "takes rows of a table by what is made of positions, and it is not "
-                                "known how many rows that needs";
+    return emitNodeError(op) << "looks up values that depend on the past in a way that is not "
+                                "supported per sequence";
+  auto end = maxima.find(op);
+  if (end == maxima.end())
+    return emitNodeError(op) << "looks up rows by indices computed from positions, but their "
+                                "maximum is unknown";
   Value row = rows.lookup(ids);
-  FailureOr<Value> known = limit(op, row ? row : ids, end->second, table, 0);
+  FailureOr<Value> known = clampIds(op, row ? row : ids, end->second, table, 0);
   if (failed(known))
     return failure();
   IRMapping mapping;
@@ -365,7 +370,7 @@ LogicalResult RowPositions::visitLookup(Operation *op) {
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
   Operation *made = builder.clone(*op, mapping);
   made->getResult(0).setType(
-      makeTensorType(elementTypeOf(op->getResult(0)), row ? inFront(sizes) : sizes));
+      makeTensorType(elementTypeOf(op->getResult(0)), row ? withLeadingBatch(sizes) : sizes));
   return finish(op, made);
 }
 
@@ -381,23 +386,23 @@ LogicalResult RowPositions::visit(Operation *op) {
     return success();
   if (isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
     return visitLookup(op);
-  bool apart = llvm::any_of(op->getOperands(), [&](Value v) { return rows.count(v); });
-  if (!apart) { // each sequence by itself already
+  bool isUnbatched = llvm::any_of(op->getOperands(), [&](Value v) { return rows.count(v); });
+  if (!isUnbatched) { // already per sequence
     varying.insert(op->result_begin(), op->result_end());
     return success();
   }
   if (isa<ExpandOp, RotaryOp, ScalarOpInterface>(op))
     return visitBroadcast(op);
   if (auto product = dyn_cast<MatmulOp>(op))
-    return visitProduct(product);
+    return visitMatmul(product);
   if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, ReduceOp>(op))
     return visitMoved(op);
-  return emitNodeError(op) << "takes what depends on the past: it is not known how to do this for "
-                              "each sequence";
+  return emitNodeError(op) << "takes a value that depends on the past, which is not supported per "
+                              "sequence";
 }
 
-/// The largest of the elements, in the number of past tokens and of those of the step, where each
-/// step on the way grows with positions.
+/// Returns the maximum element as an expression of past and new tokens, if every op on the way is
+/// monotonic in positions.
 static std::optional<SymExpr> findLargest(Value v, int depth = 0) {
   SmallVector<SymExpr> sizes = getSizes(v);
   IndexAnalysis analysis(sizes);
@@ -451,23 +456,23 @@ static std::optional<SymExpr> findLargest(Value v, int depth = 0) {
   return std::nullopt;
 }
 
-/// Before anything is changed: what ids, which are made of positions, are at most.
-void RowPositions::findEnds() {
+/// Records the maxima of ids that are computed from positions, before any rewrite.
+void RowPositions::recordMaxima() {
   main.walk([&](Operation *op) {
     if (!isa<EmbeddingOp, GatherOp>(op))
       return;
-    // [batch * sequence] of them are those of [batch, sequence].
+    // The maximum over [batch * sequence] is that over [batch, sequence].
     Value ids = Movement::of(op->getOperand(1), Movement::Expands).base;
     if (auto end = findLargest(ids))
-      ends.try_emplace(op, *end);
+      maxima.try_emplace(op, *end);
   });
 }
 
 LogicalResult RowPositions::run() {
   if (!getSymbolName(batch) && !batch.isConstant(1))
-    return main.emitError() << "its caches are of " << batch.str()
-                            << " sequences: a batch must be a symbol, or one sequence";
-  findEnds();
+    return main.emitError() << "its caches have a batch of " << batch.str()
+                            << ": the batch must be a symbol or 1";
+  recordMaxima();
   SmallVector<Operation *> ops;
   for (Operation &op : main.front().without_terminator())
     ops.push_back(&op);
@@ -477,6 +482,6 @@ LogicalResult RowPositions::run() {
   for (Value result : main.front().getTerminator()->getOperands())
     if (rows.count(result))
       return main.emitError(
-          "has an output that is alike for all sequences and depends on the past");
+          "has an output that is shared by all sequences and depends on the past");
   return success();
 }

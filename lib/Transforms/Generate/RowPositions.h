@@ -1,14 +1,14 @@
-//===- RowPositions.h - Each sequence has a past of its own -----*- C++ -*-===//
+//===- RowPositions.h - Positions per sequence ------------------*- C++ -*-===//
 //
-// A step is written for one number of past tokens. What is made of this number (positions, rotary
-// tables, rows of position tables) becomes a value for each sequence of the batch: its type gets
-// the batch as a dimension in front,
+// A step is written for one number of past tokens. Values computed from this number (positions,
+// rotary tables, rows of position tables) become values per sequence. Their types get the batch as
+// leading dimension:
 //
 //     %p = tpc.add %iota, %past : [sequence]              positions of all
 //     %p = tpc.add %iota, %lengths : [batch, sequence]    of each, %lengths [batch, 1]
 //
-// up to the op where it meets values that have the batch anyway, where the dimension in front
-// takes the place of the one that was broadcast. From there on nothing changes.
+// This continues up to ops that combine them with batched values: there the leading dimension takes
+// the place of the broadcast one. Later ops stay as they are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,24 +22,25 @@ namespace mlir::tpc {
 class RowPositions {
 public:
   using SymExpr = ::tpc::SymExpr;
-  /// `lengths`: [batch], how many tokens of each sequence are past.
+  /// `lengths`: number of past tokens per sequence, [batch].
   RowPositions(func::FuncOp main, StepSymbols step, PlacedStep placed, Value lengths);
 
-  /// Errors, with the ONNX node: an op for which it is not known how it does it for each sequence.
+  /// Rewrites the program. Reports an error with the ONNX node for an op that is not supported per
+  /// sequence.
   LogicalResult run();
-  /// What must hold so that positions have rows in their tables.
+  /// Returns the constraints that keep positions within their tables.
   ArrayRef<Attribute> getConstraints() const { return constraints; }
 
 private:
   bool isPast(const SymExpr &e) const;
-  /// The number that is added to `past`; fails where `e` is something else.
+  /// Returns `e` minus `past`. Fails if the difference still depends on `past`.
   FailureOr<SymExpr> withoutPast(Operation *op, const SymExpr &e) const;
   std::optional<unsigned> findBatch(ArrayRef<SymExpr> sizes) const;
-  SmallVector<SymExpr> inFront(ArrayRef<SymExpr> sizes) const;
+  SmallVector<SymExpr> withLeadingBatch(ArrayRef<SymExpr> sizes) const;
   bool isVarying(Value v) const { return rows.count(v) || varying.contains(v); }
 
-  /// The value for each sequence, so that it broadcasts to `sizes`, or where these have no batch,
-  /// to them with the batch in front.
+  /// Returns the value per sequence, shaped to broadcast to `sizes`, or to `sizes` with the batch
+  /// as leading dimension if they have none.
   FailureOr<Value> align(Operation *op, Value v, ArrayRef<SymExpr> sizes);
   LogicalResult finish(Operation *op, Operation *made);
   LogicalResult visit(Operation *op);
@@ -47,11 +48,11 @@ private:
   LogicalResult visitAttention(AttentionOp op);
   LogicalResult visitTable(SliceOp op);
   LogicalResult visitBroadcast(Operation *op);
-  LogicalResult visitProduct(MatmulOp op);
+  LogicalResult visitMatmul(MatmulOp op);
   LogicalResult visitMoved(Operation *op);
   LogicalResult visitLookup(Operation *op);
-  FailureOr<Value> limit(Operation *op, Value ids, const SymExpr &end, Value table, int64_t dim);
-  void findEnds();
+  FailureOr<Value> clampIds(Operation *op, Value ids, const SymExpr &end, Value table, int64_t dim);
+  void recordMaxima();
 
   func::FuncOp main;
   MLIRContext *context;
@@ -60,9 +61,9 @@ private:
   Value lengths;
   SymExpr batch;
   OpBuilder builder;
-  DenseMap<Value, Value> rows;         // with the batch in front
-  DenseSet<Value> varying;             // that have the batch in their own types
-  DenseMap<Operation *, SymExpr> ends; // of lookups: what ids are at most
+  DenseMap<Value, Value> rows;         // values with the batch as leading dimension
+  DenseSet<Value> varying;             // values with the batch in their own types
+  DenseMap<Operation *, SymExpr> maxima; // per lookup: maximum of the ids
   SmallVector<Attribute> constraints;
 };
 

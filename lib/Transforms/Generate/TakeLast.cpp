@@ -1,15 +1,15 @@
-//===- TakeLast.cpp - Outputs of each sequence's last token ---------------===//
+//===- TakeLast.cpp - Logits of each sequence's last token ----------------===//
 //
-// What is wanted of the last token alone is computed for it alone: from an output upwards, an op
-// that does each token by itself is made anew for one token of each sequence, [batch * sequence,
-// 768] becoming [batch, 768]. This ends where a value is needed of all tokens anyway, because keys
-// or values that stay in a cache are made of it: there the last token is looked up.
+// Computes for the last token alone whatever only its logits need. From an output upwards, each op
+// that computes tokens independently is cloned for one token per sequence: [batch * sequence, 768]
+// becomes [batch, 768]. The walk ends at values that are needed for all tokens, because cached keys
+// or values depend on them. There the last token is lookedUp up.
 //
-//     logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- product <- norm of x: looked
+//     logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- matmul <- norm of x: lookedUp
 //     up
-//                               add <- x: looked up             <- k, v: of all tokens
+//                               add <- x: lookedUp up             <- k, v: of all tokens
 //
-// So of the last layer only its first norm and its keys and values are made for all tokens.
+// In the last layer, only the first norm and the keys and values are computed for all tokens.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,31 +40,31 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     return isa<RankedTensorType>(v.getType()) &&
            llvm::any_of(getSizes(v), [&](const SymExpr &s) { return contains(s, step.tokens); });
   }
-  /// Sizes of what is there once for each sequence.
-  SmallVector<SymExpr> single(ArrayRef<SymExpr> sizes) const {
+  /// Returns the sizes with one token per sequence.
+  SmallVector<SymExpr> withOneToken(ArrayRef<SymExpr> sizes) const {
     return llvm::map_to_vector(
         sizes, [&](const SymExpr &s) { return s.substitute({{step.tokens, SymExpr(1)}}); });
   }
 
-  /// Everything that caches are made of.
-  void findNeeded(ArrayRef<Value> cached) {
+  /// Collects all ops that caches depend on.
+  void collectCacheOps(ArrayRef<Value> cached) {
     SmallVector<Value> work(cached);
     while (!work.empty())
-      if (Operation *op = work.pop_back_val().getDefiningOp(); op && needed.insert(op).second)
+      if (Operation *op = work.pop_back_val().getDefiningOp(); op && cacheOps.insert(op).second)
         llvm::append_range(work, op->getOperands());
   }
 
   Value makeLastIndex(OpBuilder &builder, Location loc, ArrayRef<SymExpr> sizes) {
     auto scalar = RankedTensorType::get({}, elementTypeOf(counts));
     Value one = SizeOp::create(builder, loc, scalar, SymExpr(1));
-    // Of a sequence without a token it is -1: any token does.
+    // The index of a sequence without a token is -1. Any row serves there.
     Value last = SubOp::create(builder, loc, counts.getType(), counts, one);
     return createReshape(builder, loc, last, sizes);
   }
 
-  /// Of a value of all tokens those that are the last.
+  /// Looks up the last token of each sequence in a value of all tokens.
   FailureOr<Value> lookUp(Value v, Operation *user) {
-    Value &known = looked[v];
+    Value &known = lookedUp[v];
     if (known)
       return known;
     SmallVector<SymExpr> sizes = getSizes(v);
@@ -85,10 +85,10 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     bool apart = sizes[dim] == tokens && dim > 0 && sizes[0] == batch;
     if (dims.size() != 1 || (!merged && !apart))
       return emitNodeError(op ? op : user)
-                 << "has tokens in a way in which the last of each sequence cannot be looked up: "
-                    "keep all of them (tpc-take-last is an option)",
+                 << "has a layout in which the last token of each sequence cannot be lookedUp up: "
+                    "keep the logits of all tokens (tpc-take-last is optional)",
              failure();
-    // [batch, sequence, ..]: the others behind.
+    // Moves batch and tokens to the front: [batch, sequence, ..].
     Value data = v;
     SmallVector<int64_t> permutation = {0, dim}, back(sizes.size());
     if (merged) {
@@ -108,33 +108,34 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
         back[from] = i;
       last = createTranspose(builder, loc, last, back);
     }
-    return looked[v] = createReshape(builder, loc, last, single(sizes));
+    return lookedUp[v] = createReshape(builder, loc, last, withOneToken(sizes));
   }
 
-  /// The value for the last token of each sequence.
+  /// Returns the value for the last token of each sequence.
   FailureOr<Value> takeLast(Value v, Operation *user) {
     if (!hasTokens(v))
       return v;
     if (Value known = made.lookup(v))
       return known;
     Operation *op = v.getDefiningOp();
-    if (!op || needed.count(op))
+    if (!op || cacheOps.count(op))
       return lookUp(v, user);
     auto computes = dyn_cast<ShardingRuleOpInterface>(op);
     if (!computes || op->getNumResults() != 1)
-      return emitNodeError(op) << "does not say what it does for each token", failure();
+      return emitNodeError(op) << "has no sharding rule, so its last token cannot be derived",
+             failure();
     for (const ShardingRule::Factor &factor : computes.getShardingRule().factors)
       if (factor.kind != FactorKind::Parallel && contains(factor.size, step.tokens))
-        return emitNodeError(op) << "does not do the same for each token by itself", failure();
+        return emitNodeError(op) << "does not compute each token independently", failure();
     if (op->getNumOperands() == 0)
       return lookUp(v, user);
     auto attention = dyn_cast<AttentionOp>(op);
     if (attention && (attention.getMask() || attention.getBias() || !attention.getLengths()))
-      return emitNodeError(op) << "has queries that do not stand behind the lengths of caches",
+      return emitNodeError(op) << "has queries whose positions do not follow the cache lengths",
              failure();
     IRMapping mapping;
     for (Value operand : op->getOperands()) {
-      // Of attention the query alone is of tokens: its keys are those of the cache.
+      // Only the query of attention has new tokens; its keys are those of the cache.
       FailureOr<Value> last = takeLast(operand, op);
       if (failed(last))
         return failure();
@@ -142,9 +143,9 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     }
     OpBuilder builder(op);
     Operation *copy = builder.clone(*op, mapping);
-    copy->getResult(0).setType(makeTensorType(elementTypeOf(v), single(getSizes(v))));
+    copy->getResult(0).setType(makeTensorType(elementTypeOf(v), withOneToken(getSizes(v))));
     if (attention) {
-      // It stands where the last real token does.
+      // The query is at the position of the last real token.
       builder.setInsertionPoint(copy);
       auto own = cast<AttentionOp>(copy);
       Value lengths = attention.getLengths();
@@ -169,13 +170,13 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
         cached.push_back(end->getOperand(i));
       else if (hasTokens(end->getOperand(i)))
         outputs.push_back(i);
-    findNeeded(cached);
+    collectCacheOps(cached);
     for (unsigned i : outputs) {
       Value all = end->getOperand(i);
       FailureOr<Value> last = takeLast(all, end);
       if (failed(last))
         return failure();
-      // [batch, 1, vocabulary] is [batch, vocabulary].
+      // [batch, 1, vocabulary] becomes [batch, vocabulary].
       SmallVector<SymExpr> sizes;
       for (const SymExpr &size : getSizes(all))
         if (size != SymExpr::symbol(step.tokens))
@@ -194,9 +195,9 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
   }
 
   void runOnOperation() override {
-    needed.clear();
+    cacheOps.clear();
     made.clear();
-    looked.clear();
+    lookedUp.clear();
     counts = {};
     main = getOperation().lookupSymbol<func::FuncOp>("main");
     auto placed = PlacedStep::lookup(getOperation());
@@ -210,7 +211,7 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
   func::FuncOp main;
   PlacedStep step;
   Value counts;
-  DenseSet<Operation *> needed; // what caches are made of
-  DenseMap<Value, Value> made, looked;
+  DenseSet<Operation *> cacheOps; // ops that caches depend on
+  DenseMap<Value, Value> made, lookedUp;
 };
 } // namespace

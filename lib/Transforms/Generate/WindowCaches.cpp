@@ -1,8 +1,8 @@
-//===- WindowCaches.cpp - Caches keep what a window shows -----------------===//
+//===- WindowCaches.cpp - Sliding-window caches ---------------------------===//
 //
-// Attention with a window compares places of queries and keys with each other, and so it may count
-// them from any token that nobody sees before. Where all that reads a cache is of that kind, the
-// cache gets room and lengths of its own.
+// WindowedCache attention uses only differences between positions of queries and keys. It may
+// therefore count positions from any token before the visible ones. A cache that only such
+// attention reads gets a capacity and lengths of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,30 +20,30 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-/// A cache, and what there is of it in a step.
-struct Windowed {
+/// Cache with its append and readers.
+struct WindowedCache {
   BlockArgument cache;
   AppendOp append;
-  SetVector<Value> values; ///< moved, from the append to attention
+  SetVector<Value> values; ///< append's result and views of it, up to attention
   SetVector<Operation *> readers;
 };
 
 struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
-  /// Only by what it sees does attention depend on where keys are.
+  /// Returns true if only the window and causality decide which keys are visible.
   static bool isWindowed(AttentionOp op) {
     return op.getCausal() && getWindow(op) >= 1 && !op.getMask() && !op.getBias() &&
            !op.getKeyMask();
   }
-  /// 0 if there is none, or it is not a number.
+  /// Returns the window, or 0 if there is none or it is not constant.
   static int64_t getWindow(AttentionOp op) {
     return op.getWindow() ? op.getWindow()->asConstant().value_or(0) : 0;
   }
 
-  std::optional<Windowed> find(BlockArgument cache) {
+  std::optional<WindowedCache> find(BlockArgument cache) {
     auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
     if (!append || append.getCache() != cache || append.getLengths() != lengths)
       return std::nullopt;
-    Windowed found{cache, append, {}, {}};
+    WindowedCache found{cache, append, {}, {}};
     found.values.insert(append.getResult());
     for (unsigned i = 0; i < found.values.size(); ++i)
       for (OpOperand &use : found.values[i].getUses()) {
@@ -63,24 +63,25 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
     return found.readers.empty() ? std::nullopt : std::optional(found);
   }
 
-  RankedTensorType withRoom(Type type) const {
+  RankedTensorType withWindowCapacity(Type type) const {
     SmallVector<SymExpr> sizes = getSizes(type);
     for (SymExpr &size : sizes)
       size = size.substitute({{step.capacity, SymExpr::symbol(step.windowed->room)}});
     return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
   }
 
-  /// Keys and values of one attention have the same tokens: both are windowed, or none.
-  static void dropHalves(SmallVectorImpl<Windowed> &all) {
+  /// Drops caches whose partner has no window: keys and values of one attention have the same
+  /// tokens.
+  static void dropUnpaired(SmallVectorImpl<WindowedCache> &all) {
     bool changed = true;
     while (std::exchange(changed, false)) {
       DenseMap<Operation *, unsigned> count;
-      for (Windowed &one : all)
+      for (WindowedCache &one : all)
         for (Operation *reader : one.readers)
           for (Value operand : {cast<AttentionOp>(reader).getK(), cast<AttentionOp>(reader).getV()})
             count[reader] += one.values.contains(operand);
       size_t before = all.size();
-      llvm::erase_if(all, [&](const Windowed &one) {
+      llvm::erase_if(all, [&](const WindowedCache &one) {
         return llvm::any_of(one.readers, [&](Operation *reader) { return count[reader] != 2; });
       });
       changed = all.size() != before;
@@ -88,12 +89,12 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
   }
 
   void run(func::FuncOp main) {
-    SmallVector<Windowed> all;
+    SmallVector<WindowedCache> all;
     for (BlockArgument argument : main.getArguments())
       if (getCache(main.getArgAttrDict(argument.getArgNumber())))
-        if (std::optional<Windowed> found = find(argument))
+        if (std::optional<WindowedCache> found = find(argument))
           all.push_back(std::move(*found));
-    dropHalves(all);
+    dropUnpaired(all);
     if (all.empty())
       return;
     std::set<std::string> names;
@@ -102,11 +103,11 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
         names.insert(name.str());
     step.windowed = WindowedCaches{1, makeSymbol(collectSymbols(getOperation()), "room"),
                                    makeSymbol(names, "window_lengths")};
-    for (const Windowed &one : all)
+    for (const WindowedCache &one : all)
       for (Operation *reader : one.readers)
         step.windowed->window =
             std::max(step.windowed->window, getWindow(cast<AttentionOp>(reader)));
-    // Behind the counts, in front of the caches.
+    // Inserted after the counts and before the caches.
     unsigned at = cast<BlockArgument>(lengths).getArgNumber() + 2;
     Builder builder(&getContext());
     (void)main.insertArgument(at, lengths.getType(),
@@ -114,14 +115,14 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
                                   kNameAttr, builder.getStringAttr(step.windowed->lengths))),
                               main.getLoc());
     Value own = main.getArgument(at);
-    for (Windowed &one : all) {
+    for (WindowedCache &one : all) {
       FlatSymbolRefAttr name = getCache(main.getArgAttrDict(one.cache.getArgNumber()));
       auto cache = SymbolTable::lookupNearestSymbolFrom<CacheOp>(main, name);
-      cache.setType(withRoom(cache.getType()));
-      one.cache.setType(withRoom(one.cache.getType()));
+      cache.setType(withWindowCapacity(cache.getType()));
+      one.cache.setType(withWindowCapacity(one.cache.getType()));
       one.append.getLengthsMutable().assign(own);
       for (Value value : one.values)
-        value.setType(withRoom(value.getType()));
+        value.setType(withWindowCapacity(value.getType()));
       for (Operation *reader : one.readers)
         cast<AttentionOp>(reader).getLengthsMutable().assign(own);
     }

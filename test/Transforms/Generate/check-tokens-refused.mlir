@@ -3,7 +3,7 @@
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 !v = tensor<?x?x9xf32, #tpc.dist<[b, s, 9]>>
-// expected-error @below {{gives 'hidden', 'more' and 'scores' of each token, and it is not known which of them are logits}}
+// expected-error @below {{has outputs 'hidden', 'more' and 'scores' per token, and it is unknown which of them are the logits}}
 func.func @main(%ids: !ids, %x: !v) -> (!v {tpc.name = "hidden"}, !v {tpc.name = "more"}, !v {tpc.name = "scores"}) {
   return %x, %x, %x : !v, !v, !v
 }
@@ -12,7 +12,7 @@ func.func @main(%ids: !ids, %x: !v) -> (!v {tpc.name = "hidden"}, !v {tpc.name =
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
-  // expected-error @below {{takes 'kinds', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', and a generation gives token ids [batch, s] alone}}
+  // expected-error @below {{takes 'kinds', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', but generation supplies only token ids [batch, s]}}
   func.func @main(%ids: !ids {tpc.name = "ids"}, %kinds: !ids {tpc.name = "kinds"}) -> !ids {
     return %kinds : !ids
   }
@@ -22,7 +22,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 
 !ids = tensor<1x?xi64, #tpc.dist<[1, s]>>
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
-  // expected-error @below {{takes 'ids' of 1 sequences: export the model with a batch that is a symbol}}
+  // expected-error @below {{takes 'ids' of 1 sequences: export the model with a symbolic batch}}
   func.func @main(%ids: !ids {tpc.name = "ids"}) -> !ids {
     return %ids : !ids
   }
@@ -32,7 +32,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
-  // expected-error @below {{gives 'next', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', and tokens are chosen by logits, which are floats}}
+  // expected-error @below {{has output 'next', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', but tokens are sampled from logits, which are floats}}
   func.func @main(%ids: !ids {tpc.name = "ids"}) -> (!ids {tpc.name = "next"}) {
     return %ids : !ids
   }

@@ -48,7 +48,7 @@ func.func @main(%positions: tensor<4xi64> {tpc.required = "who knows"}) -> tenso
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
 
-// expected-error @below {{argument 0: there is no mask "mask" [batch, tokens] that says how many tokens lie before these}}
+// expected-error @below {{argument 0: there is no mask "mask" [batch, tokens] to derive the number of past tokens from}}
 func.func @main(%positions: !ids {tpc.default = #tpc.default<positions of "mask">}) -> !ids {
   return %positions : !ids
 }

@@ -8,7 +8,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>, %k0: !before {tpc.cache = @k0}) -> (!after {tpc.cache = @k0}, tensor<?xf32, #tpc.dist<[b]>>) {
     %all = tpc.concat %k0, %x dim 2 : !before, tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>> -> !after
-    // expected-error @unknown {{'mean' (tpc.reduce) takes a cache otherwise than as keys or values of attention}}
+    // expected-error @unknown {{'mean' (tpc.reduce) uses a cache in another way than as keys or values of attention}}
     %m = tpc.reduce mean %all [1, 2, 3] : !after -> tensor<?xf32, #tpc.dist<[b]>> loc("mean")
     return %all, %m : !after, tensor<?xf32, #tpc.dist<[b]>>
   }
@@ -24,7 +24,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!new, !after {tpc.cache = @k0}) {
-    // expected-error @unknown {{'twice' (tpc.size) takes 2*past tokens: it is not known what that is where sequences have pasts}}
+    // expected-error @unknown {{'twice' (tpc.size) takes 2*past tokens, which is not supported for sequences with different past}}
     %n = tpc.size "2 * past" : tensor<f32> loc("twice")
     %y = tpc.mul %x, %n : !new, tensor<f32> -> !new
     %all = tpc.concat %k0, %y dim 2 : !before, !new -> !after
@@ -41,7 +41,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
 !new = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, s, 4]>>
 module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
-  // expected-error @+1 {{its caches are of 2 sequences: a batch must be a symbol, or one sequence}}
+  // expected-error @+1 {{its caches have a batch of 2: the batch must be a symbol or 1}}
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!after {tpc.cache = @k0}) {
     %all = tpc.concat %k0, %x dim 2 : !before, !new -> !after
     return %all : !after
@@ -59,7 +59,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!before, !after {tpc.cache = @k0}) {
     %all = tpc.concat %k0, %x dim 2 : !before, !new -> !after
-    // expected-error @unknown {{'old' (tpc.neg) uses cache @k0 otherwise than joined with new tokens behind it}}
+    // expected-error @unknown {{'old' (tpc.neg) uses cache @k0 in another way than to append new tokens to it}}
     %old = tpc.neg %k0 : !before -> !before loc("old")
     return %old, %all : !before, !after
   }
@@ -84,7 +84,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
     %p = tpc.add %i, %n : tensor<?xi64, #positions>, tensor<i64> -> tensor<?xi64, #positions>
     %q = tpc.mul %p, %p : tensor<?xi64, #positions>, tensor<?xi64, #positions> -> tensor<?xi64, #positions>
     %w = tpc.parameter @wpe : tensor<32x8xf32>
-    // expected-error @unknown {{'squares' (tpc.embedding) takes rows of a table by what is made of positions, and it is not known how many rows that needs}}
+    // expected-error @unknown {{'squares' (tpc.embedding) looks up rows by indices computed from positions, but their maximum is unknown}}
     %r = tpc.embedding %w, %q : tensor<32x8xf32>, tensor<?xi64, #positions> -> tensor<?x8xf32, #tpc.dist<[s, 8]>> loc("squares")
     %x = tpc.expand %r : tensor<?x8xf32, #tpc.dist<[s, 8]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
     return %x, %all : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after
@@ -107,7 +107,7 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
     %i = tpc.iota dim 0 : tensor<?xi64, #positions>
     %n = tpc.size past : tensor<i64>
     %p = tpc.add %i, %n : tensor<?xi64, #positions>, tensor<i64> -> tensor<?xi64, #positions>
-    // expected-error @unknown {{'table' (tpc.embedding) looks up rows of t, the last of which is past + s - 1: it is not known how much a cache may hold, so that there is one for each position}}
+    // expected-error @unknown {{'table' (tpc.embedding) looks up rows of a table of t rows, up to row past + s - 1: no limit of the capacity is known that keeps this row in the table}}
     %r = tpc.embedding %w, %p : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?xi64, #positions> -> tensor<?x8xf32, #tpc.dist<[s, 8]>> loc("table")
     %x = tpc.expand %r : tensor<?x8xf32, #tpc.dist<[s, 8]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
     return %x, %all : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after

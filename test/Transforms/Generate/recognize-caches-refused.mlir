@@ -6,7 +6,7 @@
 !q = tensor<1x?x1x4xf32, #tpc.dist<[1, s, 1, 4]>>
 !keys = tensor<1x?x1x4xf32, #tpc.dist<[1, "p + s", 1, 4]>>
 func.func @main(%x: !new, %past: !past) -> (!q, !both) {
-  // expected-error @unknown {{'sum' (tpc.reduce) takes past tokens from argument 1 otherwise than as keys or values of attention}}
+  // expected-error @unknown {{'sum' (tpc.reduce) uses past tokens of argument 1 in another way than as keys or values of attention}}
   %m = tpc.reduce sum %past [2] keep : !past -> tensor<1x1x1x4xf32> loc("sum")
   %n = tpc.add %x, %m : !new, tensor<1x1x1x4xf32> -> !new
   %c = tpc.concat %past, %n dim 2 : !past, !new -> !both
@@ -27,7 +27,7 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
   %c = tpc.concat %past, %x dim 2 : !past, !new -> !both
   %k = tpc.transpose %c [0, 2, 1, 3] : !both -> !keys
   %q = tpc.transpose %x [0, 2, 1, 3] : !new -> !q
-  // expected-error @unknown {{'start' (tpc.attention) has queries that stand 0 tokens behind the first key, not p}}
+  // expected-error @unknown {{'start' (tpc.attention) has queries at offset 0 from the first key, not p}}
   %y = tpc.attention causal %q, %k, %k scale 1.0 : !q, !keys, !keys -> !q loc("start")
   return %y, %c : !q, !both
 }
@@ -42,7 +42,7 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
 func.func @main(%x: !new, %past: !past) -> (!q, !both) {
   %c = tpc.concat %past, %x dim 2 : !past, !new -> !both
   %k = tpc.transpose %c [0, 2, 1, 3] : !both -> !keys
-  // expected-error @unknown {{'single' (tpc.attention) joins p past tokens with 1 new ones: both numbers must be symbols}}
+  // expected-error @unknown {{'single' (tpc.attention) concatenates p past tokens with 1 new ones: both numbers must be distinct symbols}}
   %y = tpc.attention %x, %k, %k scale 1.0 : !q, !keys, !keys -> !q loc("single")
   return %y, %c : !q, !both
 }
@@ -75,7 +75,7 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
 func.func @main(%x: !new, %past: !past) -> (!q, !both, !both) {
   %y = tpc.neg %x : !new -> !new
   %c = tpc.concat %past, %x dim 2 : !past, !new -> !both loc("first")
-  // expected-error @unknown {{'second' (tpc.concat) joins new tokens with a past that 'first' joins with others}}
+  // expected-error @unknown {{'second' (tpc.concat) appends new tokens to a past that 'first' extends with others}}
   %d = tpc.concat %past, %y dim 2 : !past, !new -> !both loc("second")
   %k = tpc.transpose %c [0, 2, 1, 3] : !both -> !keys
   %v = tpc.transpose %d [0, 2, 1, 3] : !both -> !keys

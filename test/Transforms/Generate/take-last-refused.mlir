@@ -7,7 +7,7 @@ module attributes {tpc.step = #tpc.step<tokens = s, capacity = capacity, lengths
   func.func @main(%x: !new {tpc.name = "x"}, %lengths: tensor<?xi64, #tpc.dist<[b]>> {tpc.name = "lengths"},
                   %counts: tensor<?xi64, #tpc.dist<[b]>> {tpc.name = "counts"}, %k0: !cache {tpc.cache = @k0}) -> (!new, !cache {tpc.cache = @k0}) {
     %all = tpc.append %k0, %x at %lengths : !cache, !new, tensor<?xi64, #tpc.dist<[b]>> -> !cache
-    // expected-error @unknown {{'sum' (tpc.cumsum) does not do the same for each token by itself}}
+    // expected-error @unknown {{'sum' (tpc.cumsum) does not compute each token independently}}
     %y = tpc.cumsum %x dim 2 : !new -> !new loc("sum")
     return %y, %all : !new, !cache
   }
