@@ -1,4 +1,4 @@
-//===- Fold.h - Arithmetic on known contents -------------------*- C++ -*-===//
+//===- Fold.h - Arithmetic on known contents --------------------*- C++ -*-===//
 //
 // Nodes compute shapes on small integer tensors. If all operands are known, the result is known
 // too, and no op enters the program.

@@ -1,4 +1,4 @@
-//===- Importer.h - The state of one import --------------------*- C++ -*-===//
+//===- Importer.h - The state of one import ---------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_IMPORT_ONNX_IMPORTER_H
 #define TPC_LIB_IMPORT_ONNX_IMPORTER_H

@@ -258,11 +258,10 @@ FailureOr<ArrayAttr> ConfigurationReader::run() {
                   to = getSourceName(nodeLoc(*edge->to));
       return emitError(nodeLoc(*edge->to))
              << "'" << to << "' is in pipeline stage " << stageOf[edge->to]
-             << " of device configuration '" << name << "', but it needs what '" << from
-             << "' computes in stage " << stageOf[edge->from]
-             << ", and stages run one after the other; put '" << to << "' into stage "
-             << stageOf[edge->from] << " or a later one, or '" << from << "' into stage "
-             << stageOf[edge->to] << " or an earlier one";
+             << " of device configuration '" << name << "', but it uses a result of '" << from
+             << "' from stage " << stageOf[edge->from] << ", and stages run in order; put '" << to
+             << "' into stage " << stageOf[edge->from] << " or a later one, or '" << from
+             << "' into stage " << stageOf[edge->to] << " or an earlier one";
     }
     list.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("name", builder.getStringAttr(name)),

@@ -1,4 +1,4 @@
-//===- AttentionMask.h - What the mask of an attention is --------*- C++ -*-===//
+//===- AttentionMask.h - What the mask of an attention is -------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
 #define TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H

@@ -1,4 +1,4 @@
-//===- Constants.h - Small constants in model passes -------------*- C++ -*-===//
+//===- Constants.h - Small constants in model passes ------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_CONSTANTS_H
 #define TPC_LIB_TRANSFORMS_MODEL_CONSTANTS_H

@@ -1,4 +1,4 @@
-//===- MaskTensors.h - Parts of masks as tensors -----------------*- C++ -*-===//
+//===- MaskTensors.h - Parts of masks as tensors ----------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_MASKTENSORS_H
 #define TPC_LIB_TRANSFORMS_MODEL_MASKTENSORS_H

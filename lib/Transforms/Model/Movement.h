@@ -1,4 +1,4 @@
-//===- Movement.h - A value as another one rearranged ------------*- C++ -*-===//
+//===- Movement.h - A value as another one rearranged -----------*- C++ -*-===//
 //
 // Exporters reach the same arrangement of elements by very different chains of
 // reshapes, transposes, slices and broadcasts. A `Movement` is what such a

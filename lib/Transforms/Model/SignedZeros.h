@@ -1,4 +1,4 @@
-//===- SignedZeros.h - Values whose zeros have a visible sign ----*- C++ -*-===//
+//===- SignedZeros.h - Values whose zeros have a visible sign ---*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_SIGNEDZEROS_H
 #define TPC_LIB_TRANSFORMS_MODEL_SIGNEDZEROS_H

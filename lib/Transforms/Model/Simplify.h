@@ -1,4 +1,4 @@
-//===- Simplify.h - Patterns of tpc-simplify ---------------------*- C++ -*-===//
+//===- Simplify.h - Patterns of tpc-simplify --------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_SIMPLIFY_H
 #define TPC_LIB_TRANSFORMS_MODEL_SIMPLIFY_H

@@ -1,6 +1,6 @@
-//===- Balance.cpp - Whether all stages have work -------------------------===//
+//===- Balance.cpp - Diagnosis of imbalanced stages -----------------------===//
 
-#include "Chain.h"
+#include "PipelineChain.h"
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
@@ -12,32 +12,32 @@ using namespace mlir::tpc;
 
 namespace {
 
-struct Stage {
-  size_t from, to; // places
+struct StageLoad {
+  size_t from, to; // cut points
   double seconds = 0;
   int64_t layers = 0;
-  bool hasLayers = false;        // or a part of one
-  double outside = 0;            // seconds of what is not in a function that is a layer
-  Operation *heaviest = nullptr; // of that
+  bool hasLayers = false;        // or a segment of one
+  double outside = 0;            // seconds of ops outside of layer functions
+  Operation *heaviest = nullptr; // outside of layer functions
   double heaviestSeconds = 0;
 };
 
 class Balance {
 public:
-  Balance(Chain &chain, CostModel &model, ArrayRef<size_t> cuts);
+  Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts);
   std::string describe() const;
 
 private:
-  std::string explainWithout(const Stage &stage) const;
-  std::string explainSlowest(const Stage &stage) const;
-  std::string explainStretch(const Stage &stage) const;
+  std::string explainMissingLayer(const StageLoad &stage) const;
+  std::string explainSlowest(const StageLoad &stage) const;
+  std::string explainStretch(const StageLoad &stage) const;
   std::string countInLayers(double seconds) const;
 
-  Chain &chain;
-  std::vector<Stage> stages;
+  PipelineChain &chain;
+  std::vector<StageLoad> stages;
   int64_t layers = 0;
   double total = 0;
-  double layerSeconds = 0; // of one function that is a layer; 0: there is none
+  double layerSeconds = 0; // mean of a layer function; 0 without layers
 };
 
 } // namespace
@@ -48,13 +48,13 @@ static std::string count(int64_t number, StringRef what) {
   return std::to_string(number) + " " + what.str() + (number == 1 ? "" : "s");
 }
 
-Balance::Balance(Chain &chain, CostModel &model, ArrayRef<size_t> cuts) : chain(chain) {
+Balance::Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts) : chain(chain) {
   double inLayers = 0;
   int64_t functions = 0;
   for (size_t i = 0; i <= cuts.size(); ++i) {
-    Stage stage;
+    StageLoad stage;
     stage.from = i == 0 ? 0 : cuts[i - 1];
-    stage.to = i < cuts.size() ? cuts[i] : chain.getPlaces().size();
+    stage.to = i < cuts.size() ? cuts[i] : chain.getCutPoints().size();
     stage.seconds = chain.getCost(stage.from, stage.to).seconds;
     for (Operation *op : chain.getCarried(stage.from, stage.to)) {
       int64_t found = countLayers(op);
@@ -87,50 +87,50 @@ std::string Balance::countInLayers(double seconds) const {
   return llvm::formatv("{0:f0}% of the time of the model", 100 * seconds / total).str();
 }
 
-/// The longest stretch of a stage without a place to cut.
-std::string Balance::explainStretch(const Stage &stage) const {
+/// Explains the longest stretch of a stage without a cut point.
+std::string Balance::explainStretch(const StageLoad &stage) const {
   size_t longest = stage.from;
-  double most = 0;
-  for (size_t place = stage.from; place < stage.to; ++place)
-    if (double seconds = chain.getCost(place, place + 1).seconds; seconds > most) {
-      most = seconds;
-      longest = place;
+  double maxSeconds = 0;
+  for (size_t cutPoint = stage.from; cutPoint < stage.to; ++cutPoint)
+    if (double seconds = chain.getCost(cutPoint, cutPoint + 1).seconds; seconds > maxSeconds) {
+      maxSeconds = seconds;
+      longest = cutPoint;
     }
   ArrayRef<Operation *> ops = chain.getCarried(longest, longest + 1);
   if (ops.size() == 1)
-    return quote(ops.front()) + " takes " + countInLayers(most);
+    return quote(ops.front()) + " takes " + countInLayers(maxSeconds);
   return "between " + quote(ops.front()) + " and " + quote(ops.back()) +
          " more than one activation is live";
 }
 
-/// Why a stage has no layer.
-std::string Balance::explainWithout(const Stage &stage) const {
+/// Explains why a stage has no layer.
+std::string Balance::explainMissingLayer(const StageLoad &stage) const {
   if (layers < int64_t(stages.size()))
     return "there are fewer layers than stages";
   if (stage.heaviest && (layerSeconds == 0 || stage.seconds > 0.9 * layerSeconds))
-    return "what it has takes " + countInLayers(stage.seconds) + ", most of all " +
+    return "its other ops take " + countInLayers(stage.seconds) + ", mostly " +
            quote(stage.heaviest);
-  const Stage &slowest = *llvm::max_element(
-      stages, [](const Stage &a, const Stage &b) { return a.seconds < b.seconds; });
+  const StageLoad &slowest = *llvm::max_element(
+      stages, [](const StageLoad &a, const StageLoad &b) { return a.seconds < b.seconds; });
   return explainStretch(slowest);
 }
 
-/// Why a stage has so much more than others.
-std::string Balance::explainSlowest(const Stage &stage) const {
-  int64_t least = layers / int64_t(stages.size());
-  if (layerSeconds > 0 && stage.layers <= least && stage.outside > 0.25 * layerSeconds)
-    return "beside " + count(stage.layers, "layer") + " it has what takes " +
-           countInLayers(stage.outside) + ", most of all " + quote(stage.heaviest);
-  if (stage.layers == least + 1)
-    return "it has " + count(stage.layers, "layer") + " of " + std::to_string(layers) +
-           ", which do not divide by " + std::to_string(stages.size());
+/// Explains why a stage has much more work than others.
+std::string Balance::explainSlowest(const StageLoad &stage) const {
+  int64_t minLayers = layers / int64_t(stages.size());
+  if (layerSeconds > 0 && stage.layers <= minLayers && stage.outside > 0.25 * layerSeconds)
+    return "in addition to " + count(stage.layers, "layer") + ", it has ops that take " +
+           countInLayers(stage.outside) + ", mostly " + quote(stage.heaviest);
+  if (stage.layers == minLayers + 1)
+    return "it has " + count(stage.layers, "layer") + " of " + std::to_string(layers) + ", and " +
+           std::to_string(stages.size()) + " does not divide " + std::to_string(layers);
   return explainStretch(stage);
 }
 
 std::string Balance::describe() const {
   std::string pp = "pp" + std::to_string(stages.size()) + ": ";
   SmallVector<std::string> without;
-  const Stage *first = nullptr;
+  const StageLoad *first = nullptr;
   for (auto [i, stage] : llvm::enumerate(stages))
     if (!stage.hasLayers) {
       without.push_back(std::to_string(i));
@@ -139,10 +139,10 @@ std::string Balance::describe() const {
   if (layers > 0 && first)
     return pp + (without.size() == 1 ? "stage " : "stages ") + llvm::join(without, ", ") +
            (without.size() == 1 ? " has none of " : " have none of ") + count(layers, "layer") +
-           ": " + explainWithout(*first);
+           ": " + explainMissingLayer(*first);
 
   auto slowest = llvm::max_element(
-      stages, [](const Stage &a, const Stage &b) { return a.seconds < b.seconds; });
+      stages, [](const StageLoad &a, const StageLoad &b) { return a.seconds < b.seconds; });
   double ratio = total > 0 ? slowest->seconds * double(stages.size()) / total : 0;
   if (ratio <= 1.5)
     return "";
@@ -152,6 +152,7 @@ std::string Balance::describe() const {
          explainSlowest(*slowest);
 }
 
-std::string mlir::tpc::describeImbalance(Chain &chain, CostModel &model, ArrayRef<size_t> cuts) {
+std::string mlir::tpc::describeImbalance(PipelineChain &chain, CostModel &model,
+                                         ArrayRef<size_t> cuts) {
   return cuts.empty() ? "" : Balance(chain, model, cuts).describe();
 }

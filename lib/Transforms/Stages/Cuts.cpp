@@ -1,4 +1,4 @@
-//===- Cuts.cpp - Where to cut a chain ------------------------------------===//
+//===- Cuts.cpp - Optimal cuts of a chain ---------------------------------===//
 
 #include "tpc/Transforms/Stages/Cuts.h"
 
@@ -19,7 +19,7 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
     for (size_t j = i + 1; j <= pieces; ++j)
       costs[i][j] = cost(i, j);
 
-  // best[s][j]: the least possible value for the first j pieces in s groups.
+  // best[s][j]: minimum value for the first j pieces in s groups.
   auto solve = [&](auto combine, std::vector<std::vector<size_t>> *choice) {
     std::vector<std::vector<double>> best(stages + 1, std::vector<double>(pieces + 1, infinity));
     best[0][0] = 0;
@@ -41,7 +41,7 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
       solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
   if (largest == infinity)
     return std::nullopt;
-  // Rounding must not exclude the optimum itself.
+  // A slack of zero must include the optimum despite rounding.
   double limit = largest * (1 + std::max(slack, 1e-9));
   std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(pieces + 1));
   solve(

@@ -1,16 +1,17 @@
-//===- HoistInvariants.cpp - What no micro-batch changes, once ------------===//
+//===- HoistInvariants.cpp - Hoisting of micro-batch invariants -----------===//
 //
-// A value is the same in every round if it is computed from whole inputs, constants and sizes alone
-// and its type is not split over mb. Of these values
+// A value is the same in every micro-batch iteration if it depends only on whole inputs, constants
+// and sizes, and its type is not split over mb. Such a value is one of:
 //
-//   cheap     a round computes it again in no more time than it takes to hold it (findRecomputed),
-//             or makes it of something smaller that is held
-//   hoisted   all others: computed before the rounds
+//   cheap     recomputed in each iteration: this takes no longer than keeping it in memory
+//             (findRecomputed), or it is computed from a smaller hoisted value
+//   hoisted   all others: computed before the loop
+//   passed    hoisted and used in the loop: an argument of the stage's function
 //   held      hoisted, and used in the rounds: an argument of the stage's function
 //
 //===----------------------------------------------------------------------===//
 
-#include "Chain.h"
+#include "PipelineChain.h"
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Stages/Passes.h"
@@ -38,22 +39,22 @@ public:
 private:
   void findInvariants();
   void chooseHoisted();
-  bool isUsedInRounds(Operation *op) const;
-  bool isMadeOfLess(Operation *op) const;
+  bool isUsedInLoop(Operation *op) const;
+  bool isCheaperToRecompute(Operation *op) const;
   SmallVector<Operation *> getPrologueOps() const;
-  func::CallOp makePrologue(ArrayRef<Operation *> ops, ArrayRef<Value> held);
-  void takeArguments(ArrayRef<Value> held, func::CallOp prologue);
+  func::CallOp makePrologue(ArrayRef<Operation *> ops, ArrayRef<Value> hoistedValues);
+  void passHoistedValues(ArrayRef<Value> hoistedValues, func::CallOp prologue);
 
   ModuleOp module;
   CostModel &model;
   MicroBatchesOp loop;
-  func::CallOp call; // of `function`, in the rounds
+  func::CallOp call; // call of `function` in the loop
   func::FuncOp function;
   SmallVector<Operation *> invariant; // in program order
   DenseSet<Operation *> hoisted;
 };
 
-/// What a value is computed from, if that is the same in every round.
+/// Kinds of sources of an invariant value.
 struct Sources {
   bool input = false, weight = false;
 };
@@ -68,72 +69,74 @@ static bool isSameOnOneStage(Operation *op) {
 }
 
 void StageHoister::findInvariants() {
-  DenseMap<Value, Sources> same;
+  DenseMap<Value, Sources> sourcesOf;
   for (auto [argument, operand] : llvm::zip(function.getArguments(), call.getOperands()))
     if (!loop.getBody().isAncestor(operand.getParentRegion()))
-      same[argument] = {/*input=*/true};
+      sourcesOf[argument] = {/*input=*/true};
   for (Operation &op : function.front().without_terminator()) {
     Sources sources{false, isa<ParameterOp>(op)};
-    bool isSame = isSameOnOneStage(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
-                    auto it = same.find(operand);
-                    if (it == same.end())
-                      return false;
-                    sources.input |= it->second.input;
-                    sources.weight |= it->second.weight;
-                    return true;
-                  });
-    isSame &=
+    bool isInvariant = isSameOnOneStage(&op) && llvm::all_of(op.getOperands(), [&](Value operand) {
+                         auto it = sourcesOf.find(operand);
+                         if (it == sourcesOf.end())
+                           return false;
+                         sources.input |= it->second.input;
+                         sources.weight |= it->second.weight;
+                         return true;
+                       });
+    isInvariant &=
         llvm::none_of(op.getResultTypes(), [](Type type) { return getDist(type).usesAxis("mb"); });
-    // Weights that ranks hold in parts are put together for one op at a time.
-    isSame &= !isa<CollectiveOpInterface>(op) || sources.input || !sources.weight;
-    if (!isSame)
+    // Sharded weights are gathered for one op at a time, so the gathered copy is not hoisted.
+    isInvariant &= !isa<CollectiveOpInterface>(op) || sources.input || !sources.weight;
+    if (!isInvariant)
       continue;
     for (Value result : op.getResults())
-      same[result] = sources;
+      sourcesOf[result] = sources;
     invariant.push_back(&op);
   }
 }
 
-bool StageHoister::isUsedInRounds(Operation *op) const {
+bool StageHoister::isUsedInLoop(Operation *op) const {
   return llvm::any_of(op->getUsers(), [&](Operation *user) { return !hoisted.contains(user); });
 }
 
-/// Does it take a round no longer to make the result than to read it, of what is smaller to hold?
-bool StageHoister::isMadeOfLess(Operation *op) const {
+/// Returns true if an iteration computes the result as fast as it reads it, from smaller hoisted
+/// values.
+bool StageHoister::isCheaperToRecompute(Operation *op) const {
   if (op->getNumResults() != 1 || isa<CollectiveOpInterface>(op))
     return false;
-  // With what is cheap on the way.
+  // Includes cheap producers.
   llvm::SetVector<Operation *> ops;
-  llvm::SmallSetVector<Value, 4> held;
+  llvm::SmallSetVector<Value, 4> hoistedValues;
   ops.insert(op);
   double seconds = 0, bytes = 0;
   for (size_t i = 0; i < ops.size(); ++i) {
     seconds += model.getCost(ops[i]).seconds;
     for (Value operand : ops[i]->getOperands())
       if (Operation *producer = operand.getDefiningOp(); producer && hoisted.contains(producer))
-        held.insert(operand);
+        hoistedValues.insert(operand);
       else if (producer)
         ops.insert(producer);
   }
-  for (Value value : held)
+  for (Value value : hoistedValues)
     bytes += model.getBytes(value.getType());
   Type type = op->getResult(0).getType();
   return bytes < model.getBytes(type) && seconds <= model.getHoldSeconds(type);
 }
 
 void StageHoister::chooseHoisted() {
-  DenseSet<Operation *> cheap =
-      findRecomputed(function, model, /*stages=*/1, {/*share=*/0, RecomputeLimits::Else::Hold});
+  DenseSet<Operation *> cheap = findRecomputed(function, model, /*stages=*/1,
+                                               {/*share=*/0, RecomputeLimits::Alternative::Store});
   for (Operation *op : invariant)
     if (!cheap.contains(op))
       hoisted.insert(op);
-  // Users come first: what is left in the rounds needs its operands there.
+  // Visits users first: an op that stays in the loop needs its operands there.
   for (Operation *op : llvm::reverse(invariant))
-    if (hoisted.contains(op) && isUsedInRounds(op) && isMadeOfLess(op))
+    if (hoisted.contains(op) && isUsedInLoop(op) && isCheaperToRecompute(op))
       hoisted.erase(op);
 }
 
-/// In program order, with what they need that is cheap: that is computed on both sides.
+/// Returns the hoisted ops in program order, with the cheap ops that they use. Those run on both
+/// sides.
 SmallVector<Operation *> StageHoister::getPrologueOps() const {
   DenseSet<Operation *> needed(hoisted);
   SmallVector<Operation *> ops;
@@ -149,7 +152,7 @@ SmallVector<Operation *> StageHoister::getPrologueOps() const {
   return ops;
 }
 
-func::CallOp StageHoister::makePrologue(ArrayRef<Operation *> ops, ArrayRef<Value> held) {
+func::CallOp StageHoister::makePrologue(ArrayRef<Operation *> ops, ArrayRef<Value> hoistedValues) {
   SmallVector<Value> arguments, operands;
   for (BlockArgument argument : function.getArguments())
     if (llvm::any_of(argument.getUsers(),
@@ -158,22 +161,24 @@ func::CallOp StageHoister::makePrologue(ArrayRef<Operation *> ops, ArrayRef<Valu
       operands.push_back(call.getOperand(argument.getArgNumber()));
     }
   OpBuilder detached(module.getContext());
-  func::FuncOp prologue = cloneAsFunction(
-      detached, function.getLoc(), (function.getName() + "_prologue").str(), ops, arguments, held);
+  func::FuncOp prologue =
+      cloneAsFunction(detached, function.getLoc(), (function.getName() + "_prologue").str(), ops,
+                      arguments, hoistedValues);
   SymbolTable(module).insert(prologue, function->getIterator());
   OpBuilder builder(loop);
   return func::CallOp::create(builder, call.getLoc(), prologue, operands);
 }
 
-/// The rounds read what is held, and lose the inputs and the results for which that is all.
-void StageHoister::takeArguments(ArrayRef<Value> held, func::CallOp prologue) {
+/// Passes the hoisted values to the loop. Erases arguments and results that only the hoisted ops
+/// need.
+void StageHoister::passHoistedValues(ArrayRef<Value> hoistedValues, func::CallOp prologue) {
   llvm::BitVector delivered(function.getNumResults());
   Operation *terminator = function.front().getTerminator();
   for (OpOperand &operand : terminator->getOpOperands())
-    if (auto *it = llvm::find(held, operand.get()); it != held.end()) {
+    if (auto *it = llvm::find(hoistedValues, operand.get()); it != hoistedValues.end()) {
       delivered.set(operand.getOperandNumber());
       call.getResult(operand.getOperandNumber())
-          .replaceAllUsesWith(prologue.getResult(it - held.begin()));
+          .replaceAllUsesWith(prologue.getResult(it - hoistedValues.begin()));
     }
   terminator->eraseOperands(delivered);
 
@@ -183,7 +188,7 @@ void StageHoister::takeArguments(ArrayRef<Value> held, func::CallOp prologue) {
     if (!argument.use_empty())
       wereUsed.set(argument.getArgNumber());
   for (auto [i, result] : llvm::enumerate(prologue.getResults())) {
-    Value value = held[i];
+    Value value = hoistedValues[i];
     unsigned last = function.getNumArguments();
     (void)function.insertArgument(last, value.getType(), {}, value.getLoc());
     value.replaceUsesWithIf(function.getArgument(last),
@@ -194,16 +199,16 @@ void StageHoister::takeArguments(ArrayRef<Value> held, func::CallOp prologue) {
     if (hoisted.contains(&op) || isOpTriviallyDead(&op))
       op.erase();
 
-  llvm::BitVector idle(function.getNumArguments());
+  llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     if (unsigned i = argument.getArgNumber();
         argument.use_empty() && (i >= wereUsed.size() || wereUsed[i]))
-      idle.set(i);
+      unused.set(i);
   SmallVector<Value> kept;
   for (auto [i, operand] : llvm::enumerate(operands))
-    if (!idle[i])
+    if (!unused[i])
       kept.push_back(operand);
-  (void)function.eraseArguments(idle);
+  (void)function.eraseArguments(unused);
   (void)function.eraseResults(delivered);
   OpBuilder builder(call);
   auto run = func::CallOp::create(builder, call.getLoc(), function, kept);
@@ -217,17 +222,17 @@ void StageHoister::takeArguments(ArrayRef<Value> held, func::CallOp prologue) {
 void StageHoister::run() {
   findInvariants();
   chooseHoisted();
-  SmallVector<Value> held;
+  SmallVector<Value> hoistedValues;
   for (Operation *op : invariant)
     if (hoisted.contains(op))
       for (Value result : op->getResults())
         if (llvm::any_of(result.getUsers(),
                          [&](Operation *user) { return !hoisted.contains(user); }))
-          held.push_back(result);
-  if (held.empty())
+          hoistedValues.push_back(result);
+  if (hoistedValues.empty())
     return;
-  func::CallOp prologue = makePrologue(getPrologueOps(), held);
-  takeArguments(held, prologue);
+  func::CallOp prologue = makePrologue(getPrologueOps(), hoistedValues);
+  passHoistedValues(hoistedValues, prologue);
 }
 
 namespace {
@@ -248,7 +253,7 @@ struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvari
       if (!loop.getBatchAttr() || calls.size() != 1)
         continue;
       auto function = module.lookupSymbol<func::FuncOp>(calls[0].getCallee());
-      // Another caller's rounds may differ.
+      // Another caller may have another loop.
       if (!function || function.isExternal() || !function.getBody().hasOneBlock() ||
           !llvm::hasSingleElement(*SymbolTable::getSymbolUses(function, module)))
         continue;

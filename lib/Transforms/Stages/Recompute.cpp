@@ -1,13 +1,13 @@
-//===- Recompute.cpp - What each stage computes again ---------------------===//
+//===- Recompute.cpp - Ops that each stage recomputes ---------------------===//
 
-#include "Chain.h"
+#include "PipelineChain.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
 
-/// What it takes to compute a value from inputs, weights and constants.
+/// Cost of computing a value from inputs, weights and constants.
 struct Closure {
   double seconds = 0;
   double weightBytes = 0;
@@ -24,30 +24,30 @@ private:
   Closure getClosure(Operation *op);
   bool isAffordable(Operation *op, const Closure &closure) const;
 
-  /// So many ops that one value needs are no longer a few, whatever they cost. This also bounds
-  /// the time that finding them takes.
+  /// Maximum number of ops that may be recomputed for one value, whatever their cost. It also
+  /// bounds the search time.
   static constexpr unsigned maxOps = 512;
 
   func::FuncOp main;
   CostModel &model;
   double maxSeconds = 0, maxWeightBytes = 0;
-  RecomputeLimits::Else instead;
-  DenseMap<Operation *, Closure> closures; // of ops that are recomputed
+  RecomputeLimits::Alternative alternative;
+  DenseMap<Operation *, Closure> closures; // of recomputed ops
 };
 
 } // namespace
 
 static bool isLeaf(Operation *op) { return op->getNumOperands() == 0; }
 
-/// Communication has no rule. Layers are more than one op, and run in one stage.
+/// Communication has no sharding rule. Layers consist of several ops and run in one stage.
 static bool isLocal(Operation *op) { return isa<ShardingRuleOpInterface, LocalSliceOp>(op); }
 
 Recompute::Recompute(func::FuncOp main, CostModel &model, int64_t stages, RecomputeLimits limits)
-    : main(main), model(model), instead(limits.instead) {
+    : main(main), model(model), alternative(limits.alternative) {
   SmallVector<Operation *> parameters;
   for (Operation &op : main.front().without_terminator()) {
-    // A share of what is computed: next to the latency of a collective, all of a small model is
-    // cheap.
+    // The limit is a share of computation alone: compared to the latency of a collective, a whole
+    // small model is cheap.
     if (!isa<CollectiveOpInterface>(op))
       maxSeconds += model.getCost(&op).seconds;
     if (isa<ParameterOp>(op))
@@ -59,7 +59,7 @@ Recompute::Recompute(func::FuncOp main, CostModel &model, int64_t stages, Recomp
   maxWeightBytes *= limits.share / double(stages);
 }
 
-/// Of an op all of whose operands are recomputed.
+/// Returns the closure of an op whose operands are all recomputed.
 Closure Recompute::getClosure(Operation *op) {
   Closure closure;
   llvm::SmallSetVector<Operation *, 4> producers;
@@ -76,14 +76,14 @@ Closure Recompute::getClosure(Operation *op) {
     closure.ops += !isLeaf(one);
   };
   addOne(op);
-  // With one producer that computes, its closure is all of it; those of several may overlap.
+  // The closure of a single computing producer is exact; those of several may overlap.
   if (llvm::count_if(producers, [](Operation *producer) { return !isLeaf(producer); }) <= 1) {
     for (Operation *producer : producers) {
-      const Closure &part = closures[producer];
-      closure.seconds += part.seconds;
-      closure.weightBytes += part.weightBytes;
-      closure.ops += part.ops;
-      closure.usesInput |= part.usesInput;
+      const Closure &producerClosure = closures[producer];
+      closure.seconds += producerClosure.seconds;
+      closure.weightBytes += producerClosure.weightBytes;
+      closure.ops += producerClosure.ops;
+      closure.usesInput |= producerClosure.usesInput;
     }
     return closure;
   }
@@ -101,17 +101,17 @@ Closure Recompute::getClosure(Operation *op) {
 bool Recompute::isAffordable(Operation *op, const Closure &closure) const {
   if (closure.ops > maxOps)
     return false;
-  bool holds = instead == RecomputeLimits::Else::Hold;
-  if (!closure.usesInput && (closure.weightBytes > 0 || !holds))
+  bool stores = alternative == RecomputeLimits::Alternative::Store;
+  if (!closure.usesInput && (closure.weightBytes > 0 || !stores))
     return true;
   double seconds = 0;
   for (Type type : op->getResultTypes())
-    seconds += holds                                    ? model.getHoldSeconds(type)
-               : instead == RecomputeLimits::Else::Send ? model.getSendSeconds(type)
-                                                        : 0;
-  // Weights that only what is held needs would be there all the same.
+    seconds += stores                                              ? model.getHoldSeconds(type)
+               : alternative == RecomputeLimits::Alternative::Send ? model.getSendSeconds(type)
+                                                                   : 0;
+  // Weights used only by stored values are loaded anyway.
   return closure.seconds <= std::max(seconds, maxSeconds) &&
-         (holds || closure.weightBytes <= maxWeightBytes);
+         (stores || closure.weightBytes <= maxWeightBytes);
 }
 
 DenseSet<Operation *> Recompute::run() {

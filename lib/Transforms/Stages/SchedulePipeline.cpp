@@ -1,4 +1,4 @@
-//===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
+//===- SchedulePipeline.cpp - Pipeline schedule from stage calls ----------===//
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Copies.h"
@@ -17,7 +17,7 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Whether there are collectives between ranks of which some may have no samples in a micro-batch.
+/// Returns true if collectives span ranks of which some may have no samples in a micro-batch.
 static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
   auto found = module.walk([&](CollectiveOpInterface op) {
     for (auto axis : op.getAxesAttr().getAsRange<StringAttr>())
@@ -28,7 +28,7 @@ static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
   return found.wasInterrupted();
 }
 
-/// Whether all samples have some output in common: a weight, say, or what another input says.
+/// Returns true if an output is common to all samples, such as a weight or a copy of another input.
 static bool hasCommonOutput(func::FuncOp main, DimAttr batch) {
   return llvm::any_of(main.getResultTypes(), [&](Type type) {
     DistAttr dist = getDist(type);
@@ -63,16 +63,16 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     }
     auto batch = module->getAttrOfType<DimAttr>(kBatchAttr);
     if (batch && (hasBatchCollective(module, batch) || hasCommonOutput(main, batch))) {
-      // Replicas without samples take part: weights that are held in parts are gathered in each
-      // micro-batch, and what is no part of a sample is delivered in the first, also if there are
-      // no samples. The loop is over a dimension of which every micro-batch has one element.
-      int64_t rounds = grid.getMicroBatches();
+      // Replicas without samples take part in two cases: sharded weights are gathered in each
+      // micro-batch, and outputs common to all samples are delivered in the first iteration, also
+      // without samples. The loop then runs over a dimension of which every micro-batch has one
+      // element.
+      int64_t iterations = grid.getMicroBatches();
       auto time = StringAttr::get(module.getContext(), "mb");
-      batch =
-          rounds == 1
-              ? DimAttr()
-              : DimAttr::get(module.getContext(),
-                             FactorAttr::get(module.getContext(), ::tpc::SymExpr(rounds), {time}));
+      batch = iterations == 1 ? DimAttr()
+                              : DimAttr::get(module.getContext(),
+                                             FactorAttr::get(module.getContext(),
+                                                             ::tpc::SymExpr(iterations), {time}));
     }
 
     Builder attrs(module.getContext());

@@ -1,8 +1,8 @@
-//===- SplitStages.cpp - One function for each stage ----------------------===//
+//===- SplitStages.cpp - One function per pipeline stage ------------------===//
 
-#include "Chain.h"
-#include "LayerParts.h"
-#include "StageMarks.h"
+#include "LayerSplitter.h"
+#include "PipelineChain.h"
+#include "StageAnnotations.h"
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
@@ -21,42 +21,45 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// A chain, where it is cut, and what is wrong with that.
-struct Choice {
-  std::unique_ptr<Chain> chain;
+/// PipelineChain with its cuts and their imbalance.
+struct StagePartition {
+  std::unique_ptr<PipelineChain> chain;
   std::optional<std::vector<size_t>> cuts;
   std::string imbalance;
   RecomputeLimits limits;
-  Cost most = {std::numeric_limits<double>::infinity()}; // of all stages, one by one
+  Cost maxCost = {std::numeric_limits<double>::infinity()}; // maximum over all stages, per field
 };
 
 class Splitter {
 public:
   Splitter(ModuleOp module, func::FuncOp main)
       : module(module), main(main), model(module), grid(GridAttr::lookup(module)),
-        layerParts(module) {}
+        layerSplitter(module) {}
 
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
 
 private:
-  /// From little to much: more is computed again where stages have no work otherwise.
-  static constexpr RecomputeLimits limits[] = {{0.01, RecomputeLimits::Else::Nothing},
-                                               {0.1, RecomputeLimits::Else::Nothing},
-                                               {0.1, RecomputeLimits::Else::Send}};
+  /// Recomputation limits in increasing order; later ones apply if stages lack work otherwise.
+  static constexpr RecomputeLimits limits[] = {{0.01, RecomputeLimits::Alternative::None},
+                                               {0.1, RecomputeLimits::Alternative::None},
+                                               {0.1, RecomputeLimits::Alternative::Send}};
 
-  /// A stage begins within a layer where the slowest one is faster by more than this, and by no
-  /// smaller a factor than the fullest one grows.
-  static constexpr double partsMustWin = 0.05;
+  /// Minimum relative gain of the slowest stage for a cut within a layer. The gain must also be no
+  /// smaller than the growth of the maximum weight bytes.
+  static constexpr double minGainWithinLayers = 0.05;
 
-  Choice makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits);
-  /// The chain whose slowest stage is fastest; of equals the one that recomputes least. With
-  /// marks, of those that can be cut between them; without a chain if none can.
-  Choice choose(func::FuncOp main, size_t stages, const StageMarks &marks = {});
-  /// The same where stages may begin within layers, if that is better than `whole`.
-  Choice chooseInParts(Choice whole, size_t stages, const StageMarks &marks = {});
-  FailureOr<Choice> chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts);
+  StagePartition makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits);
+  /// Returns the partition whose slowest stage is fastest; among equals, the one that recomputes
+  /// the fewest ops. With annotations, considers only chains that can be cut between them. The
+  /// chain is null if there is none.
+  StagePartition choose(func::FuncOp main, size_t stages, const StageAnnotations &annotations = {});
+  /// Returns a partition with stages that begin within layers if it is better than `whole`, else
+  /// `whole`.
+  StagePartition chooseWithinLayers(StagePartition whole, size_t stages,
+                                    const StageAnnotations &annotations = {});
+  FailureOr<StagePartition> chooseRequested(size_t stages, ArrayRef<int64_t> forcedCuts);
   std::string suggest(size_t stages);
-  func::FuncOp makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
+  func::FuncOp makeStage(const PipelineChain &chain, size_t index, size_t begin, size_t end,
                          IRMapping &values, SmallVectorImpl<Value> &results,
                          OpBuilder &mainBuilder);
 
@@ -64,36 +67,38 @@ private:
   func::FuncOp main;
   CostModel model;
   GridAttr grid;
-  LayerParts layerParts;
+  LayerSplitter layerSplitter;
 };
 
-Choice Splitter::makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits) {
-  Choice choice;
+StagePartition Splitter::makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits) {
+  StagePartition choice;
   choice.limits = limits;
-  choice.chain = std::make_unique<Chain>(main, model, findRecomputed(main, model, stages, limits));
+  choice.chain =
+      std::make_unique<PipelineChain>(main, model, findRecomputed(main, model, stages, limits));
   return choice;
 }
 
-Choice Splitter::choose(func::FuncOp main, size_t stages, const StageMarks &marks) {
-  Choice best;
+StagePartition Splitter::choose(func::FuncOp main, size_t stages,
+                                const StageAnnotations &annotations) {
+  StagePartition best;
   size_t carried = 0;
   for (RecomputeLimits limit : limits) {
-    Choice choice = makeChain(main, stages, limit);
-    // More may make no difference.
+    StagePartition choice = makeChain(main, stages, limit);
+    // Higher limits may make no difference.
     if (best.chain && choice.chain->getCarried().size() == carried)
       continue;
     carried = choice.chain->getCarried().size();
-    std::vector<StageRange> ranges;
-    if (!marks.empty()) {
-      auto found = marks.getRanges(*choice.chain, stages);
+    std::vector<StageBeginRange> ranges;
+    if (!annotations.empty()) {
+      auto found = annotations.getRanges(*choice.chain, stages);
       if (failed(found))
         continue;
       ranges = *found;
     }
     choice.cuts = choice.chain->choose(stages, ranges);
     if (choice.cuts)
-      choice.most = choice.chain->getMost(*choice.cuts);
-    if (best.chain && choice.most.seconds >= 0.99 * best.most.seconds)
+      choice.maxCost = choice.chain->getMaxCost(*choice.cuts);
+    if (best.chain && choice.maxCost.seconds >= 0.99 * best.maxCost.seconds)
       continue;
     best = std::move(choice);
   }
@@ -102,109 +107,118 @@ Choice Splitter::choose(func::FuncOp main, size_t stages, const StageMarks &mark
   return best;
 }
 
-Choice Splitter::chooseInParts(Choice whole, size_t stages, const StageMarks &marks) {
-  // No stages are faster than equal ones.
+StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
+                                            const StageAnnotations &annotations) {
+  // Equal stages are optimal.
   double total = 0;
   for (Operation &op : main.front().without_terminator())
     total += model.getCost(&op).seconds;
-  if (stages == 1 || total / double(stages) >= (1 - partsMustWin) * whole.most.seconds)
+  if (stages == 1 || total / double(stages) >= (1 - minGainWithinLayers) * whole.maxCost.seconds)
     return whole;
 
-  // A copy in which all layers are in parts shows what is best.
+  // Evaluates a copy in which all layers are split.
   IRMapping mapping;
   func::FuncOp copy = main.clone(mapping);
   copy.setName((main.getName() + "_in_parts").str());
   module.insert(std::next(main->getIterator()), copy);
-  /// What an op of the copy stands for: an op of @main, and the place in its layer.
+  /// Origin of each op of the copy: an op of @main, and the op that its segment begins with.
   DenseMap<Operation *, std::pair<Operation *, Operation *>> origin;
-  DenseMap<Operation *, SmallVector<Operation *>> partsOf;
+  DenseMap<Operation *, SmallVector<Operation *>> segmentsOf;
   for (Operation &op : main.front().without_terminator()) {
     auto call = dyn_cast<func::CallOp>(op);
-    ArrayRef<Operation *> places = call ? layerParts.getPlaces(call) : ArrayRef<Operation *>();
+    ArrayRef<Operation *> cutPoints =
+        call ? layerSplitter.getCutPoints(call) : ArrayRef<Operation *>();
     Operation *copied = mapping.lookup(&op);
-    if (places.empty()) {
+    if (cutPoints.empty()) {
       origin[copied] = {&op, nullptr};
-      partsOf[&op] = {copied};
+      segmentsOf[&op] = {copied};
       continue;
     }
-    for (auto [k, part] : llvm::enumerate(layerParts.split(cast<func::CallOp>(copied), places))) {
-      origin[part] = {&op, k == 0 ? nullptr : places[k - 1]};
-      partsOf[&op].push_back(part);
+    for (auto [k, segment] :
+         llvm::enumerate(layerSplitter.split(cast<func::CallOp>(copied), cutPoints))) {
+      origin[segment] = {&op, k == 0 ? nullptr : cutPoints[k - 1]};
+      segmentsOf[&op].push_back(segment);
     }
   }
-  Choice inParts = choose(copy, stages, marks.apply(partsOf));
-  bool isBetter = inParts.cuts && inParts.most.seconds < (1 - partsMustWin) * whole.most.seconds &&
-                  (!whole.cuts || inParts.most.seconds * inParts.most.weightBytes <=
-                                      whole.most.seconds * whole.most.weightBytes);
+  StagePartition withinLayers = choose(copy, stages, annotations.apply(segmentsOf));
+  bool isBetter =
+      withinLayers.cuts &&
+      withinLayers.maxCost.seconds < (1 - minGainWithinLayers) * whole.maxCost.seconds &&
+      (!whole.cuts || withinLayers.maxCost.seconds * withinLayers.maxCost.weightBytes <=
+                          whole.maxCost.seconds * whole.maxCost.weightBytes);
   SmallVector<std::pair<Operation *, Operation *>> begins;
   if (isBetter)
-    for (size_t cut : *inParts.cuts)
-      begins.push_back(origin[inParts.chain->getCarried()[inParts.chain->getPlaces()[cut].begin]]);
-  inParts.chain.reset();
+    for (size_t cut : *withinLayers.cuts)
+      begins.push_back(
+          origin[withinLayers.chain->getCarried()[withinLayers.chain->getCutPoints()[cut].begin]]);
+  withinLayers.chain.reset();
   copy.erase();
   if (!isBetter)
     return whole;
 
-  // In @main, of the layers in which stages begin alone.
+  // In @main, splits only the layers in which a stage begins.
   whole.chain.reset();
   llvm::MapVector<Operation *, SmallVector<Operation *>> cutLayers;
-  for (auto [op, place] : begins)
-    if (place)
-      cutLayers[op].push_back(place);
+  for (auto [op, cutPoint] : begins)
+    if (cutPoint)
+      cutLayers[op].push_back(cutPoint);
   SmallVector<Operation *> ops;
-  DenseMap<Operation *, SmallVector<func::CallOp>> made;
-  for (auto &[op, places] : cutLayers)
-    made[op] = layerParts.split(cast<func::CallOp>(op), places);
-  for (auto [op, place] : begins) {
-    auto it = made.find(op);
-    if (it == made.end())
+  DenseMap<Operation *, SmallVector<func::CallOp>> segments;
+  for (auto &[op, cutPoints] : cutLayers)
+    segments[op] = layerSplitter.split(cast<func::CallOp>(op), cutPoints);
+  for (auto [op, cutPoint] : begins) {
+    auto it = segments.find(op);
+    if (it == segments.end())
       ops.push_back(op);
     else
       ops.push_back(
-          it->second[place ? llvm::find(cutLayers[op], place) - cutLayers[op].begin() + 1 : 0]);
+          it->second[cutPoint ? llvm::find(cutLayers[op], cutPoint) - cutLayers[op].begin() + 1
+                              : 0]);
   }
-  Choice choice = makeChain(main, stages, inParts.limits);
+  StagePartition choice = makeChain(main, stages, withinLayers.limits);
   choice.cuts.emplace();
   for (Operation *op : ops) {
     auto position = choice.chain->getPosition(op);
-    auto at = llvm::find_if(choice.chain->getPlaces(), [&](const Chain::Place &place) {
-      return place.live && place.begin == position;
-    });
-    assert(at != choice.chain->getPlaces().end() && "the same places, but for those in layers");
-    choice.cuts->push_back(at - choice.chain->getPlaces().begin());
+    auto at =
+        llvm::find_if(choice.chain->getCutPoints(), [&](const PipelineChain::CutPoint &cutPoint) {
+          return cutPoint.live && cutPoint.begin == position;
+        });
+    assert(at != choice.chain->getCutPoints().end() &&
+           "same cut points, except those within layers");
+    choice.cuts->push_back(at - choice.chain->getCutPoints().begin());
   }
-  choice.most = inParts.most;
+  choice.maxCost = withinLayers.maxCost;
   choice.imbalance = describeImbalance(*choice.chain, model, *choice.cuts);
   return choice;
 }
 
-/// The largest number of stages below this one for which there is nothing to warn of.
+/// Suggests the largest smaller number of stages without an imbalance.
 std::string Splitter::suggest(size_t stages) {
   while (--stages > 1) {
-    Choice choice = choose(main, stages);
+    StagePartition choice = choose(main, stages);
     if (choice.cuts && choice.imbalance.empty())
-      return "; with pp" + std::to_string(stages) + " all have work";
+      return "; with pp" + std::to_string(stages) + " all stages have work";
   }
   return "";
 }
 
-func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
+func::FuncOp Splitter::makeStage(const PipelineChain &chain, size_t index, size_t begin, size_t end,
                                  IRMapping &values, SmallVectorImpl<Value> &delivered,
                                  OpBuilder &mainBuilder) {
-  ArrayRef<Chain::Place> places = chain.getPlaces();
-  bool final = end == places.size();
-  size_t last = final ? chain.getCarried().size() : places[end].begin;
-  Value received = places[begin].live;
-  Value sent = final ? Value() : places[end].live;
+  ArrayRef<PipelineChain::CutPoint> cutPoints = chain.getCutPoints();
+  bool final = end == cutPoints.size();
+  size_t last = final ? chain.getCarried().size() : cutPoints[end].begin;
+  Value received = cutPoints[begin].live;
+  Value sent = final ? Value() : cutPoints[end].live;
   llvm::SetVector<Operation *> ops = chain.getOps(begin, end);
   Operation *terminator = main.front().getTerminator();
 
-  // Outputs that arise here; what depends on inputs alone arises in the last stage.
+  // Outputs computed in this stage. Outputs that depend on inputs alone belong to the last stage.
   SmallVector<unsigned> outputs;
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     Operation *producer = value.getDefiningOp();
     auto at = producer ? chain.getPosition(producer) : std::nullopt;
-    bool here = at ? *at >= places[begin].begin && *at < last : final;
+    bool here = at ? *at >= cutPoints[begin].begin && *at < last : final;
     if (!here)
       continue;
     outputs.push_back(i);
@@ -212,7 +226,7 @@ func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin,
       chain.collect(producer, ops);
   }
 
-  // Arguments: what the stage before sends, then the inputs that are used.
+  // Arguments: the value received from the previous stage, then the used inputs.
   SmallVector<Value> arguments;
   if (received)
     arguments.push_back(received);
@@ -247,46 +261,46 @@ func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin,
   return stage;
 }
 
-/// Where the user or the file wants the cuts; without a chain if nobody does.
-FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts) {
+/// Returns the partition requested by the user or the file; the chain is null without a request.
+FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int64_t> forcedCuts) {
   if (forcedCuts.empty()) {
-    FailureOr<StageMarks> marks = StageMarks::take(module, main, stages);
-    if (failed(marks))
+    FailureOr<StageAnnotations> annotations = StageAnnotations::take(module, main, stages);
+    if (failed(annotations))
       return failure();
-    if (marks->empty())
-      return Choice();
-    Choice choice;
+    if (annotations->empty())
+      return StagePartition();
+    StagePartition choice;
     {
-      // The last one says why.
+      // The last attempt reports the reason.
       ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
-      choice = chooseInParts(choose(main, stages, *marks), stages, *marks);
+      choice = chooseWithinLayers(choose(main, stages, *annotations), stages, *annotations);
     }
     if (choice.cuts)
       return std::move(choice);
-    Choice last = makeChain(main, stages, limits[std::size(limits) - 1]);
-    if (succeeded(marks->getRanges(*last.chain, stages)))
+    StagePartition last = makeChain(main, stages, limits[std::size(limits) - 1]);
+    if (succeeded(annotations->getRanges(*last.chain, stages)))
       emitError(main.getLoc()) << "pp" << stages
-                               << ": there is no way to cut into as many stages between the ops "
-                                  "that say their stage";
+                               << ": no cuts between the ops with stage annotations give this "
+                                  "many stages";
     return failure();
   }
-  // The places of the first chain that has so many.
-  Choice choice;
+  // Uses the first chain with enough cut points.
+  StagePartition choice;
   for (RecomputeLimits limit : limits) {
-    Choice other = makeChain(main, stages, limit);
-    if (choice.chain && other.chain->getPlaces().size() <= choice.chain->getPlaces().size())
+    StagePartition other = makeChain(main, stages, limit);
+    if (choice.chain && other.chain->getCutPoints().size() <= choice.chain->getCutPoints().size())
       continue;
     choice = std::move(other);
-    if (int64_t(choice.chain->getPlaces().size()) > *llvm::max_element(forcedCuts) + 1)
+    if (int64_t(choice.chain->getCutPoints().size()) > *llvm::max_element(forcedCuts) + 1)
       break;
   }
   choice.cuts.emplace();
-  size_t places = choice.chain->getPlaces().size();
+  size_t cutPoints = choice.chain->getCutPoints().size();
   for (int64_t cut : forcedCuts) {
-    if (cut < 0 || size_t(cut) + 1 >= places ||
+    if (cut < 0 || size_t(cut) + 1 >= cutPoints ||
         (!choice.cuts->empty() && size_t(cut) + 1 <= choice.cuts->back()))
-      return emitError(main.getLoc()) << "cuts: " << cut << " is not one of the " << places - 1
-                                      << " places to cut (from 0), or not in order";
+      return emitError(main.getLoc()) << "cuts: " << cut << " is not one of the " << cutPoints - 1
+                                      << " cut points (from 0), or not in order";
     choice.cuts->push_back(cut + 1);
   }
   if (choice.cuts->size() + 1 != stages)
@@ -299,20 +313,21 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   if (failed(model.check()))
     return failure();
   size_t stages = grid.getAxisSize("pp");
-  FailureOr<Choice> asked = chooseAsked(stages, forcedCuts);
-  if (failed(asked))
+  FailureOr<StagePartition> requested = chooseRequested(stages, forcedCuts);
+  if (failed(requested))
     return failure();
-  bool isAsked = bool(asked->chain);
-  Choice choice = isAsked ? std::move(*asked) : chooseInParts(choose(main, stages), stages);
-  Chain &chain = *choice.chain;
-  size_t places = chain.getPlaces().size();
+  bool isRequested = bool(requested->chain);
+  StagePartition choice =
+      isRequested ? std::move(*requested) : chooseWithinLayers(choose(main, stages), stages);
+  PipelineChain &chain = *choice.chain;
+  size_t cutPoints = chain.getCutPoints().size();
   if (!choice.cuts)
     return emitError(main.getLoc())
-           << "pp" << stages << ": the model can be cut into at most " << places
-           << " pipeline stages (there are " << places - 1
-           << " places where one activation alone is live)" << suggest(places + 1);
+           << "pp" << stages << ": the model can be cut into at most " << cutPoints
+           << " pipeline stages (there are " << cutPoints - 1
+           << " cut points where only one activation is live)" << suggest(cutPoints + 1);
   if (!choice.imbalance.empty())
-    warnOfPlan(module, choice.imbalance + (isAsked ? "" : suggest(stages)));
+    warnOfPlan(module, choice.imbalance + (isRequested ? "" : suggest(stages)));
 
   Builder attrs(module.getContext());
   OpBuilder builder(main.front().getTerminator());
@@ -323,11 +338,11 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     old.push_back(&op);
   SmallVector<size_t> begins = {0};
   llvm::append_range(begins, *choice.cuts);
-  begins.push_back(places);
+  begins.push_back(cutPoints);
   for (size_t i = 0; i < stages; ++i) {
     size_t begin = begins[i], end = begins[i + 1];
     Cost cost = chain.getCost(begin, end);
-    double again = chain.getRecomputedSeconds(begin, end), inLayers = 0;
+    double recomputed = chain.getRecomputedSeconds(begin, end), inLayers = 0;
     for (Operation *op : chain.getCarried(begin, end))
       if (isOfLayers(op))
         inLayers += model.getCost(op).seconds;
@@ -336,14 +351,14 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     stage->setAttr(kStageAttr, attrs.getI64IntegerAttr(i));
     stage->setAttr(kSecondsAttr, attrs.getF64FloatAttr(cost.seconds));
     stage->setAttr(kLayerSecondsAttr, attrs.getF64FloatAttr(inLayers));
-    stage->setAttr(kRecomputedSecondsAttr, attrs.getF64FloatAttr(again));
+    stage->setAttr(kRecomputedSecondsAttr, attrs.getF64FloatAttr(recomputed));
     stage->setAttr(kTransferSecondsAttr, attrs.getF64FloatAttr(transfer));
     stage->setAttr(kWeightBytesAttr, attrs.getI64IntegerAttr(int64_t(cost.weightBytes)));
   }
   main.front().getTerminator()->setOperands(delivered);
   for (Operation *op : llvm::reverse(old))
     op->erase();
-  layerParts.eraseUnused();
+  layerSplitter.eraseUnused();
   return success();
 }
 

@@ -148,7 +148,7 @@ def test_stages_without_a_place_to_cut(tmp_path):
     error = refused(lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}
                     .get(node.name))
     assert "'/transformer/h.1/mlp/c_fc/Gemm' is in pipeline stage 0" in error
-    assert "it needs what '/transformer/h.0/mlp/c_fc/Gemm' computes in stage 1" in error
+    assert "it uses a result of '/transformer/h.0/mlp/c_fc/Gemm' from stage 1" in error
 
 
 @pytest.mark.parametrize("model, spec", [
@@ -374,8 +374,8 @@ def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
     for spec in ("pp2", "pp1,tp2"):
         result = layers_of_products(tmp_path, len(stages), change, spec)
         assert result.returncode == 1
-        assert (f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it needs what 'fc{source}' "
-                "computes in stage 1") in result.stderr, result.stderr
+        assert (f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it uses a result of 'fc{source}' "
+                "from stage 1") in result.stderr, result.stderr
 
 
 def test_stages_and_devices_agree(tmp_path):
@@ -394,7 +394,7 @@ def test_stages_and_devices_agree(tmp_path):
     result = place({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
     result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
-    assert result.returncode == 1 and "'fc2' is to be in pipeline stage 0, but it needs what 'fc1'" in result.stderr
+    assert result.returncode == 1 and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'" in result.stderr
     # The product takes one tensor from each.
     result = place({"fc3": 1}, w1=0, r0=1)
     assert result.returncode == 1

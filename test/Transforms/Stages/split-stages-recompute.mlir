@@ -63,8 +63,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 // Three layers on four stages.
-// CHECK: tpc.warnings = ["pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all have work"]
-// expected-warning @below {{pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all have work}}
+// CHECK: tpc.warnings = ["pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all stages have work"]
+// expected-warning @below {{pp4: stage 3 has none of 3 layers: there are fewer layers than stages; with pp3 all stages have work}}
 module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>
   tpc.weight @b in "w" at 16384 : tensor<64x32xf32>
@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 4, mb = 1>} {
 // -----
 
 // A head that takes as long as many layers has a stage of its own.
-// expected-warning @below {{pp2: stage 1 has none of 2 layers: what it has takes as long as 8.8 layers}}
+// expected-warning @below {{pp2: stage 1 has none of 2 layers: its other ops take as long as 8.8 layers}}
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<64x64xf32>
   tpc.weight @b in "w" at 16384 : tensor<64x1000xf32>

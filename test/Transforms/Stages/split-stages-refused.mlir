@@ -26,7 +26,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
-    // expected-error-re @below {{'{{.*}}' is to be in pipeline stage 2, but the grid has pp2}}
+    // expected-error-re @below {{'{{.*}}' is annotated with pipeline stage 2, but the grid has pp2}}
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 2} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %p : tensor<4x8xf32>
   }
@@ -40,7 +40,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
     %a = tpc.parameter @a : tensor<8x8xf32>
     // expected-note @below {{this is in stage 1}}
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 1} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
-    // expected-error-re @below {{is to be in pipeline stage 0, but it needs what '{{.*}}' computes in stage 1, and stages run one after the other}}
+    // expected-error-re @below {{is annotated with pipeline stage 0, but it uses a result of '{{.*}}' from stage 1, and stages run in order}}
     %q = tpc.matmul %p, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
@@ -53,7 +53,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
-    // expected-error-re @below {{pipeline stage 1 has no op: '{{.*}}', the last one, is to be in an earlier stage}}
+    // expected-error-re @below {{pipeline stage 1 has no op: '{{.*}}', the last one, is annotated with an earlier stage}}
     %q = tpc.matmul %p, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
@@ -63,7 +63,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
-  // expected-error @below {{pp3: there is no way to cut into as many stages between the ops that say their stage}}
+  // expected-error @below {{pp3: no cuts between the ops with stage annotations give this many stages}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -83,7 +83,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
     %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
     // Nothing is said of this, but it is between the two.
     %m = tpc.neg %n : tensor<4x8xf32> -> tensor<4x8xf32>
-    // expected-error @below {{is to be in pipeline stage 0, but it needs what}}
+    // expected-error @below {{is annotated with pipeline stage 0, but it uses a result of}}
     %p = tpc.matmul %m, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     %q = tpc.matmul %p, %a {tpc.pipeline_stage = 1} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
@@ -94,7 +94,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    // expected-error @below {{is to be in a pipeline stage, but it is not in @main: say it of the call of its function}}
+    // expected-error @below {{is annotated with a pipeline stage, but it is not in @main: annotate the call of its function}}
     %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
     return %n : tensor<4x8xf32>
   }

@@ -1,4 +1,4 @@
-//===- Elementwise.cpp - Add, Sub, Mul, Div, Mod, Pow, Min, Max, … ---------===//
+//===- Elementwise.cpp - Add, Sub, Mul, Div, Mod, Pow, Min, Max, … --------===//
 
 #include "Fold.h"
 #include "OpTable.h"

@@ -1,4 +1,4 @@
-//===- Reduce.cpp - ReduceSum, ReduceMean, ReduceMax, …, ArgMax, ArgMin ----===//
+//===- Reduce.cpp - ReduceSum, ReduceMean, ReduceMax, …, ArgMax, ArgMin ---===//
 
 #include "Fold.h"
 #include "OpTable.h"

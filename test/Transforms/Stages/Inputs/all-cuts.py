@@ -15,7 +15,7 @@ def slowest(path, cuts=None):
     option = "" if cuts is None else "=cuts=" + ",".join(map(str, cuts))
     run = subprocess.run(["tpc-opt", path, "--tpc-split-stages" + option], capture_output=True, text=True)
     if run.returncode != 0:
-        assert "places to cut" in run.stderr, run.stderr
+        assert "cut points" in run.stderr, run.stderr
         return None
     return max(float(s) for s in re.findall(r"tpc.seconds = ([-+.eE0-9]+)", run.stdout))
 

@@ -1,7 +1,7 @@
-//===- LayerParts.cpp - Layers that a stage may begin within --------------===//
+//===- LayerSplitter.cpp - Splitting of layers between stages -------------===//
 
-#include "LayerParts.h"
-#include "Chain.h"
+#include "LayerSplitter.h"
+#include "PipelineChain.h"
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
@@ -13,18 +13,18 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-ArrayRef<Operation *> LayerParts::getPlaces(func::CallOp call) {
+ArrayRef<Operation *> LayerSplitter::getCutPoints(func::CallOp call) {
   auto layer = module.lookupSymbol<func::FuncOp>(call.getCallee());
   if (!layer || layer.isExternal() || !layer->hasAttr(kLayerAttr) ||
       !llvm::hasSingleElement(layer.getBody()))
     return {};
-  auto [it, isNew] = places.try_emplace(layer);
+  auto [it, isNew] = cutPoints.try_emplace(layer);
   SmallVector<Operation *> &list = it->second;
   if (!isNew)
     return list;
 
-  // What depends on weights and constants alone each part has for itself, as stages do.
-  DenseSet<Operation *> &own = free[layer];
+  // Each segment recomputes ops that depend on weights and constants alone, as stages do.
+  DenseSet<Operation *> &recomputedHere = recomputed[layer];
   auto isWeight = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     return argument && argument.getOwner()->getParentOp() == layer &&
@@ -32,13 +32,13 @@ ArrayRef<Operation *> LayerParts::getPlaces(func::CallOp call) {
   };
   Block &body = layer.front();
   DenseMap<Value, Operation *> lastUse;
-  DenseSet<Value> used; // arguments, so far
+  DenseSet<Value> used; // arguments used so far
   for (Operation &op : body.without_terminator()) {
     if (isa<ShardingRuleOpInterface, LocalSliceOp>(op) &&
         llvm::all_of(op.getOperands(), [&](Value operand) {
-          return isWeight(operand) || own.contains(operand.getDefiningOp());
+          return isWeight(operand) || recomputedHere.contains(operand.getDefiningOp());
         }))
-      own.insert(&op);
+      recomputedHere.insert(&op);
     for (Value operand : op.getOperands())
       lastUse[operand] = &op;
   }
@@ -48,7 +48,7 @@ ArrayRef<Operation *> LayerParts::getPlaces(func::CallOp call) {
   };
   llvm::SetVector<Value> live;
   for (Operation &op : body.without_terminator()) {
-    if (own.contains(&op))
+    if (recomputedHere.contains(&op))
       continue;
     for (Value operand : op.getOperands())
       if (isa<BlockArgument>(operand) && !isWeight(operand))
@@ -57,9 +57,9 @@ ArrayRef<Operation *> LayerParts::getPlaces(func::CallOp call) {
       live.insert(result);
     live.remove_if([&](Value value) { return !isUsedAfter(value, op); });
     Operation *next = op.getNextNode();
-    while (own.contains(next))
+    while (recomputedHere.contains(next))
       next = next->getNextNode();
-    // As between the ops of @main: see Chain::findPlaces.
+    // Same conditions as between the ops of @main (PipelineChain::findCutPoints).
     if (live.size() == 1 && live[0].getDefiningOp() && !next->hasTrait<OpTrait::IsTerminator>() &&
         !getDist(live[0]).getPartial() && !isa<AllGatherOp>(live[0].getDefiningOp())) {
       list.push_back(next);
@@ -76,7 +76,7 @@ static void addNames(Location loc, llvm::StringSet<> &names) {
     names.insert(name);
 }
 
-/// Some of those that are fused; all where there are no such.
+/// Selects some of the fused locations; returns all if none match.
 static Location selectLocs(Location loc, ArrayRef<unsigned> indices) {
   auto fused = dyn_cast<FusedLoc>(loc);
   SmallVector<Location> list;
@@ -86,42 +86,44 @@ static Location selectLocs(Location loc, ArrayRef<unsigned> indices) {
   return list.empty() ? loc : FusedLoc::get(loc.getContext(), list);
 }
 
-ArrayRef<LayerParts::Part> LayerParts::makeParts(func::FuncOp layer, ArrayRef<Operation *> cuts) {
-  SmallVector<Part> &list = parts[SmallVector<Operation *>(cuts)];
+ArrayRef<LayerSplitter::LayerSegment> LayerSplitter::makeSegments(func::FuncOp layer,
+                                                                  ArrayRef<Operation *> cuts) {
+  SmallVector<LayerSegment> &list = segments[SmallVector<Operation *>(cuts)];
   if (!list.empty())
     return list;
   layers.insert(layer);
   Block &body = layer.front();
   Operation *terminator = body.getTerminator();
-  const DenseSet<Operation *> &own = free[layer];
+  const DenseSet<Operation *> &recomputedHere = recomputed[layer];
   for (size_t k = 0; k <= cuts.size(); ++k) {
     Operation *begin = k == 0 ? &body.front() : cuts[k - 1];
     Operation *end = k == cuts.size() ? terminator : cuts[k];
-    Part part;
-    part.received = k == 0 ? Value() : sent[layer][begin];
+    LayerSegment segment;
+    segment.received = k == 0 ? Value() : sent[layer][begin];
 
     llvm::SetVector<Operation *> ops;
     std::function<void(Operation *)> collect = [&](Operation *op) {
       for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp(); producer && own.contains(producer))
+        if (Operation *producer = operand.getDefiningOp();
+            producer && recomputedHere.contains(producer))
           collect(producer);
       ops.insert(op);
     };
     for (Operation *op = begin; op != end; op = op->getNextNode())
-      if (!own.contains(op))
+      if (!recomputedHere.contains(op))
         collect(op);
     SmallVector<Value> returned;
     if (k < cuts.size())
       returned.push_back(sent[layer][end]);
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
       Operation *producer = value.getDefiningOp();
-      bool elsewhere = !producer || own.contains(producer);
-      // What no op here computes is handed on by the last part.
+      bool elsewhere = !producer || recomputedHere.contains(producer);
+      // The last segment returns values that no op of a segment computes.
       if (elsewhere ? k < cuts.size() : !ops.contains(producer))
         continue;
       if (producer)
         collect(producer);
-      part.results.push_back(i);
+      segment.results.push_back(i);
       returned.push_back(value);
     }
     llvm::SetVector<Value> arguments;
@@ -129,58 +131,59 @@ ArrayRef<LayerParts::Part> LayerParts::makeParts(func::FuncOp layer, ArrayRef<Op
       if (llvm::is_contained(returned, argument) || llvm::any_of(ops, [&](Operation *op) {
             return llvm::is_contained(op->getOperands(), argument);
           })) {
-        part.arguments.push_back(argument.getArgNumber());
+        segment.arguments.push_back(argument.getArgNumber());
         arguments.insert(argument);
       }
 
     SmallVector<Value> taken;
-    if (part.received)
-      taken.push_back(part.received);
+    if (segment.received)
+      taken.push_back(segment.received);
     llvm::append_range(taken, arguments);
-    // Ops are known by the locations that they were made with.
+    // Identifies ops by their original locations.
     llvm::StringSet<> names;
     for (Operation *op : ops)
-      if (!own.contains(op) && isa<ShardingRuleOpInterface>(op))
+      if (!recomputedHere.contains(op) && isa<ShardingRuleOpInterface>(op))
         addNames(op->getLoc(), names);
     if (auto fused = dyn_cast<FusedLoc>(layer.getLoc()))
       for (auto [i, loc] : llvm::enumerate(fused.getLocations())) {
         SmallVector<std::string> of;
         collectNodeNames(loc, of);
-        bool taken = llvm::any_of(
-            list, [&, i = i](const Part &other) { return llvm::is_contained(other.locs, i); });
+        bool taken = llvm::any_of(list, [&, i = i](const LayerSegment &other) {
+          return llvm::is_contained(other.locs, i);
+        });
         if (!taken && llvm::any_of(of, [&](auto &name) { return names.contains(name); }))
-          part.locs.push_back(i);
+          segment.locs.push_back(i);
       }
 
     OpBuilder builder(layer->getContext());
-    part.function = cloneAsFunction(builder, selectLocs(layer.getLoc(), part.locs),
-                                    (layer.getName() + "_part_" + Twine(k)).str(),
-                                    ops.getArrayRef(), taken, returned);
-    part.function->setAttr(kLayerPartAttr, builder.getUnitAttr());
-    symbols.insert(part.function,
+    segment.function = cloneAsFunction(builder, selectLocs(layer.getLoc(), segment.locs),
+                                       (layer.getName() + "_part_" + Twine(k)).str(),
+                                       ops.getArrayRef(), taken, returned);
+    segment.function->setAttr(kLayerPartAttr, builder.getUnitAttr());
+    symbols.insert(segment.function,
                    std::next((list.empty() ? layer : list.back().function)->getIterator()));
-    list.push_back(std::move(part));
+    list.push_back(std::move(segment));
   }
   return list;
 }
 
-SmallVector<func::CallOp> LayerParts::split(func::CallOp call, ArrayRef<Operation *> cuts) {
+SmallVector<func::CallOp> LayerSplitter::split(func::CallOp call, ArrayRef<Operation *> cuts) {
   auto layer = module.lookupSymbol<func::FuncOp>(call.getCallee());
   SmallVector<func::CallOp> calls;
   OpBuilder builder(call);
   Value received;
-  for (const Part &part : makeParts(layer, cuts)) {
+  for (const LayerSegment &segment : makeSegments(layer, cuts)) {
     SmallVector<Value> operands;
-    if (part.received)
+    if (segment.received)
       operands.push_back(received);
-    for (unsigned i : part.arguments)
+    for (unsigned i : segment.arguments)
       operands.push_back(call.getOperand(i));
-    auto made = func::CallOp::create(builder, selectLocs(call.getLoc(), part.locs), part.function,
-                                     operands);
-    unsigned first = made.getNumResults() - part.results.size();
+    auto made = func::CallOp::create(builder, selectLocs(call.getLoc(), segment.locs),
+                                     segment.function, operands);
+    unsigned first = made.getNumResults() - segment.results.size();
     if (first > 0)
       received = made.getResult(0);
-    for (auto [k, i] : llvm::enumerate(part.results))
+    for (auto [k, i] : llvm::enumerate(segment.results))
       call.getResult(i).replaceAllUsesWith(made.getResult(first + k));
     calls.push_back(made);
   }
@@ -188,16 +191,16 @@ SmallVector<func::CallOp> LayerParts::split(func::CallOp call, ArrayRef<Operatio
   return calls;
 }
 
-void LayerParts::eraseUnused() {
+void LayerSplitter::eraseUnused() {
   llvm::StringSet<> called;
   module.walk([&](func::CallOp call) { called.insert(call.getCallee()); });
-  for (auto &[places, list] : parts)
-    for (Part &part : list)
-      if (!called.contains(part.function.getName()))
-        symbols.erase(part.function);
+  for (auto &[cutPoints, list] : segments)
+    for (LayerSegment &segment : list)
+      if (!called.contains(segment.function.getName()))
+        symbols.erase(segment.function);
   for (Operation *layer : layers)
     if (!called.contains(cast<func::FuncOp>(layer).getName()))
       symbols.erase(layer);
-  parts.clear();
+  segments.clear();
   layers.clear();
 }

@@ -1,6 +1,6 @@
-//===- Chain.cpp - What is cut into stages --------------------------------===//
+//===- PipelineChain.cpp - Linear op chain that stages are cut from -------===//
 
-#include "Chain.h"
+#include "PipelineChain.h"
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Stages/Cuts.h"
@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-Chain::Chain(func::FuncOp main, CostModel &model, DenseSet<Operation *> recomputed)
+PipelineChain::PipelineChain(func::FuncOp main, CostModel &model, DenseSet<Operation *> recomputed)
     : main(main), model(model), recomputed(std::move(recomputed)) {
   for (Operation &op : main.front().without_terminator()) {
     if (this->recomputed.contains(&op))
@@ -18,14 +18,14 @@ Chain::Chain(func::FuncOp main, CostModel &model, DenseSet<Operation *> recomput
     position[&op] = carried.size();
     carried.push_back(&op);
   }
-  findPlaces();
+  findCutPoints();
 }
 
-/// Uses as an output do not count: an output is delivered where it arises.
-void Chain::findPlaces() {
-  places.push_back({0, Value()});
+/// Uses as an output do not count, because the stage that computes an output delivers it.
+void PipelineChain::findCutPoints() {
+  cutPoints.push_back({0, Value()});
   llvm::SetVector<Value> live;
-  DenseMap<Value, size_t> lastUse; // by carried ops
+  DenseMap<Value, size_t> lastUse; // index of the last carried user
   for (auto [i, op] : llvm::enumerate(carried))
     for (Value operand : op->getOperands())
       lastUse[operand] = i;
@@ -34,26 +34,26 @@ void Chain::findPlaces() {
       if (lastUse.count(result))
         live.insert(result);
     live.remove_if([&](Value value) { return lastUse[value] <= i; });
-    // After a gather more would be sent than before it.
+    // A cut after a gather would send more than a cut before it.
     if (live.size() == 1 && !getDist(live[0]).getPartial() &&
         !isa_and_nonnull<AllGatherOp>(live[0].getDefiningOp()))
-      places.push_back({i + 1, live[0]});
+      cutPoints.push_back({i + 1, live[0]});
   }
 }
 
-std::optional<size_t> Chain::getPosition(Operation *op) const {
+std::optional<size_t> PipelineChain::getPosition(Operation *op) const {
   auto it = position.find(op);
   return it == position.end() ? std::nullopt : std::optional<size_t>(it->second);
 }
 
-ArrayRef<Operation *> Chain::getCarried(size_t from, size_t to) const {
-  size_t begin = places[from].begin;
-  size_t end = to < places.size() ? places[to].begin : carried.size();
+ArrayRef<Operation *> PipelineChain::getCarried(size_t from, size_t to) const {
+  size_t begin = cutPoints[from].begin;
+  size_t end = to < cutPoints.size() ? cutPoints[to].begin : carried.size();
   return ArrayRef(carried).slice(begin, end - begin);
 }
 
-/// The depth is bounded by how many ops a recomputed value may need.
-void Chain::collect(Operation *op, llvm::SetVector<Operation *> &ops) const {
+/// The recursion depth is bounded by the limit on recomputed ops per value.
+void PipelineChain::collect(Operation *op, llvm::SetVector<Operation *> &ops) const {
   if (ops.contains(op))
     return;
   for (Value operand : op->getOperands())
@@ -62,14 +62,14 @@ void Chain::collect(Operation *op, llvm::SetVector<Operation *> &ops) const {
   ops.insert(op);
 }
 
-llvm::SetVector<Operation *> Chain::getOps(size_t from, size_t to) const {
+llvm::SetVector<Operation *> PipelineChain::getOps(size_t from, size_t to) const {
   llvm::SetVector<Operation *> ops;
   for (Operation *op : getCarried(from, to))
     collect(op, ops);
   return ops;
 }
 
-Cost Chain::getCost(size_t from, size_t to) {
+Cost PipelineChain::getCost(size_t from, size_t to) {
   Cost cost;
   SmallVector<Operation *> parameters;
   for (Operation *op : getOps(from, to)) {
@@ -77,14 +77,14 @@ Cost Chain::getCost(size_t from, size_t to) {
     if (isa<ParameterOp>(op))
       parameters.push_back(op);
   }
-  // What a tied head shares with the embedding is held once.
+  // A tied head and the embedding share one copy of their weights.
   cost.weightBytes = 0;
   for (ParameterOp parameter : getHeldParameters(parameters))
     cost.weightBytes += model.getBytes(parameter.getType());
   return cost;
 }
 
-double Chain::getRecomputedSeconds(size_t from, size_t to) {
+double PipelineChain::getRecomputedSeconds(size_t from, size_t to) {
   double sum = 0;
   for (Operation *op : getOps(from, to))
     if (recomputed.contains(op))
@@ -92,65 +92,67 @@ double Chain::getRecomputedSeconds(size_t from, size_t to) {
   return sum;
 }
 
-Cost Chain::getMost(ArrayRef<size_t> cuts) {
-  Cost most;
+Cost PipelineChain::getMaxCost(ArrayRef<size_t> cuts) {
+  Cost maxCost;
   for (size_t i = 0; i <= cuts.size(); ++i) {
-    Cost cost = getCost(i == 0 ? 0 : cuts[i - 1], i < cuts.size() ? cuts[i] : places.size());
-    most.seconds = std::max(most.seconds, cost.seconds);
-    most.weightBytes = std::max(most.weightBytes, cost.weightBytes);
+    Cost cost = getCost(i == 0 ? 0 : cuts[i - 1], i < cuts.size() ? cuts[i] : cutPoints.size());
+    maxCost.seconds = std::max(maxCost.seconds, cost.seconds);
+    maxCost.weightBytes = std::max(maxCost.weightBytes, cost.weightBytes);
   }
-  return most;
+  return maxCost;
 }
 
-double Chain::getSendSeconds(size_t place) const {
-  return place == 0 || place == places.size() ? 0
-                                              : model.getSendSeconds(places[place].live.getType());
+double PipelineChain::getSendSeconds(size_t cutPoint) const {
+  return cutPoint == 0 || cutPoint == cutPoints.size()
+             ? 0
+             : model.getSendSeconds(cutPoints[cutPoint].live.getType());
 }
 
-/// All places or, of very many, about a thousand: from stretches that take equally long, the place
-/// of each where least is sent, and of each range. Choosing takes time that grows with the square
-/// of their number.
-std::vector<size_t> Chain::getWindows(size_t stages, ArrayRef<StageRange> ranges) const {
-  size_t most = std::max<size_t>(1024, 4 * stages);
-  std::vector<size_t> all(places.size());
+/// Returns all cut points, or about a thousand if there are very many. It then keeps the cheapest
+/// message of each stretch of equal time, and of each range. The time of choose() is quadratic in
+/// their number.
+std::vector<size_t> PipelineChain::getWindows(size_t stages,
+                                              ArrayRef<StageBeginRange> ranges) const {
+  size_t maxStretches = std::max<size_t>(1024, 4 * stages);
+  std::vector<size_t> all(cutPoints.size());
   std::iota(all.begin(), all.end(), 0);
-  if (all.size() <= most)
+  if (all.size() <= maxStretches)
     return all;
   double total = 0;
   for (Operation *op : carried)
     total += model.getCost(op).seconds;
   std::vector<size_t> kept = {0};
   double sum = 0;
-  size_t last = 0, at = 0; // the stretch of the place that was kept last
-  for (size_t place = 1; place < places.size(); ++place) {
-    for (; at < places[place].begin; ++at)
+  size_t last = 0, at = 0; // stretch of the cut point kept last
+  for (size_t cutPoint = 1; cutPoint < cutPoints.size(); ++cutPoint) {
+    for (; at < cutPoints[cutPoint].begin; ++at)
       sum += model.getCost(carried[at]).seconds;
-    size_t stretch = 1 + (total > 0 ? size_t(sum / total * double(most - 2))
-                                    : place * (most - 2) / places.size());
+    size_t stretch = 1 + (total > 0 ? size_t(sum / total * double(maxStretches - 2))
+                                    : cutPoint * (maxStretches - 2) / cutPoints.size());
     if (stretch != last)
-      kept.push_back(place);
-    else if (getSendSeconds(place) < getSendSeconds(kept.back()))
-      kept.back() = place;
+      kept.push_back(cutPoint);
+    else if (getSendSeconds(cutPoint) < getSendSeconds(kept.back()))
+      kept.back() = cutPoint;
     last = stretch;
   }
-  for (const StageRange &range : ranges) {
-    std::optional<size_t> least;
-    for (size_t place = 1; place < places.size(); ++place)
-      if (range.contains(places[place].begin) &&
-          (!least || getSendSeconds(place) <= getSendSeconds(*least)))
-        least = place;
-    if (least)
-      kept.push_back(*least);
+  for (const StageBeginRange &range : ranges) {
+    std::optional<size_t> cheapest;
+    for (size_t cutPoint = 1; cutPoint < cutPoints.size(); ++cutPoint)
+      if (range.contains(cutPoints[cutPoint].begin) &&
+          (!cheapest || getSendSeconds(cutPoint) <= getSendSeconds(*cheapest)))
+        cheapest = cutPoint;
+    if (cheapest)
+      kept.push_back(*cheapest);
   }
   llvm::sort(kept);
   kept.erase(llvm::unique(kept), kept.end());
   return kept;
 }
 
-/// seconds[i][j]: a stage from window i to window j. One walk over the chain for each i, of what
-/// is recomputed alone: carried ops are added up before.
-void Chain::computeSeconds(size_t stages, ArrayRef<StageRange> ranges) {
-  DenseSet<Operation *> costly; // recomputed ops that take time, with what they need
+/// Computes seconds[i][j] of a stage from window i to window j. Each i takes one walk over
+/// recomputed ops; carried ops use prefix sums.
+void PipelineChain::computeSeconds(size_t stages, ArrayRef<StageBeginRange> ranges) {
+  DenseSet<Operation *> costly; // recomputed ops that take time, or depend on such ops
   for (Operation &op : main.front().without_terminator())
     if (recomputed.contains(&op) &&
         (model.getCost(&op).seconds > 0 || llvm::any_of(op.getOperands(), [&](Value operand) {
@@ -163,53 +165,54 @@ void Chain::computeSeconds(size_t stages, ArrayRef<StageRange> ranges) {
         visit(producer);
   };
   until.assign(carried.size() + 1, 0);
-  std::vector<size_t> needing; // carried ops that need costly ones
+  std::vector<size_t> costlyUsers; // carried ops that use costly ones
   for (auto [i, op] : llvm::enumerate(carried)) {
     until[i + 1] = until[i] + model.getCost(op).seconds;
-    bool needs = false;
-    getCostly(op, [&](Operation *) { needs = true; });
-    if (needs)
-      needing.push_back(i);
+    bool usesCostly = false;
+    getCostly(op, [&](Operation *) { usesCostly = true; });
+    if (usesCostly)
+      costlyUsers.push_back(i);
   }
 
   windows = getWindows(stages, ranges);
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t place : ArrayRef(windows).drop_front())
-    least = std::min(least, getSendSeconds(place));
+  double cheapest = std::numeric_limits<double>::infinity();
+  for (size_t cutPoint : ArrayRef(windows).drop_front())
+    cheapest = std::min(cheapest, getSendSeconds(cutPoint));
   std::vector<double> send(windows.size() + 1);
   for (size_t i = 1; i < windows.size(); ++i)
-    send[i] = getSendSeconds(windows[i]) - least;
+    send[i] = getSendSeconds(windows[i]) - cheapest;
 
   seconds.assign(windows.size(), std::vector<double>(windows.size() + 1));
   for (size_t i = 0; i < windows.size(); ++i) {
     DenseSet<Operation *> seen;
-    double again = 0;
+    double recomputeSeconds = 0;
     std::function<void(Operation *)> add = [&](Operation *op) {
       if (!seen.insert(op).second)
         return;
-      again += model.getCost(op).seconds;
+      recomputeSeconds += model.getCost(op).seconds;
       getCostly(op, add);
     };
-    size_t begin = places[windows[i]].begin;
-    auto next = llvm::lower_bound(needing, begin);
+    size_t begin = cutPoints[windows[i]].begin;
+    auto next = llvm::lower_bound(costlyUsers, begin);
     for (size_t j = i + 1; j <= windows.size(); ++j) {
-      size_t end = j < windows.size() ? places[windows[j]].begin : carried.size();
-      for (; next != needing.end() && *next < end; ++next)
+      size_t end = j < windows.size() ? cutPoints[windows[j]].begin : carried.size();
+      for (; next != costlyUsers.end() && *next < end; ++next)
         getCostly(carried[*next], add);
-      seconds[i][j] = until[end] - until[begin] + again + send[i] + send[j];
+      seconds[i][j] = until[end] - until[begin] + recomputeSeconds + send[i] + send[j];
     }
   }
 }
 
-std::optional<std::vector<size_t>> Chain::choose(size_t stages, ArrayRef<StageRange> ranges) {
+std::optional<std::vector<size_t>> PipelineChain::choose(size_t stages,
+                                                         ArrayRef<StageBeginRange> ranges) {
   if (stages == 1)
     return std::vector<size_t>();
-  if (places.size() < stages)
+  if (cutPoints.size() < stages)
     return std::nullopt;
   if (seconds.empty())
     computeSeconds(stages, ranges);
   auto getBegin = [&](size_t i) {
-    return i < windows.size() ? places[windows[i]].begin : carried.size();
+    return i < windows.size() ? cutPoints[windows[i]].begin : carried.size();
   };
   auto cuts = chooseCuts(
       windows.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; }, 0.01,
