@@ -1,4 +1,4 @@
-//===- Manifest.h - What the runtime is told about a program ----*- C++ -*-===//
+//===- Manifest.h - Description of a program for the runtime ----*- C++ -*-===//
 
 #ifndef TPC_LIB_CONVERSION_MANIFEST_H
 #define TPC_LIB_CONVERSION_MANIFEST_H
@@ -12,12 +12,12 @@
 
 namespace mlir::tpc {
 
-/// Facts that are read off the program before it is lowered.
+/// Facts of the program that lowering loses.
 struct ProgramFacts {
   struct Range {
     int64_t min, max;
     std::string of;
-    SmallVector<Type> casts; // what it wraps around to before
+    SmallVector<Type> casts; // integer casts before the range applies
   };
   llvm::DenseMap<unsigned, Range> inputRanges;
   llvm::DenseSet<StringAttr> onesByDefault; // weights that scale a norm
@@ -25,13 +25,13 @@ struct ProgramFacts {
   static ProgramFacts get(ModuleOp module, PipelineOp pipeline);
 };
 
-/// The weights of a program by name. They are taken out of the module before it is lowered: their
-/// names are the model's, and may be those of the functions and globals that lowering makes.
+/// Weights of a program by name. They are removed from the module before it is lowered, because
+/// their names are the model's and could collide with functions and globals that lowering creates.
 using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
 
-/// The JSON text of docs/dev/architecture.md, section 5. With `digestWeights` all weights are read,
-/// and the digest of each is part of it. Parameters are the entries of the table
-/// (tpc_buffer.entry).
+/// Returns the manifest as JSON (docs/dev/architecture.md, section 5). Its parameters are the
+/// program's tpc_buffer.entry ops. With `digestWeights` it has the digest of each weight, and all
+/// weights are read.
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
                                      const EnvLayout &layout, const WeightTable &weights,
                                      const ProgramFacts &facts, bool digestWeights);
