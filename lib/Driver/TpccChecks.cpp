@@ -1,0 +1,167 @@
+//===- TpccChecks.cpp - Checks of tpcc's flags -------------------------------===//
+
+#include "CheckShape.h"
+#include "MemoryPlan.h"
+#include "OutputFile.h"
+#include "ReadProgram.h"
+#include "TargetFlags.h"
+#include "TpccSession.h"
+
+#include "tpc/Dialect/Tpc.h"
+#include "tpc/Support/ReadFile.h"
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace tpc;
+using llvm::Error;
+
+/// Returns whether a level is printed as text, which may go to a terminal.
+static bool isText(Emit emit) { return emit < Emit::Obj; }
+
+Error TpccSession::check() {
+  if (options.input.empty())
+    return makeError(
+        "no model is given; for example: tpcc gpt2.onnx --megatron-shard=tp2,pp2 -o gpt2"
+        " (see tpcc --help)");
+  if (!options.annotations.empty() && !llvm::sys::fs::exists(options.annotations))
+    return makeError("--annotations: there is no file '" + options.annotations + "'");
+  if (std::string why = describeUnreadable(options.annotations); !why.empty())
+    return makeError("--annotations: cannot read '" + options.annotations + "': " + why);
+  std::error_code code = llvm::sys::fs::access(options.input, llvm::sys::fs::AccessMode::Exist);
+  if (code)
+    return makeError("cannot read '" + options.input + "': " + code.message());
+  if (llvm::StringRef(options.weights).starts_with("random:"))
+    return makeError("--weights=" + options.weights +
+                     ": weights are drawn by the executable, which has the same flag; no weights "
+                     "are needed to compile");
+  if (llvm::sys::fs::is_directory(options.input))
+    return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
+  // Inputs are read more than once, so they have to be regular files.
+  if (!llvm::sys::fs::is_regular_file(options.input))
+    return makeError("cannot read '" + options.input + "': it is a device or a pipe; name a file");
+  for (const std::string &path : {options.input, options.reference})
+    if (std::string why = describeUnreadable(path, kMaxProgramBytes);
+        !why.empty() && isProgramText(path))
+      return makeError("cannot read '" + path + "': " + why);
+  if (options.onnx && isProgramText(options.input))
+    return makeError("--emit=onnx-sharded writes the model's own file, and '" + options.input +
+                     "' is a program");
+  if (!options.weights.empty() && isProgramText(options.input))
+    return makeError("--weights: '" + options.input +
+                     "' is a program, and says where its weights are; the executable has the "
+                     "same flag");
+  if (!options.reference.empty()) {
+    if (options.noVerify)
+      return makeError("--reference: nothing is compared with it; leave out --no-verify");
+    if (std::error_code missing =
+            llvm::sys::fs::access(options.reference, llvm::sys::fs::AccessMode::Exist))
+      return makeError("--reference: cannot read '" + options.reference +
+                       "': " + missing.message());
+    if (!llvm::sys::fs::is_regular_file(options.reference))
+      return makeError("--reference: cannot read '" + options.reference + "': it is no file");
+  }
+
+  if (options.generate != Generate::No && options.onnx)
+    return makeError("--generate: a program that generates is no ONNX file; leave out "
+                     "--emit=onnx-sharded");
+  if (options.generate != Generate::No && !options.reference.empty())
+    return makeError("--reference: with --generate the program is proved against the model that "
+                     "is compiled; leave it out");
+
+  std::string error;
+  std::optional<ShapeBinding> binding = parseShape(options.shape, error);
+  if (!binding)
+    return makeError("--shape: " + error);
+  shape = *binding;
+
+  if (!options.memoryPlan.empty()) {
+    llvm::Expected<int64_t> bytes = checkMemoryPlan(options);
+    if (!bytes)
+      return bytes.takeError();
+    memory = *bytes;
+  }
+  if (Error problem = checkTarget(options))
+    return problem;
+
+  bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain ||
+                     !options.memoryPlan.empty()) &&
+                    options.output.empty() && !options.emitGiven;
+  if (options.output.empty() && !reportOnly) {
+    if (!isText(options.emit) || options.onnx)
+      return makeError("where to? name the " +
+                       llvm::Twine(options.onnx                ? "file"
+                                   : options.emit == Emit::Exe ? "executable"
+                                   : options.emit == Emit::Lib ? "library"
+                                                               : "object file") +
+                       " with -o, such as -o " + (options.emit == Emit::Lib ? "lib" : "") +
+                       llvm::sys::path::stem(options.input) +
+                       (options.onnx                ? "-sharded.onnx"
+                        : options.emit == Emit::Lib ? ".so"
+                                                    : ""));
+    options.output = "-";
+  }
+  if (options.output == "-" && (!isText(options.emit) || options.onnx))
+    return makeError("-o -: binary output does not go to standard output; name a file");
+  if (options.name.empty())
+    options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
+  for (const std::string &path : {options.output, options.report, options.certificate})
+    if (!path.empty())
+      if (Error problem = checkOutputPath(path, {options.input, options.reference},
+                                          path == options.output && options.emit >= Emit::Lib))
+        return problem;
+  auto same = [&](const std::string &a, const std::string &b) {
+    return !a.empty() && !b.empty() && samePlace(a, b);
+  };
+  if (same(options.report, options.output))
+    return makeError("-o and --report name the same file '" + options.report + "'");
+  if (same(options.certificate, options.output) || same(options.certificate, options.report))
+    return makeError("--certificate and " +
+                     llvm::Twine(same(options.certificate, options.output) ? "-o" : "--report") +
+                     " name the same file '" + options.certificate + "'");
+  if (options.noVerify && !options.certificate.empty())
+    return makeError(
+        "--certificate: there is no proof without verification; leave out --no-verify");
+  return Error::success();
+}
+
+Error TpccSession::checkLevel(Emit first) {
+  auto refuse = [&](llvm::StringRef flag, llvm::StringRef why) {
+    return makeError(flag + ": '" + options.input + "' is at level " + emitName(first) +
+                     " already" + why);
+  };
+  if (options.emitGiven && options.emit < first)
+    return refuse(("--emit=" + emitName(options.emit)).str(), "");
+  if (options.generate != Generate::No && first != Emit::Import)
+    return refuse("--generate", ", and caches are found before");
+  if (first <= Emit::Model)
+    return Error::success();
+  if (!options.annotations.empty())
+    return refuse("--annotations", ", and what they say is decided before");
+  if (!options.deviceConfiguration.empty())
+    return refuse("--device-configuration", ", and what it says is decided before");
+  if (!options.memoryPlan.empty())
+    return refuse("--memory-plan", ", and is split before");
+  if (options.explain)
+    return refuse("--explain", ", and the tactics have run before");
+  return Error::success();
+}
+
+Error TpccSession::checkModel(mlir::ModuleOp module) {
+  if (Error problem = checkTarget(options, mlir::tpc::TargetTraits::get(module)))
+    return problem;
+  for (const std::string &path : {options.output, options.report, options.certificate})
+    if (!path.empty())
+      if (Error problem = checkOutputPath(path, getWeightFiles(module)))
+        return problem;
+
+  bindRoom(module, shape);
+  // What kernels need of a GPU does not depend on sizes.
+  kernelsOnly = !options.report.empty() && shape.empty() &&
+                mlir::tpc::TargetTraits::get(module).emitKernels && hasUnboundSizes(module, shape);
+  return checkShape(module, shape,
+                    !options.memoryPlan.empty()               ? "--memory-plan"
+                    : !options.report.empty() && !kernelsOnly ? "--report"
+                                                              : "");
+}

@@ -1,0 +1,309 @@
+//===- TpccSession.cpp - One invocation of tpcc ------------------------------===//
+
+#include "TpccSession.h"
+#include "CountCalls.h"
+#include "Diagnostics.h"
+#include "Explain.h"
+#include "LinksFile.h"
+#include "MemoryPlan.h"
+#include "OutputFile.h"
+#include "PrintProgram.h"
+
+#include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/State.h"
+#include "tpc/Dialect/Tpc.h"
+#include "tpc/Verify/Certificate.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+
+using namespace tpc;
+using llvm::Error;
+
+using Severity = mlir::DiagnosticSeverity;
+
+int tpc::fail(const TpccOptions &options, llvm::StringRef message) {
+  printMessage(llvm::errs(), options.diagnostics, Severity::Error, message);
+  return 1;
+}
+
+void tpc::note(const TpccOptions &options, const llvm::Twine &message) {
+  printMessage(llvm::errs(), options.diagnostics, Severity::Note, message.str());
+}
+
+mlir::LogicalResult TpccSession::planMemory(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  progress.step("planning memory");
+  mlir::FailureOr<MemoryPlan> plan =
+      ::tpc::planMemory(compilation.getModule(), options.megatronShard, memory, shape);
+  if (mlir::failed(plan))
+    return mlir::failure();
+  progress.clearLine();
+  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (options.json)
+      os << llvm::formatv("{0:2}", plan->toJSON()) << "\n";
+    else
+      plan->print(os);
+    return Error::success();
+  });
+  if (error)
+    return printError(std::move(error));
+  return plan->fits ? mlir::success()
+                    : printError(makeError("no split fits into " + options.memoryPlan));
+}
+
+mlir::LogicalResult TpccSession::printError(Error error) {
+  progress.clearLine();
+  ++errors;
+  fail(options, llvm::toString(std::move(error)));
+  return mlir::failure();
+}
+
+std::vector<std::string> tpc::getWeightFiles(mlir::ModuleOp module) {
+  auto source = module->getAttrOfType<mlir::StringAttr>(mlir::tpc::kSourceAttr);
+  llvm::StringSet<> seen;
+  std::vector<std::string> files;
+  for (auto weight : module.getOps<mlir::tpc::WeightOp>()) {
+    llvm::SmallString<128> path(weight.getFile());
+    if (!llvm::sys::path::is_absolute(path) && source) {
+      path = llvm::sys::path::parent_path(source.getValue());
+      llvm::sys::path::append(path, weight.getFile());
+    }
+    if (seen.insert(path).second)
+      files.push_back(path.str().str());
+  }
+  return files;
+}
+
+mlir::LogicalResult TpccSession::makeKernels(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (!mlir::tpc::TargetTraits::get(compilation.getModule()).emitKernels || kernels)
+    return mlir::success();
+  if (mlir::failed(compilation.advance(Emit::Buffers, onStep)))
+    return mlir::failure();
+  llvm::Expected<const mlir::tpc::KernelCode *> made = compilation.makeKernels(onStep);
+  if (!made)
+    return printError(made.takeError());
+  kernels = *made;
+  progress.clearLine();
+  if (!kernels->note.empty())
+    note(options, kernels->note);
+  return mlir::success();
+}
+
+mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Staged, onStep)))
+    return mlir::failure();
+  progress.step("reporting");
+  mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::Report();
+  if (kernelsOnly)
+    note(options,
+         "--report: without --shape it has kernels only, and neither communication nor memory");
+  else
+    report = mlir::tpc::computeReport(compilation.getModule(), shape);
+  if (mlir::failed(report))
+    return mlir::failure();
+  report->functions = countCalls(compilation.getModule());
+  llvm::json::Value json = report->toJSON();
+  if (kernelsOnly)
+    json = llvm::json::Object{{"functions", *json.getAsObject()->get("functions")}};
+  // Making kernels changes the module: levels up to buffers are written before.
+  bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;
+  if (written && options.emit <= Emit::Buffers && mlir::failed(write(compilation)))
+    return mlir::failure();
+  if (mlir::failed(makeKernels(compilation)))
+    return mlir::failure();
+  if (kernels)
+    (*json.getAsObject())["kernels"] = llvm::json::Value(llvm::json::Object(kernels->report));
+  Error error = writeOutput(options.report, [&](llvm::raw_pwrite_stream &os) {
+    os << llvm::formatv("{0:2}", json) << "\n";
+    return Error::success();
+  });
+  if (error)
+    return printError(std::move(error));
+  return written && options.emit > Emit::Buffers ? write(compilation) : mlir::success();
+}
+
+mlir::LogicalResult TpccSession::writeCertificate(mlir::ModuleOp module) {
+  progress.step("writing the certificate");
+  mlir::FailureOr<mlir::tpc::Certificate> certificate = mlir::tpc::Certificate::make(module);
+  if (mlir::failed(certificate))
+    return mlir::failure();
+  Error error = writeOutput(options.certificate, [&](llvm::raw_pwrite_stream &os) {
+    certificate->print(os);
+    return Error::success();
+  });
+  return error ? printError(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult TpccSession::explain(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  progress.step("explaining");
+  mlir::FailureOr<mlir::tpc::Explanation> explanation =
+      mlir::tpc::explainTactics(compilation.getModule(), spec, shape);
+  if (mlir::failed(explanation))
+    return mlir::failure();
+  progress.clearLine();
+  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (options.json)
+      os << llvm::formatv("{0:2}", explanation->toJSON()) << "\n";
+    else
+      explanation->print(os);
+    return Error::success();
+  });
+  return error ? printError(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult TpccSession::writeOnnx(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  devices.name = "tpc";
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)) ||
+      mlir::failed(collectShardings(compilation.getModule(), spec, devices)) ||
+      mlir::failed(compilation.advance(Emit::Staged, onStep)))
+    return mlir::failure();
+  collectStages(compilation.getModule(), devices);
+  if (Error changed = sources.check())
+    return printError(std::move(changed));
+  Error error = writeOutput(options.output, [&](llvm::raw_pwrite_stream &os) {
+    return writeShardedOnnx(options.input, options.output, devices, os);
+  });
+  return error ? printError(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult TpccSession::write(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (options.onnx)
+    return writeOnnx(compilation);
+  bool needsKernels = options.kernelText || options.emit >= Emit::Llvm;
+  if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Buffers), onStep)) ||
+      (needsKernels && mlir::failed(makeKernels(compilation))) ||
+      mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
+    return mlir::failure();
+  if (Error changed = sources.check())
+    return printError(std::move(changed));
+  auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
+    if (options.kernelText) {
+      os << kernels->text;
+    } else if (options.emit < Emit::Llvm) {
+      if (options.plain)
+        compilation.getModule().print(os);
+      else
+        printProgram(compilation.getModule(), os);
+    } else if (options.emit == Emit::Llvm) {
+      llvm::Expected<std::string> text = compilation.makeLLVM(onStep);
+      if (!text)
+        return text.takeError();
+      os << *text;
+    } else {
+      llvm::Expected<llvm::SmallVector<char>> object = compilation.makeObject(onStep);
+      if (!object)
+        return object.takeError();
+      os.write(object->data(), object->size());
+    }
+    return Error::success();
+  };
+  Error error = options.emit >= Emit::Lib
+                    ? compilation.link(options.output,
+                                       options.emit == Emit::Lib ? mlir::tpc::Linked::Library
+                                                                 : mlir::tpc::Linked::Executable,
+                                       onStep)
+                    : writeOutput(options.output, writeTo);
+  return error ? printError(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult TpccSession::run() {
+  mlir::MLIRContext context;
+  auto onMessage = [&](Severity severity) {
+    progress.clearLine();
+    errors += severity == Severity::Error;
+  };
+  DiagnosticPrinter printer(&context, llvm::errs(), onMessage, options.diagnostics);
+  CompileOptions compile{options.input,
+                         spec,
+                         {options.name, options.march, options.optLevel, options.digestWeights},
+                         !options.noVerify,
+                         options.weights,
+                         options.shardGiven,
+                         options.reference,
+                         options.annotations,
+                         options.deviceConfiguration,
+                         options.target,
+                         options.architectures,
+                         options.precision == "tf32",
+                         options.residual == "f32",
+                         options.generate};
+  if (options.onnx)
+    compile.onAnnotated = [&](mlir::ModuleOp module) {
+      return collectAnnotations(module, spec, devices);
+    };
+  Compilation compilation(context, std::move(compile));
+  if (options.noVerify)
+    note(options, "--no-verify: skips " + verifierNames() + "; the executable will say so");
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+
+  mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
+    sources.add(options.input);
+    if (mlir::failed(compilation.advance(Emit::Import, onStep)))
+      return mlir::failure();
+    for (const std::string &path : getWeightFiles(compilation.getModule()))
+      sources.add(path);
+    if (Error problem = checkLevel(compilation.getFirst()))
+      return printError(std::move(problem));
+    spec = compilation.getOptions().spec;
+    if (!options.links.empty()) {
+      llvm::Expected<mlir::DictionaryAttr> links = readLinksFile(&context, options.links, spec);
+      if (!links)
+        return printError(makeError("--links: " + llvm::toString(links.takeError())));
+      compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, *links);
+    }
+    if (options.generate != Generate::No && mlir::tpc::PlacedStep::lookup(compilation.getModule()))
+      return printError(makeError("--generate: '" + options.input +
+                                  "' is a step of a generation already; leave it out"));
+    auto functions = compilation.getModule().getOps<mlir::func::FuncOp>();
+    if (options.generate != Generate::No && !llvm::hasSingleElement(functions))
+      return printError(
+          makeError("--generate: '" + options.input +
+                    "' has layers as functions, and caches are found before; name the "
+                    "ONNX file, or what --emit=import writes"));
+    // The sizes to bind are those of a step, not those of the file.
+    if (options.generate != Generate::No && options.emit >= Emit::Model &&
+        mlir::failed(compilation.advance(Emit::Model, onStep)))
+      return mlir::failure();
+    if (Error problem = checkModel(compilation.getModule()))
+      return printError(std::move(problem));
+    // Levels before `staged` are written first, because the report advances the module; later
+    // levels are written after it.
+    bool writes = !options.output.empty(), early = options.emit < Emit::Staged || options.onnx;
+    if (!options.memoryPlan.empty())
+      return planMemory(compilation);
+    if (options.explain) {
+      // The level to write may precede the model level.
+      if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))
+        return mlir::failure();
+      writes &= options.emit >= Emit::Model;
+      if (mlir::failed(explain(compilation)))
+        return mlir::failure();
+    }
+    if (writes && early && mlir::failed(write(compilation)))
+      return mlir::failure();
+    if (!options.certificate.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
+                                         mlir::failed(writeCertificate(compilation.getModule()))))
+      return mlir::failure();
+    // Later levels are written with the report.
+    if (!options.report.empty())
+      return writeReport(compilation);
+    return writes && !early ? write(compilation) : mlir::success();
+  }();
+  progress.finish();
+  if (mlir::failed(result) && !errors)
+    fail(options, "'" + options.input +
+                      "' cannot be compiled, and no pass has said why: please report this");
+  return result;
+}

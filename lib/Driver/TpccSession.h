@@ -1,0 +1,69 @@
+//===- TpccSession.h - One invocation of tpcc -------------------*- C++ -*-===//
+
+#ifndef TPC_LIB_DRIVER_TPCCSESSION_H
+#define TPC_LIB_DRIVER_TPCCSESSION_H
+
+#include "Compile.h"
+#include "OnnxSharded.h"
+#include "Progress.h"
+#include "SourceFiles.h"
+#include "TpccOptions.h"
+
+#include "tpc/Driver/ShapeSpec.h"
+
+namespace tpc {
+
+inline llvm::Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+/// Prints an error, and returns the exit status 1.
+int fail(const TpccOptions &options, llvm::StringRef message);
+void note(const TpccOptions &options, const llvm::Twine &message);
+
+/// Returns the paths of the files that weights are stored in.
+std::vector<std::string> getWeightFiles(mlir::ModuleOp module);
+
+/// One invocation of tpcc that compiles a program.
+class TpccSession {
+public:
+  TpccSession(TpccOptions &options, ShardSpec spec) : options(options), spec(std::move(spec)) {}
+
+  /// Checks flags and paths before any work. Sets `shape`.
+  llvm::Error check();
+  mlir::LogicalResult run();
+
+private:
+  /// Checks flags against the imported model: sizes that --report needs, outputs that would
+  /// overwrite a weight file.
+  llvm::Error checkModel(mlir::ModuleOp module);
+  /// Rejects flags that act on an earlier level than `first`, the level of the input.
+  llvm::Error checkLevel(Emit first);
+  mlir::LogicalResult writeReport(Compilation &compilation);
+  /// Compiles the kernels of a target that generates kernels.
+  mlir::LogicalResult makeKernels(Compilation &compilation);
+  mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
+  /// Prints the decisions of the tactics, which run on copies of the unsplit module.
+  mlir::LogicalResult explain(Compilation &compilation);
+  mlir::LogicalResult planMemory(Compilation &compilation);
+  /// Writes the model's ONNX file with the shardings that the tactics chose.
+  mlir::LogicalResult writeOnnx(Compilation &compilation);
+  mlir::LogicalResult write(Compilation &compilation);
+  /// Prints an error without a location in the program.
+  mlir::LogicalResult printError(llvm::Error error);
+
+  TpccOptions &options;
+  ShardSpec spec;
+  ShapeBinding shape;
+  Progress progress{options.timing};
+  int64_t memory = 0;  // of --memory-plan
+  OnnxDevices devices; // for --emit=onnx-sharded
+  SourceFiles sources;
+  const mlir::tpc::KernelCode *kernels = nullptr;
+  bool kernelsOnly = false; // --report has kernels alone, which need no sizes
+  unsigned errors = 0;      // printed so far
+};
+
+} // namespace tpc
+
+#endif // TPC_LIB_DRIVER_TPCCSESSION_H
