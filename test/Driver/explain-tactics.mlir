@@ -16,7 +16,7 @@
 // SP-NEXT: splits nothing
 // Reduce-scatters take their place. The input is there whole, and the output stays where it is: one gather, between the MLPs.
 // SP-NEXT: {{^}}sp{{$}}
-// SP-NEXT: tokens tokens over tp 2 between row-parallel and column-parallel products: 2 ops
+// SP-NEXT: tokens tokens over tp 2 between row-parallel and column-parallel matmuls: 2 ops
 // SP-NEXT: {{^}}  tp all_gather: +1, +640 B
 // SP-NEXT: {{^}}  tp all_reduce: -2, -1.2 KiB
 // SP-NEXT: {{^}}  tp reduce_scatter: +2, +1.2 KiB

@@ -1,4 +1,4 @@
-//===- AnnotatedHeads.cpp - What annotations say of grouped heads ---------===//
+//===- AnnotatedHeads.cpp - Annotations of grouped heads ------------------===//
 
 #include "AnnotatedHeads.h"
 #include "Plan.h"
@@ -7,8 +7,8 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Of the factors of an annotated weight, the one that an element this far behind the first is in;
-/// nothing where the dimension is left open. And how many steps of that factor it is.
+/// Returns the factor of an annotated weight that contains elements at distance `stride`, and the
+/// number of steps of that factor. The factor is null if the dimension is left to other tactics.
 static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape,
                                                   int64_t stride) {
   for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {
@@ -30,19 +30,19 @@ static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<i
 
 AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls,
                                             int group) {
-  AnnotatedHeads asked;
+  AnnotatedHeads summary;
   auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
     if (!factor)
       return;
     bool tp = llvm::any_of(factor.getAxes(), [](StringAttr axis) { return axis == "tp"; });
     if (factor.getAxes().empty())
-      (keys ? asked.whole : asked.other) = true;
+      (keys ? summary.whole : summary.other) = true;
     else if (!tp || !fits)
-      asked.other = true;
+      summary.other = true;
     else if (keys)
-      asked.split = true;
-    if (asked.by.empty())
-      asked.by = "'" + name.str() + "' " + printSharding(sharding);
+      summary.split = true;
+    if (summary.by.empty())
+      summary.by = "'" + name.str() + "' " + printSharding(sharding);
   };
   module.walk([&](Operation *op) {
     auto parameter = dyn_cast<ParameterOp>(op);
@@ -73,17 +73,17 @@ AnnotatedHeads mlir::tpc::getAnnotatedHeads(ModuleOp module, FactorClasses &clas
         return getFactorAt(sharding, cast<RankedTensorType>(weight.getType()).getShape(),
                            getStride(factors, steps));
       };
-      // The group is divided: what is said of kv heads must be said of it as well.
+      // If the group is divided, annotations of kv heads must also cover the group.
       auto [factor, steps] = getFactor(minor);
       bool fits = keys || factor == getFactor(minor.drop_front()).first;
       if (!fits && factor && !factor.getAxes().empty()) {
         auto heads = classes.getSize(group).asConstant(), kv = classes.getSize(cls).asConstant();
         fits = heads && kv && *heads % steps == 0 && factor.getExpr().isConstant(*kv * steps) &&
-               asked.repeats.value_or(steps) == steps;
-        asked.repeats = steps;
+               summary.repeats.value_or(steps) == steps;
+        summary.repeats = steps;
       }
       note(factor, keys, fits, weight.getSymName(), sharding);
     }
   });
-  return asked;
+  return summary;
 }

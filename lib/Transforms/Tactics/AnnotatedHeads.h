@@ -1,4 +1,4 @@
-//===- AnnotatedHeads.h - What annotations say of grouped heads -*- C++ -*-===//
+//===- AnnotatedHeads.h - Annotations of grouped heads ----------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_TACTICS_ANNOTATEDHEADS_H
 #define TPC_LIB_TRANSFORMS_TACTICS_ANNOTATEDHEADS_H
@@ -7,18 +7,18 @@
 
 namespace mlir::tpc {
 
-/// What annotations say of kv heads.
+/// Annotations that concern kv heads.
 struct AnnotatedHeads {
-  bool whole = false; // somewhere they are not to be split
-  bool split = false; // somewhere tp is to split them
-  bool other = false; // or something that does not fit heads that are there several times
-  /// Into how many parts the group is divided by what is said of query heads: 4{tp} * 8 columns of
-  /// 2 kv heads for 4 query heads of 4.
+  bool whole = false; // an annotation leaves the kv heads unsplit
+  bool split = false; // an annotation splits them over tp
+  bool other = false; // an annotation that does not fit repeated heads
+  /// Number of parts that annotations of query heads divide the group into. Example: 4{tp} * 8
+  /// columns, with 2 kv heads for 4 query heads of size 4.
   std::optional<int64_t> repeats = {};
-  std::string by = {}; // for people
+  std::string by = {}; // source of the annotation, for messages
 };
 
-/// What annotations say of kv heads `cls`, and of the query heads `group` of each.
+/// Returns the annotations of kv heads `cls`, and of the query heads `group` of each.
 AnnotatedHeads getAnnotatedHeads(ModuleOp module, FactorClasses &classes, int cls, int group);
 
 } // namespace mlir::tpc

@@ -1,14 +1,14 @@
-//===- AnnotationTactic.cpp - What a user wants ---------------------------===//
+//===- AnnotationTactic.cpp - Tactic of user annotations ------------------===//
 //
-// `tpc.sharding` on a weight, a value or an input becomes axes on classes, from which everything
-// else follows: fc1's columns are fc2's rows. What it says is decided, also where it says
-// "not split": tactics that come later leave those classes alone.
+// `tpc.sharding` on a weight, a value or an input becomes axes on classes. All else follows: the
+// columns of fc1 are the rows of fc2. An annotation decides its classes, also if it leaves them
+// unsplit: later tactics do not change them.
 //
-// A weight has dimensions, a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused projection
-// [64, 192] reaches its three views [64, 4 * 16 of 192] as: of the strides that belong to the
-// dimension, the outermost class in each view. `#tpc.dim<3 * 4{tp} * 16>` names strides 16 to 63
-// and gives the same: which elements a rank holds is said, and the class that has them is looked
-// for (AnnotatedFactors.h).
+// A weight has dimensions, and a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused
+// projection [64, 192] selects, in each of its three views [64, 4 * 16 of 192], the outermost class
+// among the strides of the dimension. `#tpc.dim<3 * 4{tp} * 16>` selects strides 16 to 63, with the
+// same result: it states which elements a rank stores, and the tactic finds the class with these
+// parts (AnnotatedFactors.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,27 +22,27 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Classes that a factor of an annotated dimension consists of, outermost first, and the
-/// dimensions of the place's tensor that they are in.
-struct Part {
+/// Classes of a factor of an annotated dimension, outermost first, and the dimensions of the site's
+/// tensor that contain them.
+struct AnnotatedFactor {
   FactorAttr factor;
   unsigned dim; // of the annotation
   FactorClasses::Classes classes;
   SmallVector<unsigned, 2> dims = {};
 };
 
-/// One place that is annotated.
-struct Site {
+/// Annotated tensor.
+struct AnnotatedTensor {
   ArrayAttr sharding;
   std::string name, source;
   Location loc;
-  Plan::Place place; // null for inputs, which are whole anyway
-  SmallVector<Part> parts = {};
+  Plan::Site splitSite; // null for inputs, which are replicated anyway
+  SmallVector<AnnotatedFactor> parts = {};
   Value value = {}; // null for inputs
-  /// Classes of dimensions that are left to the other tactics.
+  /// Classes of dimensions that the annotation leaves to other tactics.
   FactorClasses::Classes open = {};
   FactorClasses::Classes all = {};
-  /// Of the dimensions that the place has: their classes and sizes.
+  /// Classes and sizes of the tensor's dimensions.
   SmallVector<FactorClasses::Classes> lists = {};
   SmallVector<std::string> sizes = {};
 };
@@ -56,23 +56,25 @@ public:
 private:
   LogicalResult check(Attribute sharding, Type type, Location loc, const std::string &source);
   LogicalResult addParameter(ParameterOp parameter, WeightOp weight);
-  LogicalResult addValue(Value value, ArrayAttr sharding, Site site);
-  LogicalResult refuse(Site &site, Operation *op, FactorAttr factor, unsigned dim,
-                       const ::tpc::SymExpr &size);
-  LogicalResult seed(Site &site);
-  LogicalResult hold(Site &site, const Part &part, ArrayRef<StringAttr> axes);
-  void holdArguments();
+  LogicalResult addValue(Value value, ArrayAttr sharding, AnnotatedTensor tensor);
+  LogicalResult reportNoFactor(AnnotatedTensor &tensor, Operation *op, FactorAttr factor,
+                               unsigned dim, const ::tpc::SymExpr &size);
+  LogicalResult seed(AnnotatedTensor &tensor);
+  LogicalResult storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
+                           ArrayRef<StringAttr> axes);
+  void storeArgumentSplits();
   void adoptColumns();
-  InFlightDiagnostic error(const Site &site) {
-    return emitError(site.loc) << "annotation " << printSharding(site.sharding) << " of '"
-                               << site.name << "'"
-                               << (site.source.empty() ? "" : " (" + site.source + ")") << ": ";
+  InFlightDiagnostic error(const AnnotatedTensor &tensor) {
+    return emitError(tensor.loc) << "annotation " << printSharding(tensor.sharding) << " of '"
+                                 << tensor.name << "'"
+                                 << (tensor.source.empty() ? "" : " (" + tensor.source + ")")
+                                 << ": ";
   }
 
   Plan &plan;
   GridAttr grid;
   AnnotatedFactors factors;
-  std::vector<Site> sites;
+  std::vector<AnnotatedTensor> tensors;
   TacticRecord record{"annotations"};
 };
 
@@ -97,31 +99,31 @@ int64_t mlir::tpc::getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps)
     if (steps < inner * factor.getSize()) {
       if (factor.getStride() != 0)
         return steps / inner * std::abs(factor.getStride());
-      steps = inner * factor.getSize(); // from one copy to what is behind the last
+      steps = inner * factor.getSize(); // from one copy to the element after the last
     }
     inner *= factor.getSize();
   }
   return 0;
 }
 
-/// The part of a weight's annotation that concerns one view of it.
+/// Adds the part of a weight's annotation that concerns one view.
 LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp weight) {
   auto sharding = cast<ArrayAttr>(weight->getAttr(kShardingAttr));
-  Site site{sharding,
-            weight.getSymName().str(),
-            getSource(weight),
-            weight.getLoc(),
-            Plan::getPlace(parameter),
-            {},
-            parameter.getResult()};
+  AnnotatedTensor tensor{sharding,
+                         weight.getSymName().str(),
+                         getSource(weight),
+                         weight.getLoc(),
+                         Plan::getSite(parameter),
+                         {},
+                         parameter.getResult()};
 
-  // Strides of the annotation's factors in the dense weight: [begin, end).
-  struct Range {
-    FactorAttr factor;   // null: open
-    unsigned dim, index; // of the factor in its dimension
+  // Range of strides of an annotated factor in the dense weight: [begin, end).
+  struct StrideRange {
+    FactorAttr factor;   // null: left to other tactics
+    unsigned dim, index; // dimension, and index of the factor in it
     int64_t begin, end;
   };
-  SmallVector<Range> ranges;
+  SmallVector<StrideRange> ranges;
   ArrayRef<int64_t> shape = cast<RankedTensorType>(weight.getType()).getShape();
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -144,12 +146,13 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
 
   ViewAttr view = parameter.getViewOrDense();
   for (unsigned d = 0; d < view.getDims().size(); ++d) {
-    // One step of a class is `inner` steps of the dimension, and those are a stride of the weight.
+    // One step of a class is `inner` steps of the dimension, which correspond to a stride of the
+    // weight.
     int64_t inner = 1;
     FactorClasses::Classes list = plan.classes.getClasses(parameter.getResult(), d);
     SmallVector<StridedFactorAttr> factors = view.getFactors(d);
-    site.lists.push_back(list);
-    site.sizes.push_back(getSizes(parameter.getResult())[d].str());
+    tensor.lists.push_back(list);
+    tensor.sizes.push_back(getSizes(parameter.getResult())[d].str());
     for (int cls : llvm::reverse(list)) {
       int64_t at = getStride(factors, inner);
       for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims))
@@ -161,38 +164,39 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     }
   }
   for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims)) {
-    llvm::append_range(site.all, classes);
+    llvm::append_range(tensor.all, classes);
     auto dim = dyn_cast<DimAttr>(sharding[range.dim]);
     if (isExact(dim) && !factors.getAxes(range.factor).empty() &&
         AnnotatedFactors::varies(parameter, weight, range.dim)) {
       auto exact = factors.find(parameter, weight, range.dim, dim, range.index);
       if (!exact)
-        return refuse(site, parameter, range.factor, range.dim, shape[range.dim]);
+        return reportNoFactor(tensor, parameter, range.factor, range.dim, shape[range.dim]);
       classes = {exact->cls};
       dimsOf = {exact->dim};
-      llvm::append_range(site.all, classes);
+      llvm::append_range(tensor.all, classes);
     }
     if (range.factor)
-      site.parts.push_back({range.factor, range.dim, classes, dimsOf});
+      tensor.parts.push_back({range.factor, range.dim, classes, dimsOf});
     else
-      llvm::append_range(site.open, classes);
+      llvm::append_range(tensor.open, classes);
   }
-  sites.push_back(std::move(site));
+  tensors.push_back(std::move(tensor));
   return success();
 }
 
-/// No class has the parts of a factor. `op` is what reads a weight; null for inputs.
-LogicalResult AnnotationTactic::refuse(Site &site, Operation *op, FactorAttr factor, unsigned dim,
-                                       const ::tpc::SymExpr &size) {
-  InFlightDiagnostic diag = error(site);
+/// Reports that no class has the parts of a factor. `op` reads a weight; null for inputs.
+LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operation *op,
+                                               FactorAttr factor, unsigned dim,
+                                               const ::tpc::SymExpr &size) {
+  InFlightDiagnostic diag = error(tensor);
   diag << "the model has no factor of " << factor.getExpr().str() << " in dimension " << dim << " ("
-       << size.str() << ") whose parts these are";
-  Value value = op ? op->getResult(0) : site.value;
+       << size.str() << ") with these parts";
+  Value value = op ? op->getResult(0) : tensor.value;
   if (!value)
     return diag;
   auto parameter = dyn_cast<ParameterOp>(op);
   Operation *user = op;
-  // What reads a layer's weight is in its function.
+  // The reader of a layer's weight is inside the layer's function.
   for (Value read = value; parameter && !read.use_empty();) {
     OpOperand &use = *read.use_begin();
     user = use.getOwner();
@@ -202,7 +206,7 @@ LogicalResult AnnotationTactic::refuse(Site &site, Operation *op, FactorAttr fac
       break;
     read = callee.getArgument(use.getOperandNumber());
   }
-  diag << (parameter ? "; what '" + getSourceName(user->getLoc()) + "' reads of it is ["
+  diag << (parameter ? "; '" + getSourceName(user->getLoc()) + "' reads it as ["
                      : std::string("; the value is ["));
   for (unsigned d = 0; d < getSizes(value).size(); ++d) {
     diag << (d ? ", " : "");
@@ -214,20 +218,20 @@ LogicalResult AnnotationTactic::refuse(Site &site, Operation *op, FactorAttr fac
   return diag << "]: split one of these factors, or the dimension without naming a factor";
 }
 
-LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site site) {
+LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, AnnotatedTensor tensor) {
   for (auto [i, entry] : llvm::enumerate(sharding)) {
     FactorClasses::Classes list = plan.classes.getClasses(value, i);
-    site.lists.push_back(list);
-    site.sizes.push_back(getSizes(value)[i].str());
-    llvm::append_range(site.all, list);
+    tensor.lists.push_back(list);
+    tensor.sizes.push_back(getSizes(value)[i].str());
+    llvm::append_range(tensor.all, list);
     auto dim = dyn_cast<DimAttr>(entry);
     if (!dim) {
-      llvm::append_range(site.open, list);
+      llvm::append_range(tensor.open, list);
       continue;
     }
     if (!isExact(dim)) {
       SmallVector<unsigned, 2> dims(list.size(), i);
-      site.parts.push_back({dim.getFactors().front(), unsigned(i), list, dims});
+      tensor.parts.push_back({dim.getFactors().front(), unsigned(i), list, dims});
       continue;
     }
     for (auto [f, factor] : llvm::enumerate(dim.getFactors())) {
@@ -235,115 +239,116 @@ LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site s
         continue;
       auto exact = factors.find(value, i, dim, f);
       if (!exact)
-        return refuse(site, value.getDefiningOp(), factor, i, dim.getExpr());
-      site.parts.push_back({factor, unsigned(i), {exact->cls}, {exact->dim}});
+        return reportNoFactor(tensor, value.getDefiningOp(), factor, i, dim.getExpr());
+      tensor.parts.push_back({factor, unsigned(i), {exact->cls}, {exact->dim}});
     }
   }
-  sites.push_back(std::move(site));
+  tensors.push_back(std::move(tensor));
   return success();
 }
 
-LogicalResult AnnotationTactic::seed(Site &site) {
-  for (const Part &part : site.parts) {
+LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
+  for (const AnnotatedFactor &part : tensor.parts) {
     SmallVector<StringAttr> axes;
     for (StringAttr axis : part.factor.getAxes())
       if (grid.getAxisSize(axis) > 1)
         axes.push_back(axis);
     if (axes.empty() || part.classes.empty())
       continue;
-    // The outermost factor that can be split; heads before the size of a head.
+    // Selects the outermost factor that can be split; heads come before the size of a head.
     auto chosen =
         llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getWholeOp(cls); });
     if (chosen == part.classes.end()) {
-      if (failed(hold(site, part, axes)))
+      if (failed(storeSplit(tensor, part, axes)))
         return failure();
       continue;
     }
     int cls = *chosen;
-    if (site.place)
-      plan.setOrder(site.place, cls, axes);
+    if (tensor.splitSite)
+      plan.setOrder(tensor.splitSite, cls, axes);
     for (StringAttr axis : axes)
       if (!plan.hasAxis({cls}, axis.getValue())) {
         plan.addAxis(cls, axis.getValue());
         std::string what = plan.describe(cls);
-        record.splits.push_back(site.name + " " + printSharding(site.sharding) + ": " + what +
+        record.splits.push_back(tensor.name + " " + printSharding(tensor.sharding) + ": " + what +
                                 " over " + axis.getValue().str() + " " +
                                 std::to_string(grid.getAxisSize(axis)) + ": " +
                                 plan.describeSites(cls));
-        plan.claimCommunication(cls, axis.getValue(), what, record);
+        plan.expectCommunication(cls, axis.getValue(), what, record);
       }
   }
-  for (int cls : site.all)
-    if (!llvm::is_contained(site.open, cls))
+  for (int cls : tensor.all)
+    if (!llvm::is_contained(tensor.open, cls))
       plan.decided.insert(cls);
   return success();
 }
 
-/// Some op needs all of a dimension: the tensor alone is held in parts, and put together where it
-/// is needed whole.
-LogicalResult AnnotationTactic::hold(Site &site, const Part &part, ArrayRef<StringAttr> axes) {
+/// Stores the tensor alone sharded, because some op needs the whole dimension. It is gathered
+/// before such ops.
+LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
+                                           ArrayRef<StringAttr> axes) {
   int cls = part.classes.front();
   Operation *whole = plan.classes.getWholeOp(cls);
   std::string needs = "'" + getSourceName(whole->getLoc()) + "' (" +
                       whole->getName().getStringRef().str() + ") needs all of it";
-  if (!site.value) {
+  if (!tensor.value) {
     InFlightDiagnostic diag =
-        error(site) << "dimension " << part.dim << " (" << part.factor.getExpr().str()
-                    << ") cannot be split: " << needs
-                    << ", and inputs are whole on every rank; annotate what reads the input";
+        error(tensor) << "dimension " << part.dim << " (" << part.factor.getExpr().str()
+                      << ") cannot be split: " << needs
+                      << ", and inputs are whole on every rank; annotate what reads the input";
     diag.attachNote(whole->getLoc()) << "needed whole here";
     return diag;
   }
-  std::string text = site.name + " " + printSharding(site.sharding) + ": " + plan.describe(cls);
+  std::string text = tensor.name + " " + printSharding(tensor.sharding) + ": " + plan.describe(cls);
   for (StringAttr axis : axes) {
-    plan.holds[site.value].push_back({part.dims.front(), cls, axis});
-    // What an op computes it may have in parts, or take its part of.
-    if (site.value.getDefiningOp()->getNumOperands() == 0)
-      plan.splitHere(site.place, part.dims.front(), cls, axis);
+    plan.storedSplits[tensor.value].push_back({part.dims.front(), cls, axis});
+    // An op may produce its result sharded, or slice it. Ops without operands are split directly.
+    if (tensor.value.getDefiningOp()->getNumOperands() == 0)
+      plan.splitAt(tensor.splitSite, part.dims.front(), cls, axis);
     text += " over " + axis.getValue().str() + " " + std::to_string(grid.getAxisSize(axis));
   }
-  text += " in this place; " + needs;
+  text += " in this tensor only; " + needs;
   if (!llvm::is_contained(record.splits, text))
     record.splits.push_back(text);
   return success();
 }
 
-/// Weights of layers are held in the layers' functions as they are outside.
-void AnnotationTactic::holdArguments() {
-  if (plan.holds.empty())
+/// Gives arguments of layer functions the same stored split as the weights passed to them.
+void AnnotationTactic::storeArgumentSplits() {
+  if (plan.storedSplits.empty())
     return;
-  llvm::MapVector<Value, SmallVector<Value>> passed; // to each argument
+  llvm::MapVector<Value, SmallVector<Value>> passed; // per argument: operands of all calls
   plan.module.walk([&](func::CallOp call) {
     if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee()))
       for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
         passed[argument].push_back(operand);
   });
-  // A layer may pass its arguments on. Each round holds an argument more: it ends.
+  // A layer may pass its arguments on. Each iteration adds an argument, so the loop terminates.
   for (bool changed = true; changed;) {
     changed = false;
     for (auto &[argument, operands] : passed) {
-      auto first = plan.holds.find(operands.front());
-      if (first == plan.holds.end() || plan.holds.contains(argument) ||
+      auto first = plan.storedSplits.find(operands.front());
+      if (first == plan.storedSplits.end() || plan.storedSplits.contains(argument) ||
           plan.getParameters(argument).empty())
         continue;
-      SmallVector<Plan::Hold, 1> holds = first->second;
+      SmallVector<Plan::StoredSplit, 1> splits = first->second;
       bool same = llvm::all_of(operands, [&](Value operand) {
-        auto it = plan.holds.find(operand);
-        return it != plan.holds.end() && it->second == holds;
+        auto it = plan.storedSplits.find(operand);
+        return it != plan.storedSplits.end() && it->second == splits;
       });
       if (!same)
         continue;
-      for (const Plan::Hold &hold : holds)
-        plan.splitHere(Plan::getPlace(cast<BlockArgument>(argument)), hold.dim, hold.cls,
-                       hold.axis);
-      plan.holds[argument] = std::move(holds);
+      for (const Plan::StoredSplit &split : splits)
+        plan.splitAt(Plan::getSite(cast<BlockArgument>(argument)), split.dim, split.cls,
+                     split.axis);
+      plan.storedSplits[argument] = std::move(splits);
       changed = true;
     }
   }
 }
 
-/// With a tp of two dimensions, what annotations split over tpy first is on the side of the columns
-/// of its matrices, as what the other tactics choose.
+/// With two tp dimensions, classes that annotations split over tpy first become columns of their
+/// matrices, like those chosen by the other tactics.
 void AnnotationTactic::adoptColumns() {
   if (!plan.spec.isTensor2D())
     return;
@@ -351,12 +356,12 @@ void AnnotationTactic::adoptColumns() {
     Value matrix = plan.getMatrix(op);
     if (!matrix)
       continue;
-    Plan::Place place = Plan::getPlace(plan.getParameters(matrix).front());
+    Plan::Site splitSite = Plan::getSite(plan.getParameters(matrix).front());
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : plan.classes.getClasses(matrix, dim)) {
         if (plan.classes.getWholeOp(cls))
-          continue; // held in parts in this matrix alone
-        SmallVector<StringAttr> axes = plan.getAxes(cls, place);
+          continue; // stored sharded in this matrix alone
+        SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
         llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
         if (!axes.empty() && axes.front() == "tpy")
           plan.columns.insert(cls);
@@ -375,12 +380,13 @@ LogicalResult AnnotationTactic::run() {
           failed(addParameter(parameter, weight)))
         return failure();
     } else if (Attribute sharding = op->getAttr(kShardingAttr)) {
-      Site site{{}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getPlace(op)};
-      if (failed(check(sharding, op->getResult(0).getType(), op->getLoc(), site.source)))
+      AnnotatedTensor tensor{
+          {}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getSite(op)};
+      if (failed(check(sharding, op->getResult(0).getType(), op->getLoc(), tensor.source)))
         return failure();
-      site.sharding = cast<ArrayAttr>(sharding);
-      site.value = op->getResult(0);
-      if (failed(addValue(op->getResult(0), site.sharding, site)))
+      tensor.sharding = cast<ArrayAttr>(sharding);
+      tensor.value = op->getResult(0);
+      if (failed(addValue(op->getResult(0), tensor.sharding, tensor)))
         return failure();
     }
   }
@@ -392,43 +398,44 @@ LogicalResult AnnotationTactic::run() {
     auto source = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kShardingSourceAttr);
     auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
     Location loc = name ? Location(NameLoc::get(name, input.getLoc())) : input.getLoc();
-    Site site{{},
-              name ? name.getValue().str() : "input " + std::to_string(input.getArgNumber()),
-              source ? source.getValue().str() : "",
-              loc,
-              nullptr};
-    if (failed(check(sharding, input.getType(), loc, site.source)))
+    AnnotatedTensor tensor{{},
+                           name ? name.getValue().str()
+                                : "input " + std::to_string(input.getArgNumber()),
+                           source ? source.getValue().str() : "",
+                           loc,
+                           nullptr};
+    if (failed(check(sharding, input.getType(), loc, tensor.source)))
       return failure();
-    site.sharding = cast<ArrayAttr>(sharding);
-    if (failed(addValue(input, site.sharding, site)))
+    tensor.sharding = cast<ArrayAttr>(sharding);
+    if (failed(addValue(input, tensor.sharding, tensor)))
       return failure();
   }
 
-  for (Site &site : sites) {
-    if (failed(seed(site)))
+  for (AnnotatedTensor &tensor : tensors) {
+    if (failed(seed(tensor)))
       return failure();
-    if (site.value)
-      plan.asked.insert(site.value.getDefiningOp());
+    if (tensor.value)
+      plan.annotatedOps.insert(tensor.value.getDefiningOp());
   }
-  holdArguments();
-  // A place has no more axes than its annotation says.
-  for (const Site &site : sites)
-    for (int cls : site.all) {
-      if (!site.place || llvm::is_contained(site.open, cls))
+  storeArgumentSplits();
+  // A site has no more axes than its annotation.
+  for (const AnnotatedTensor &tensor : tensors)
+    for (int cls : tensor.all) {
+      if (!tensor.splitSite || llvm::is_contained(tensor.open, cls))
         continue;
       for (StringAttr axis : plan.getAxes(cls)) {
-        bool wanted = llvm::any_of(site.parts, [&](const Part &part) {
+        bool wanted = llvm::any_of(tensor.parts, [&](const AnnotatedFactor &part) {
           return llvm::is_contained(part.classes, cls) &&
                  llvm::is_contained(part.factor.getAxes(), axis);
         });
         if (wanted)
           continue;
-        plan.yield(site.place, cls, axis);
+        plan.removeAxis(tensor.splitSite, cls, axis);
       }
-      // The tactic of rows adds axes to what annotations split over one of two.
+      // The rows tactic adds axes to classes that annotations split over only one of the two.
       for (StringRef axis : {"tpx", "tpy"})
         if (!plan.hasAxis({cls}, axis))
-          plan.yield(site.place, cls, StringAttr::get(plan.module.getContext(), axis));
+          plan.removeAxis(tensor.splitSite, cls, StringAttr::get(plan.module.getContext(), axis));
     }
   adoptColumns();
   if (plan.spec.manual)
@@ -437,7 +444,7 @@ LogicalResult AnnotationTactic::run() {
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
         plan.warnings.push_back("manual: no annotation splits anything over " +
                                 axis.getValue().str() + std::to_string(ranks) +
-                                ", so that all its ranks do the same");
+                                ", so all its ranks do the same work");
     }
   if (!record.splits.empty())
     plan.records.push_back(std::move(record));

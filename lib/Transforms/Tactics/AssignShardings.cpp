@@ -1,4 +1,4 @@
-//===- AssignShardings.cpp - Decide which axes split which factors --------===//
+//===- AssignShardings.cpp - Assignment of axes to factors ----------------===//
 
 #include "PlannedDists.h"
 #include "tpc/Analysis/PlanFacts.h"
@@ -16,8 +16,8 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// matmul with bias -> matmul, add.
-void mlir::tpc::takeBiasesOut(ModuleOp module) {
+/// Separates each bias: matmul with bias -> matmul, add.
+void mlir::tpc::separateBiases(ModuleOp module) {
   module.walk([&](MatmulOp matmul) {
     Value bias = matmul.getBias();
     if (!bias)
@@ -26,7 +26,7 @@ void mlir::tpc::takeBiasesOut(ModuleOp module) {
     builder.setInsertionPointAfter(matmul);
     auto add = AddOp::create(builder, matmul.getLoc(), matmul.getType(), matmul.getResult(), bias);
     add->setAttr(kBiasAttr, builder.getUnitAttr());
-    // What is said of the product with its bias is said of both.
+    // An annotation of the matmul with bias applies to both ops.
     for (StringRef name : {kShardingAttr, kShardingSourceAttr})
       if (Attribute annotation = matmul->getAttr(name))
         add->setAttr(name, annotation);
@@ -35,9 +35,9 @@ void mlir::tpc::takeBiasesOut(ModuleOp module) {
   });
 }
 
-/// Puts a bias back where the product's inner dimension is not split and both
-/// work on the same part of the tokens. Ops that go are added to `erased`.
-static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
+/// Restores a bias if the matmul's inner dimension is not split and both ops work on the same part
+/// of the tokens. Appends the replaced ops to `erased`.
+static void restoreBiases(Plan &plan, SmallVectorImpl<Operation *> &erased) {
   plan.module.walk([&](AddOp add) {
     if (!add->removeAttr(kBiasAttr))
       return;
@@ -47,7 +47,7 @@ static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
     for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
       if (rule.factors[factor].kind != FactorKind::Parallel)
         for (int cls : plan.classes.getFactorClasses(matmul, factor))
-          splits |= !plan.getAxes(cls, Plan::getPlace(matmul), factor).empty();
+          splits |= !plan.getAxes(cls, Plan::getSite(matmul), factor).empty();
     if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
       return;
     Value bias = add.getRhs();
@@ -68,15 +68,15 @@ static void annotateOps(Plan &plan) {
   MLIRContext *context = plan.module.getContext();
   PlannedDists dists(plan);
   for (Operation *op : plan.getOps()) {
-    // Constants are whole everywhere; taking a part of one is free.
+    // Constants are replicated, and slicing one costs nothing.
     if (isa<ConstantOp, SizeOp>(op))
       continue;
     SmallVector<DimAttr> splits = dists.getSplits(op);
     if (llvm::any_of(splits, [](DimAttr dim) { return dim.isSharded(); }))
       op->setAttr(kSplitAttr, ArrayAttr::get(context, toAttributes(splits)));
     for (Value result : op->getResults())
-      if (DistAttr held = dists.getHeld(result))
-        op->setAttr(kHoldAttr, ArrayAttr::get(context, toAttributes(held.getDims())));
+      if (DistAttr stored = dists.getStored(result))
+        op->setAttr(kHoldAttr, ArrayAttr::get(context, toAttributes(stored.getDims())));
   }
 }
 
@@ -85,9 +85,9 @@ static void annotateArguments(Plan &plan) {
   PlannedDists dists(plan);
   for (auto function : plan.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
-      continue; // inputs are whole
+      continue; // inputs are replicated
     for (BlockArgument argument : function.getArguments()) {
-      DistAttr dist = dists.getMade(argument);
+      DistAttr dist = dists.getProduced(argument);
       if (dist.isSharded())
         function.setArgAttr(argument.getArgNumber(), kSplitAttr,
                             ArrayAttr::get(context, toAttributes(dist.getDims())));
@@ -95,7 +95,7 @@ static void annotateArguments(Plan &plan) {
   }
 }
 
-/// They are in the plan now.
+/// Removes annotations, which the plan now contains.
 static void eraseAnnotations(ModuleOp module) {
   auto main = module.lookupSymbol<func::FuncOp>("main");
   for (StringRef name : {kShardingAttr, kShardingSourceAttr}) {
@@ -109,42 +109,42 @@ static void recordTactics(Plan &plan) {
   Builder builder(plan.module.getContext());
   SmallVector<Attribute> tactics;
   for (const TacticRecord &record : plan.records) {
-    if (record.splits.empty() && record.predictions.empty())
+    if (record.splits.empty() && record.collectives.empty())
       continue;
-    SmallVector<Attribute> splits, predictions;
+    SmallVector<Attribute> splits, collectives;
     for (const std::string &split : record.splits)
       splits.push_back(builder.getStringAttr(split));
-    for (const Prediction &p : record.predictions) {
+    for (const ExpectedCollective &p : record.collectives) {
       SmallVector<NamedAttribute> fields = {
           builder.getNamedAttr("kind", builder.getStringAttr(p.kind)),
           builder.getNamedAttr("axis", builder.getStringAttr(p.axis)),
           builder.getNamedAttr("why", builder.getStringAttr(p.why))};
       if (!p.size.empty())
         fields.push_back(builder.getNamedAttr("size", builder.getStringAttr(p.size)));
-      predictions.push_back(builder.getDictionaryAttr(fields));
+      collectives.push_back(builder.getDictionaryAttr(fields));
     }
     tactics.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("name", builder.getStringAttr(record.name)),
          builder.getNamedAttr("splits", builder.getArrayAttr(splits)),
-         builder.getNamedAttr("predicts", builder.getArrayAttr(predictions))}));
+         builder.getNamedAttr("predicts", builder.getArrayAttr(collectives))}));
   }
   plan.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
 }
 
 SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
-  // What a user decides comes first; the other tactics fill what is left.
+  // User annotations come first; the other tactics complete the plan.
   SmallVector<Tactic> tactics = {{"annotations", Tactic::Phase::Classes, applyAnnotations}};
-  // With `manual` this is about micro-batches.
+  // With `manual`, this tactic only splits micro-batches.
   tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});
   if (!spec.manual) {
     tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
     tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
   }
-  // With `manual`, about where both sides of annotated matrices have which axis.
+  // With `manual`, this tactic only assigns the axes of annotated matrices to their two sides.
   if (spec.isTensor2D())
     tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
   if (spec.sequenceParallel)
-    tactics.push_back({"sp", Tactic::Phase::Places, applySequenceTactic});
+    tactics.push_back({"sp", Tactic::Phase::Ops, applySequenceTactic});
   return tactics;
 }
 
@@ -188,59 +188,59 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
 
     specializeLayers(module);
     separateUses(module);
-    takeBiasesOut(module);
+    separateBiases(module);
     SmallVector<Tactic> list = getTactics(*spec);
     if (tactics >= 0 && tactics < int64_t(list.size()))
       list.truncate(tactics);
     std::optional<FactorClasses> classes;
-    std::optional<Plan> made;
+    std::optional<Plan> current;
     auto applyTo = [&](Plan &plan, Tactic::Phase phase) {
       for (const Tactic &tactic : list)
         if (tactic.phase == phase && failed(tactic.apply(plan)))
           return failure();
       return success();
     };
-    auto apply = [&](Tactic::Phase phase) { return applyTo(*made, phase); };
+    auto apply = [&](Tactic::Phase phase) { return applyTo(*current, phase); };
     auto chooseColumns = [&](Plan &plan) { return applyTo(plan, Tactic::Phase::Classes); };
     auto startPlan = [&] {
       classes.emplace(module);
       AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
-      made.emplace(module, *spec, *classes);
+      current.emplace(module, *spec, *classes);
     };
     startPlan();
-    bool isNew = !writeInnerNormsOut(*made, chooseColumns);
+    bool isNew = !decomposeInnerNorms(*current, chooseColumns);
     if (llvm::any_of(list, [](Tactic &t) { return t.phase == Tactic::Phase::Rows; })) {
       if (!isNew)
         startPlan();
       isNew = false;
-      if (failed(chooseColumns(*made)))
+      if (failed(chooseColumns(*current)))
         return signalPassFailure();
-      writeResidualNormsOut(*made);
+      decomposeResidualNorms(*current);
     }
     auto makePlan = [&] {
       if (!isNew)
         startPlan();
       isNew = false;
-      if (failed(chooseColumns(*made)) || failed(apply(Tactic::Phase::Rows)))
+      if (failed(chooseColumns(*current)) || failed(apply(Tactic::Phase::Rows)))
         return failure();
-      resolveConflicts(*made);
+      resolveConflicts(*current);
       return success();
     };
     if (failed(makePlan()))
       return signalPassFailure();
-    // Sums in another order have the same classes, so the plan is the same.
-    if (regroupSums(*made) && failed(makePlan()))
+    // Reordered sums have the same classes, so the plan is the same.
+    if (regroupSums(*current) && failed(makePlan()))
       return signalPassFailure();
-    Plan &plan = *made;
-    if (failed(apply(Tactic::Phase::Places)))
+    Plan &plan = *current;
+    if (failed(apply(Tactic::Phase::Ops)))
       return signalPassFailure();
 
     SmallVector<Operation *> erased;
     annotateOps(plan);
     annotateArguments(plan);
-    if (failed(predictClaims(plan)))
+    if (failed(expectCollectives(plan)))
       return signalPassFailure();
-    putBiasesBack(plan, erased);
+    restoreBiases(plan, erased);
     recordTactics(plan);
     for (const std::string &warning : plan.warnings)
       warnOfPlan(module, warning);

@@ -1,24 +1,24 @@
-//===- Conflicts.cpp - Who yields where one axis splits two classes -------===//
+//===- Conflicts.cpp - Resolution of axis conflicts -----------------------===//
 //
-// An axis splits one dimension of a value and one factor of an op. Annotations may ask for more:
-// with `%x: [tp, -]` and `%w: [-, tp]`, the product x·w has tp on its rows and on its columns. One
-// of the two classes yields there: it is whole in that op. Every place is decided for itself, by
-// seconds: those of the collectives that make what the op needs of what its operands are, and what
-// others are to find of what it makes (PlannedDists.h), times the number of calls. The smallest
-// sum wins; of equals the largest class, and then the first factor of the rule. Neither depends
-// on the order in which anything is visited.
+// An axis splits one dimension of a value and one factor of an op. Annotations may split more: with
+// `%x: [tp, -]` and `%w: [-, tp]`, the matmul x·w has tp on its rows and on its columns. One of the
+// two classes loses the conflict: it is whole in that op. Each op is decided by seconds: the
+// collectives that convert its operands to what it requires, and its result to what its users
+// require (PlannedDists.h), times the number of calls. The minimum wins; among equals the largest
+// class, and then the first factor of the rule. The result does not depend on the order of visits.
 //
-// Axes are decided one after the other. Producers come before their users, so that an op knows
-// what it reads; axes that are not decided yet count for nobody.
+// Axes are decided one after the other. Producers come before their users, so that an op's operands
+// are decided. Undecided axes are ignored.
 //
-// Weights, constants and arguments of layers have no operands: they take what costs least at
-// their users. A weight whose own annotation does not have an axis yields it as well: it is loaded
-// as annotated, and sliced where it is used.
+// Weights, constants and arguments of layers have no operands: they take the split that costs least
+// at their users. A weight whose own annotation lacks an axis loses it as well: it is loaded as
+// annotated, and sliced where it is used.
 //
-// A tensor that is held in parts of a class which some op needs whole (Plan::holds) offers its axis
-// to the ops that read it. Each takes the offer, as one more class that may stay, if
-// that is less than to gather the tensor; its result is then in parts as well. So a gather moves
-// down to where it is needed or cheaper. A gather that another reader needs anyway is free.
+// A tensor may be stored sharded in a class that some op needs whole (Plan::storedSplits). It then
+// offers its axis to the ops that read it. An op accepts the offer, as one more candidate class, if
+// that is cheaper than gathering the tensor; its result is then sharded too. A gather thus moves
+// down to the first op where it is required or cheaper. A gather that another reader needs anyway
+// costs nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,35 +31,35 @@ using namespace mlir::tpc;
 
 namespace {
 
-class Resolver {
+class ConflictResolver {
 public:
-  explicit Resolver(Plan &plan)
+  explicit ConflictResolver(Plan &plan)
       : plan(plan), grid(GridAttr::lookup(plan.module)), dists(plan),
         symbols(getNominalSymbols(plan.module)) {}
   void run();
 
 private:
-  /// Classes that `axis` splits among these, and how often each occurs.
+  /// Classes among these that `axis` splits, with their numbers of occurrences.
   using Counts = llvm::MapVector<int, unsigned>;
-  Counts count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis, Plan::Place place) const;
-  /// A class that `axis` splits in a tensor that `op` reads or makes, by an annotation of that
-  /// tensor: factor `factor` of the op's rule, which is not a whole one.
-  struct Offer {
+  Counts count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis, Plan::Site site) const;
+  /// Class that `axis` splits in an operand or result of `op`, by an annotation of that tensor.
+  /// `factor` is the factor of the op's rule, which the op does not need whole.
+  struct SplitOffer {
     unsigned factor;
-    bool own; // the tensor is the op's result
+    bool isResult; // the tensor is the op's result
   };
-  using Offers = llvm::SmallMapVector<int, Offer, 2>;
+  using Offers = llvm::SmallMapVector<int, SplitOffer, 2>;
   Offers getOffers(Operation *op, StringAttr axis) const;
-  void take(Operation *op, StringAttr axis, int cls, const Offer &offer);
-  bool holds(Value value, int cls, StringAttr axis) const;
+  void acceptOffer(Operation *op, StringAttr axis, int cls, const SplitOffer &offer);
+  bool isStoredSplit(Value value, int cls, StringAttr axis) const;
   bool isNeededWhole(Value value, int cls) const;
   std::string getTensorName(Value value) const;
-  void recordHolds();
-  void claim();
+  void recordStoredSplits();
+  void expectReshards();
   SmallVector<FactorClasses::Classes> getLists(Value value) const;
 
   void resolveOp(Operation *op, StringAttr axis);
-  void resolveValue(Value value, Plan::Place place, Location loc, StringAttr axis);
+  void resolveValue(Value value, Plan::Site site, Location loc, StringAttr axis);
   void resolveOrder(Operation *op);
   double getSeconds(Operation *op, StringAttr axis, const Counts &counts, const Offers &offers,
                     int winner);
@@ -67,14 +67,14 @@ private:
                     function_ref<DistAttr(Value)> getArrival);
   double getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner);
   double getSeconds(Value value, DistAttr from, DistAttr to);
-  int decide(Plan::Place place, StringAttr axis, const Counts &counts, const Offers &offers,
+  int decide(Plan::Site site, StringAttr axis, const Counts &counts, const Offers &offers,
              const std::string &where, function_ref<double(int)> getSeconds);
   Plan &plan;
   GridAttr grid;
   PlannedDists dists;
   Symbols symbols;
-  SmallVector<StringAttr> known; // axes that are decided, and the one that is being decided
-  /// Where something yields: what these read and are read by is resharded.
+  SmallVector<StringAttr> known; // decided axes, and the one being decided
+  /// Sites with a lost conflict: their operands and users are resharded.
   llvm::SetVector<Operation *> ops;
   llvm::SetVector<Value> values;
   TacticRecord record{"conflicts"};
@@ -82,25 +82,26 @@ private:
 
 } // namespace
 
-Resolver::Counts Resolver::count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis,
-                                 Plan::Place place) const {
+ConflictResolver::Counts ConflictResolver::count(ArrayRef<FactorClasses::Classes> lists,
+                                                 StringAttr axis, Plan::Site site) const {
   Counts counts;
   for (auto [index, list] : llvm::enumerate(lists))
     for (int cls : list)
-      if (plan.hasAxis({cls}, axis.getValue(), place, index))
+      if (plan.hasAxis({cls}, axis.getValue(), site, index))
         ++counts[cls];
   return counts;
 }
 
-bool Resolver::holds(Value value, int cls, StringAttr axis) const {
-  auto it = plan.holds.find(value);
-  return it != plan.holds.end() && llvm::any_of(it->second, [&](const Plan::Hold &hold) {
-           return hold.cls == cls && hold.axis == axis;
+bool ConflictResolver::isStoredSplit(Value value, int cls, StringAttr axis) const {
+  auto it = plan.storedSplits.find(value);
+  return it != plan.storedSplits.end() &&
+         llvm::any_of(it->second, [&](const Plan::StoredSplit &split) {
+           return split.cls == cls && split.axis == axis;
          });
 }
 
-/// Whether somebody gathers a held tensor, whatever the others do.
-bool Resolver::isNeededWhole(Value value, int cls) const {
+/// Returns true if some user gathers a sharded tensor regardless of other decisions.
+bool ConflictResolver::isNeededWhole(Value value, int cls) const {
   return llvm::any_of(value.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
     if (!isa<ShardingRuleOpInterface>(user))
@@ -115,19 +116,19 @@ bool Resolver::isNeededWhole(Value value, int cls) const {
   });
 }
 
-Resolver::Offers Resolver::getOffers(Operation *op, StringAttr axis) const {
+ConflictResolver::Offers ConflictResolver::getOffers(Operation *op, StringAttr axis) const {
   Offers offers;
   const ShardingRule &rule = plan.classes.getRule(op);
-  auto collect = [&](Value value, const ShardingRule::Dims &dims, bool own) {
-    auto it = plan.holds.find(value);
-    if (it == plan.holds.end())
+  auto collect = [&](Value value, const ShardingRule::Dims &dims, bool isResult) {
+    auto it = plan.storedSplits.find(value);
+    if (it == plan.storedSplits.end())
       return;
-    for (const Plan::Hold &hold : it->second)
-      for (int factor : dims[hold.dim])
-        if (hold.axis == axis && rule.factors[factor].kind != FactorKind::Whole &&
-            !plan.hasAxis({hold.cls}, axis.getValue()) &&
-            llvm::is_contained(plan.classes.getFactorClasses(op, factor), hold.cls))
-          offers.insert({hold.cls, Offer{unsigned(factor), own}});
+    for (const Plan::StoredSplit &split : it->second)
+      for (int factor : dims[split.dim])
+        if (split.axis == axis && rule.factors[factor].kind != FactorKind::Whole &&
+            !plan.hasAxis({split.cls}, axis.getValue()) &&
+            llvm::is_contained(plan.classes.getFactorClasses(op, factor), split.cls))
+          offers.insert({split.cls, SplitOffer{unsigned(factor), isResult}});
   };
   for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
     collect(value, dims, true);
@@ -136,54 +137,56 @@ Resolver::Offers Resolver::getOffers(Operation *op, StringAttr axis) const {
   return offers;
 }
 
-/// The op works on its part; what it makes is in parts, too.
-void Resolver::take(Operation *op, StringAttr axis, int cls, const Offer &offer) {
-  plan.splitHere(Plan::getPlace(op), offer.factor, cls, axis);
+/// Splits the op as offered, and marks its results as sharded.
+void ConflictResolver::acceptOffer(Operation *op, StringAttr axis, int cls,
+                                   const SplitOffer &offer) {
+  plan.splitAt(Plan::getSite(op), offer.factor, cls, axis);
   const ShardingRule &rule = plan.classes.getRule(op);
   for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
     for (auto [d, dim] : llvm::enumerate(dims))
-      if (llvm::is_contained(dim, int(offer.factor)) && !holds(value, cls, axis))
-        plan.holds[value].push_back({unsigned(d), cls, axis});
+      if (llvm::is_contained(dim, int(offer.factor)) && !isStoredSplit(value, cls, axis))
+        plan.storedSplits[value].push_back({unsigned(d), cls, axis});
 }
 
-SmallVector<FactorClasses::Classes> Resolver::getLists(Value value) const {
+SmallVector<FactorClasses::Classes> ConflictResolver::getLists(Value value) const {
   SmallVector<FactorClasses::Classes> lists;
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
     lists.push_back(plan.classes.getClasses(value, dim));
   return lists;
 }
 
-/// Seconds to reshard, as far as axes are known.
-double Resolver::getSeconds(Value value, DistAttr from, DistAttr to) {
+/// Returns the seconds to reshard over known axes.
+double ConflictResolver::getSeconds(Value value, DistAttr from, DistAttr to) {
   auto isKnown = [&](StringAttr axis) {
     return axis.getValue() == "mb" || llvm::is_contained(known, axis);
   };
   return dists.getSeconds(value, keepAxes(from, isKnown), keepAxes(to, isKnown));
 }
 
-/// What `op` communicates over known axes if it splits its classes so.
-double Resolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
-                            function_ref<DistAttr(Value)> getArrival) {
+/// Returns the seconds of the communication of `op` over known axes with these splits.
+double ConflictResolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
+                                    function_ref<DistAttr(Value)> getArrival) {
   constexpr double never = std::numeric_limits<double>::infinity();
   SmallVector<DimAttr> splits = dists.getSplits(op, axesOf);
   double seconds = 0;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    DistAttr needed = dists.getNeeded(op, i, splits);
+    DistAttr needed = dists.getRequired(op, i, splits);
     seconds += needed ? getSeconds(operand, getArrival(operand), needed) : never;
   }
   for (OpResult result : op->getResults()) {
-    DistAttr made = dists.getMade(result, splits);
-    seconds += made ? getSeconds(result, made, dists.getArrival(result, made)) : never;
+    DistAttr produced = dists.getProduced(result, splits);
+    seconds += produced ? getSeconds(result, produced, dists.getArrival(result, produced)) : never;
   }
   return seconds;
 }
 
-/// What it communicates if of the classes in `counts` `axis` splits `winner` alone. -1: none.
-double Resolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
-                            const Offers &offers, int winner) {
+/// Returns these seconds if `axis` splits only `winner` of the classes in `counts` (-1: none of
+/// them).
+double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
+                                    const Offers &offers, int winner) {
   bool outermost = false;
   auto axesOf = [&](int cls, unsigned factor) {
-    SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), factor);
+    SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), factor);
     auto offer = offers.find(cls);
     bool stays = cls == winner && (offer == offers.end() || offer->second.factor == factor);
     if (counts.contains(cls) && !stays)
@@ -194,24 +197,25 @@ double Resolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts
       std::rotate(axes.begin(), llvm::find(axes, axis), std::next(llvm::find(axes, axis)));
     return axes;
   };
-  // What others gather anyway is there whole.
+  // A tensor that another op gathers anyway is available whole.
   auto getArrival = [&](Value operand) {
     DistAttr arrival = dists.getArrival(operand);
     for (auto &[cls, offer] : offers)
-      if (!offer.own && holds(operand, cls, axis) && isNeededWhole(operand, cls))
+      if (!offer.isResult && isStoredSplit(operand, cls, axis) && isNeededWhole(operand, cls))
         arrival = keepAxes(arrival, [&](StringAttr other) { return other != axis; });
     return arrival;
   };
   double seconds = getSeconds(op, axesOf, getArrival);
-  // Which order of axes is best is decided later (resolveOrder).
+  // resolveOrder later decides the order of axes; assume the better one.
   outermost = true;
   return std::min(seconds, getSeconds(op, axesOf, getArrival));
 }
 
-/// What the users of `value` communicate if it has `axis` on `winner`.
-double Resolver::getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner) {
+/// Returns the seconds of the users' communication if `value` has `axis` on `winner`.
+double ConflictResolver::getUseSeconds(Value value, StringAttr axis, const Counts &counts,
+                                       int winner) {
   if (winner < 0)
-    return 0; // slices
+    return 0; // slices cost nothing
   MLIRContext *context = value.getContext();
   SmallVector<DimAttr> dims;
   for (auto [d, list] : llvm::enumerate(getLists(value))) {
@@ -228,41 +232,42 @@ double Resolver::getUseSeconds(Value value, StringAttr axis, const Counts &count
   DistAttr from = DistAttr::get(context, dims);
   double seconds = 0;
   for (OpOperand &use : value.getUses())
-    if (DistAttr to = dists.getNeeded(use))
+    if (DistAttr to = dists.getRequired(use))
       seconds += getSeconds(value, from, to);
   return seconds;
 }
 
-int Resolver::decide(Plan::Place place, StringAttr axis, const Counts &counts, const Offers &offers,
-                     const std::string &where, function_ref<double(int)> getSeconds) {
-  // A class that occurs in two factors cannot stay.
+int ConflictResolver::decide(Plan::Site site, StringAttr axis, const Counts &counts,
+                             const Offers &offers, const std::string &where,
+                             function_ref<double(int)> getSeconds) {
+  // A class that occurs in two factors cannot keep the axis.
   int best = -1;
-  double least = getSeconds(-1);
+  double minSeconds = getSeconds(-1);
   auto sizeOf = [&](int cls) { return evaluateOr1(plan.classes.getSize(cls), symbols); };
   for (auto [cls, n] : counts) {
     if (n > 1)
       continue;
     double seconds = getSeconds(cls);
-    double margin = std::isfinite(seconds + least) ? 1e-9 * (seconds + least) : 0;
-    // What an operand offers is taken for a gain only.
+    double margin = std::isfinite(seconds + minSeconds) ? 1e-9 * (seconds + minSeconds) : 0;
+    // An operand's offer is accepted only for a gain.
     auto offer = offers.find(cls);
-    bool reluctant = offer != offers.end() && !offer->second.own;
-    bool as = seconds <= least + margin && !reluctant;
-    if (seconds < least - margin || (best < 0 ? as : as && sizeOf(cls) > sizeOf(best))) {
+    bool isOperandOffer = offer != offers.end() && !offer->second.isResult;
+    bool wins = seconds <= minSeconds + margin && !isOperandOffer;
+    if (seconds < minSeconds - margin || (best < 0 ? wins : wins && sizeOf(cls) > sizeOf(best))) {
       best = cls;
-      least = seconds;
+      minSeconds = seconds;
     }
   }
   std::string text;
   llvm::raw_string_ostream os(text);
   os << where << ": " << axis.getValue() << " stays on "
      << (best < 0 ? std::string("nothing") : plan.classes.getSize(best).str())
-     << llvm::format(" (%.1f us)", least * 1e6);
+     << llvm::format(" (%.1f us)", minSeconds * 1e6);
   for (auto [cls, n] : counts) {
     if (cls == best)
       continue;
     if (!offers.contains(cls))
-      plan.yield(place, cls, axis);
+      plan.removeAxis(site, cls, axis);
     os << ", not on " << plan.classes.getSize(cls).str();
     double seconds = getSeconds(cls);
     if (n > 1)
@@ -272,18 +277,18 @@ int Resolver::decide(Plan::Place place, StringAttr axis, const Counts &counts, c
     else
       os << " (micro-batches cannot be gathered)";
   }
-  // That an op makes its own result in parts goes without saying.
-  bool choice = counts.size() > 1 || (!offers.empty() && !offers.begin()->second.own);
-  if (choice && !llvm::is_contained(record.splits, text))
+  // The op's own result alone is not a decision worth recording.
+  bool isDecision = counts.size() > 1 || (!offers.empty() && !offers.begin()->second.isResult);
+  if (isDecision && !llvm::is_contained(record.splits, text))
     record.splits.push_back(text);
   return best;
 }
 
-void Resolver::resolveOp(Operation *op, StringAttr axis) {
+void ConflictResolver::resolveOp(Operation *op, StringAttr axis) {
   SmallVector<FactorClasses::Classes> lists;
   for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
     lists.push_back(plan.classes.getFactorClasses(op, factor));
-  Counts counts = count(lists, axis, Plan::getPlace(op));
+  Counts counts = count(lists, axis, Plan::getSite(op));
   unsigned total = 0;
   for (auto [cls, n] : counts)
     total += n;
@@ -294,21 +299,21 @@ void Resolver::resolveOp(Operation *op, StringAttr axis) {
     counts[cls] = 1;
   std::string where =
       "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
-  int best = decide(Plan::getPlace(op), axis, counts, offers, where, [&](int winner) {
+  int best = decide(Plan::getSite(op), axis, counts, offers, where, [&](int winner) {
     return double(plan.getCallCount(op)) * getSeconds(op, axis, counts, offers, winner);
   });
   if (auto offer = offers.find(best); offer != offers.end())
-    take(op, axis, best, offer->second);
+    acceptOffer(op, axis, best, offer->second);
   ops.insert(op);
 }
 
-/// Takes the order of axes in which an operand has a class, if that takes less time.
-void Resolver::resolveOrder(Operation *op) {
-  Plan::Place place = Plan::getPlace(op);
+/// Adopts the order of axes that an operand has a class in, if that takes less time.
+void ConflictResolver::resolveOrder(Operation *op) {
+  Plan::Site site = Plan::getSite(op);
   auto getArrival = [&](Value value) { return dists.getArrival(value); };
   auto getOpSeconds = [&](int reordered, ArrayRef<StringAttr> order) {
     auto axesOf = [&](int cls, unsigned factor) {
-      return cls == reordered ? SmallVector<StringAttr>(order) : plan.getAxes(cls, place, factor);
+      return cls == reordered ? SmallVector<StringAttr>(order) : plan.getAxes(cls, site, factor);
     };
     return getSeconds(op, axesOf, getArrival);
   };
@@ -319,29 +324,29 @@ void Resolver::resolveOrder(Operation *op) {
       if (!parts)
         continue;
       for (auto [cls, part] : llvm::zip(list, *parts)) {
-        SmallVector<StringAttr> axes = plan.getAxes(cls, place), order = part.getAllAxes();
+        SmallVector<StringAttr> axes = plan.getAxes(cls, site), order = part.getAllAxes();
         llvm::erase_if(order, [&](StringAttr axis) { return !llvm::is_contained(axes, axis); });
         for (StringAttr axis : axes)
           if (!llvm::is_contained(order, axis))
             order.push_back(axis);
         if (order == axes || getOpSeconds(cls, order) >= getOpSeconds(-1, {}))
           continue;
-        plan.setOrder(place, cls, order);
+        plan.setOrder(site, cls, order);
         ops.insert(op);
       }
     }
   }
 }
 
-void Resolver::resolveValue(Value value, Plan::Place place, Location loc, StringAttr axis) {
-  Counts counts = count(getLists(value), axis, place);
-  // What an annotation says of this tensor stays.
-  if (auto it = plan.holds.find(value); it != plan.holds.end())
-    for (const Plan::Hold &hold : it->second)
-      if (hold.axis == axis) {
+void ConflictResolver::resolveValue(Value value, Plan::Site site, Location loc, StringAttr axis) {
+  Counts counts = count(getLists(value), axis, site);
+  // The annotation of this tensor stays.
+  if (auto it = plan.storedSplits.find(value); it != plan.storedSplits.end())
+    for (const Plan::StoredSplit &split : it->second)
+      if (split.axis == axis) {
         for (auto [cls, n] : counts)
           if (plan.hasAxis({cls}, axis.getValue()))
-            plan.yield(place, cls, axis);
+            plan.removeAxis(site, cls, axis);
         values.insert(value);
         return;
       }
@@ -350,13 +355,13 @@ void Resolver::resolveValue(Value value, Plan::Place place, Location loc, String
     total += n;
   if (total < 2)
     return;
-  decide(place, axis, counts, {}, "'" + getSourceName(loc) + "'",
+  decide(site, axis, counts, {}, "'" + getSourceName(loc) + "'",
          [&](int winner) { return getUseSeconds(value, axis, counts, winner); });
   values.insert(value);
 }
 
-/// "'fc.weight'", or "'h.0.fc.weight' and 11 more", of a layer's argument.
-std::string Resolver::getTensorName(Value value) const {
+/// Returns "'fc.weight'" or, for a layer's argument, "'h.0.fc.weight' and 11 more".
+std::string ConflictResolver::getTensorName(Value value) const {
   SmallVector<Operation *> parameters = plan.getParameters(value);
   if (parameters.empty())
     return "'" + getSourceName(value.getLoc()) + "'";
@@ -366,23 +371,23 @@ std::string Resolver::getTensorName(Value value) const {
                                 : name + " and " + std::to_string(parameters.size() - 1) + " more";
 }
 
-/// Where held tensors are put together, what it takes, and that it was asked for.
-void Resolver::recordHolds() {
-  if (plan.holds.empty())
+/// Records where sharded tensors are gathered, the cost, and that the communication is expected.
+void ConflictResolver::recordStoredSplits() {
+  if (plan.storedSplits.empty())
     return;
   TacticRecord &annotations = plan.getRecord("annotations");
-  for (auto &[value, list] : plan.holds) {
+  for (auto &[value, list] : plan.storedSplits) {
     std::string name = getTensorName(value);
-    for (const Plan::Hold &hold : list) {
-      // One gather does for all of them.
+    for (const Plan::StoredSplit &split : list) {
+      // One gather serves all users.
       SmallVector<Operation *> users;
       for (Operation *user : value.getUsers())
         if (isa<ShardingRuleOpInterface>(user) && !llvm::is_contained(users, user) &&
-            !plan.hasAxis({hold.cls}, hold.axis.getValue(), Plan::getPlace(user)))
+            !plan.hasAxis({split.cls}, split.axis.getValue(), Plan::getSite(user)))
           users.push_back(user);
       if (users.empty())
         continue;
-      std::string text = name + " is gathered over " + hold.axis.getValue().str() + " before ";
+      std::string text = name + " is gathered over " + split.axis.getValue().str() + " before ";
       llvm::raw_string_ostream os(text);
       llvm::interleaveComma(llvm::reverse(users), os, [&](Operation *user) {
         os << "'" << getSourceName(user->getLoc()) << "' (" << user->getName().getStringRef()
@@ -390,7 +395,7 @@ void Resolver::recordHolds() {
       });
       DistAttr from = dists.getArrival(value);
       double seconds = dists.getSeconds(
-          value, from, keepAxes(from, [&](StringAttr axis) { return axis != hold.axis; }));
+          value, from, keepAxes(from, [&](StringAttr axis) { return axis != split.axis; }));
       os << llvm::format(": %.1f us", seconds * 1e6 * double(plan.getCallCount(users.front())));
       if (!llvm::is_contained(annotations.splits, text))
         annotations.splits.push_back(text);
@@ -398,23 +403,24 @@ void Resolver::recordHolds() {
   }
 }
 
-/// What is resharded where something yields, is held, or is annotated.
-void Resolver::claim() {
-  const std::string why = "of what one axis splits twice, one yields";
+/// Expects communication at lost conflicts, sharded tensors and annotated ops.
+void ConflictResolver::expectReshards() {
+  const std::string why = "one axis would split two classes, and one loses the conflict";
   for (Operation *op : ops)
-    plan.claimOp(op, why, record);
+    plan.expectOp(op, why, record);
   for (Value value : values)
-    record.claims.push_back({value, nullptr, {}, why});
-  if (plan.holds.empty() && plan.asked.empty())
+    record.expected.push_back({value, nullptr, {}, why});
+  if (plan.storedSplits.empty() && plan.annotatedOps.empty())
     return;
   TacticRecord &annotations = plan.getRecord("annotations");
-  for (auto &[value, holds] : plan.holds)
-    annotations.claims.push_back({value, nullptr, {}, getTensorName(value) + " is held in parts"});
-  for (Operation *op : plan.asked)
-    plan.claimOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
+  for (auto &[value, splits] : plan.storedSplits)
+    annotations.expected.push_back(
+        {value, nullptr, {}, getTensorName(value) + " is stored sharded"});
+  for (Operation *op : plan.annotatedOps)
+    plan.expectOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
 }
 
-void Resolver::run() {
+void ConflictResolver::run() {
   for (StringAttr axis : grid.getOrder()) {
     if (!plan.usesAxis(axis))
       continue;
@@ -422,25 +428,25 @@ void Resolver::run() {
     for (Operation *op : plan.getOps())
       if (op->getNumOperands() > 0) {
         resolveOp(op, axis);
-        if (!plan.asked.contains(op))
+        if (!plan.annotatedOps.contains(op))
           resolveOrder(op);
       }
     for (auto function : plan.module.getOps<func::FuncOp>()) {
       if (function.getName() == "main")
-        continue; // inputs are whole
+        continue; // inputs are replicated
       for (BlockArgument argument : function.getArguments())
         if (isa<RankedTensorType>(argument.getType()))
-          resolveValue(argument, Plan::getPlace(argument), argument.getLoc(), axis);
+          resolveValue(argument, Plan::getSite(argument), argument.getLoc(), axis);
     }
     for (Operation *op : plan.getOps())
       if (op->getNumOperands() == 0)
         for (Value result : op->getResults())
-          resolveValue(result, Plan::getPlace(op), op->getLoc(), axis);
+          resolveValue(result, Plan::getSite(op), op->getLoc(), axis);
   }
-  recordHolds();
-  claim();
-  if (!record.splits.empty() || !record.claims.empty())
+  recordStoredSplits();
+  expectReshards();
+  if (!record.splits.empty() || !record.expected.empty())
     plan.records.push_back(std::move(record));
 }
 
-void mlir::tpc::resolveConflicts(Plan &plan) { Resolver(plan).run(); }
+void mlir::tpc::resolveConflicts(Plan &plan) { ConflictResolver(plan).run(); }

@@ -1,9 +1,8 @@
-//===- DataTactic.cpp - Replicas and micro-batches ------------------------===//
+//===- DataTactic.cpp - Tactic of replicas and micro-batches --------------===//
 //
-// The batch is the first dimension of the model's inputs. Its class is split over
-// dp and then, in time, over mb: hardly an op of a transformer mixes samples, so
-// this costs no communication, and inputs are whole on every rank. See WholeBatch.cpp for those
-// that do.
+// The batch is the first dimension of the model's inputs. Its class is split over dp and then, in
+// time, over mb. Inputs are replicated and almost all ops process samples independently, so this
+// costs no communication. WholeBatch.cpp handles the ops that mix samples.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,9 +11,9 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static LogicalResult refuse(const Plan &plan, int batch, const WholeBatch::Stuck &stuck,
-                            std::string wanted) {
-  if (!stuck.always)
+static LogicalResult reportBlocker(const Plan &plan, int batch, const WholeBatch::Blocker &blocker,
+                                   std::string wanted) {
+  if (!blocker.always)
     wanted = "mb" + std::to_string(plan.spec.microBatches);
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
   auto name = [](Operation *op) {
@@ -23,36 +22,39 @@ static LogicalResult refuse(const Plan &plan, int batch, const WholeBatch::Stuck
   InFlightDiagnostic diag = emitError(main.getLoc())
                             << "the batch (" << plan.classes.getSize(batch).str()
                             << ", the first dimension of the inputs) cannot be split over "
-                            << wanted << ": " << name(stuck.op) << " " << stuck.why;
-  if (!stuck.always)
-    diag << ", and of micro-batches a rank has one at a time";
-  diag.attachNote(stuck.op->getLoc()) << "needed whole here; leave " << wanted << " out";
-  if (stuck.source && stuck.source != stuck.op)
-    diag.attachNote(stuck.source->getLoc())
-        << "what depends on inputs alone may be whole, but this depends on " << name(stuck.source);
+                            << wanted << ": " << name(blocker.op) << " " << blocker.why;
+  if (!blocker.always)
+    diag << ", but a rank has one micro-batch at a time";
+  diag.attachNote(blocker.op->getLoc()) << "needed whole here; remove " << wanted;
+  if (blocker.source && blocker.source != blocker.op)
+    diag.attachNote(blocker.source->getLoc())
+        << "ops that depend on inputs alone can process the whole batch, but this depends on "
+        << name(blocker.source);
   return diag;
 }
 
-/// What is whole in each micro-batch, or on each replica, although it has samples.
+/// Removes the axes of the batch at ops that process the whole batch in each micro-batch or
+/// replica.
 static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
   MLIRContext *context = plan.module.getContext();
   auto dp = StringAttr::get(context, "dp"), time = StringAttr::get(context, "mb");
   for (Operation *op : whole.ops)
     for (StringAttr axis : {dp, time})
-      plan.yield(Plan::getPlace(op), batch, axis);
-  // Weights are loaded before there is a micro-batch.
+      plan.removeAxis(Plan::getSite(op), batch, axis);
+  // Weights are loaded before the first micro-batch.
   for (ClassUse use : plan.getUses(batch))
     if (isa<ParameterOp>(use.op))
-      plan.yield(Plan::getPlace(use.op), batch, time);
+      plan.removeAxis(Plan::getSite(use.op), batch, time);
   for (auto function : plan.module.getOps<func::FuncOp>())
     if (function.getName() != "main")
       for (BlockArgument argument : function.getArguments())
         if (!plan.getParameters(argument).empty())
-          plan.yield(Plan::getPlace(argument), batch, time);
+          plan.removeAxis(Plan::getSite(argument), batch, time);
 }
 
-/// The class that most inputs begin with; the earliest of equals. One that weights have as well (an
-/// input may begin with the width of what it masks) is that of samples only if there is no other.
+/// Returns the class that most inputs begin with; the first among equals. A class that weights also
+/// have is chosen only if there is no other: an input may begin with the width of the values that
+/// it masks.
 static int findBatch(const Plan &plan, func::FuncOp main) {
   llvm::MapVector<int, int> votes;
   for (BlockArgument input : main.getArguments()) {
@@ -77,7 +79,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
-  // With `manual`, only annotations split over dp; micro-batches remain asked for.
+  // With `manual`, only annotations split over dp, but micro-batches remain.
   bool optional = plan.spec.manual && microBatches == 1;
 
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
@@ -93,10 +95,10 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (batch < 0)
     return emitError(main.getLoc()) << "no input has a batch dimension that " << wanted
                                     << " could split: every first dimension has size 1";
-  // Of micro-batches a rank has one at a time, replicas can communicate.
+  // A rank has one micro-batch at a time, but replicas can communicate.
   WholeBatch whole = findWholeBatch(plan, batch, microBatches > 1);
-  if (!whole.stuck.empty())
-    return refuse(plan, batch, whole.stuck.front(), wanted);
+  if (!whole.blockers.empty())
+    return reportBlocker(plan, batch, whole.blockers.front(), wanted);
 
   if (auto samples = plan.classes.getSize(batch).asConstant()) {
     auto warn = [&](StringRef what, int64_t count, int64_t useful) {
@@ -121,7 +123,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
-    plan.claimCommunication(batch, "dp", "batch", record);
+    plan.expectCommunication(batch, "dp", "batch", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");
@@ -132,7 +134,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     text += "; whole in " + std::to_string(count) + " ops that depend on inputs alone, such as '" +
             getSourceName(whole.ops.front()->getLoc()) + "'";
   record.splits.push_back(text);
-  // What the schedule repeats over, and skips where it is empty.
+  // The dimension that the schedule iterates over; empty micro-batches are skipped.
   plan.module->setAttr(kBatchAttr, plan.getDim({batch}));
   if (!annotated || microBatches > 1)
     plan.records.push_back(std::move(record));

@@ -1,4 +1,4 @@
-//===- Plan.cpp - What the tactics decide ---------------------------------===//
+//===- Plan.cpp - Sharding plan of the tactics ----------------------------===//
 
 #include "Plan.h"
 
@@ -25,19 +25,19 @@ Plan::Plan(ModuleOp module, const ::tpc::ShardSpec &spec, FactorClasses &classes
   });
 }
 
-SmallVector<StringAttr> Plan::getAxes(int cls, Place place, int index) const {
+SmallVector<StringAttr> Plan::getAxes(int cls, Site site, int index) const {
   SmallVector<StringAttr> list;
   if (auto it = axes.find(cls); it != axes.end())
     list.assign(it->second.begin(), it->second.end());
-  if (!place)
+  if (!site)
     return list;
-  llvm::erase_if(list, [&](StringAttr axis) { return yielding.contains({place, {cls, axis}}); });
-  if (auto it = locals.find(place); it != locals.end())
+  llvm::erase_if(list, [&](StringAttr axis) { return removedAxes.contains({site, {cls, axis}}); });
+  if (auto it = locals.find(site); it != locals.end())
     for (const Local &local : it->second)
       if (local.cls == cls && (index < 0 || local.index == unsigned(index)) &&
           !llvm::is_contained(list, local.axis))
         list.push_back(local.axis);
-  if (auto it = orders.find({place, cls}); it != orders.end()) {
+  if (auto it = orders.find({site, cls}); it != orders.end()) {
     SmallVector<StringAttr> ordered;
     for (StringAttr axis : it->second)
       if (llvm::is_contained(list, axis))
@@ -50,28 +50,29 @@ SmallVector<StringAttr> Plan::getAxes(int cls, Place place, int index) const {
   return list;
 }
 
-bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Place place, int index) const {
+bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Site site, int index) const {
   return llvm::any_of(list, [&](int cls) {
-    return llvm::any_of(getAxes(cls, place, index),
+    return llvm::any_of(getAxes(cls, site, index),
                         [&](StringAttr a) { return a.getValue() == axis; });
   });
 }
 
-void Plan::splitHere(Place place, unsigned index, int cls, StringAttr axis) {
-  locals[place].push_back({index, cls, axis});
+void Plan::splitAt(Site site, unsigned index, int cls, StringAttr axis) {
+  locals[site].push_back({index, cls, axis});
 }
 
 bool Plan::usesAxis(StringAttr axis) const {
   return llvm::any_of(axes, [&](auto &e) { return llvm::is_contained(e.second, axis); }) ||
-         llvm::any_of(holds, [&](auto &e) {
-           return llvm::any_of(e.second, [&](const Hold &hold) { return hold.axis == axis; });
+         llvm::any_of(storedSplits, [&](auto &e) {
+           return llvm::any_of(e.second,
+                               [&](const StoredSplit &split) { return split.axis == axis; });
          });
 }
 
 bool Plan::isWanted(int cls, StringRef axis) const {
-  return hasAxis({cls}, axis) || llvm::any_of(holds, [&](auto &e) {
-           return llvm::any_of(e.second, [&](const Hold &hold) {
-             return hold.cls == cls && hold.axis.getValue() == axis;
+  return hasAxis({cls}, axis) || llvm::any_of(storedSplits, [&](auto &e) {
+           return llvm::any_of(e.second, [&](const StoredSplit &split) {
+             return split.cls == cls && split.axis.getValue() == axis;
            });
          });
 }
@@ -99,11 +100,11 @@ bool Plan::canSplit(int cls, StringRef axis) const {
   });
 }
 
-DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place, int index) const {
+DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Site site, int index) const {
   MLIRContext *context = module.getContext();
   SmallVector<FactorAttr> factors;
   for (int cls : list)
-    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls, place, index)));
+    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls, site, index)));
   if (factors.empty())
     factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
   SmallVector<StringAttr> product;
@@ -153,7 +154,7 @@ bool Plan::isUnreduced(Value value, StringRef axis) const {
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
     if (getReduction(rule.factors[factor].kind) &&
-        hasAxis(classes.getFactorClasses(op, factor), axis, getPlace(op), factor))
+        hasAxis(classes.getFactorClasses(op, factor), axis, getSite(op), factor))
       return true;
   return false;
 }
@@ -221,7 +222,7 @@ std::string Plan::describeSites(int cls) const {
 }
 
 SmallVector<int> Plan::getPermuted(Operation *op, unsigned factor) const {
-  // From the minor end: what the runs' size is made of.
+  // Collects classes from the minor end until their sizes make up the run.
   SmallVector<int> run, all = classes.getFactorClasses(op, factor);
   auto left = classes.getRule(op).factors[factor].run;
   for (int cls : llvm::reverse(all)) {
@@ -236,32 +237,32 @@ SmallVector<int> Plan::getPermuted(Operation *op, unsigned factor) const {
   return run;
 }
 
-void Plan::claimPermutation(Operation *op, StringRef axis, TacticRecord &record) const {
+void Plan::expectPermutation(Operation *op, StringRef axis, TacticRecord &record) const {
   for (Value result : op->getResults())
-    record.claims.push_back({result,
-                             op,
-                             {StringAttr::get(module.getContext(), axis)},
-                             "shifts along what " + axis.str() + " splits"});
+    record.expected.push_back({result,
+                               op,
+                               {StringAttr::get(module.getContext(), axis)},
+                               "shifts along a dimension that " + axis.str() + " splits"});
 }
 
-void Plan::claimCommunication(int cls, StringRef axis, const std::string &what,
-                              TacticRecord &record) const {
+void Plan::expectCommunication(int cls, StringRef axis, const std::string &what,
+                               TacticRecord &record) const {
   for (ClassUse use : getUses(cls)) {
     if (isPermuted(use, cls))
-      claimPermutation(use.op, axis, record);
+      expectPermutation(use.op, axis, record);
     if (!getReduction(classes.getRule(use.op).factors[use.factor].kind))
       continue;
     for (Value result : use.op->getResults())
-      record.claims.push_back({result,
-                               nullptr,
-                               {StringAttr::get(module.getContext(), axis)},
-                               "sums over the " + what + " that " + axis.str() + " splits"});
+      record.expected.push_back({result,
+                                 nullptr,
+                                 {StringAttr::get(module.getContext(), axis)},
+                                 "sums over the " + what + " that " + axis.str() + " splits"});
   }
 }
 
-void Plan::claimOp(Operation *op, const std::string &why, TacticRecord &record) const {
+void Plan::expectOp(Operation *op, const std::string &why, TacticRecord &record) const {
   for (Value operand : op->getOperands())
-    record.claims.push_back({operand, op, {}, why});
+    record.expected.push_back({operand, op, {}, why});
   for (Value result : op->getResults())
-    record.claims.push_back({result, nullptr, {}, why});
+    record.expected.push_back({result, nullptr, {}, why});
 }

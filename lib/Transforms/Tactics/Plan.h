@@ -1,11 +1,11 @@
-//===- Plan.h - What the tactics decide -------------------------*- C++ -*-===//
+//===- Plan.h - Sharding plan of the tactics --------------------*- C++ -*-===//
 //
-// Tactics run in sequence on one plan. Each assigns grid axes to classes of
-// factors (or, for sequence parallelism, chooses ops) and records what it split
-// and which communication follows from that.
+// Tactics run in sequence on one plan. Each assigns grid axes to classes of factors (or, for
+// sequence parallelism, chooses ops) and records its splits and the communication that follows from
+// them.
 //
-// Where two classes that one axis splits meet in one op (or one value, or one weight), one of
-// them yields there: see Conflicts.cpp.
+// If one axis splits two classes of the same op, value or weight, one of them loses the conflict
+// there: see Conflicts.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,32 +19,33 @@
 
 namespace mlir::tpc {
 
-/// What a tactic asks for: that what lies over its axes between a value, as it is made, and those
-/// who read it is communicated. Which collectives these are is not its to say (Predictions.cpp).
-struct Claim {
+/// Communication that a tactic expects: reshards over its axes between a value, as it is produced,
+/// and its readers. The collectives follow from the complete plan (ExpectedCollectives.cpp).
+struct ExpectedCommunication {
   Value value;
-  /// Null: whoever reads it, also as a part of a sum. The op that makes it: what that permutes.
+  /// Reader of the value. Null: all readers, also of sums that contain it. The value's own op:
+  /// permutations by that op.
   Operation *reader;
-  SmallVector<StringAttr> axes; // none: all of them
-  std::string why;              // for people
+  SmallVector<StringAttr> axes; // empty: all axes
+  std::string why;              // reason, for reports
 };
 
-/// A collective that follows from a claim.
-struct Prediction {
+/// Collective that follows from expected communication.
+struct ExpectedCollective {
   StringRef kind; // "all_reduce", …
   StringRef axis;
-  std::string size; // global size of the dimension that is gathered or scattered; may be empty
+  std::string size; // global size of the gathered or scattered dimension; may be empty
   std::string why;
 };
 
 struct TacticRecord {
   std::string name;
-  SmallVector<std::string> splits = {}; // for people: what was split, how
-  SmallVector<Claim> claims = {};
-  SmallVector<Prediction> predictions = {}; // when the plan is complete
+  SmallVector<std::string> splits = {}; // description of each split, for reports
+  SmallVector<ExpectedCommunication> expected = {};
+  SmallVector<ExpectedCollective> collectives = {}; // set when the plan is complete
 };
 
-/// Where a class occurs.
+/// Factor of an op that contains a class.
 struct ClassUse {
   Operation *op;
   unsigned factor;
@@ -58,107 +59,107 @@ public:
   const ::tpc::ShardSpec &spec;
   FactorClasses &classes;
   std::vector<TacticRecord> records;
-  /// What to warn of if this plan is carried out; plans are made more than once.
+  /// Warnings to report if this plan is used; several plans may be made.
   std::vector<std::string> warnings;
 
   /// Axes that split a class, in order.
   llvm::MapVector<int, SmallVector<StringAttr, 2>> axes;
-  /// What the tensor tactics chose, and which of it is the vocabulary.
+  /// Classes chosen by the tensor tactics, and the vocabulary among them.
   llvm::SetVector<int> columns, vocabulary;
   /// Ops that work on a part of the tokens: op -> rule factor that tp splits.
   llvm::MapVector<Operation *, unsigned> tokenFactor;
-  /// Arguments of layer functions that are placed so: dimension that tp splits.
+  /// Arguments of layer functions with split tokens: dimension that tp splits.
   llvm::MapVector<Value, unsigned> tokenArguments;
 
-  /// Classes that an annotation has decided: no other tactic splits them further.
+  /// Classes decided by annotations. Other tactics do not split them further.
   DenseSet<int> decided;
-  /// Ops and weights of which an annotation says how their result is split: what that differs from
-  /// at their operands and users is asked for.
-  llvm::SetVector<Operation *> asked;
+  /// Ops and weights with an annotated result. Reshards at their operands and users are expected.
+  llvm::SetVector<Operation *> annotatedOps;
 
-  /// Where classes are split: an op, or an argument of a function. What yields in a place is whole
-  /// there. No place: everywhere.
-  using Place = const void *;
-  static Place getPlace(Operation *op) { return op; }
-  static Place getPlace(BlockArgument argument) { return argument.getAsOpaquePointer(); }
-  void yield(Place place, int cls, StringAttr axis) { yielding.insert({place, {cls, axis}}); }
-  /// The order in which axes split a class in one place, outermost first; others follow.
-  void setOrder(Place place, int cls, ArrayRef<StringAttr> order) {
-    orders[{place, cls}].assign(order.begin(), order.end());
+  /// Where classes are split: an op, or an argument of a function. Null: everywhere. An axis
+  /// removed at a site does not split the class there.
+  using Site = const void *;
+  static Site getSite(Operation *op) { return op; }
+  static Site getSite(BlockArgument argument) { return argument.getAsOpaquePointer(); }
+  void removeAxis(Site site, int cls, StringAttr axis) { removedAxes.insert({site, {cls, axis}}); }
+  /// Sets the order in which axes split a class at one site, outermost first; others follow.
+  void setOrder(Site site, int cls, ArrayRef<StringAttr> order) {
+    orders[{site, cls}].assign(order.begin(), order.end());
   }
 
-  /// A tensor that an annotation wants in parts of a class which some op needs whole: the class is
-  /// split in single places, and nowhere else.
-  struct Hold {
+  /// Tensor that an annotation stores sharded although some op needs the class unsplit: the class
+  /// is split at single sites only.
+  struct StoredSplit {
     unsigned dim; // of the tensor
     int cls;
     StringAttr axis;
-    bool operator==(const Hold &) const = default;
+    bool operator==(const StoredSplit &) const = default;
   };
-  llvm::MapVector<Value, SmallVector<Hold, 1>> holds;
-  /// Splits `cls` in one place: in factor `index` of an op's rule, in dimension `index` of an
+  llvm::MapVector<Value, SmallVector<StoredSplit, 1>> storedSplits;
+  /// Splits `cls` at one site: in factor `index` of an op's rule, or in dimension `index` of an
   /// argument.
-  void splitHere(Place place, unsigned index, int cls, StringAttr axis);
-  /// Whether `axis` splits some tensor or class; whether an annotation or a tactic wants it to
-  /// split `cls` anywhere.
+  void splitAt(Site site, unsigned index, int cls, StringAttr axis);
+  /// usesAxis: whether `axis` splits any tensor or class. isWanted: whether an annotation or a
+  /// tactic splits `cls` over it anywhere.
   bool usesAxis(StringAttr axis) const;
   bool isWanted(int cls, StringRef axis) const;
-  /// The record of a tactic, made if there is none.
+  /// Returns the record of a tactic; creates it if necessary.
   TacticRecord &getRecord(StringRef name);
 
-  /// Axes of a class where it is `index` in `place` (an op's factor, an argument's dimension); no
-  /// index: any.
-  SmallVector<StringAttr> getAxes(int cls, Place place = nullptr, int index = -1) const;
-  bool hasAxis(ArrayRef<int> classes, StringRef axis, Place place = nullptr, int index = -1) const;
+  /// Returns the axes of a class at `place` in factor or dimension `index`. Without an index: at
+  /// any.
+  SmallVector<StringAttr> getAxes(int cls, Site site = nullptr, int index = -1) const;
+  bool hasAxis(ArrayRef<int> classes, StringRef axis, Site site = nullptr, int index = -1) const;
   void addAxis(int cls, StringRef axis);
-  /// Whether a tactic may split `cls` over `axis`: nothing else has decided about the class, and
-  /// the axis splits nothing that meets it in an op.
+  /// Returns true if a tactic may split `cls` over `axis`: the class is undecided, and the axis
+  /// splits no other class of the same op.
   bool canSplit(int cls, StringRef axis) const;
 
-  /// Distribution of a dimension (or factor) that consists of these classes.
-  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Place place = nullptr,
+  /// Returns the distribution of a dimension (or factor) that consists of these classes.
+  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Site site = nullptr,
                  int index = -1) const;
 
-  /// All uses of classes in op rules, in program order.
+  /// Returns all uses of classes in op rules, in program order.
   ArrayRef<ClassUse> getUses(int cls) const;
-  /// Ops with a rule, in program order.
+  /// Returns the ops with a rule, in program order.
   ArrayRef<Operation *> getOps() const { return ops; }
-  /// How often a step runs `op`: the number of calls of its function.
+  /// Returns the number of runs of `op` per step: the number of calls of its function.
   int64_t getCallCount(Operation *op) const;
-  /// All calls of a function.
+  /// Returns all calls of a function.
   ArrayRef<func::CallOp> getCalls(func::FuncOp function) const;
 
-  /// Whether an op leaves partial sums (or maxima, minima) along `axis`.
+  /// Returns true if an op leaves partial sums (or maxima, minima) along `axis`.
   bool isUnreduced(Value value, StringRef axis) const;
 
-  /// The parameter that `value` is, through calls: `parameters` of a layer's
-  /// argument are those of all calls.
+  /// Returns the parameters that `value` is, through calls. An argument of a layer has those of all
+  /// calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
-  /// Claims what ops make that sum over `cls`, which `axis` splits, or permute it.
-  void claimCommunication(int cls, StringRef axis, const std::string &what,
-                          TacticRecord &record) const;
-  /// Claims what `op` moves between ranks to permute what `axis` splits.
-  void claimPermutation(Operation *op, StringRef axis, TacticRecord &record) const;
-  /// Claims what `op` reads and makes, over all axes.
-  void claimOp(Operation *op, const std::string &why, TacticRecord &record) const;
+  /// Expects the communication of ops that reduce over `cls`, split over `axis`, or permute it.
+  void expectCommunication(int cls, StringRef axis, const std::string &what,
+                           TacticRecord &record) const;
+  /// Expects the communication of `op` that permutes elements along a dimension split over `axis`.
+  void expectPermutation(Operation *op, StringRef axis, TacticRecord &record) const;
+  /// Expects the communication at operands and results of `op`, over all axes.
+  void expectOp(Operation *op, const std::string &why, TacticRecord &record) const;
 
-  /// The classes that the runs of a permuted factor are made of, major to minor; none of others.
+  /// Returns the classes that form the runs of a permuted factor, major to minor. Empty for other
+  /// factors.
   SmallVector<int> getPermuted(Operation *op, unsigned factor) const;
   bool isPermuted(ClassUse use, int cls) const {
     return llvm::is_contained(getPermuted(use.op, use.factor), cls);
   }
 
-  /// The operand of a product or a table that is a parameter; null if there is none.
+  /// Returns the parameter operand of a matmul or lookup; null if there is none.
   Value getMatrix(Operation *op) const;
-  /// Classes of the matrix of `op` that are on the other side from a column, and that annotations
-  /// leave to tpx, or give to it.
+  /// Returns the classes of the matrix of `op` on the other side from a column, if annotations
+  /// leave them to tpx or split them over it.
   SmallVector<int> getRows(Operation *op) const;
-  /// Whether it is the residual's width, of which norms were written out.
+  /// Returns true for the residual's width, whose norms were decomposed.
   bool isNormWidth(int cls) const;
 
-  /// What a class counts, for people: "5 heads", "160"; and the products, tables and attentions
-  /// that it occurs in.
+  /// Describes a class for reports: its size ("5 heads", "160"), and the matmuls, lookups and
+  /// attention ops that contain it.
   std::string describe(int cls) const;
   std::string describeSites(int cls) const;
 
@@ -168,83 +169,84 @@ private:
     int cls;
     StringAttr axis;
   };
-  DenseSet<std::pair<Place, std::pair<int, StringAttr>>> yielding;
-  DenseMap<Place, SmallVector<Local, 1>> locals;
-  DenseMap<std::pair<Place, int>, SmallVector<StringAttr, 2>> orders;
+  DenseSet<std::pair<Site, std::pair<int, StringAttr>>> removedAxes;
+  DenseMap<Site, SmallVector<Local, 1>> locals;
+  DenseMap<std::pair<Site, int>, SmallVector<StringAttr, 2>> orders;
   llvm::MapVector<int, SmallVector<ClassUse>> uses;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee
 };
 
-/// Adds partial sums before anything else is added to them, so that one reduction does for
-/// all: x + attention + mlp becomes (attention + mlp) + x. Returns whether anything
-/// changed; then the plan must be made anew.
+/// Adds partial sums before anything else is added to them, so that one reduction suffices: x +
+/// attention + mlp becomes (attention + mlp) + x. Returns true after a change; the plan must then
+/// be made again.
 bool regroupSums(const Plan &plan);
 
-/// One parameter, constant or iota for each use, and one argument for each use of a parameter: what
-/// costs nothing to have twice.
+/// Gives each use of a parameter, constant or iota its own copy, and each use of a parameter its
+/// own function argument. Copies of such ops cost nothing.
 void separateUses(ModuleOp module);
-/// Makes the biases of products additions of their own, so that products may be split inside. Those
-/// that did not have to are put back.
-void takeBiasesOut(ModuleOp module);
+/// Separates biases from matmuls into adds, so that the inner dimension of a matmul can be split.
+/// Biases of other matmuls are restored later.
+void separateBiases(ModuleOp module);
 
-/// Replaces norms over a width within a layer that will be split (all heads of queries, say) by
-/// what they compute. `plan` is new, and `chooseColumns` gives axes to the classes of a plan.
-/// Returns whether there are any; then the plan must be made anew.
-bool writeInnerNormsOut(const Plan &plan, function_ref<LogicalResult(Plan &)> chooseColumns);
-/// With a tp of two dimensions: the same for norms over the residual's width, which both axes will
-/// split. `plan` has columns.
-void writeResidualNormsOut(const Plan &plan);
+/// Decomposes norms over a width within a layer that will be split (such as all heads of queries).
+/// `plan` is new, and `chooseColumns` gives axes to the classes of a plan. Returns true after a
+/// change; the plan must then be made again.
+bool decomposeInnerNorms(const Plan &plan, function_ref<LogicalResult(Plan &)> chooseColumns);
+/// With two tp dimensions: decomposes norms over the residual's width, which both axes will split.
+/// `plan` has columns.
+void decomposeResidualNorms(const Plan &plan);
 
-/// One step of the plan: what a user asks for, or what one item of --megatron-shard splits.
+/// Step of the plan: annotations of the user, or the splits of one item of --megatron-shard.
 struct Tactic {
   StringRef name;
-  /// Most tactics give axes to classes. Those that split the rows of matrices look at their
-  /// columns; when all classes have their axes, conflicts are resolved, and the others choose
-  /// places.
-  enum class Phase { Classes, Rows, Places } phase;
+  /// Most tactics give axes to classes. Those that split the rows of matrices depend on the
+  /// columns. After all classes have their axes, conflicts are resolved; the remaining tactics then
+  /// choose ops.
+  enum class Phase { Classes, Rows, Ops } phase;
   LogicalResult (*apply)(Plan &);
 };
-/// What `spec` asks for, in order: --megatron-shard is a list of tactics.
+/// Returns the tactics of `spec` in order: --megatron-shard is a list of tactics.
 SmallVector<Tactic> getTactics(const ::tpc::ShardSpec &spec);
 
-/// Elements of a weight between index i and i + steps of a dimension of its view; of what is there
-/// several times, to the next that is another.
+/// Returns the distance of elements i and i + steps along a view's dimension in the weight. For
+/// repeated elements, returns the distance to the next distinct one.
 int64_t getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps);
-/// What `tpc.sharding` on weights, values and inputs says.
+/// Applies `tpc.sharding` annotations of weights, values and inputs.
 LogicalResult applyAnnotations(Plan &plan);
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);
-/// Ops that need all of `batch`, with all that they are computed from, where that is little: inputs
-/// are whole on every rank, so each rank can do it for all samples, in every micro-batch. `stuck`
-/// are those that need more.
+/// Ops that need all of `batch`, with all their producers, if these are cheap. Inputs are
+/// replicated, so each rank can run such ops for all samples in every micro-batch. `stuck` has the
+/// ops that need more.
 struct WholeBatch {
   llvm::SetVector<Operation *> ops;
-  struct Stuck {
+  struct Blocker {
     Operation *op;     // needs all of the batch
-    Operation *source; // and depends on this; null: on what a layer is given
-    bool always;       // over replicas, too, and not only over micro-batches
+    Operation *source; // expensive producer; null: an argument of a layer
+    bool always;       // blocks replicas too, not only micro-batches
     StringRef why;
   };
-  SmallVector<Stuck> stuck;
+  SmallVector<Blocker> blockers;
 };
 WholeBatch findWholeBatch(const Plan &plan, int batch, bool micro);
-/// Splits weights over tp (tpy of two dimensions): heads and inner widths.
+/// Splits weights over tp (tpy with two dimensions): heads and inner widths.
 LogicalResult applyTensorTactic(Plan &plan);
 /// Splits the vocabulary over tp: rows of the table, columns of the head.
 LogicalResult applyVocabularyTactic(Plan &plan);
-/// With a tp of two dimensions: splits the other side of matrices over tpx.
+/// With two tp dimensions: splits the other side of matrices over tpx.
 LogicalResult applyRowsTactic(Plan &plan);
-/// Places what tp does not split on parts of the tokens.
+/// Runs ops that tp does not split on parts of the tokens.
 LogicalResult applySequenceTactic(Plan &plan);
 
-/// Decides, wherever one axis splits two classes that meet, which one yields.
+/// Decides, for each op where one axis splits two classes, which class keeps it.
 void resolveConflicts(Plan &plan);
 
-/// Predicts the collectives of all claims. The module has what tpc-insert-reshards reads.
-LogicalResult predictClaims(Plan &plan);
+/// Derives the collectives of all expected communication. The module must have the attributes that
+/// tpc-insert-reshards reads.
+LogicalResult expectCollectives(Plan &plan);
 
-/// One function for each way in which the weights of its calls are annotated.
+/// Creates one function per annotation of the weights of its calls.
 void specializeLayers(ModuleOp module);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- PlannedDists.cpp - Distributions that follow from a plan -----------===//
+//===- PlannedDists.cpp - Distributions implied by a plan -----------------===//
 
 #include "PlannedDists.h"
 
@@ -14,7 +14,7 @@ PlannedDists::PlannedDists(const Plan &plan)
       planner(grid, getNominalSymbols(plan.module)) {}
 
 //===----------------------------------------------------------------------===//
-// What ops need and make
+// Required and produced distributions
 //===----------------------------------------------------------------------===//
 
 SmallVector<DimAttr> PlannedDists::getSplits(Operation *op, AxesOf axesOf) const {
@@ -37,14 +37,15 @@ SmallVector<DimAttr> PlannedDists::getSplits(Operation *op, AxesOf axesOf) const
 
 SmallVector<DimAttr> PlannedDists::getSplits(Operation *op) const {
   return getSplits(
-      op, [&](int cls, unsigned factor) { return plan.getAxes(cls, Plan::getPlace(op), factor); });
+      op, [&](int cls, unsigned factor) { return plan.getAxes(cls, Plan::getSite(op), factor); });
 }
 
-DistAttr PlannedDists::getNeeded(Operation *op, unsigned operand, ArrayRef<DimAttr> splits) const {
+DistAttr PlannedDists::getRequired(Operation *op, unsigned operand,
+                                   ArrayRef<DimAttr> splits) const {
   return composeDist(op->getContext(), plan.classes.getRule(op).operands[operand], splits);
 }
 
-DistAttr PlannedDists::getMade(OpResult result, ArrayRef<DimAttr> splits) const {
+DistAttr PlannedDists::getProduced(OpResult result, ArrayRef<DimAttr> splits) const {
   Operation *op = result.getOwner();
   const ShardingRule &rule = plan.classes.getRule(op);
   DistAttr dist = composeDist(op->getContext(), rule.results[result.getResultNumber()], splits);
@@ -60,29 +61,29 @@ DistAttr PlannedDists::getMade(OpResult result, ArrayRef<DimAttr> splits) const 
   return kind ? dist.withPartial(PartialAttr::get(op->getContext(), *kind, axes)) : dist;
 }
 
-DistAttr PlannedDists::getNeeded(OpOperand &use) const {
+DistAttr PlannedDists::getRequired(OpOperand &use) const {
   Operation *user = use.getOwner();
   if (isa<ShardingRuleOpInterface>(user))
-    return getNeeded(user, use.getOperandNumber(), getSplits(user));
+    return getRequired(user, use.getOperandNumber(), getSplits(user));
   if (auto call = dyn_cast<func::CallOp>(user))
     if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
         callee && !callee.isExternal())
-      return getMade(callee.getArgument(use.getOperandNumber()));
+      return getProduced(callee.getArgument(use.getOperandNumber()));
   return {};
 }
 
-DistAttr PlannedDists::getMade(Value value) const {
+DistAttr PlannedDists::getProduced(Value value) const {
   MLIRContext *context = value.getContext();
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
     if (!function || function.getName() == "main")
-      return getDist(value); // inputs are whole
+      return getDist(value); // inputs are replicated
     auto token = plan.tokenArguments.find(argument);
     SmallVector<DimAttr> dims;
     for (unsigned d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
       dims.push_back(plan.getDim(plan.classes.getClasses(value, d),
                                  token != plan.tokenArguments.end() && token->second == d,
-                                 Plan::getPlace(argument), d));
+                                 Plan::getSite(argument), d));
     return DistAttr::get(context, dims);
   }
   auto result = cast<OpResult>(value);
@@ -91,28 +92,29 @@ DistAttr PlannedDists::getMade(Value value) const {
     auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
     if (!callee || callee.isExternal())
       return getDist(value);
-    // A function returns no partial sums.
+    // A function does not return partial sums.
     Value returned = callee.front().getTerminator()->getOperand(result.getResultNumber());
     return getArrival(returned);
   }
-  // Constants are whole everywhere; taking a part of one is free.
+  // Constants are replicated, and slicing one costs nothing.
   if (!isa<ShardingRuleOpInterface>(op) || isa<ConstantOp, SizeOp>(op))
     return getDist(value);
-  DistAttr made = getMade(result, getSplits(op));
-  return made ? made : getDist(value);
+  DistAttr produced = getProduced(result, getSplits(op));
+  return produced ? produced : getDist(value);
 }
 
-DistAttr PlannedDists::getHeld(Value value) const {
-  auto held = plan.holds.find(value);
-  if (held == plan.holds.end() || isa<BlockArgument>(value))
+DistAttr PlannedDists::getStored(Value value) const {
+  auto stored = plan.storedSplits.find(value);
+  if (stored == plan.storedSplits.end() || isa<BlockArgument>(value))
     return {};
   Operation *op = value.getDefiningOp();
   if (op->getNumOperands() == 0 || op->getNumResults() != 1)
     return {};
   MLIRContext *context = op->getContext();
-  ArrayRef<Plan::Hold> holds = held->second;
-  auto isHeld = [&](StringRef axis) {
-    return llvm::any_of(holds, [&](const Plan::Hold &h) { return h.axis.getValue() == axis; });
+  ArrayRef<Plan::StoredSplit> storedSplits = stored->second;
+  auto isStored = [&](StringRef axis) {
+    return llvm::any_of(storedSplits,
+                        [&](const Plan::StoredSplit &h) { return h.axis.getValue() == axis; });
   };
   const ShardingRule &rule = plan.classes.getRule(op);
   auto token = plan.tokenFactor.find(op);
@@ -120,17 +122,17 @@ DistAttr PlannedDists::getHeld(Value value) const {
   for (auto [d, size] : llvm::enumerate(getSizes(value))) {
     SmallVector<FactorAttr> factors;
     for (int cls : plan.classes.getClasses(value, d)) {
-      // Of what the op itself splits here, the rest.
+      // Keeps the remaining axes that the op itself splits this class over.
       constexpr int none = std::numeric_limits<int>::max();
-      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), none);
-      llvm::erase_if(axes, [&](StringAttr axis) { return isHeld(axis.getValue()); });
-      for (const Plan::Hold &hold : holds)
-        if (hold.dim == d && hold.cls == cls)
-          axes.push_back(hold.axis);
+      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), none);
+      llvm::erase_if(axes, [&](StringAttr axis) { return isStored(axis.getValue()); });
+      for (const Plan::StoredSplit &split : storedSplits)
+        if (split.dim == d && split.cls == cls)
+          axes.push_back(split.axis);
       factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
     }
     SmallVector<StringAttr> product;
-    if (token != plan.tokenFactor.end() && !isHeld("tp") &&
+    if (token != plan.tokenFactor.end() && !isStored("tp") &&
         llvm::is_contained(rule.results[0][d], int(token->second)))
       product.push_back(StringAttr::get(context, "tp"));
     dims.push_back(factors.empty() ? DimAttr::get(context, size)
@@ -147,18 +149,18 @@ std::optional<SmallVector<DimAttr>> PlannedDists::splitByClasses(DimAttr dim,
   return splitDim(dim, sizes);
 }
 
-DistAttr PlannedDists::getArrival(Value value, DistAttr made) const {
-  if (DistAttr held = getHeld(value))
-    return held;
-  if (!made.getPartial())
-    return made;
-  // A sum is reduced into parts where others have parts of it over these axes.
+DistAttr PlannedDists::getArrival(Value value, DistAttr produced) const {
+  if (DistAttr stored = getStored(value))
+    return stored;
+  if (!produced.getPartial())
+    return produced;
+  // A partial sum is reduce-scattered into a dimension that other ops split over the same axes.
   MLIRContext *context = value.getContext();
-  DistAttr arrival = made.withPartial({});
-  for (StringAttr axis : made.getPartialAxes())
-    for (unsigned d = 0; d < made.getDims().size() && !arrival.usesAxis(axis); ++d) {
+  DistAttr arrival = produced.withPartial({});
+  for (StringAttr axis : produced.getPartialAxes())
+    for (unsigned d = 0; d < produced.getDims().size() && !arrival.usesAxis(axis); ++d) {
       FactorClasses::Classes list = plan.classes.getClasses(value, d);
-      if (!plan.hasAxis(list, axis.getValue()) || !made.getDims()[d].getAxes().empty())
+      if (!plan.hasAxis(list, axis.getValue()) || !produced.getDims()[d].getAxes().empty())
         continue;
       auto parts = splitByClasses(arrival.getDims()[d], list);
       if (!parts)
@@ -194,7 +196,7 @@ DistAttr mlir::tpc::keepAxes(DistAttr dist, function_ref<bool(StringAttr)> keeps
 }
 
 //===----------------------------------------------------------------------===//
-// What lies between
+// Collectives between two distributions
 //===----------------------------------------------------------------------===//
 
 const std::optional<ReshardPath> &PlannedDists::getPath(DistAttr from, DistAttr to) {

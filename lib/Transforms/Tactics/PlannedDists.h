@@ -1,9 +1,9 @@
-//===- PlannedDists.h - Distributions that follow from a plan ---*- C++ -*-===//
+//===- PlannedDists.h - Distributions implied by a plan ---------*- C++ -*-===//
 //
-// A plan says which axes split which classes, in which places. What an op then needs of its
-// operands and makes of its results, and what lies between the two, follows: it is computed here
-// before any value has a distribution, with the search that lowers reshards (Reshard.h). So a
-// choice costs what its collectives will cost.
+// A plan states which axes split which classes, and at which ops. It implies the distributions that
+// an op requires of its operands and produces, and the collectives in between. This class computes
+// them before any value has a distribution, with the search that lowers reshards (Reshard.h). A
+// decision therefore costs exactly what its collectives will cost.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,33 +21,35 @@ class PlannedDists {
 public:
   explicit PlannedDists(const Plan &plan);
 
-  /// Axes of a class in factor `index` of an op, in place of those of the plan.
+  /// Returns the axes of a class in factor `index` of an op; overrides those of the plan.
   using AxesOf = function_ref<SmallVector<StringAttr>(int cls, unsigned index)>;
-  /// How `op` splits the factors of its rule.
+  /// Returns how `op` splits the factors of its rule.
   SmallVector<DimAttr> getSplits(Operation *op) const;
   SmallVector<DimAttr> getSplits(Operation *op, AxesOf axesOf) const;
-  /// What `op` needs of an operand, and makes of a result (which may be unreduced), if it splits
-  /// its factors so.
-  DistAttr getNeeded(Operation *op, unsigned operand, ArrayRef<DimAttr> splits) const;
-  DistAttr getMade(OpResult result, ArrayRef<DimAttr> splits) const;
-  /// What a use needs: an op by its rule, a call as its function does. Null where nothing is said.
-  DistAttr getNeeded(OpOperand &use) const;
-  /// What a value is where it arises. An op's result is what the op makes, before it is held.
-  DistAttr getMade(Value value) const;
-  /// The dimensions of an op's result that an annotation holds in parts. Where the op splits others
-  /// of its dimensions over these axes, they are whole in the value. Null: it is not held.
-  DistAttr getHeld(Value value) const;
-  /// What users find, once it is reduced into `made`'s own dimensions, or those that the plan
-  /// splits over the same axes anywhere else.
-  DistAttr getArrival(Value value) const { return getArrival(value, getMade(value)); }
-  DistAttr getArrival(Value value, DistAttr made) const;
+  /// Returns the distribution that `op` requires of an operand, or produces as a result (possibly
+  /// unreduced), if it splits its factors as in `splits`.
+  DistAttr getRequired(Operation *op, unsigned operand, ArrayRef<DimAttr> splits) const;
+  DistAttr getProduced(OpResult result, ArrayRef<DimAttr> splits) const;
+  /// Returns the distribution that a use requires: by the op's rule, or by the called function.
+  /// Null if there is no requirement.
+  DistAttr getRequired(OpOperand &use) const;
+  /// Returns the distribution that a value is produced in, before a reshard to its annotation.
+  DistAttr getProduced(Value value) const;
+  /// Returns the dimensions in which an annotation stores an op's result sharded. If the op splits
+  /// other dimensions over the same axes, they become replicated in the value. Null without such an
+  /// annotation.
+  DistAttr getStored(Value value) const;
+  /// Returns the distribution that users read. Unreduced axes are reduced into `made`'s own
+  /// dimensions, or into dimensions that the plan splits over these axes anywhere else.
+  DistAttr getArrival(Value value) const { return getArrival(value, getProduced(value)); }
+  DistAttr getArrival(Value value, DistAttr produced) const;
 
-  /// A dimension divided into these classes, major to minor; nothing where an axis lies across.
+  /// Divides a dimension into these classes, major to minor; nothing if an axis crosses a boundary.
   std::optional<SmallVector<DimAttr>> splitByClasses(DimAttr dim, ArrayRef<int> list) const;
 
-  /// The collectives that make `to` of `from`; nothing where there are none.
+  /// Returns the collectives that convert `from` to `to`; nothing if there are none.
   const std::optional<ReshardPath> &getPath(DistAttr from, DistAttr to);
-  /// Seconds for them, for elements of `value`'s type; infinity where there are none.
+  /// Returns their seconds for elements of `value`'s type; infinity if there are none.
   double getSeconds(Value value, DistAttr from, DistAttr to);
 
 private:
@@ -58,7 +60,7 @@ private:
   DenseMap<std::pair<DistAttr, DistAttr>, std::optional<ReshardPath>> paths;
 };
 
-/// `dist` without all axes but those for which `keeps` is true.
+/// Returns `dist` with only those axes for which `keeps` is true.
 DistAttr keepAxes(DistAttr dist, function_ref<bool(StringAttr)> keeps);
 
 } // namespace mlir::tpc

@@ -1,8 +1,8 @@
-//===- RegroupSums.cpp - One reduction for several partial sums -----------===//
+//===- RegroupSums.cpp - Regrouping of partial sums -----------------------===//
 //
-// In a parallel residual, x + attention(n) + mlp(n), two row-parallel products are added to
-// the same value. As written, x meets the first of them, which must be reduced for
-// that; adding the partial sums first leaves one reduction.
+// A parallel residual x + attention(n) + mlp(n) adds two row-parallel matmuls to the same value. As
+// written, x is added to the first, which must be reduced before that. Adding the partial sums
+// first leaves one reduction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,13 +13,13 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// The addends of a tree of adds that nobody else looks into, in order, and its inner adds,
-/// users first.
+/// Collects the addends of a tree of adds in order, and its inner adds, users first. Inner adds
+/// have no other use.
 static void collectAddends(AddOp add, SmallVectorImpl<Value> &addends,
                            SmallVectorImpl<Operation *> &inner) {
   for (Value operand : add->getOperands()) {
     auto next = operand.getDefiningOp<AddOp>();
-    // What an annotation names stays as it is.
+    // An annotated value stays as it is.
     if (next && next->hasOneUse() && next.getType() == add.getType() &&
         !next->hasAttr(kShardingAttr)) {
       inner.push_back(next);
@@ -49,8 +49,8 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
     SmallVector<Operation *> inner;
     collectAddends(root, addends, inner);
     for (Value value : addends) {
-      // Adds reduce nothing; those made here are not in the plan. With a tp of two dimensions only
-      // what sums over columns is unreduced over tpy.
+      // Adds never reduce, and the plan does not contain the new ones. With two tp dimensions, only
+      // sums over columns are unreduced over tpy.
       bool first = !value.getDefiningOp<AddOp>() &&
                    (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
                    value.hasOneUse() && value.getType() == root.getType();

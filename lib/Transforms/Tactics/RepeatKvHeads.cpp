@@ -1,38 +1,39 @@
-//===- RepeatKvHeads.cpp - Grouped heads that do not divide ---------------===//
+//===- RepeatKvHeads.cpp - Repetition of kv heads -------------------------===//
 //
-// Grouped attention has the classes [kv, group]: `kv` heads of keys, each used by `group`
-// query heads. Where tp has more ranks than there are kv heads, splitting kv leaves ranks without
-// work, and splitting the groups makes every rank compute all kv heads. What Megatron does instead
-// is to give several ranks the same kv head: the group is divided into `r` parts, and the kv head
-// is there once for each. That is a change of the program, not of the rules:
+// Grouped attention has the classes [kv, group]: `kv` heads of keys, each used by `group` query
+// heads. If tp has more ranks than kv heads, splitting kv leaves ranks without work, and splitting
+// the groups makes every rank compute all kv heads. Megatron gives several ranks the same kv head:
+// the group is divided into `r` parts, and each kv head is repeated for each part. This pass
+// changes the program accordingly:
 //
 //     q [b, s, 8, d]   k, v [b, s, 2, d]      kv = 2, group = 4
 //     q [b, s, 8, d]   k, v [b, s, 4, d]      kv = 4, group = 2: heads 0, 0, 1, 1
 //
-// after which tp4 splits kv evenly. There are two ways of it. The weights may have each head
-// several times: their views have a factor r with stride 0 behind the kv heads, as in
+// Then tp4 splits kv evenly. The repetition has one of two forms:
 //
-//     [64 x 16, 2 x 8, 2 x 0, 8 x 1]
+// * In weights: the views of the weights have a factor r with stride 0 after the kv heads, as in
+//   `[64 x 16, 2 x 8, 2 x 0, 8 x 1]`. A rank loads and multiplies only the kv head that its query
+//   heads use.
+// * After weights: all ranks compute all kv heads, and a rank selects those that its query heads
+//   use. In a step that appends to caches, it selects from the new keys and values, so its caches
+//   contain only these, and no step copies cache contents.
 //
-// so a rank loads and multiplies the kv head that its query heads need. Caches that are inputs are
-// whole on every rank, which then takes the heads that it needs; of caches that are outputs the
-// first copy of each head is delivered (Copies.h). A norm over all heads of keys is one over the
-// repeated heads: each is there r times, so the mean over r·n elements is the mean over n. Or all
-// ranks compute all kv heads, and a rank takes of them what its query heads need: of a step that
-// appends to caches, of the new keys and values, so that its caches hold that and no step goes over
-// what is in them. Nothing is sent in either.
+// Caches that are inputs are replicated, and each rank selects its heads. Caches that are outputs
+// deliver the first copy of each head (Copies.h). A norm over all heads of keys becomes one over
+// the repeated heads: each occurs r times, so the mean over r·n elements equals the mean over n.
+// Neither form sends anything.
 //
-// On the fullest rank there are, in units of one head's matrix,
+// Maximum per rank, in matrices of one head:
 //
 //                              query heads                       matrices
 //     r parts, in weights      ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
-//     r parts, behind them     ceil(kv * r / tp) * group / r     2 * (kv + queries)
-//     the groups split         kv * ceil(group / tp)             2 * (kv + queries)
+//     r parts, after weights   ceil(kv * r / tp) * group / r     2 * (kv + queries)
+//     no repetition            kv * ceil(group / tp)             2 * (kv + queries)
 //
-// and that is the time of its products and of its attention. The split with the least time is
-// taken; of equals the one that holds least, and of these the one that repeats least. r divides
-// the group; it may stay 1. With 8 query heads for 2 kv heads, tp3 splits 3, 3, 2 behind the
-// weights; with 32 for 8, tp6 has each kv head twice.
+// These counts determine the time of a rank's matmuls and of its attention. The pass selects the
+// split with the minimum time; among equals the one with the fewest stored matrices, then the
+// fewest repetitions. r divides the group and may be 1. With 8 query heads for 2 kv heads, tp3
+// splits 3, 3, 2 after the weights; with 32 for 8, tp6 repeats each kv head twice.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,11 +58,11 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// One way of splitting grouped heads.
-struct Split {
-  enum Kind { AsTheyAre, InWeights, BehindWeights } kind;
+/// A way of splitting grouped heads.
+struct HeadSplit {
+  enum Kind { Unrepeated, InWeights, AfterWeights } kind;
   int64_t repeats;
-  int64_t queries, matrices; // heads of queries, matrices of one head: on the fullest rank
+  int64_t queries, matrices; // maximum per rank: query heads, matrices of one head
   double time = 0;
 
   std::string str() const {
@@ -70,47 +71,48 @@ struct Split {
   }
 };
 
-/// All of them, the best first. A query head's attention over all keys takes `attention` times as
-/// long as a product with a matrix of one head.
-SmallVector<Split> getSplits(int64_t kv, int64_t group, int64_t parts, double attention) {
-  auto fullest = [parts](int64_t n) { return (n + parts - 1) / parts; };
-  auto inWeights = [&](Split::Kind kind, int64_t r) {
-    int64_t heads = fullest(kv * r);
-    return Split{kind, r, heads * group / r, heads * (2 + 2 * group / r)};
+/// Returns all splits, best first. Attention of one query head over all keys takes `attention`
+/// times as long as a matmul with a matrix of one head.
+SmallVector<HeadSplit> getSplits(int64_t kv, int64_t group, int64_t parts, double attention) {
+  auto maxPerRank = [parts](int64_t n) { return (n + parts - 1) / parts; };
+  auto inWeights = [&](HeadSplit::Kind kind, int64_t r) {
+    int64_t heads = maxPerRank(kv * r);
+    return HeadSplit{kind, r, heads * group / r, heads * (2 + 2 * group / r)};
   };
-  // Of the heads as they are, the class is split that takes most from the fullest rank.
-  Split groups = {Split::AsTheyAre, 1, kv * fullest(group), 2 * kv + 2 * kv * fullest(group)};
-  Split heads = inWeights(Split::AsTheyAre, 1);
-  SmallVector<Split> splits = {groups.matrices < heads.matrices ? groups : heads};
+  // Without repetition, the class with the smaller maximum per rank is split.
+  HeadSplit groups = {HeadSplit::Unrepeated, 1, kv * maxPerRank(group),
+                      2 * kv + 2 * kv * maxPerRank(group)};
+  HeadSplit heads = inWeights(HeadSplit::Unrepeated, 1);
+  SmallVector<HeadSplit> splits = {groups.matrices < heads.matrices ? groups : heads};
   for (int64_t r = 2; r <= group; ++r)
     if (group % r == 0) {
-      splits.push_back(inWeights(Split::InWeights, r));
+      splits.push_back(inWeights(HeadSplit::InWeights, r));
       int64_t queries = splits.back().queries;
-      splits.push_back({Split::BehindWeights, r, queries, 2 * kv + 2 * queries});
+      splits.push_back({HeadSplit::AfterWeights, r, queries, 2 * kv + 2 * queries});
     }
-  for (Split &split : splits)
+  for (HeadSplit &split : splits)
     split.time = double(split.matrices) + attention * double(split.queries);
-  llvm::stable_sort(splits, [](const Split &a, const Split &b) {
+  llvm::stable_sort(splits, [](const HeadSplit &a, const HeadSplit &b) {
     return std::tuple(a.time, a.matrices, a.kind, a.repeats) <
            std::tuple(b.time, b.matrices, b.kind, b.repeats);
   });
   return splits;
 }
 
-/// Keys and values of some attention ops, from the weights on, or from what is appended to caches.
-class Repeater {
+/// Keys and values of attention ops, traced back to weights, or to values appended to caches.
+class HeadRepeater {
 public:
-  Repeater(ModuleOp module, FactorClasses &classes, int cls, bool fromAppends = false)
+  HeadRepeater(ModuleOp module, FactorClasses &classes, int cls, bool fromAppends = false)
       : module(module), classes(classes), cls(cls), fromAppends(fromAppends) {}
 
-  /// Whether keys and values come from weights (and caches that are inputs) that can be repeated,
-  /// through ops that do the same to each head, and nobody else uses them, but outputs.
+  /// Returns true if keys and values come from repeatable weights (or from input caches) through
+  /// ops that treat each head alike, and have no other users except outputs.
   bool collect(ArrayRef<AttentionOp> ops) {
     return llvm::all_of(ops,
                         [&](AttentionOp op) { return collect(op.getK()) && collect(op.getV()); }) &&
            isClosed(ops);
   }
-  /// Changes all of it. Bytes that are held more than once.
+  /// Repeats the heads. Returns the additional bytes of weights.
   int64_t apply(int64_t repeats);
 
 private:
@@ -128,13 +130,14 @@ private:
   bool fromAppends;
   SmallVector<AppendOp> appends;
   llvm::SetVector<Value> values, caches, delivered;
-  SmallVector<std::pair<unsigned, unsigned>> outputs; // of @main, and their dimension of kv heads
+  SmallVector<std::pair<unsigned, unsigned>>
+      outputs; // outputs of @main, and their kv head dimension
   llvm::SetVector<Operation *> users;
   SmallVector<ParameterOp> parameters;
 };
 
-/// The view with each class a dimension of its own; null where it has no such form.
-ViewAttr Repeater::open(ParameterOp parameter) {
+/// Returns the view with one dimension per class; null if there is no such view.
+ViewAttr HeadRepeater::open(ParameterOp parameter) {
   SmallVector<int64_t> shape;
   for (unsigned dim = 0; dim < getSizes(parameter.getResult()).size(); ++dim)
     for (int leaf : classes.getClasses(parameter.getResult(), dim))
@@ -142,22 +145,22 @@ ViewAttr Repeater::open(ParameterOp parameter) {
   return parameter.getViewOrDense().reshape(shape);
 }
 
-bool Repeater::has(Value value) {
+bool HeadRepeater::has(Value value) {
   for (unsigned dim = 0; dim < getSizes(value).size(); ++dim)
     if (llvm::is_contained(classes.getClasses(value, dim), cls))
       return true;
   return false;
 }
 
-/// The dimension that consists of kv heads and nothing else.
-std::optional<unsigned> Repeater::getDim(Value value) {
+/// Returns the dimension that consists of kv heads alone.
+std::optional<unsigned> HeadRepeater::getDim(Value value) {
   for (unsigned dim = 0; dim < getSizes(value).size(); ++dim)
     if (ArrayRef<int>(classes.getClasses(value, dim)) == ArrayRef<int>(cls))
       return dim;
   return std::nullopt;
 }
 
-/// Calls of a function; none of @main.
+/// Returns the calls of a function; none for @main.
 SmallVector<func::CallOp> getCalls(ModuleOp module, func::FuncOp function) {
   SmallVector<func::CallOp> calls;
   module.walk([&](func::CallOp call) {
@@ -167,7 +170,7 @@ SmallVector<func::CallOp> getCalls(ModuleOp module, func::FuncOp function) {
   return calls;
 }
 
-/// Whether a value is an input, or one that has been moved about: whole on every rank.
+/// Returns true if a value is an input, or a view of one: it is replicated.
 bool isInput(ModuleOp module, Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
@@ -182,7 +185,7 @@ bool isInput(ModuleOp module, Value value) {
   return isa<TransposeOp, ReshapeOp, SliceOp, CastOp>(op) && isInput(module, op->getOperand(0));
 }
 
-bool Repeater::collectArgument(BlockArgument argument) {
+bool HeadRepeater::collectArgument(BlockArgument argument) {
   if (isInput(module, argument)) {
     caches.insert(argument);
     return getDim(argument).has_value();
@@ -200,7 +203,7 @@ bool Repeater::collectArgument(BlockArgument argument) {
   return !calls.empty() && !fromAppends;
 }
 
-bool Repeater::collect(Value value) {
+bool HeadRepeater::collect(Value value) {
   if (caches.contains(value) || !values.insert(value))
     return true;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
@@ -222,7 +225,7 @@ bool Repeater::collect(Value value) {
   }
   if (!isa<ShardingRuleOpInterface>(op) || op->getNumResults() != 1)
     return false;
-  // A norm over equally repeated heads is the norm over the heads.
+  // A norm over equally repeated heads equals the norm over the heads.
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
     if (!isa<NormOpInterface>(op) &&
@@ -230,7 +233,7 @@ bool Repeater::collect(Value value) {
         rule.factors[factor].kind != FactorKind::Parallel)
       return false;
   users.insert(op);
-  bool any = isa<ExpandOp>(op); // repeats what is there once
+  bool any = isa<ExpandOp>(op); // repeats a value that exists once
   for (Value operand : op->getOperands())
     if (has(operand)) {
       any = true;
@@ -240,8 +243,8 @@ bool Repeater::collect(Value value) {
   return any;
 }
 
-/// Whether a use hands a value out of the program, through the layers that it is in.
-bool Repeater::isDelivered(OpOperand &use) {
+/// Returns true if a use makes the value an output of the program, through the enclosing layers.
+bool HeadRepeater::isDelivered(OpOperand &use) {
   std::optional<unsigned> dim = getDim(use.get());
   if (!isa<func::ReturnOp>(use.getOwner()) || !dim)
     return false;
@@ -258,7 +261,7 @@ bool Repeater::isDelivered(OpOperand &use) {
   });
 }
 
-bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
+bool HeadRepeater::isClosed(ArrayRef<AttentionOp> ops) {
   return llvm::all_of(parameters, [&](ParameterOp op) { return bool(open(op)); }) &&
          llvm::all_of(values, [&](Value value) {
            return llvm::all_of(value.getUses(), [&](OpOperand &use) {
@@ -270,7 +273,7 @@ bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
          });
 }
 
-/// Index i / times for each i: each index several times in a row.
+/// Gathers index i / times for each i: each index occurs several times in a row.
 Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim, int64_t n,
                      int64_t times) {
   SmallVector<int64_t> indices;
@@ -282,8 +285,8 @@ Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim
   return GatherOp::create(builder, loc, value, index, dim);
 }
 
-int64_t Repeater::apply(int64_t repeats) {
-  // Types first: they are read off the classes as they were.
+int64_t HeadRepeater::apply(int64_t repeats) {
+  // Computes all types first, from the unchanged classes.
   SmallVector<std::pair<Value, Type>> types;
   for (Value value : llvm::concat<const Value>(values, delivered)) {
     SmallVector<SymExpr> sizes = getSizes(value);
@@ -346,14 +349,14 @@ int64_t Repeater::apply(int64_t repeats) {
   return bytes;
 }
 
-/// Whether an op other than a norm needs all kv heads. Norms over all heads are decomposed where tp
-/// splits the heads (WriteNormsOut.cpp).
+/// Returns true if an op other than a norm needs all kv heads. Norms over all heads are decomposed
+/// if tp splits the heads (DecomposeNorms.cpp).
 bool mustBeWhole(const FactorClasses &classes, int cls) {
   return llvm::any_of(classes.getWholeOps(cls),
                       [](Operation *op) { return !isa<NormOpInterface>(op); });
 }
 
-/// Attention ops with grouped heads, by the class of their kv heads.
+/// Repeats the kv heads of grouped attention, per class of kv heads.
 void repeatKvHeads(ModuleOp module, int64_t parts) {
   bool grouped = false;
   module.walk([&](AttentionOp op) {
@@ -363,12 +366,12 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
   if (!grouped)
     return;
   separateUses(module);
-  takeBiasesOut(module);
+  separateBiases(module);
   FactorClasses classes(module);
   llvm::MapVector<int, SmallVector<AttentionOp>> byClass;
   module.walk([&](AttentionOp op) {
     FactorClasses::Classes heads = classes.getClasses(op.getK(), 2);
-    // One kv head has no class: all ranks need it, and groups are split.
+    // A single kv head has no class: all ranks need it, and groups are split.
     if (heads.size() == 1 && classes.getClasses(op.getQ(), 2).size() == 2)
       byClass[heads.front()].push_back(op);
   });
@@ -381,50 +384,53 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     });
     if (!kv || !heads || *kv % parts == 0 || !same || mustBeWhole(classes, cls))
       continue;
-    // Scores and their product with values, against a matrix with a row for each channel.
+    // Cost of scores and of their matmul with values, relative to a matrix with one row per
+    // channel.
     int64_t width = *heads * getSizes(ops.front().getQ())[3].asConstant().value_or(1);
     int64_t keys = evaluateOr1(getSizes(ops.front().getK())[1], symbols);
     if (std::optional<SymExpr> window = ops.front().getWindow(); window && ops.front().getCausal())
       keys = std::clamp<int64_t>(evaluateOr1(*window, symbols), 0, keys);
     double attention = 2.0 * double(keys) / double(std::max<int64_t>(1, width));
-    SmallVector<Split> splits = getSplits(*kv, *heads / *kv, parts, attention);
-    if (splits.front().kind == Split::AsTheyAre)
+    SmallVector<HeadSplit> splits = getSplits(*kv, *heads / *kv, parts, attention);
+    if (splits.front().kind == HeadSplit::Unrepeated)
       continue;
-    Repeater repeater(module, classes, cls);
+    HeadRepeater repeater(module, classes, cls);
     bool found = repeater.collect(ops);
-    AnnotatedHeads asked =
+    AnnotatedHeads annotated =
         getAnnotatedHeads(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
-    auto isAllowed = [&](const Split &s) {
-      return s.kind == Split::AsTheyAre ||
-             (!asked.other && !(s.kind == Split::InWeights ? asked.whole : asked.split) &&
-              asked.repeats.value_or(s.repeats) == s.repeats);
+    auto isAllowed = [&](const HeadSplit &s) {
+      return s.kind == HeadSplit::Unrepeated ||
+             (!annotated.other &&
+              !(s.kind == HeadSplit::InWeights ? annotated.whole : annotated.split) &&
+              annotated.repeats.value_or(s.repeats) == s.repeats);
     };
-    const Split &plain =
-        *llvm::find_if(splits, [](const Split &s) { return s.kind == Split::AsTheyAre; });
-    // Where keys come from elsewhere, time is not paid for with memory.
-    auto isPossible = [&](const Split &s) {
-      return found || s.kind == Split::AsTheyAre ||
-             (s.kind == Split::BehindWeights && s.matrices < plain.matrices);
+    const HeadSplit &plain =
+        *llvm::find_if(splits, [](const HeadSplit &s) { return s.kind == HeadSplit::Unrepeated; });
+    // If keys do not come from weights, a repetition must not increase memory.
+    auto isPossible = [&](const HeadSplit &s) {
+      return found || s.kind == HeadSplit::Unrepeated ||
+             (s.kind == HeadSplit::AfterWeights && s.matrices < plain.matrices);
     };
-    const Split *split =
-        llvm::find_if(splits, [&](const Split &s) { return isAllowed(s) && isPossible(s); });
-    const Split *wanted = llvm::find_if(splits, [&](const Split &s) { return isPossible(s); });
+    const HeadSplit *split =
+        llvm::find_if(splits, [&](const HeadSplit &s) { return isAllowed(s) && isPossible(s); });
+    const HeadSplit *wanted =
+        llvm::find_if(splits, [&](const HeadSplit &s) { return isPossible(s); });
     std::string text = std::to_string(*kv) + " kv heads, ";
     if (wanted->time < split->time)
-      warnOfPlan(module, "tp" + std::to_string(parts) + ": " + asked.by + " leaves " +
-                             split->str() + " to the fullest rank; with kv heads that are there " +
+      warnOfPlan(module, "tp" + std::to_string(parts) + ": " + annotated.by + " leaves " +
+                             split->str() + " on the worst-case rank; with kv heads repeated " +
                              std::to_string(wanted->repeats) + " times it would have " +
                              wanted->str());
-    if (split->kind == Split::AsTheyAre)
+    if (split->kind == HeadSplit::Unrepeated)
       continue;
-    if (split->kind == Split::InWeights) {
+    if (split->kind == HeadSplit::InWeights) {
       int64_t bytes = repeater.apply(split->repeats);
-      text += "each there " + std::to_string(split->repeats) + " times: " + std::to_string(bytes) +
-              " bytes of weights more";
+      text += "each repeated " + std::to_string(split->repeats) +
+              " times: " + std::to_string(bytes) + " more bytes of weights";
     } else {
-      Repeater behind(module, classes, cls, /*fromAppends=*/true);
-      if (behind.collect(ops))
-        behind.apply(split->repeats);
+      HeadRepeater repeaterOfAppends(module, classes, cls, /*fromAppends=*/true);
+      if (repeaterOfAppends.collect(ops))
+        repeaterOfAppends.apply(split->repeats);
       else
         for (AttentionOp op : ops) {
           OpBuilder builder(op);
@@ -434,7 +440,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
         }
       text += "all on every rank, each used " + std::to_string(split->repeats) + " times";
     }
-    text += "; at most " + split->str() + " on a rank, as they are " + plain.str();
+    text += "; at most " + split->str() + " per rank, without repetition " + plain.str();
     for (AttentionOp op : ops)
       op->setAttr(kRepeatedHeadsAttr, StringAttr::get(module.getContext(), text));
   }
@@ -450,7 +456,7 @@ struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> 
       return signalPassFailure();
     }
     int64_t parts = spec->grid.size(::tpc::Axis::TP);
-    if (parts > 1 && !spec->isTensor2D()) // there tpx takes heads of groups
+    if (parts > 1 && !spec->isTensor2D()) // tp2x4: tpx splits heads of groups
       repeatKvHeads(getOperation(), parts);
   }
 };

@@ -1,22 +1,21 @@
-//===- RowsTactic.cpp - The other dimension of matrices, over tpx ---------===//
+//===- RowsTactic.cpp - Tactic of the second tp dimension -----------------===//
 //
-// tp2x4. The columns' tactics have given tpy to heads, inner widths and the vocabulary (C below).
-// This one splits what matrices have on their other side, the residual's width E, over tpx,
-// and what is no product over both:
+// tp2x4: the tactics of columns have given tpy to heads, inner widths and the vocabulary (C below).
+// This tactic splits the other side of matrices, the residual's width E, over tpx. Outside of
+// matmuls, it splits both classes over both axes:
 //
-//     where E and C meet (products, tables)     E{tpx}        C{tpy}
-//     anywhere else                             E{tpx, tpy}   C{tpy, tpx}
+//     matmuls and tables (with E and C)     E{tpx}        C{tpy}
+//     all other ops                         E{tpx, tpy}   C{tpy, tpx}
 //
-// With fewer heads of keys than X·Y, tpx splits the heads of each group instead, or the other way
-// round: q [kv{tpy}, group{tpx}], k [kv{tpy}]. The vocabulary is large where the width is not:
-// where it costs less (α + β·bytes), E is whole in its products, and it alone is split, V{tpy,
-// tpx}.
+// With fewer heads of keys than X·Y, tpx splits the heads of each group instead, or vice versa:
+// q [kv{tpy}, group{tpx}], k [kv{tpy}]. The vocabulary is much larger than the width. If it costs
+// less (α + β·bytes), E is whole in its matmuls, and the vocabulary alone is split, V{tpy, tpx}.
 //
-// A product that sums over E leaves C{tpy} unreduced over tpx, which is reduce-scattered to
-// C{tpy, tpx}; what it reads, E{tpx}, was gathered over tpy from E{tpx, tpy}. One
-// that sums over C does the same with the axes exchanged. So each collective moves
-// 1/X or 1/Y of what one dimension would (docs/design/partitioning.md has the closed form), and
-// weights, activations and arithmetic are all split X·Y ways.
+// A matmul that reduces over E leaves C{tpy} unreduced over tpx, which is reduce-scattered to
+// C{tpy, tpx}. Its operand E{tpx} is gathered over tpy from E{tpx, tpy}. A matmul that reduces over
+// C does the same with the axes exchanged. So each collective moves 1/X or 1/Y of the bytes of one
+// dimension (docs/design/partitioning.md has the closed form), and weights, activations and
+// arithmetic are all split X·Y ways.
 //
 // (Pope et al. 2022, "Efficiently scaling transformer inference", 2D weight-stationary layout.)
 //
@@ -45,14 +44,14 @@ private:
   LogicalResult chooseRows();
   int getCarrier(int column) const;
   void addAxes();
-  void adoptAlone();
-  void chooseAlone();
-  double getSeconds(Operation *op, unsigned factor, bool isAlone) const;
-  void yieldWhereTheyMeet();
-  void yieldOverPartialSums();
-  void yieldAt(Plan::Place place, ArrayRef<FactorClasses::Classes> lists);
+  void adoptOneSided();
+  void chooseOneSided();
+  double getSeconds(Operation *op, unsigned factor, bool isOneSided) const;
+  void removeAxesInMatmuls();
+  void removeAxesOverPartialSums();
+  void removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classes> lists);
   bool isPartial(Value value, StringRef axis) const;
-  void claim(Value value, Operation *reader, StringRef why);
+  void expect(Value value, Operation *reader, StringRef why);
   void record();
   bool hasRow(Value value) const;
   SmallVector<FactorClasses::Classes> getLists(Operation *op) const;
@@ -61,17 +60,17 @@ private:
   Plan &plan;
   Symbols symbols;
   llvm::SetVector<int> rows;
-  llvm::SetVector<int> carriers; // classes that tpx splits outside of products, besides rows
-  llvm::SetVector<int> alone;    // columns in whose products rows are whole
-  DenseSet<Operation *> inProducts;
-  DenseMap<Operation *, StringRef> passing; // ops that add partial sums: over which axis
+  llvm::SetVector<int> carriers; // classes other than rows that tpx splits outside of matmuls
+  llvm::SetVector<int> oneSided; // columns in whose matmuls rows are whole
+  DenseSet<Operation *> inMatmuls;
+  DenseMap<Operation *, StringRef> passing; // ops that add partial sums, with their axis
   TacticRecord result{"rows"};
 };
 
 } // namespace
 
-/// Classes on the other side of matrices, those with the most bytes first; two that meet in an
-/// op exclude each other.
+/// Chooses the classes on the other side of matrices, those with the most bytes first. Two classes
+/// of one op exclude each other.
 LogicalResult RowsTactic::chooseRows() {
   llvm::MapVector<int, double> saved;
   for (Operation *op : plan.getOps())
@@ -107,7 +106,7 @@ LogicalResult RowsTactic::chooseRows() {
   }
   std::string spelling =
       "tp" + std::to_string(plan.spec.tensorX) + "x" + std::to_string(plan.spec.tensorY);
-  // What annotations leave whole stays so.
+  // Dimensions that annotations leave unsplit stay so.
   bool annotated = plan.spec.manual || !plan.decided.empty();
   if (rows.empty() && annotated)
     return success();
@@ -152,8 +151,8 @@ bool RowsTactic::hasRow(Value value) const {
   });
 }
 
-/// The class that tpx splits where `column` is not in a product: itself, or, for too few heads,
-/// the other kind of heads of their attention.
+/// Returns the class that tpx splits outside of matmuls for `column`: the column itself or, if
+/// there are too few heads, the other heads of its attention.
 int RowsTactic::getCarrier(int column) const {
   int64_t x = plan.spec.tensorX, y = plan.spec.tensorY;
   auto sizeOf = [&](int cls) { return evaluateOr1(plan.classes.getSize(cls), symbols); };
@@ -172,7 +171,7 @@ int RowsTactic::getCarrier(int column) const {
 void RowsTactic::addAxes() {
   bool x = plan.spec.tensorX > 1, y = plan.spec.tensorY > 1;
   for (int cls : rows) {
-    // Annotations may have said some of it.
+    // Annotations may have added some of these axes.
     if (x && !plan.hasAxis({cls}, kX))
       plan.addAxis(cls, kX);
     if (y && !plan.hasAxis({cls}, kY))
@@ -185,8 +184,8 @@ void RowsTactic::addAxes() {
   }
 }
 
-/// Estimated seconds of what `op`, in which `factor` is a column, communicates.
-double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) const {
+/// Returns the estimated seconds of the communication of `op`, in which `factor` is a column.
+double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isOneSided) const {
   LinkModel links(plan.module);
   MLIRContext *context = plan.module.getContext();
   double x = double(plan.spec.tensorX), y = double(plan.spec.tensorY), seconds = 0;
@@ -201,9 +200,9 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) cons
     double bytes = estimateBytes(operand, symbols);
     if (hasRow(operand)) {
       add(gather, kY, bytes / x);
-      if (isAlone)
+      if (isOneSided)
         add(gather, kX, bytes);
-    } else if (!isAlone && llvm::any_of(dims, [&](const ShardingRule::Dim &dim) {
+    } else if (!isOneSided && llvm::any_of(dims, [&](const ShardingRule::Dim &dim) {
                  return llvm::is_contained(dim, int(factor));
                })) {
       add(gather, kX, bytes / y);
@@ -212,40 +211,40 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) cons
   for (Value result : op->getResults()) {
     double bytes = estimateBytes(result, symbols);
     if (hasRow(result)) {
-      if (isAlone)
+      if (isOneSided)
         add(scatter, kX, bytes);
       add(scatter, kY, bytes / x);
-    } else if (!isAlone) {
+    } else if (!isOneSided) {
       add(scatter, kX, bytes / y);
     }
   }
   return seconds * double(plan.getCallCount(op));
 }
 
-/// Columns to which annotations of matrices give both axes.
-void RowsTactic::adoptAlone() {
+/// Adopts columns to which annotations of matrices give both axes.
+void RowsTactic::adoptOneSided() {
   for (Operation *op : plan.getOps()) {
     Value matrix = plan.getMatrix(op);
     if (!matrix)
       continue;
-    Plan::Place place = Plan::getPlace(plan.getParameters(matrix).front());
+    Plan::Site site = Plan::getSite(plan.getParameters(matrix).front());
     for (const FactorClasses::Classes &list : getLists(matrix))
       for (int cls : list)
-        if (plan.columns.contains(cls) && plan.hasAxis({cls}, kX, place))
-          alone.insert(cls);
+        if (plan.columns.contains(cls) && plan.hasAxis({cls}, kX, site))
+          oneSided.insert(cls);
   }
 }
 
-/// Decides about the vocabulary. A table and a head that are one weight are split alike, so that
-/// a rank holds one part of it.
-void RowsTactic::chooseAlone() {
+/// Decides the split of the vocabulary. A table and a head that share a weight are split alike, so
+/// that a rank stores one part of it.
+void RowsTactic::chooseOneSided() {
   if (plan.spec.tensorX == 1)
-    return; // the same either way
-  struct Choice {
+    return; // no difference
+  struct SplitCosts {
     llvm::SmallSetVector<int, 2> columns;
-    double both = 0, alone = 0;
+    double both = 0, oneSided = 0;
   };
-  llvm::MapVector<Attribute, Choice> choices; // by weight
+  llvm::MapVector<Attribute, SplitCosts> costs; // by weight
   for (Operation *op : plan.getOps())
     for (int column : plan.vocabulary) {
       for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
@@ -255,38 +254,38 @@ void RowsTactic::chooseAlone() {
         if (!matrix)
           continue;
         SmallVector<Operation *> parameters = plan.getParameters(matrix);
-        Choice &choice = choices[cast<ParameterOp>(parameters.front()).getWeightAttr()];
-        choice.columns.insert(column);
-        choice.both += getSeconds(op, factor, false);
-        choice.alone += getSeconds(op, factor, true);
+        SplitCosts &cost = costs[cast<ParameterOp>(parameters.front()).getWeightAttr()];
+        cost.columns.insert(column);
+        cost.both += getSeconds(op, factor, false);
+        cost.oneSided += getSeconds(op, factor, true);
       }
     }
-  for (auto &[weight, choice] : choices)
-    if (choice.alone < choice.both)
-      alone.insert(choice.columns.begin(), choice.columns.end());
+  for (auto &[weight, cost] : costs)
+    if (cost.oneSided < cost.both)
+      oneSided.insert(cost.columns.begin(), cost.columns.end());
 }
 
-/// Where both kinds of classes occur, each keeps its own axis only.
-void RowsTactic::yieldAt(Plan::Place place, ArrayRef<FactorClasses::Classes> lists) {
+/// Keeps only the own axis of each class in an op with rows and columns.
+void RowsTactic::removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
   MLIRContext *context = plan.module.getContext();
   auto x = StringAttr::get(context, kX), y = StringAttr::get(context, kY);
-  bool isAlone = llvm::any_of(lists, [&](const FactorClasses::Classes &list) {
-    return llvm::any_of(list, [&](int cls) { return alone.contains(cls); });
+  bool isOneSided = llvm::any_of(lists, [&](const FactorClasses::Classes &list) {
+    return llvm::any_of(list, [&](int cls) { return oneSided.contains(cls); });
   });
   for (const FactorClasses::Classes &list : lists)
     for (int cls : list) {
       if (rows.contains(cls)) {
-        plan.yield(place, cls, y);
-        if (isAlone)
-          plan.yield(place, cls, x);
-      } else if (carriers.contains(cls) && !isAlone) {
-        plan.yield(place, cls, x);
+        plan.removeAxis(site, cls, y);
+        if (isOneSided)
+          plan.removeAxis(site, cls, x);
+      } else if (carriers.contains(cls) && !isOneSided) {
+        plan.removeAxis(site, cls, x);
       }
     }
 }
 
-void RowsTactic::yieldWhereTheyMeet() {
-  auto meet = [&](ArrayRef<FactorClasses::Classes> lists) {
+void RowsTactic::removeAxesInMatmuls() {
+  auto hasRowAndColumn = [&](ArrayRef<FactorClasses::Classes> lists) {
     bool row = false, column = false;
     for (const FactorClasses::Classes &list : lists)
       for (int cls : list) {
@@ -295,8 +294,8 @@ void RowsTactic::yieldWhereTheyMeet() {
       }
     return row && column;
   };
-  // An axis splits one factor: a class that is on both sides of a matrix is whole there.
-  auto yieldTwice = [&](Plan::Place place, ArrayRef<FactorClasses::Classes> lists) {
+  // An axis splits one factor: a class on both sides of a matrix loses it there.
+  auto removeRepeatedAxes = [&](Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
     llvm::SmallDenseSet<int> seen;
     bool twice = false;
     for (const FactorClasses::Classes &list : lists)
@@ -304,7 +303,7 @@ void RowsTactic::yieldWhereTheyMeet() {
         if (!seen.insert(cls).second) {
           for (StringAttr axis : plan.getAxes(cls))
             if (axis.getValue() == kX || axis.getValue() == kY) {
-              plan.yield(place, cls, axis);
+              plan.removeAxis(site, cls, axis);
               twice = true;
             }
         }
@@ -312,60 +311,60 @@ void RowsTactic::yieldWhereTheyMeet() {
   };
   for (Operation *op : plan.getOps()) {
     SmallVector<FactorClasses::Classes> lists = getLists(op);
-    bool product = meet(lists);
-    if (product)
-      yieldAt(Plan::getPlace(op), lists);
-    if (yieldTwice(Plan::getPlace(op), lists) || product)
-      inProducts.insert(op);
+    bool hasBoth = hasRowAndColumn(lists);
+    if (hasBoth)
+      removeOtherAxes(Plan::getSite(op), lists);
+    if (removeRepeatedAxes(Plan::getSite(op), lists) || hasBoth)
+      inMatmuls.insert(op);
   }
   for (auto function : plan.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
-      continue; // inputs are whole
+      continue; // inputs are replicated
     for (BlockArgument argument : function.getArguments()) {
       SmallVector<FactorClasses::Classes> lists = getLists(argument);
-      if (meet(lists))
-        yieldAt(Plan::getPlace(argument), lists);
-      yieldTwice(Plan::getPlace(argument), lists);
+      if (hasRowAndColumn(lists))
+        removeOtherAxes(Plan::getSite(argument), lists);
+      removeRepeatedAxes(Plan::getSite(argument), lists);
     }
   }
 }
 
 bool RowsTactic::isPartial(Value value, StringRef axis) const {
-  return inProducts.contains(value.getDefiningOp()) && plan.isUnreduced(value, axis);
+  return inMatmuls.contains(value.getDefiningOp()) && plan.isUnreduced(value, axis);
 }
 
-/// Sums of partial sums stay as products are, so that one reduction does for all. An op that
-/// passes partial sums on counts as one that makes them.
-void RowsTactic::yieldOverPartialSums() {
+/// Splits sums of partial sums like matmuls, so that one reduction suffices. An op that passes on
+/// partial sums counts as a producer of them.
+void RowsTactic::removeAxesOverPartialSums() {
   for (Operation *op : plan.getOps()) {
-    if (inProducts.contains(op) || op->getNumResults() != 1)
+    if (inMatmuls.contains(op) || op->getNumResults() != 1)
       continue;
     for (StringRef axis : {kX, kY}) {
       SmallVector<int, 2> partial;
-      bool alone = true;
+      bool isOnlyUser = true;
       for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
         Operation *def = operand.getDefiningOp();
         auto it = passing.find(def);
         if (!(def && (isPartial(operand, axis) || (it != passing.end() && it->second == axis))))
           continue;
-        alone &= operand.hasOneUse();
+        isOnlyUser &= operand.hasOneUse();
         partial.push_back(i);
       }
       bool linear = llvm::any_of(plan.classes.getRule(op).linear, [&](const auto &l) {
         return ArrayRef<int>(l.operands) == ArrayRef<int>(partial);
       });
-      if (partial.size() < 2 || !alone || !linear)
+      if (partial.size() < 2 || !isOnlyUser || !linear)
         continue;
-      yieldAt(Plan::getPlace(op), getLists(op));
+      removeOtherAxes(Plan::getSite(op), getLists(op));
       passing[op] = axis;
       break;
     }
   }
 }
 
-void RowsTactic::claim(Value value, Operation *reader, StringRef why) {
+void RowsTactic::expect(Value value, Operation *reader, StringRef why) {
   MLIRContext *context = plan.module.getContext();
-  result.claims.push_back(
+  result.expected.push_back(
       {value, reader, {StringAttr::get(context, kX), StringAttr::get(context, kY)}, why.str()});
 }
 
@@ -373,38 +372,37 @@ void RowsTactic::record() {
   std::string x = " tpx " + std::to_string(plan.spec.tensorX);
   std::string y = " tpy " + std::to_string(plan.spec.tensorY);
   for (int cls : rows)
-    result.splits.push_back(plan.describe(cls) + " over" + x + " in products, over" + x + " and" +
+    result.splits.push_back(plan.describe(cls) + " over" + x + " in matmuls, over" + x + " and" +
                             y + " elsewhere: " + plan.describeSites(cls));
   for (int cls : plan.columns)
-    if (alone.contains(cls))
+    if (oneSided.contains(cls))
       result.splits.push_back(plan.describe(cls) + " over" + y + " and" + x +
                               ", the other side whole: " + plan.describeSites(cls));
   for (int cls : carriers)
     if (!plan.columns.contains(cls))
-      result.splits.push_back(plan.describe(cls) + " over" + x + " outside of products");
+      result.splits.push_back(plan.describe(cls) + " over" + x + " outside of matmuls");
   for (Operation *op : plan.getOps()) {
     for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
       for (StringRef axis : {kX, kY})
-        if (plan.hasAxis(plan.getPermuted(op, factor), axis, Plan::getPlace(op)))
-          plan.claimPermutation(op, axis, result);
-    if (inProducts.contains(op))
+        if (plan.hasAxis(plan.getPermuted(op, factor), axis, Plan::getSite(op)))
+          plan.expectPermutation(op, axis, result);
+    if (inMatmuls.contains(op))
       for (Value operand : op->getOperands())
         if (plan.getParameters(operand).empty())
-          claim(operand, op, "products have their own axis on each side");
+          expect(operand, op, "matmuls have one axis per side");
     for (Value value : op->getResults())
       if (plan.isUnreduced(value, kX) || plan.isUnreduced(value, kY))
-        claim(value, nullptr,
-              inProducts.contains(op)  ? "products sum over the other side"
-              : op->hasAttr(kNormAttr) ? "norms need mean and variance of a width that is split"
-                                       : "sums over what both axes split");
+        expect(value, nullptr,
+               inMatmuls.contains(op)   ? "matmuls sum over the other side"
+               : op->hasAttr(kNormAttr) ? "norms need mean and variance of a split width"
+                                        : "sums over dimensions that both axes split");
   }
-  // A product with a matrix that has no such side.
+  // Matmuls whose matrix has no such side.
   for (Operation *op : plan.getOps()) {
     if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
       continue;
     bool split = llvm::any_of(getLists(op->getOperand(1)), [&](const auto &list) {
-      return plan.hasAxis(list, kX, Plan::getPlace(op)) ||
-             plan.hasAxis(list, kY, Plan::getPlace(op));
+      return plan.hasAxis(list, kX, Plan::getSite(op)) || plan.hasAxis(list, kY, Plan::getSite(op));
     });
     if (!split)
       result.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
@@ -416,14 +414,14 @@ LogicalResult RowsTactic::run() {
   if (failed(chooseRows()))
     return failure();
   if (rows.empty()) {
-    record(); // columns may be split all the same
+    record(); // columns may still be split
     return success();
   }
-  adoptAlone(); // before there are other axes than those of annotations
+  adoptOneSided(); // before axes other than those of annotations
   addAxes();
-  chooseAlone();
-  yieldWhereTheyMeet();
-  yieldOverPartialSums();
+  chooseOneSided();
+  removeAxesInMatmuls();
+  removeAxesOverPartialSums();
   record();
   return success();
 }

@@ -1,10 +1,10 @@
-//===- SeparateUses.cpp - One op for each use of a weight or constant -----===//
+//===- SeparateUses.cpp - One copy of weights and constants per use -------===//
 //
-// What is there before anything is computed costs nothing to be there twice: a rank loads the part
-// of a weight that a use needs, and once what several uses need alike. As one value it would have
-// one distribution, and so would all that it is added to. Exporters store equal tensors once: in a
-// model that was never trained one vector of zeros is the bias of the projections that make heads,
-// which are split, and of those that make the residual, which is not.
+// Copies of parameters and constants cost nothing: a rank loads the part of a weight that a use
+// needs, and parts that several uses share only once. A single value would force one distribution
+// on all its uses, and on everything added to it. Exporters store equal tensors once: in an
+// untrained model, one zero vector is the bias of the head projections, which are split, and of the
+// residual projections, which are not.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// In the order in which they were made; the use list has it reversed.
+/// Returns the uses in order of creation; the use list has the reverse order.
 static SmallVector<OpOperand *> getUses(Value value) {
   SmallVector<OpOperand *> uses;
   for (OpOperand &use : value.getUses())
@@ -23,7 +23,7 @@ static SmallVector<OpOperand *> getUses(Value value) {
 }
 
 namespace {
-/// Arguments through which functions get weights, as layers do.
+/// Function arguments that receive weights, as in layers.
 class ParameterArguments {
 public:
   explicit ParameterArguments(ModuleOp module) : module(module), symbols(module) {
@@ -33,7 +33,8 @@ public:
     });
   }
 
-  /// An argument for each use. Callees first: what they get in addition is used by their callers.
+  /// Gives each use its own argument. Visits callees first: their new arguments are new uses in
+  /// callers.
   void separate() {
     for (auto function : module.getOps<func::FuncOp>())
       separate(function);
@@ -84,7 +85,7 @@ void mlir::tpc::separateUses(ModuleOp module) {
   ParameterArguments(module).separate();
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
-    // Made of nothing: it costs nothing to have several times.
+    // Ops without operands can be copied at no cost.
     if (isa<ShardingRuleOpInterface>(op) && op->getNumOperands() == 0)
       ops.push_back(op);
   });

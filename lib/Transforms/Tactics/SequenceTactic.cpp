@@ -1,24 +1,26 @@
-//===- SequenceTactic.cpp - Tokens over tp --------------------------------===//
+//===- SequenceTactic.cpp - Tactic of sequence parallelism ----------------===//
 //
-// Between a row-parallel product and the next column-parallel one, every rank
-// of tp would do the same work on the same [tokens, hidden] values. This tactic
-// places these values on parts of the tokens instead. Nothing else changes: what
-// was unreduced is then reduced into parts (reduce-scatter for all-reduce), and a
-// column-parallel product needs whole tokens (all-gather).
+// Between a row-parallel matmul and the next column-parallel one, all tp ranks would do the same
+// work on the same [tokens, hidden] values. This tactic splits these values over the tokens
+// instead. As a consequence, unreduced values are reduce-scattered instead of all-reduced, and a
+// column-parallel matmul gathers its tokens.
 //
-// The choice is made for each op: those in which tokens are one parallel factor and
-// tp splits nothing else begin as placed; then ops leave again
+// The decision is made per op. Initially, all ops are token-sharded in which tokens are one
+// parallel factor and tp splits nothing else. Then ops leave the set:
 //
-//  (a) whose operands nobody reduced or placed (slicing them is free) but whose
-//      results are needed whole: they would only add an all-gather;
-//  (b) whose results are all needed whole and take longer to gather than the operands
-//      (LinkModel.h), as of several ops that share one (a parallel residual with two norms
+// (a) if no operand is reduced or token-sharded (slicing it would be free) but all tokens of the
+// results
+//      are needed: the split would only add an all-gather;
+// (b) if all tokens of all results are needed and gathering them takes longer than gathering the
+// operands
+//      (LinkModel.h), such as several ops with one operand (a parallel residual with two norms
 //      gathers once);
-//  (c) that compute a number per token of sums that are numbers per token, as of a norm over what
-//      tp splits, if all that they make is needed whole: there is no work to share, and one
-//      all-reduce is less than a reduce-scatter and a gather.
+// (c) if they compute a number per token from sums that are numbers per token, as in a norm over a
+// width
+//      that tp splits, and all tokens of their results are needed: there is no work to share, and
+//      one all-reduce costs less than a reduce-scatter and a gather.
 //
-// Each step removes an op, so it ends.
+// Each step removes an op, so the tactic terminates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,32 +47,32 @@ private:
   bool isUnreduced(Value value);
   bool passesUnreduced(Operation *op);
   bool computePassesUnreduced(Operation *op);
-  bool isPlaced(Value value);
-  void placeArguments();
-  void collectUsers(Value value, bool &placed, bool &whole);
-  void findGrounded();
-  bool isGrounded(Value value);
-  SmallVector<Value> getPlacedOperands(Operation *op, unsigned factor);
+  bool isTokenSharded(Value value);
+  void shardArguments();
+  void collectUsers(Value value, bool &sharded, bool &whole);
+  void findFedByReductions();
+  bool isFedByReduction(Value value);
+  SmallVector<Value> getShardedOperands(Operation *op, unsigned factor);
   bool isOnlyUsedWhole(Operation *op);
   bool isPerToken(Value value);
-  bool comesFromNumbers(Operation *op, unsigned factor);
+  bool comesFromPerTokenSums(Operation *op, unsigned factor);
   bool shouldLeave(Operation *op, unsigned factor);
   Value getReturned(OpResult callResult);
   SmallVector<Value> getCallOperands(BlockArgument argument);
   double getBytes(Value value);
   double getGatherSeconds(Value value);
-  double getSecondsToBeWhole(Value value, unsigned depth = 0);
+  double getSecondsForAllTokens(Value value, unsigned depth = 0);
 
   Plan &plan;
   Symbols symbols;
   LinkModel links;
   SmallVector<FactorClasses::Classes> tokens;
-  DenseSet<Operation *> grounded;
+  DenseSet<Operation *> fedByReductions;
   DenseMap<Operation *, bool> passing;
 };
 
-/// Tokens are what row-parallel results have before their last dimension. Other reductions (the
-/// maximum of a token's logits) have no such dimension.
+/// Collects the classes of tokens: the dimensions of row-parallel results before the last one.
+/// Other reductions (the maximum of a token's logits) have no such dimension.
 void SequenceTactic::findTokens() {
   for (Operation *op : plan.getOps())
     for (Value result : op->getResults()) {
@@ -90,10 +92,10 @@ bool SequenceTactic::isUnreduced(Value value) {
          (value.getDefiningOp() && passesUnreduced(value.getDefiningOp()));
 }
 
-/// Whether `op` works on partial sums (adds two of them, say): they are reduced, once,
-/// after it. The same conditions as in tpc-insert-reshards. Nothing that it depends on changes
-/// here, and each op is looked at once: what is added to itself again and again has exponentially
-/// many paths.
+/// Returns true if `op` works on partial sums (such as an add of two), which are reduced once after
+/// it. The conditions equal those of tpc-insert-reshards. The result is cached: it depends on
+/// nothing that changes here, and a value that is repeatedly added to itself has exponentially many
+/// paths.
 bool SequenceTactic::passesUnreduced(Operation *op) {
   if (auto it = passing.find(op); it != passing.end())
     return it->second;
@@ -119,7 +121,7 @@ bool SequenceTactic::computePassesUnreduced(Operation *op) {
          });
 }
 
-/// The factor that would be split in `op`, if it can work on a part of the tokens.
+/// Returns the factor to split in `op` if it can work on a part of the tokens.
 std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   if (isa<ParameterOp, ConstantOp, SizeOp>(op) || op->getNumResults() == 0 || passesUnreduced(op))
     return std::nullopt;
@@ -127,7 +129,7 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   std::optional<unsigned> found;
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
     FactorClasses::Classes list = plan.classes.getFactorClasses(op, factor);
-    if (plan.hasAxis(list, "tp", Plan::getPlace(op)))
+    if (plan.hasAxis(list, "tp", Plan::getSite(op)))
       return std::nullopt;
     FactorKind kind = rule.factors[factor].kind;
     if (!found && (kind == FactorKind::Parallel || kind == FactorKind::Permuted) &&
@@ -136,11 +138,11 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   }
   if (!found)
     return std::nullopt;
-  // Parts of tokens that are whole here are no parts of what each replica has elsewhere.
+  // At ops that process the whole batch, parts of tokens would not match those of other ops.
   for (int cls : plan.classes.getFactorClasses(op, *found))
-    if (plan.getAxes(cls, Plan::getPlace(op)).size() != plan.getAxes(cls).size())
+    if (plan.getAxes(cls, Plan::getSite(op)).size() != plan.getAxes(cls).size())
       return std::nullopt;
-  // It must be a dimension of its own in every result and operand that has it.
+  // Tokens must be a dimension of their own in every operand and result that has them.
   auto fits = [&](const ShardingRule::Dims &dims, bool needed) {
     bool has = false;
     for (const ShardingRule::Dim &dim : dims) {
@@ -190,17 +192,17 @@ SmallVector<Value> SequenceTactic::getCallOperands(BlockArgument argument) {
   return operands;
 }
 
-bool SequenceTactic::isPlaced(Value value) {
+bool SequenceTactic::isTokenSharded(Value value) {
   if (auto result = dyn_cast<OpResult>(value)) {
     if (Value returned = getReturned(result))
-      return isPlaced(returned);
+      return isTokenSharded(returned);
     return plan.tokenFactor.contains(result.getOwner());
   }
   return plan.tokenArguments.contains(value);
 }
 
-/// An argument of a layer is placed if some user of it is.
-void SequenceTactic::placeArguments() {
+/// Splits an argument of a layer if some user is token-sharded.
+void SequenceTactic::shardArguments() {
   plan.tokenArguments.clear();
   bool changed = true;
   while (changed) {
@@ -209,20 +211,20 @@ void SequenceTactic::placeArguments() {
       if (function.getName() == "main" || function.isExternal())
         continue;
       for (BlockArgument argument : function.getArguments()) {
-        bool placed = false, whole = false;
+        bool sharded = false, whole = false;
         if (plan.tokenArguments.contains(argument) || !getTokenDim(argument))
           continue;
         for (OpOperand &use : argument.getUses()) {
           Operation *user = use.getOwner();
           if (auto call = dyn_cast<func::CallOp>(user)) {
             auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
-            placed |= plan.tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
+            sharded |= plan.tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
           } else {
-            placed |= plan.tokenFactor.contains(user);
+            sharded |= plan.tokenFactor.contains(user);
           }
         }
         (void)whole;
-        if (placed) {
+        if (sharded) {
           plan.tokenArguments[argument] = *getTokenDim(argument);
           changed = true;
         }
@@ -231,43 +233,43 @@ void SequenceTactic::placeArguments() {
   }
 }
 
-/// Who uses `value`: ops that are placed, ops that need whole tokens.
-void SequenceTactic::collectUsers(Value value, bool &placed, bool &whole) {
+/// Determines whether `value` has token-sharded users, and users that need all tokens.
+void SequenceTactic::collectUsers(Value value, bool &sharded, bool &whole) {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     if (auto call = dyn_cast<func::CallOp>(user)) {
       auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
       bool is = plan.tokenArguments.contains(callee.getArgument(use.getOperandNumber()));
-      (is ? placed : whole) = true;
+      (is ? sharded : whole) = true;
     } else if (isa<func::ReturnOp>(user)) {
       auto function = cast<func::FuncOp>(user->getParentOp());
       if (function.getName() == "main") {
-        placed = true; // outputs stay where they arise
+        sharded = true; // outputs keep their distribution
         continue;
       }
       plan.module.walk([&](func::CallOp call) {
         if (call.getCallee() == function.getName())
-          collectUsers(call.getResult(use.getOperandNumber()), placed, whole);
+          collectUsers(call.getResult(use.getOperandNumber()), sharded, whole);
       });
     } else {
-      (plan.tokenFactor.contains(user) ? placed : whole) = true;
+      (plan.tokenFactor.contains(user) ? sharded : whole) = true;
     }
   }
 }
 
-bool SequenceTactic::isGrounded(Value value) {
+bool SequenceTactic::isFedByReduction(Value value) {
   if (isUnreduced(value))
     return true;
   if (auto result = dyn_cast<OpResult>(value)) {
     if (Value returned = getReturned(result))
-      return isGrounded(returned);
-    return grounded.contains(result.getOwner());
+      return isFedByReduction(returned);
+    return fedByReductions.contains(result.getOwner());
   }
   auto argument = cast<BlockArgument>(value);
   if (!plan.tokenArguments.contains(argument))
     return false;
-  // A layer's first argument comes from the layer before as well: look at
-  // calls without following the chain of layers around.
+  // The first argument of a layer also comes from the previous layer: visits calls without
+  // following the chain of layers in a cycle.
   return llvm::any_of(getCallOperands(argument), [&](Value operand) {
     if (isUnreduced(operand))
       return true;
@@ -276,27 +278,28 @@ bool SequenceTactic::isGrounded(Value value) {
       return false;
     if (Value returned = getReturned(result))
       return isUnreduced(returned) ||
-             (returned.getDefiningOp() && grounded.contains(returned.getDefiningOp()));
-    return grounded.contains(result.getOwner());
+             (returned.getDefiningOp() && fedByReductions.contains(returned.getDefiningOp()));
+    return fedByReductions.contains(result.getOwner());
   });
 }
 
-/// Placed ops whose operands come, directly or through placed ops, from a reduction.
-void SequenceTactic::findGrounded() {
-  grounded.clear();
+/// Finds token-sharded ops with an operand that comes from a reduction, directly or through such
+/// ops.
+void SequenceTactic::findFedByReductions() {
+  fedByReductions.clear();
   bool changed = true;
   while (changed) {
     changed = false;
     for (auto [op, factor] : plan.tokenFactor) {
-      if (grounded.contains(op))
+      if (fedByReductions.contains(op))
         continue;
       const ShardingRule &rule = plan.classes.getRule(op);
       for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
         bool has = llvm::any_of(dims, [f = int(factor)](const ShardingRule::Dim &dim) {
           return llvm::is_contained(dim, f);
         });
-        if (has && isGrounded(operand)) {
-          grounded.insert(op);
+        if (has && isFedByReduction(operand)) {
+          fedByReductions.insert(op);
           changed = true;
           break;
         }
@@ -305,27 +308,27 @@ void SequenceTactic::findGrounded() {
   }
 }
 
-/// Operands that a placed op has in parts only because it, or their producer, is placed.
-SmallVector<Value> SequenceTactic::getPlacedOperands(Operation *op, unsigned factor) {
+/// Returns the operands that are sharded only because the op, or their producer, is token-sharded.
+SmallVector<Value> SequenceTactic::getShardedOperands(Operation *op, unsigned factor) {
   SmallVector<Value> values;
   const ShardingRule &rule = plan.classes.getRule(op);
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
     bool has = llvm::any_of(
         dims, [&](const ShardingRule::Dim &dim) { return llvm::is_contained(dim, int(factor)); });
-    if (has && (isPlaced(operand) || isUnreduced(operand)))
+    if (has && (isTokenSharded(operand) || isUnreduced(operand)))
       values.push_back(operand);
   }
   return values;
 }
 
 bool SequenceTactic::isOnlyUsedWhole(Operation *op) {
-  bool placed = false, whole = false;
+  bool sharded = false, whole = false;
   for (Value result : op->getResults())
-    collectUsers(result, placed, whole);
-  return whole && !placed;
+    collectUsers(result, sharded, whole);
+  return whole && !sharded;
 }
 
-/// Whether all dimensions but that of tokens have one element.
+/// Returns true if all dimensions except tokens have size one.
 bool SequenceTactic::isPerToken(Value value) {
   auto dim = getTokenDim(value);
   if (!dim)
@@ -336,25 +339,25 @@ bool SequenceTactic::isPerToken(Value value) {
   return true;
 }
 
-/// Whether what `op` has in parts are sums of a number per token that nobody else reads, directly
-/// or through other ops of that kind.
-bool SequenceTactic::comesFromNumbers(Operation *op, unsigned factor) {
-  SmallVector<Value> operands = getPlacedOperands(op, factor);
+/// Returns true if the sharded operands of `op` are sums of one number per token without other
+/// readers, directly or through other such ops.
+bool SequenceTactic::comesFromPerTokenSums(Operation *op, unsigned factor) {
+  SmallVector<Value> operands = getShardedOperands(op, factor);
   return !operands.empty() && llvm::all_of(operands, [&](Value operand) {
     if (!operand.hasOneUse() || !isPerToken(operand))
       return false;
     if (isUnreduced(operand))
       return true;
     auto it = plan.tokenFactor.find(operand.getDefiningOp());
-    return it != plan.tokenFactor.end() && comesFromNumbers(it->first, it->second);
+    return it != plan.tokenFactor.end() && comesFromPerTokenSums(it->first, it->second);
   });
 }
 
-/// Estimated seconds to have all tokens of what is in parts: it is gathered, or, if nobody else
-/// reads it, what it is computed from.
-double SequenceTactic::getSecondsToBeWhole(Value value, unsigned depth) {
-  bool placed = false, whole = false;
-  collectUsers(value, placed, whole);
+/// Returns the estimated seconds to make all tokens of a sharded value available: it is gathered
+/// or, without other readers, its operands are.
+double SequenceTactic::getSecondsForAllTokens(Value value, unsigned depth) {
+  bool sharded = false, whole = false;
+  collectUsers(value, sharded, whole);
   if (whole)
     return 0;
   double seconds = getGatherSeconds(value);
@@ -363,38 +366,38 @@ double SequenceTactic::getSecondsToBeWhole(Value value, unsigned depth) {
       depth == 8)
     return seconds;
   double before = 0;
-  for (Value operand : getPlacedOperands(it->first, it->second))
-    before += getSecondsToBeWhole(operand, depth + 1);
+  for (Value operand : getShardedOperands(it->first, it->second))
+    before += getSecondsForAllTokens(operand, depth + 1);
   return std::min(seconds, before);
 }
 
 bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
-  bool placed = false, whole = false;
+  bool sharded = false, whole = false;
   double out = 0;
   for (Value result : op->getResults()) {
-    collectUsers(result, placed, whole);
+    collectUsers(result, sharded, whole);
     out += getGatherSeconds(result);
   }
   if (!whole)
     return false;
-  if (!grounded.contains(op))
+  if (!fedByReductions.contains(op))
     return true;
-  if (placed)
+  if (sharded)
     return false;
   if (llvm::all_of(op->getResults(), [&](Value v) { return isPerToken(v); }) &&
-      comesFromNumbers(op, factor))
+      comesFromPerTokenSums(op, factor))
     return true;
-  // What would have to be gathered instead.
-  SmallVector<Value> operands = getPlacedOperands(op, factor);
+  // Values to gather instead.
+  SmallVector<Value> operands = getShardedOperands(op, factor);
   double in = 0;
   for (Value operand : operands)
-    in += getSecondsToBeWhole(operand);
-  // Others that could use the same gathered operand.
+    in += getSecondsForAllTokens(operand);
+  // Other ops that could use the same gathered operand.
   if (operands.size() == 1)
     for (Operation *user : operands[0].getUsers()) {
       auto other = plan.tokenFactor.find(user);
       if (user != op && other != plan.tokenFactor.end() && isOnlyUsedWhole(user) &&
-          getPlacedOperands(user, other->second).size() == 1)
+          getShardedOperands(user, other->second).size() == 1)
         for (Value result : user->getResults())
           out += getGatherSeconds(result);
     }
@@ -414,8 +417,8 @@ LogicalResult SequenceTactic::run() {
   bool changed = true;
   while (changed) {
     changed = false;
-    placeArguments();
-    findGrounded();
+    shardArguments();
+    findFedByReductions();
     for (auto [op, factor] : plan.tokenFactor)
       if (shouldLeave(op, factor)) {
         plan.tokenFactor.erase(op);
@@ -438,21 +441,21 @@ LogicalResult SequenceTactic::run() {
       continue;
     record.splits.push_back(
         "tokens " + size.str() + " over tp " + std::to_string(parts) +
-        " between row-parallel and column-parallel products: " + std::to_string(count) + " ops");
+        " between row-parallel and column-parallel matmuls: " + std::to_string(count) + " ops");
   }
-  auto claim = [&](Value value) {
-    record.claims.push_back({value,
-                             nullptr,
-                             {StringAttr::get(plan.module.getContext(), "tp")},
-                             "products that tp splits need all tokens"});
+  auto expectReshards = [&](Value value) {
+    record.expected.push_back({value,
+                               nullptr,
+                               {StringAttr::get(plan.module.getContext(), "tp")},
+                               "matmuls that tp splits need all tokens"});
   };
   for (auto [op, factor] : plan.tokenFactor) {
     if (!plan.getPermuted(op, factor).empty())
-      plan.claimPermutation(op, "tp", record);
-    llvm::for_each(op->getResults(), claim);
+      plan.expectPermutation(op, "tp", record);
+    llvm::for_each(op->getResults(), expectReshards);
   }
   for (auto [argument, dim] : plan.tokenArguments)
-    claim(argument);
+    expectReshards(argument);
   plan.records.push_back(std::move(record));
   return success();
 }

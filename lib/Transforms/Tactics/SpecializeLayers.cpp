@@ -1,7 +1,7 @@
-//===- SpecializeLayers.cpp - One function per way of annotating ----------===//
+//===- SpecializeLayers.cpp - One function per annotation of a layer ------===//
 //
-// A layer's function is called once per layer, with that layer's weights. Where an annotation
-// names the weights of some layers only, these get a copy of the function for themselves.
+// A layer's function is called once per layer, with that layer's weights. If an annotation names
+// the weights of some layers only, these layers get their own copy of the function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ public:
 
   void run() {
     auto main = module.lookupSymbol<func::FuncOp>("main");
-    // Callers before callees: what an argument is annotated with is known then. A new function
-    // is a copy with fewer calls, so this ends.
+    // Visits callers before callees, so that annotations of arguments are known. Each new function
+    // is a copy with fewer calls, so the loop terminates.
     SmallVector<func::FuncOp> work = {main};
     DenseSet<Operation *> done;
     for (size_t i = 0; i < work.size(); ++i) {
@@ -38,7 +38,7 @@ public:
   }
 
 private:
-  /// The annotation of a weight, and the view through which it is seen.
+  /// Annotation of a weight, and the view that reads it.
   using Key = SmallVector<std::pair<Attribute, Attribute>>;
 
   std::pair<Attribute, Attribute> getAnnotation(Value value) {
@@ -69,7 +69,7 @@ private:
     }
     for (auto &[id, group] : groups) {
       func::FuncOp function = callee;
-      // The function may have been taken by other calls, of this or another caller.
+      // Other calls, of this or another caller, may already use the function.
       if (Attribute taken = taken_.lookup(callee); taken && taken != id) {
         func::FuncOp &copy = copies[{callee, id}];
         if (!copy) {

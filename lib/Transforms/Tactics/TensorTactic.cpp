@@ -1,25 +1,24 @@
-//===- TensorTactic.cpp - Weights over tp ---------------------------------===//
+//===- TensorTactic.cpp - Tactic of tensor parallelism --------------------===//
 //
-// Which classes of factors tp splits is a choice with a simple structure: two
-// classes that meet in one op exclude each other (an axis splits one factor of
-// an op), a class that some op needs whole is out. What remains falls into small
-// components: the heads of attention, the inner width of an MLP, the
-// vocabulary; the residual's width is out because norms need it whole. For each component
-// the independent set of least cost is taken,
+// The classes that tp splits follow from a simple structure. Two classes of one op exclude each
+// other, because an axis splits one factor of an op. A class that some op needs whole is not a
+// candidate. The rest falls into small components: the heads of attention, the inner width of an
+// MLP, the vocabulary. The residual's width is not a candidate, because norms need it whole. For
+// each component the tactic selects the independent set of minimum cost,
 //
-//     64 * bytes of matrices that the fullest rank holds  +  bytes that a rank sends
+//     64 * bytes of matrices stored on the worst-case rank  +  bytes that a rank sends
 //
-// in a step of 128 tokens: a byte of weights is held all the time and read in each step, and is
-// worth 64 that are sent once. A class sends the result of each op in which it is a reduction. In
-// an MLP the candidates are the inner width (both matrices, one reduction of [tokens, hidden]) or
-// input and output widths (both matrices, a reduction of [tokens, inner]): the first wins, and that
-// is Megatron's column-parallel fc1 followed by row-parallel fc2.
+// in a step of 128 tokens. A byte of weights is stored all the time and read in each step; it
+// counts as much as 64 bytes sent once. A class sends the result of each op in which it is a
+// reduction. In an MLP, the candidates are the inner width (both matrices, one reduction of
+// [tokens, hidden]), or input and output widths (both matrices, a reduction of [tokens, inner]).
+// The first wins: Megatron's column-parallel fc1 followed by row-parallel fc2.
 //
-// That price is one for each token. No bytes of weights pay for what grows faster than the number
-// of tokens, as the scores [sequence, sequence] do that must be summed where the size of a head is
-// split: such a class is no candidate, and if nothing is split instead, a warning says so. A class
-// that is summed over more than once in a layer makes more than Megatron's 2 L + 1 reductions, and
-// is warned of with what would be split instead.
+// The cost is per token. No saving of weights outweighs messages that grow faster than the number
+// of tokens. An example are scores [sequence, sequence] that must be summed if the size of a head
+// is split. Such a class is not a candidate, and a warning reports it if nothing else is split
+// instead. A class that is summed more than once in a layer adds reductions to Megatron's 2 L + 1,
+// and a warning names the alternative.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,11 +36,11 @@ namespace {
 
 struct Candidate {
   int cls = -1;
-  double saved = 0; // bytes that the fullest rank does not hold
+  double saved = 0; // bytes of weights that the worst-case rank saves
   double sent = 0;  // bytes that a rank sends in a step of 128 tokens
-  /// An op that sums over this class what no weights pay for.
+  /// Op whose sum over this class outweighs any saving of weights.
   Operation *excessive = nullptr;
-  /// Products and tables that sum over it.
+  /// Matmuls and lookups that sum over the class.
   SmallVector<Operation *> sums;
   bool table = false; // rows of an embedding
   SmallVector<unsigned> conflicts;
@@ -82,14 +81,14 @@ private:
   Plan &plan;
   StringRef axis;
   int64_t parts;
-  std::string spelling; // of the spec before `parts`
+  std::string spelling; // of the spec, before `parts`
   Symbols symbols;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;
-  SmallVector<int> refused; // classes of matrices that cannot be split
+  SmallVector<int> unsplittable; // classes of matrices that cannot be split
 };
 
-/// Share of `size` that the fullest of `parts` ranks does not hold.
+/// Returns the share of `size` that the worst-case rank of `parts` does not store.
 double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &symbols) {
   int64_t n = evaluateOr1(size, symbols);
   if (n <= 0)
@@ -97,7 +96,7 @@ double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &s
   return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
 }
 
-/// Counts the matrix that is operand `operand` of `op` for each of its classes.
+/// Adds the matrix operand `operand` of `op` to each of its classes.
 void TensorTactic::addMatrix(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   double bytes = 0;
@@ -108,14 +107,14 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
       if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
-        refused.push_back(cls);
+        unsplittable.push_back(cls);
         continue;
       }
       auto [it, inserted] = index.try_emplace(cls, candidates.size());
       if (inserted)
         candidates.emplace_back().cls = cls;
       Candidate &candidate = candidates[it->second];
-      // tp4x1 chooses as tp4x2 does: the choice is about more than one part.
+      // tp4x1 must choose as tp4x2 does, so assume more than one part.
       candidate.saved +=
           bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
       candidate.table |= isa<EmbeddingOp>(op);
@@ -123,7 +122,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
     }
 }
 
-/// Rows of the products with weights, in one step of nominal sizes.
+/// Returns the number of rows of matmuls with weights, in one step of nominal sizes.
 double TensorTactic::countTokens() const {
   double tokens = 1;
   for (Operation *op : plan.getOps())
@@ -137,10 +136,10 @@ double TensorTactic::countTokens() const {
   return tokens;
 }
 
-/// Whether an op's result, a sum over the ranks, grows faster than the number of tokens: twice as
-/// many of something (positions of a sequence) make it clearly more than twice as large. Where
-/// sizes are numbers that cannot be seen; but products of two activations, which are then larger
-/// than both of them, are what grows so.
+/// Returns true if an op's result, a sum over the ranks, grows faster than the number of tokens:
+/// doubling a symbol (such as the sequence length) clearly more than doubles its size. Constant
+/// sizes do not show this; there, a matmul of two activations with a result larger than both counts
+/// as such.
 bool TensorTactic::isExcessive(Operation *op) const {
   double bytes = estimateBytes(op->getResult(0), symbols);
   for (const auto &[name, size] : symbols) {
@@ -155,8 +154,8 @@ bool TensorTactic::isExcessive(Operation *op) const {
 }
 
 void TensorTactic::collect() {
-  // Of tables, only the vocabulary's: those with as many rows as the largest. Tables of
-  // positions are small, and a rank needs all of those that its tokens have.
+  // Among tables, only that of the vocabulary is split: those with as many rows as the largest.
+  // Position tables are small, and a rank needs all rows of its tokens' positions.
   double rows = 0;
   for (Operation *op : plan.getOps())
     if (isa<EmbeddingOp>(op))
@@ -204,8 +203,7 @@ void TensorTactic::collect() {
   }
 }
 
-/// The best independent set of a component: all sets where it is small, else
-/// greedily the best class first.
+/// Returns the best independent set of a component: over all sets if it is small, else greedily.
 std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
   std::vector<unsigned> best;
   if (component.size() <= 16) {
@@ -243,7 +241,7 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
   return best;
 }
 
-/// Rows of the vocabulary's table, and columns that the outputs end with.
+/// Returns true for rows of the vocabulary's table, and for the last dimension of outputs.
 bool TensorTactic::isVocabulary(const Candidate &candidate) const {
   if (candidate.table)
     return true;
@@ -254,7 +252,7 @@ bool TensorTactic::isVocabulary(const Candidate &candidate) const {
   });
 }
 
-/// Products whose matrix stays whole on every rank.
+/// Records the matmuls whose matrix is replicated.
 void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) {
   for (Operation *op : plan.getOps()) {
     if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
@@ -274,9 +272,9 @@ void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) 
 LogicalResult TensorTactic::explainFailure() {
   InFlightDiagnostic diag = emitError(plan.module.getLoc())
                             << spelling << parts << ": no weight of the model can be split";
-  if (refused.empty() && candidates.empty()) {
+  if (unsplittable.empty() && candidates.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
-    // Files for tests of operators have weights as inputs.
+    // Test files of single operators have weights as inputs.
     for (Operation *op : plan.getOps())
       if (auto input =
               isa<MatmulOp>(op) ? dyn_cast<BlockArgument>(op->getOperand(1)) : BlockArgument())
@@ -293,7 +291,7 @@ LogicalResult TensorTactic::explainFailure() {
     return diag;
   }
   llvm::SmallSet<int, 8> seen;
-  for (int cls : refused)
+  for (int cls : unsplittable)
     if (Operation *op = plan.classes.getWholeOp(cls); op && seen.insert(cls).second)
       diag.attachNote(op->getLoc())
           << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
@@ -305,16 +303,16 @@ LogicalResult TensorTactic::explainFailure() {
       diag.attachNote(plan.module.getLoc())
           << describeParts(candidate) << " in parts would send " << int64_t(candidate.sent)
           << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
-          << " bytes of weights; annotations can ask for it";
-  for (int cls : refused)
+          << " bytes of weights; an annotation can request it";
+  for (int cls : unsplittable)
     if (plan.decided.contains(cls) && !plan.classes.getWholeOp(cls) && seen.insert(cls).second)
       diag.attachNote(plan.module.getLoc())
-          << "annotations decide about a dimension of " << plan.classes.getSize(cls).str() << ": "
-          << plan.describeSites(cls);
+          << "annotations decide the split of a dimension of " << plan.classes.getSize(cls).str()
+          << ": " << plan.describeSites(cls);
   return diag;
 }
 
-/// The best classes of all components; what there would be without one of them.
+/// Returns the best classes of all components, optionally without one class.
 std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) const {
   // Components of the conflict graph, in program order.
   std::vector<bool> visited(candidates.size());
@@ -341,7 +339,7 @@ std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) c
   return chosen;
 }
 
-/// "8 heads", "96 of 'fc1'"
+/// Describes a class, such as "8 heads" or "96 of 'fc1'".
 std::string TensorTactic::describeParts(const Candidate &candidate) const {
   std::string text = plan.describe(candidate.cls);
   if (StringRef(text).contains(' '))
@@ -352,43 +350,44 @@ std::string TensorTactic::describeParts(const Candidate &candidate) const {
   return text;
 }
 
-/// A rank has no work in what has fewer parts than there are ranks. Where nothing has enough it is
-/// an error, otherwise a warning. Both name the most ranks of which all have work everywhere.
+/// Checks that all ranks have work. A class with fewer elements than ranks causes a warning, or an
+/// error if no class has enough. Both name the maximum number of ranks that all have work
+/// everywhere.
 LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
-  int64_t largest = 0, least = std::numeric_limits<int64_t>::max();
+  int64_t maxSize = 0, minSize = std::numeric_limits<int64_t>::max();
   for (const Candidate &candidate : candidates)
-    largest = std::max(largest, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
-  SmallVector<std::string> all, few; // what there is, and of what there is too little
+    maxSize = std::max(maxSize, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
+  SmallVector<std::string> all, few; // all classes, and those with too few elements
   for (unsigned i : chosen) {
     int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
-    least = std::min(least, size);
+    minSize = std::min(minSize, size);
     std::string what = describeParts(candidates[i]);
     all.push_back(what);
     if (size < parts)
       few.push_back(std::to_string(parts - size) + " have none of " + what);
   }
-  if (parts > largest)
+  if (parts > maxSize)
     return emitError(plan.module.getLoc())
            << spelling << parts
            << " is larger than anything that can be split: " << llvm::join(all, ", ") << "; use "
-           << spelling << least;
+           << spelling << minSize;
   if (!few.empty())
     plan.warnings.push_back(spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
                             " ranks along " + axis.str() + " " + llvm::join(few, ", ") + "; with " +
-                            spelling + std::to_string(least) + " all have some of each");
+                            spelling + std::to_string(minSize) + " all ranks have some of each");
   return success();
 }
 
-/// Who sums over a class what no weights pay for.
+/// Describes the op whose sum outweighs any saving of weights.
 std::string TensorTactic::describeExcess(const Candidate &candidate) const {
   Operation *op = candidate.excessive;
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() +
          ") would be summed over the ranks, and its result grows faster than the number of tokens; "
          "annotations of " +
-         plan.describeSites(candidate.cls) + " can ask for it";
+         plan.describeSites(candidate.cls) + " can request it";
 }
 
-/// Classes that are not split because of what they sum, and nothing instead.
+/// Warns of classes that stay unsplit because of excessive sums, if nothing else is split instead.
 void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
   for (const Candidate &candidate : candidates)
     if (candidate.excessive && candidate.saved > 0 &&
@@ -399,7 +398,7 @@ void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
           " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
 }
 
-/// Classes that are summed over more than once in a layer.
+/// Warns of classes that are summed more than once in a layer.
 void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
   auto count = [&](ArrayRef<unsigned> list, double &saved) {
     int64_t sums = 0;
@@ -421,14 +420,14 @@ void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
     for (unsigned other : instead)
       if (!llvm::is_contained(chosen, other))
         others += (others.empty() ? ", " : " and ") + describeParts(candidates[other]) + " instead";
-    double saved = 0, less = 0;
-    int64_t sums = count(chosen, saved), fewer = count(instead, less);
+    double saved = 0, savedInstead = 0;
+    int64_t sums = count(chosen, saved), fewer = count(instead, savedInstead);
     plan.warnings.push_back(
-        spelling + std::to_string(parts) + ": the products " + sites +
+        spelling + std::to_string(parts) + ": the matmuls " + sites +
         " are each summed over the ranks where " + describeParts(candidate) + " is split (" +
         std::to_string(sums) + " sums in a step); if annotations keep it whole" + others + ", " +
-        std::to_string(fewer) + " are left, and the fullest rank holds " +
-        std::to_string(int64_t(std::max(0.0, saved - less))) + " bytes of weights more");
+        std::to_string(fewer) + " are left, and the worst-case rank stores " +
+        std::to_string(int64_t(std::max(0.0, saved - savedInstead))) + " more bytes of weights");
   }
 }
 
@@ -468,9 +467,9 @@ LogicalResult TensorTactic::run(bool vocabulary) {
       idle = " (" + std::to_string(parts - *count) + " without any)";
     record.splits.push_back(what + repeated + " over " + axis.str() + " " + std::to_string(parts) +
                             idle + ": " + plan.describeSites(cls));
-    // With two dimensions the rows' tactic knows what follows, and what stays whole.
+    // With two dimensions, the rows tactic expects the communication and records unsplit matmuls.
     if (!plan.spec.isTensor2D())
-      plan.claimCommunication(cls, axis, what, record);
+      plan.expectCommunication(cls, axis, what, record);
   }
   if (!vocabulary && !plan.spec.isTensor2D())
     recordWhole(chosen, record);

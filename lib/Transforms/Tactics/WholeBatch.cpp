@@ -1,16 +1,17 @@
-//===- WholeBatch.cpp - What sees all samples of a step -------------------===//
+//===- WholeBatch.cpp - Ops that need all samples of a step ---------------===//
 //
-// Most ops of a transformer treat each sample alone. Some do not: a mask is picked from by an index
-// into the batch, similarities are taken between all samples, a mean is taken over them. Replicas
-// could gather the samples; micro-batches cannot, as a rank has one at a time. But inputs are whole
-// on every rank, and what is computed from them alone is little: masks, positions, indices. So
+// Most ops of a transformer process each sample independently. Exceptions are a lookup in a mask by
+// an index into the batch, similarities between all samples, or a mean over them. Replicas could
+// gather the samples; micro-batches cannot, because a rank has one at a time. But inputs are
+// replicated, and ops that depend on inputs alone are cheap: masks, positions, indices. So
 //
 //     %m = tpc.cast %mask           [batch, sequence]      of all samples, on every rank
 //     %i = tpc.gather_nd %m, ...    [batch, sequence]      of all samples, on every rank
-//     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank's samples, in this round
+//     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank's samples, in this
+//     micro-batch
 //
-// where the slice between the last two is free. What is computed from weights (products, tables,
-// attention) or inside of a layer is more than that, and stays refused.
+// where the slice between the last two is free. Ops that depend on weights (matmuls, lookups,
+// attention) or inside of a layer are more expensive, and are rejected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +21,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Why an op needs all of the batch.
-struct Need {
+/// Reason why an op needs all of the batch.
+struct BatchReason {
   StringRef why;
   bool always = false;
 };
@@ -35,10 +36,11 @@ static bool hasBatch(Plan const &plan, Value value, int batch) {
   return false;
 }
 
-static std::optional<Need> getNeed(const Plan &plan, Operation *op, int batch, bool micro) {
+static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op, int batch,
+                                                 bool micro) {
   if (llvm::is_contained(plan.classes.getWholeOps(batch), op))
-    return Need{"needs all of it", true};
-  // What replicas can communicate is no need of theirs.
+    return BatchReason{"needs all of it", true};
+  // Replicas can communicate instead.
   if (!micro)
     return std::nullopt;
   const ShardingRule &rule = plan.classes.getRule(op);
@@ -47,47 +49,47 @@ static std::optional<Need> getNeed(const Plan &plan, Operation *op, int batch, b
     int found = llvm::count(plan.classes.getFactorClasses(op, factor), batch);
     count += found;
     if (plan.isPermuted({op, factor}, batch))
-      return Need{"shifts along it"};
+      return BatchReason{"shifts along it"};
     if (found && getReduction(rule.factors[factor].kind))
-      return Need{"combines samples"};
+      return BatchReason{"combines samples"};
   }
   if (count > 1)
-    return Need{"has it in two dimensions"};
+    return BatchReason{"has it in two dimensions"};
   return std::nullopt;
 }
 
 WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
   WholeBatch whole;
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
-  auto isMuch = [&](Operation *op) {
+  auto isExpensive = [&](Operation *op) {
     return !isa<ShardingRuleOpInterface>(op) || isa<AttentionOp>(op) || plan.getMatrix(op);
   };
-  // With everything that `op` is computed from, or not at all.
-  auto add = [&](Operation *op, Need need) {
+  // Adds `op` with all its producers, or none of them.
+  auto add = [&](Operation *op, BatchReason reason) {
     llvm::SetVector<Operation *> needed;
     needed.insert(op);
-    auto stop = [&](Operation *source) {
-      whole.stuck.push_back({op, source, need.always, need.why});
+    auto block = [&](Operation *source) {
+      whole.blockers.push_back({op, source, reason.always, reason.why});
     };
     if (!isa<ShardingRuleOpInterface>(op))
-      return stop(op);
+      return block(op);
     for (size_t i = 0; i < needed.size(); ++i)
       for (Value operand : needed[i]->getOperands()) {
         if (!hasBatch(plan, operand, batch))
           continue;
         Operation *source = operand.getDefiningOp();
         if (!source && cast<BlockArgument>(operand).getOwner() != &main.front())
-          return stop(nullptr);
-        if (source && isMuch(source))
-          return stop(source);
+          return block(nullptr);
+        if (source && isExpensive(source))
+          return block(source);
         if (source)
           needed.insert(source);
       }
     whole.ops.insert_range(needed);
   };
   for (Operation *op : plan.getOps())
-    if (std::optional<Need> need = getNeed(plan, op, batch, micro))
-      add(op, *need);
+    if (std::optional<BatchReason> reason = getBatchReason(plan, op, batch, micro))
+      add(op, *reason);
   for (Operation *op : plan.classes.getWholeOps(batch))
     if (!isa<ShardingRuleOpInterface>(op))
       add(op, {"needs all of it", true});

@@ -445,8 +445,8 @@ def test_factors_of_a_fused_weight(tmp_path):
     path = tmp_path / "fused.onnx"
     onnx.save(model, path)
     error = run(path, "--megatron-shard=tp2", "--emit=staged", fails=True)
-    assert "the model has no factor of 2 in dimension 1 (96) whose parts these are" in error
-    assert "/transformer/h.0/attn/c_attn/Gemm' reads of it is [32, 4 * 8]" in error
+    assert "the model has no factor of 2 in dimension 1 (96) with these parts" in error
+    assert "/transformer/h.0/attn/c_attn/Gemm' reads it as [32, 4 * 8]" in error
 
 
 def test_nodes_that_call_functions_have_stages(tmp_path):

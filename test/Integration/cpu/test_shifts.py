@@ -119,7 +119,7 @@ def test_micro_batches_cannot_shift(tpcc, tmp_path):
     path = tmp_path / "shift.onnx"
     token_shift(path, (1,), axis=0)
     tpcc.call([path, "--megatron-shard=tp2,mb2", "-o", tmp_path / "program"]).refused(
-        "'shift0' (tpc.roll) shifts along it", "of micro-batches a rank has one at a time", "leave mb2 out")
+        "'shift0' (tpc.roll) shifts along it", "a rank has one micro-batch at a time", "remove mb2")
 
 
 def test_the_width_shifts_in_two_dimensions(tpcc, tmp_path):

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file --verify-diagnostics
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=dp3,manual --split-input-file 2>&1 | FileCheck %s --check-prefix=NOTHING
-// NOTHING: warning: manual: no annotation splits anything over dp3, so that all its ranks do the same
+// NOTHING: warning: manual: no annotation splits anything over dp3, so all its ranks do the same work
 
 // Every rank has all of an input.
 // expected-error-re @below {{annotation [-, tp] of 'x' (a.txt:3:1): dimension 1 (16) cannot be split: '{{.*}}' (tpc.softmax) needs all of it, and inputs are whole on every rank; annotate what reads the input}}
@@ -14,7 +14,7 @@ func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4
 
 // The reshape makes 4 * 6 of 24.
 func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
-  // expected-error-re @below {{annotation [?, 3{tp}*8] of {{.*}}: the model has no factor of 3 in dimension 1 (24) whose parts these are; the value is [4, 4 * 6]: split one of these factors, or the dimension without naming a factor}}
+  // expected-error-re @below {{annotation [?, 3{tp}*8] of {{.*}}: the model has no factor of 3 in dimension 1 (24) with these parts; the value is [4, 4 * 6]: split one of these factors, or the dimension without naming a factor}}
   %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<3{tp} * 8>]} : tensor<4x24xf32> -> tensor<4x24xf32>
   %z = tpc.reshape %y : tensor<4x24xf32> -> tensor<4x4x6xf32>
   return %z : tensor<4x4x6xf32>
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
 // -----
 
 // A block of three of a fused weight: all of it is in the first half.
-// expected-error @below {{annotation [-, 2{tp}*24] of 'w': the model has no factor of 2 in dimension 1 (48) whose parts these are; what 'first' reads of it is [16, 16]: split one of these factors}}
+// expected-error @below {{annotation [-, 2{tp}*24] of 'w': the model has no factor of 2 in dimension 1 (48) with these parts; 'first' reads it as [16, 16]: split one of these factors}}
 tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %w = tpc.parameter @w view <0 [[16 x 48], [16 x 1]]> : tensor<16x16xf32>
@@ -51,7 +51,7 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x8xf32> {
 // -----
 
 // Nothing is annotated.
-// expected-warning @below {{manual: no annotation splits anything over tp2, so that all its ranks do the same}}
+// expected-warning @below {{manual: no annotation splits anything over tp2, so all its ranks do the same work}}
 module {
   func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
     return %x : tensor<4x16xf32>

@@ -7,7 +7,7 @@
 // Sums that end up in parts are scattered, and nothing predicts that they are all-reduced. The claim of 'down' follows its
 // sum through the addition of 'gate', behind which both are reduced.
 // CLAIMED: name = "tp", predicts = [{axis = "tp", kind = "reduce_scatter", size = "t", why = "sums over the 32 that tp splits"}], splits
-// CLAIMED: name = "sp", predicts = [{axis = "tp", kind = "all_gather", size = "t", why = "products that tp splits need all tokens"}], splits
+// CLAIMED: name = "sp", predicts = [{axis = "tp", kind = "all_gather", size = "t", why = "matmuls that tp splits need all tokens"}], splits
 // WHOLE: name = "tp", predicts = [{axis = "tp", kind = "all_reduce", why = "sums over the 32 that tp splits"}], splits
 
 // CHECK-LABEL: @layer

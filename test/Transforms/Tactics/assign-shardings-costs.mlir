@@ -70,7 +70,7 @@ func.func @main(%x: tensor<128x60xf32>) -> tensor<128x60xf32> {
 // -----
 
 // One head has nothing else to split in queries and keys.
-// SAID: warning: tp4: 16 of 'q' is not split, and its matrices are whole on every rank: 'scores' (tpc.matmul) would be summed over the ranks, and its result grows faster than the number of tokens; annotations of q (columns), k (columns), scores (rows) can ask for it
+// SAID: warning: tp4: 16 of 'q' is not split, and its matrices are whole on every rank: 'scores' (tpc.matmul) would be summed over the ranks, and its result grows faster than the number of tokens; annotations of q (columns), k (columns), scores (rows) can request it
 // CHECK: splits = ["16 over tp 4: v (columns), mix (columns), o (rows)", "not split, on every rank: q", "not split, on every rank: k"]
 tpc.weight @q in "w" at 0 : tensor<60x16xf32>
 tpc.weight @k in "w" at 0 : tensor<60x16xf32>
@@ -104,7 +104,7 @@ func.func @main(%x: tensor<?x60xf32, #tpc.dist<[s, 60]>>) -> tensor<?x60xf32, #t
 // -----
 
 // A class that is summed over twice is split if that saves enough, but not without a word.
-// SAID: warning: tp4: the products 'down', 'other' are each summed over the ranks where 64 of 'up' is split (2 sums in a step); if annotations keep it whole, 61 of 'other' instead, 0 are left, and the fullest rank holds {{[0-9]+}} bytes of weights more
+// SAID: warning: tp4: the matmuls 'down', 'other' are each summed over the ranks where 64 of 'up' is split (2 sums in a step); if annotations keep it whole, 61 of 'other' instead, 0 are left, and the worst-case rank stores {{[0-9]+}} more bytes of weights
 // CHECK: splits = ["64 over tp 4: up (columns), down (rows), other (rows)"]
 tpc.weight @u in "w" at 0 : tensor<60x64xf32>
 tpc.weight @d in "w" at 0 : tensor<64x60xf32>

@@ -6,8 +6,8 @@
 
 // The weight is smaller than what its product would have to reduce: it is gathered.
 // CHECK: name = "annotations"
-// CHECK-SAME: {axis = "tp", kind = "all_gather", size = "16", why = "'w' is held in parts"}
-// CHECK-SAME: "w [tp, -]: 16 over tp 2 in this place; 'n' (tpc.softmax) needs all of it"
+// CHECK-SAME: {axis = "tp", kind = "all_gather", size = "16", why = "'w' is stored sharded"}
+// CHECK-SAME: "w [tp, -]: 16 over tp 2 in this tensor only; 'n' (tpc.softmax) needs all of it"
 // CHECK-SAME: "'w' is gathered over tp before 'y' (tpc.matmul): {{.*}} us"
 // CHECK-SAME: 'y' (tpc.matmul): tp stays on nothing ({{.*}} us), not on 16 ({{.*}} us)
 // CHECK: tpc.parameter @w {tpc.split = [#tpc.dim<16{tp}>, #tpc.dim<8>]}
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<4x4096xf32>) -> tensor<4x4096xf32> {
 
 // A value: what arrives as partial sums is reduced into parts, and gathered before the norm. What
 // the norm needs anyway costs the other user nothing.
-// CHECK: "fc2 [-, tp]: 16 over tp 2 in this place; 'norm' (tpc.layer_norm) needs all of it"
+// CHECK: "fc2 [-, tp]: 16 over tp 2 in this tensor only; 'norm' (tpc.layer_norm) needs all of it"
 // CHECK-SAME: "'fc2' is gathered over tp before 'norm' (tpc.layer_norm), 'residual' (tpc.add): {{.*}} us"
 // CHECK: tpc.matmul {{.*}}{tpc.hold = [#tpc.dim<batch>, #tpc.dim<16{tp}>],
 // CHECK-SAME: tpc.split = [#tpc.dim<batch>, #tpc.dim<16>, #tpc.dim<64{tp}>]}

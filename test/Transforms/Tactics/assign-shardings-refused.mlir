@@ -6,7 +6,7 @@
 
 // TP: error: tp300 is larger than anything that can be split: {{.*}}; use tp160
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
-// DP: needed whole here; leave dp2,mb2 out
+// DP: needed whole here; remove dp2,mb2
 // DP: what depends on inputs alone may be whole, but this depends on 'fc1' (tpc.matmul)
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
 func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> {
@@ -50,7 +50,7 @@ func.func @main(%x: tensor<1x400xf32>, %w: tensor<400x400xf32> {tpc.name = "w"})
 
 // TP: error: tp300: no weight of the model can be split
 // TP: note: a dimension of 300 is needed whole by {{.*}} (tpc.softmax)
-// TP: note: annotations decide about a dimension of 400: fc (columns)
+// TP: note: annotations decide the split of a dimension of 400: fc (columns)
 tpc.weight @w in "w" at 0 {tpc.sharding = [unit, #tpc.dim<400>]} : tensor<300x400xf32>
 func.func @main(%x: tensor<1x300xf32>) -> tensor<1x400xf32> {
   %w = tpc.parameter @w : tensor<300x400xf32>

@@ -9,8 +9,8 @@
 // their own axis, and leave sums over it.
 // TACTICS: name = "tp"{{.*}}splits = ["32 over tpy 2: up (columns), down (rows)"]
 // TACTICS-SAME: name = "rows"
-// TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a width that is split"
-// TACTICS-SAME: splits = ["8 over tpx 2 in products, over tpx 2 and tpy 2 elsewhere: up (rows), down (columns)"]
+// TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a split width"
+// TACTICS-SAME: splits = ["8 over tpx 2 in matmuls, over tpx 2 and tpy 2 elsewhere: up (rows), down (columns)"]
 // FLAT: splits = ["32 over tpy 4: up (columns), down (rows)"]
 // FLAT: tpc.parameter @u {tpc.split = [#tpc.dim<8>, #tpc.dim<32{tpy}>]}
 // FLAT: tpc.add {{.*}}#tpc.dim<8{tpy}>
@@ -110,8 +110,8 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 
 // A shift along the residual's width crosses what both axes split: predicted, one permutation.
 // TACTICS: name = "rows"
-// TACTICS-SAME: {axis = "tpx", kind = "collective_permute", size = "8", why = "shifts along what tpx splits"}
-// TACTICS-SAME: {axis = "tpy", kind = "collective_permute", size = "8", why = "shifts along what tpy splits"}
+// TACTICS-SAME: {axis = "tpx", kind = "collective_permute", size = "8", why = "shifts along a dimension that tpx splits"}
+// TACTICS-SAME: {axis = "tpy", kind = "collective_permute", size = "8", why = "shifts along a dimension that tpy splits"}
 // CHECK-LABEL: @main
 // CHECK: tpc.collective_permute {{.*}} over ["tpx", "tpy"] dim 1 from 3 every 8
 tpc.weight @u in "w" at 0 : tensor<8x32xf32>

@@ -1,7 +1,7 @@
 // A norm over all heads of keys is one over repeated heads: the weights of keys, and the norm's scale, are repeated.
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards | FileCheck %s
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp3 --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards | FileCheck %s --check-prefix=UNEVEN
-// CHECK: 4 groups of heads (2 kv heads, each there 2 times: {{.*}}) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)
+// CHECK: 4 groups of heads (2 kv heads, each repeated 2 times: {{.*}}) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)
 // CHECK: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<8x16xf32, #tpc.dist<[8, 4{tp}*4]>>
 // CHECK: tpc.parameter @nk view <0 {{\[\[}}2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<16xf32, #tpc.dist<[4{tp}*4]>>
 // CHECK-NOT: tpc.rms_norm

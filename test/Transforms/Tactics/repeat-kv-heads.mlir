@@ -3,7 +3,7 @@
 // RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp3 --tpc-assign-shardings=shard=tp3 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=UNEVEN
 
 // Two kv heads of four query heads each, in a layer: the weights' views repeat each kv head twice.
-// CHECK: splits = ["4 groups of heads (2 kv heads, each there 2 times: 544 bytes of weights more; at most 2 query heads and 6 matrices of a head on a rank, as they are 2 query heads and 8 matrices of a head) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)"]
+// CHECK: splits = ["4 groups of heads (2 kv heads, each repeated 2 times: 544 more bytes of weights; at most 2 query heads and 6 matrices of a head per rank, without repetition 2 query heads and 8 matrices of a head) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)"]
 // CHECK-LABEL: @main
 // CHECK: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<8x16xf32, #tpc.dist<[8, 4{tp}*4]>>
 // CHECK: tpc.parameter @vb view <0 {{\[\[}}2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<16xf32, #tpc.dist<[4{tp}*4]>>
@@ -14,7 +14,7 @@
 // CHECK: tpc.matmul {{.*}} sum{tp}
 // Over three ranks the eight query heads are 3, 3, 2; each rank computes both kv heads, and takes them as its query heads
 // need them.
-// UNEVEN: splits = ["8 heads (2 kv heads, all on every rank, each used 4 times; at most 3 query heads and 10 matrices of a head on a rank, as they are 4 query heads and 10 matrices of a head) over tp 3: q (columns), attn, o (rows)", "not split, on every rank: k", "not split, on every rank: v"]
+// UNEVEN: splits = ["8 heads (2 kv heads, all on every rank, each used 4 times; at most 3 query heads and 10 matrices of a head per rank, without repetition 4 query heads and 10 matrices of a head) over tp 3: q (columns), attn, o (rows)", "not split, on every rank: k", "not split, on every rank: v"]
 // UNEVEN-LABEL: @layer
 // UNEVEN: %[[K:.*]] = tpc.gather %{{.*}}, %{{.*}} dim 2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<8xi64, #tpc.dist<[8{tp}]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8{tp}, 4]>>
 // UNEVEN: %[[V:.*]] = tpc.gather {{.*}} -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8{tp}, 4]>>
@@ -52,7 +52,7 @@ func.func private @layer(%x: tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, %c: tensor<1x
 // -----
 
 // Keys that come from outside are whole on every rank, which takes the heads that it needs.
-// CHECK: splits = ["4 groups of heads (2 kv heads, each there 2 times: 256 bytes of weights more; {{.*}}) over tp 4: q (columns), v (columns), attn, o (rows)"]
+// CHECK: splits = ["4 groups of heads (2 kv heads, each repeated 2 times: 256 more bytes of weights; {{.*}}) over tp 4: q (columns), v (columns), attn, o (rows)"]
 // CHECK: %[[K:.*]] = tpc.gather %{{.*}}, %{{.*}} dim 2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<4xi64, #tpc.dist<[4{tp}]>>
 // CHECK: tpc.attention %{{.*}}, %[[K]], %{{.*}} : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 4{tp}*2, 4]>>, tensor<?x?x4x4xf32, #tpc.dist<[b, s, 4{tp}, 4]>>
 tpc.weight @q in "w" at 0 : tensor<8x32xf32>

@@ -1,23 +1,23 @@
-//===- WriteNormsOut.cpp - Norms over a width that is split ---------------===//
+//===- DecomposeNorms.cpp - Decomposition of norms over split widths ------===//
 //
-// A norm needs its width, and where tensor parallelism splits that, the norm is written out, as two
-// passes over the width: a sum for the mean, then a sum of squares of what is left (the second
-// alone for an RMS norm):
+// A norm needs its whole width. If tensor parallelism splits the width, the norm is decomposed into
+// two passes over it: a sum for the mean, then a sum of squared deviations (only the second for an
+// RMS norm):
 //
 //     mean = sum(x)/n     d = x - mean     y = d · rsqrt(sum(d²)/n + ε) · scale + bias
 //
-// Each sum is one all-reduce of a number per token. The variance of values that are already
-// centred has no cancellation, whatever their mean, as E[x²] - E[x]² would have.
+// Each sum is one all-reduce of a number per token. The variance of centered values has no
+// cancellation, unlike E[x²] - E[x]².
 //
 // There are two kinds of widths.
 //
-//   * The residual's, which layers hand on: products sum over it, and others make it again. One
-//     dimension leaves it whole; two split it over both axes, as what is on the other side of
-//     matrices from what the columns' tactics choose.
-//   * Those within a layer: all heads of queries (OLMo 2), the inner width of an MLP. Splitting
-//     these is what the columns' tactics are for, so they are asked: on a copy of the module with
-//     all such norms written out. Those whose width they split there are written out, the others
-//     (of one head's queries, say) stay as they are.
+// * The residual's, which layers pass on: matmuls reduce over it, and others produce it again. One
+//   tp dimension leaves it whole. Two split it over both axes, as the other side of the matrices
+//   whose columns are split.
+// * Those within a layer: all heads of queries (OLMo 2), the inner width of an MLP. The tactics of
+//   columns decide these. They run on a copy of the module in which all such norms are decomposed.
+//   Norms whose width they split there are decomposed in the module; others (such as those of one
+//   head's queries) stay.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ using namespace mlir::tpc;
 
 namespace {
 
-class Writer {
+class NormDecomposer {
 public:
-  Writer(Operation *norm, bool isResidual)
+  NormDecomposer(Operation *norm, bool isResidual)
       : isResidual(isResidual), builder(norm), loc(norm->getLoc()), norm(norm),
         x(norm->getOperand(0)), type(cast<RankedTensorType>(x.getType())) {
     SmallVector<::tpc::SymExpr> sizes = getSizes(type);
@@ -57,7 +57,7 @@ public:
     if (norm->getNumOperands() > 2)
       y = AddOp::create(builder, loc, type, y, inTypeOf(type, norm->getOperand(2)));
     y = inTypeOf(norm->getResult(0).getType(), y);
-    // What is said of the norm is said of what it becomes.
+    // An annotation of the norm applies to its decomposition.
     for (StringRef name : {kShardingAttr, kShardingSourceAttr})
       if (Attribute annotation = norm->getAttr(name))
         y.getDefiningOp()->setAttr(name, annotation);
@@ -66,7 +66,8 @@ public:
   }
 
 private:
-  /// A norm of f32 may have parameters and a result of 16 bits.
+  /// Converts a value to the element type of `other`; an f32 norm may have 16-bit parameters and
+  /// results.
   Value inTypeOf(Type other, Value value) {
     Type element = getElementTypeOrSelf(other);
     if (getElementTypeOrSelf(value) == element)
@@ -80,7 +81,7 @@ private:
     return ConstantOp::create(builder, loc, scalar, DenseElementsAttr::get(scalar, attr));
   }
 
-  /// [.., 1]: means over the last dimension.
+  /// Computes means over the last dimension, [.., 1].
   Value makeMean(Value value) {
     auto sum = ReduceOp::create(builder, loc, rowType, ReduceFunction::Sum, value,
                                 ArrayRef<int64_t>{type.getRank() - 1}, /*keep_dims=*/true);
@@ -98,7 +99,7 @@ private:
   int64_t n;
 };
 
-/// Norms that can be written out.
+/// Returns the norms that can be decomposed.
 SmallVector<Operation *> findNorms(const Plan &plan) {
   SmallVector<Operation *> norms;
   for (Operation *op : plan.getOps())
@@ -116,17 +117,17 @@ bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
   return llvm::any_of(list, [&](int cls) { return set.contains(cls); });
 }
 
-/// Of `widths`, those within a layer: products make them, and others sum over them, in this order
-/// only. What a table makes, or a product that depends on one which has summed over it, is handed
-/// on.
+/// Returns the widths within a layer: matmuls produce them before others reduce over them. A width
+/// from a lookup, or from a matmul that depends on a reduction over this width, is passed on
+/// between layers.
 DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
-  DenseSet<int> made, used, handedOn;
-  // The widths that products have summed over to compute a value, in the body of a function.
-  DenseMap<Value, llvm::SmallDenseSet<int, 4>> before;
+  DenseSet<int> produced, used, passedOn;
+  // Per value: widths that matmuls have reduced over to compute it, in the body of a function.
+  DenseMap<Value, llvm::SmallDenseSet<int, 4>> reducedWidths;
   for (Operation *op : plan.getOps()) {
     llvm::SmallDenseSet<int, 4> sums;
     for (Value operand : op->getOperands())
-      if (auto it = before.find(operand); it != before.end())
+      if (auto it = reducedWidths.find(operand); it != reducedWidths.end())
         sums.insert(it->second.begin(), it->second.end());
     if (plan.getMatrix(op))
       for (auto [index, factor] : llvm::enumerate(plan.classes.getRule(op).factors))
@@ -137,32 +138,32 @@ DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
             sums.insert(cls);
             used.insert(cls);
           } else if (isa<EmbeddingOp>(op) || sums.contains(cls)) {
-            handedOn.insert(cls);
+            passedOn.insert(cls);
           } else {
-            made.insert(cls);
+            produced.insert(cls);
           }
         }
     if (!sums.empty())
       for (Value value : op->getResults())
-        before[value] = sums;
+        reducedWidths[value] = sums;
   }
   DenseSet<int> inner;
-  for (int cls : made)
-    if (used.contains(cls) && !handedOn.contains(cls))
+  for (int cls : produced)
+    if (used.contains(cls) && !passedOn.contains(cls))
       inner.insert(cls);
   return inner;
 }
 
-/// Writes norms out, and says so: the proof of equivalence then knows them by their definition.
-void writeOut(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
+/// Decomposes norms and records this: the equivalence proof then uses their definition.
+void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
   for (Operation *norm : norms)
-    Writer(norm, areResidual).run();
+    NormDecomposer(norm, areResidual).run();
   if (!norms.empty())
     module->setAttr(kNormsWrittenOutAttr, UnitAttr::get(module.getContext()));
 }
 
-/// Of `inner`, those whose width the columns' tactics, or annotations, split where all of them are
-/// written out.
+/// Returns those of `inner` whose width the tactics of columns, or annotations, split if all of
+/// them are decomposed.
 SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inner,
                                      function_ref<LogicalResult(Plan &)> chooseColumns) {
   IRMapping mapping;
@@ -172,24 +173,24 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
   for (Operation *op : inner) {
     norms.push_back(mapping.lookup(op));
     Value operand = norms.back()->getOperand(0);
-    // An operand that is a norm itself will be gone.
+    // Norms as operands will be replaced as well.
     while (isa_and_nonnull<NormOpInterface>(operand.getDefiningOp()))
       operand = operand.getDefiningOp()->getOperand(0);
     operands.push_back(operand);
   }
-  writeOut(*copy, norms, false);
+  decompose(*copy, norms, false);
 
   FactorClasses classes(*copy);
   AnnotatedFactors(classes, GridAttr::lookup(*copy)).divide(*copy);
   Plan trial(*copy, plan.spec, classes);
-  // What there is to be said is said about the module itself.
+  // Diagnostics belong to the module itself, not to its copy.
   ScopedDiagnosticHandler quiet(plan.module.getContext(), [](Diagnostic &) { return success(); });
   if (failed(chooseColumns(trial)))
     return {};
   SmallVector<Operation *> chosen;
   for (auto [norm, operand] : llvm::zip(inner, operands))
     if (llvm::any_of(getWidth(trial, operand), [&](int cls) {
-          // Over replicas weights are in parts, not widths: that is no sum.
+          // Over replicas, weights are sharded but widths are not; this needs no sum.
           return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp") ||
                  trial.hasAxis({cls}, "tpx") || trial.hasAxis({cls}, "tpy");
         }))
@@ -199,8 +200,8 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
 
 } // namespace
 
-bool mlir::tpc::writeInnerNormsOut(const Plan &plan,
-                                   function_ref<LogicalResult(Plan &)> chooseColumns) {
+bool mlir::tpc::decomposeInnerNorms(const Plan &plan,
+                                    function_ref<LogicalResult(Plan &)> chooseColumns) {
   SmallVector<Operation *> norms = findNorms(plan), inner;
   DenseSet<int> widths;
   for (Operation *norm : norms)
@@ -211,15 +212,15 @@ bool mlir::tpc::writeInnerNormsOut(const Plan &plan,
       inner.push_back(norm);
   if (!inner.empty())
     inner = chooseInner(plan, inner, chooseColumns);
-  writeOut(plan.module, inner, false);
+  decompose(plan.module, inner, false);
   return !inner.empty();
 }
 
-void mlir::tpc::writeResidualNormsOut(const Plan &plan) {
+void mlir::tpc::decomposeResidualNorms(const Plan &plan) {
   DenseSet<int> rows;
   for (Operation *op : plan.getOps()) {
     SmallVector<int> list = plan.getRows(op);
-    // What else a column's dimension consists of (the size of a head) is no residual.
+    // The other classes of a column's dimension (the size of a head) are not the residual.
     if (!list.empty())
       for (unsigned dim = 0; dim < getSizes(plan.getMatrix(op)).size(); ++dim) {
         FactorClasses::Classes side = plan.classes.getClasses(plan.getMatrix(op), dim);
@@ -232,5 +233,5 @@ void mlir::tpc::writeResidualNormsOut(const Plan &plan) {
   for (Operation *norm : findNorms(plan))
     if (intersects(getWidth(plan, norm->getOperand(0)), rows))
       residual.push_back(norm);
-  writeOut(plan.module, residual, true);
+  decompose(plan.module, residual, true);
 }

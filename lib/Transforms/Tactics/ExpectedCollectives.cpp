@@ -1,13 +1,13 @@
-//===- Predictions.cpp - The collectives that claims lead to --------------===//
+//===- ExpectedCollectives.cpp - Collectives of expected communication ----===//
 //
-// A tactic does not say which collectives will be made. It claims what lies, over its axes, between
-// a value and those who read it. When the plan is complete, tpc-insert-reshards runs on a copy of
-// the program: what it makes of a claimed value is resharded there as it will be in the program.
-// The steps that the search finds for these reshards, and that are over claimed axes, are what the
-// tactic predicts. What nobody claims is not predicted, and tpc-lower-reshards refuses it.
+// A tactic does not list its collectives. It states between which values and readers it expects
+// communication over its axes. When the plan is complete, tpc-insert-reshards runs on a copy of the
+// program, which reshards these values as the program will. The search finds the steps of these
+// reshards. The steps over expected axes are the tactic's expected collectives. tpc-lower-reshards
+// rejects all others.
 //
-// A claim follows its value: into what a function returns, and, while it is unreduced, through ops
-// that pass it on, to where it is reduced.
+// Expected communication follows its value into function results and, while the value is unreduced,
+// through ops that pass it on, up to its reduction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,20 +22,20 @@ using namespace mlir::tpc;
 
 namespace {
 
-class Predictor {
+class CollectiveDerivation {
 public:
-  explicit Predictor(Plan &plan)
+  explicit CollectiveDerivation(Plan &plan)
       : plan(plan), planner(GridAttr::lookup(plan.module), getNominalSymbols(plan.module)) {}
   LogicalResult run();
 
 private:
   void copyProgram();
-  bool isClaimed(StringAttr axis) const {
-    return claim->axes.empty() || llvm::is_contained(claim->axes, axis);
+  bool isExpectedAxis(StringAttr axis) const {
+    return expectation->axes.empty() || llvm::is_contained(expectation->axes, axis);
   }
-  void predict(StringRef kind, StringAttr axis, DistAttr from, int64_t dim);
-  void predict(ReshardOp reshard);
-  void predict(ShardingRuleOpInterface op);
+  void addCollectives(StringRef kind, StringAttr axis, DistAttr from, int64_t dim);
+  void addCollectives(ReshardOp reshard);
+  void addCollectives(ShardingRuleOpInterface op);
   void follow(Value value);
   bool passesOn(Value from, Value to) const;
 
@@ -46,17 +46,17 @@ private:
   DenseMap<StringAttr, SmallVector<func::CallOp>> calls; // in the copy, by callee
   DenseMap<std::pair<DistAttr, DistAttr>, std::optional<ReshardPath>> paths;
 
-  // Of one claim.
+  // State for one expectation.
   TacticRecord *record = nullptr;
-  const Claim *claim = nullptr;
+  const ExpectedCommunication *expectation = nullptr;
   Operation *reader = nullptr; // in the copy
   DenseSet<Value> seen;
 };
 
 } // namespace
 
-/// Weights stay behind: what is resharded does not depend on them.
-void Predictor::copyProgram() {
+/// Weights are not copied: reshards do not depend on them.
+void CollectiveDerivation::copyProgram() {
   copy = ModuleOp::create(plan.module.getLoc());
   (*copy)->setAttrs(plan.module->getAttrDictionary());
   for (auto function : plan.module.getOps<func::FuncOp>())
@@ -64,16 +64,17 @@ void Predictor::copyProgram() {
   copy->walk([&](func::CallOp call) { calls[call.getCalleeAttr().getAttr()].push_back(call); });
 }
 
-void Predictor::predict(StringRef kind, StringAttr axis, DistAttr from, int64_t dim) {
+void CollectiveDerivation::addCollectives(StringRef kind, StringAttr axis, DistAttr from,
+                                          int64_t dim) {
   std::string size = printSize(from, dim);
-  bool known = llvm::any_of(record->predictions, [&](const Prediction &p) {
+  bool known = llvm::any_of(record->collectives, [&](const ExpectedCollective &p) {
     return p.kind == kind && p.axis == axis.getValue() && p.size == size;
   });
-  if (!known && isClaimed(axis))
-    record->predictions.push_back({kind, axis.getValue(), size, claim->why});
+  if (!known && isExpectedAxis(axis))
+    record->collectives.push_back({kind, axis.getValue(), size, expectation->why});
 }
 
-void Predictor::predict(ReshardOp reshard) {
+void CollectiveDerivation::addCollectives(ReshardOp reshard) {
   DistAttr from = getDist(reshard.getOperand()), to = getDist(reshard.getResult());
   auto [it, isNew] = paths.try_emplace({from, to});
   if (isNew)
@@ -85,28 +86,28 @@ void Predictor::predict(ReshardOp reshard) {
   for (const ReshardStep &step : it->second->steps) {
     if (step.kind != ReshardStep::Slice)
       for (StringAttr axis : step.axes)
-        predict(stringify(step.kind), axis, from, step.dim);
+        addCollectives(stringify(step.kind), axis, from, step.dim);
     from = step.result;
   }
 }
 
-/// What an op moves that permutes elements along a dimension that is split.
-void Predictor::predict(ShardingRuleOpInterface op) {
+/// Adds the collectives of an op that permutes elements along a split dimension.
+void CollectiveDerivation::addCollectives(ShardingRuleOpInterface op) {
   auto permutation = getPermutation(op);
   if (permutation && permutation->move)
     for (StringAttr axis : permutation->move->getAxes())
-      predict("collective_permute", axis, getDist(op->getResult(0)), permutation->dim);
+      addCollectives("collective_permute", axis, getDist(op->getResult(0)), permutation->dim);
 }
 
-/// Whether an op that reads `from`, which is unreduced over claimed axes, leaves `to` so.
-bool Predictor::passesOn(Value from, Value to) const {
+/// Returns true if an op that reads `from`, unreduced over expected axes, produces `to` unreduced.
+bool CollectiveDerivation::passesOn(Value from, Value to) const {
   return llvm::any_of(getDist(from).getPartialAxes(), [&](StringAttr axis) {
-    return isClaimed(axis) && getDist(to).isUnreducedOver(axis);
+    return isExpectedAxis(axis) && getDist(to).isUnreducedOver(axis);
   });
 }
 
-/// Each value is looked at once for each claim, so this ends.
-void Predictor::follow(Value value) {
+/// Visits each value once per expectation, so it terminates.
+void CollectiveDerivation::follow(Value value) {
   if (!seen.insert(value).second)
     return;
   for (OpOperand &use : value.getUses()) {
@@ -114,8 +115,8 @@ void Predictor::follow(Value value) {
     if (auto reshard = dyn_cast<ReshardOp>(user)) {
       bool isRead = llvm::is_contained(reshard->getUsers(), reader);
       if (!reader || isRead)
-        predict(reshard);
-      // What was reduced for one reader is resharded for another.
+        addCollectives(reshard);
+      // A value reduced for one reader may be resharded for another.
       follow(reshard.getResult());
     } else if (reader) {
       continue;
@@ -131,26 +132,26 @@ void Predictor::follow(Value value) {
   }
 }
 
-LogicalResult Predictor::run() {
-  if (llvm::all_of(plan.records, [](const TacticRecord &each) { return each.claims.empty(); }))
-    return success(); // nothing to predict
+LogicalResult CollectiveDerivation::run() {
+  if (llvm::all_of(plan.records, [](const TacticRecord &each) { return each.expected.empty(); }))
+    return success(); // no expectations
   copyProgram();
   if (failed(insertReshards(*copy)))
     return failure();
   for (TacticRecord &each : plan.records) {
     record = &each;
-    for (const Claim &one : each.claims) {
-      claim = &one;
+    for (const ExpectedCommunication &one : each.expected) {
+      expectation = &one;
       reader = mapping.lookupOrNull(one.reader);
       seen.clear();
       Value value = mapping.lookup(one.value);
       if (!reader || reader != value.getDefiningOp())
         follow(value);
       else
-        predict(cast<ShardingRuleOpInterface>(reader));
+        addCollectives(cast<ShardingRuleOpInterface>(reader));
     }
   }
   return success();
 }
 
-LogicalResult mlir::tpc::predictClaims(Plan &plan) { return Predictor(plan).run(); }
+LogicalResult mlir::tpc::expectCollectives(Plan &plan) { return CollectiveDerivation(plan).run(); }
