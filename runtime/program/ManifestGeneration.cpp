@@ -1,0 +1,95 @@
+//===- ManifestGeneration.cpp - Reads the manifest's generation step -------===//
+
+#include "program/ManifestNode.h"
+#include "program/SizeExpr.h"
+#include <algorithm>
+#include <set>
+
+namespace tpc::rt {
+
+namespace {
+
+/// Returns the index of the port that a node names.
+int readPortName(const Node &node, const std::vector<Port> &ports) {
+  std::string name = node.name();
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (ports[i].name == name)
+      return static_cast<int>(i);
+  refuse(node.where, "there is no '" + name + "'");
+}
+
+/// Returns the maximum of a symbol under a constraint that a table of positions imposes, such as
+/// `capacity + 2 <= 2050` or `2*capacity - 1 <= 200`.
+std::optional<int64_t> maxOf(const Constraint &constraint, const std::string &symbol) {
+  if (!constraint.max || symbolsOf(constraint.expr) != std::set<std::string>{symbol})
+    return std::nullopt;
+  int64_t none = evaluateSize(constraint.expr, {{symbol, 0}}),
+          one = evaluateSize(constraint.expr, {{symbol, 1}}), each = one - none;
+  if (each < 1 || evaluateSize(constraint.expr, {{symbol, 2}}) != one + each ||
+      *constraint.max < none)
+    return std::nullopt;
+  int64_t most = (*constraint.max - none) / each;
+  // An expression that stops growing, such as min(capacity, 20), bounds nothing.
+  if (evaluateSize(constraint.expr, {{symbol, most + 1}}) <= *constraint.max)
+    return std::nullopt;
+  return most;
+}
+
+} // namespace
+
+Generation readGeneration(const Node &node, const Manifest &manifest) {
+  Generation generation;
+  auto readSymbol = [&](const char *key) {
+    std::string text = node[key].text();
+    if (std::find(manifest.symbols.begin(), manifest.symbols.end(), text) == manifest.symbols.end())
+      refuse(node.where, "'" + text + "' is not among the symbols");
+    return text;
+  };
+  generation.batch = readSymbol("batch");
+  generation.sequence = readSymbol("sequence");
+  generation.capacity = readSymbol("capacity");
+  for (auto [key, input] : {std::pair{"tokens", &generation.tokens},
+                            {"lengths", &generation.lengths},
+                            {"counts", &generation.counts}}) {
+    *input = readPortName(node[key], manifest.inputs);
+    const Port &port = manifest.inputs[static_cast<size_t>(*input)];
+    std::vector<std::string> shape = {generation.batch};
+    if (input == &generation.tokens)
+      shape.push_back(generation.sequence);
+    bool isId = port.dtype == TPC_I64 || (port.dtype == TPC_I32 && input == &generation.tokens);
+    if (!isId || port.shape != shape)
+      refuse(node.where, "'" + port.name + "' has another type or shape than " + key);
+  }
+  if (node.has("window")) {
+    Generation::Windowed windowed;
+    windowed.window = node["window"].integerIn(1, INT64_MAX / 8);
+    windowed.room = readSymbol("room");
+    windowed.lengths = readPortName(node["window_lengths"], manifest.inputs);
+    const Port &port = manifest.inputs[static_cast<size_t>(windowed.lengths)];
+    if (port.dtype != TPC_I64 || port.shape != std::vector<std::string>{generation.batch})
+      refuse(node.where, "'" + port.name + "' has another type or shape than window_lengths");
+    generation.windowed = windowed;
+  }
+  generation.logits = readPortName(node["logits"], manifest.outputs);
+  generation.lastOnly = node["last_only"].flag();
+  generation.vocabulary = node["vocabulary"].integerIn(1, int64_t(1) << 22);
+  generation.inFlight = static_cast<int>(node["in_flight"].integerIn(1, manifest.numStages()));
+  const Port &tokens = manifest.inputs[static_cast<size_t>(generation.tokens)];
+  generation.lastToken = tokens.range ? tokens.range->second : generation.vocabulary - 1;
+  const Port &logits = manifest.outputs[static_cast<size_t>(generation.logits)];
+  std::vector<std::string> shape = {generation.batch, std::to_string(generation.vocabulary)};
+  if (!generation.lastOnly)
+    shape.insert(shape.begin() + 1, generation.sequence);
+  bool isFloat = logits.dtype == TPC_F32 || logits.dtype == TPC_F64 || logits.dtype == TPC_F16 ||
+                 logits.dtype == TPC_BF16;
+  if (!isFloat || logits.shape != shape)
+    refuse(node.where, "'" + logits.name + "' has another type or shape than logits");
+  if (node.has("max_sequence") && !node["max_sequence"].value.is_null())
+    generation.maxSequence = node["max_sequence"].integerIn(1, INT64_MAX / 8);
+  for (const Constraint &constraint : manifest.constraints)
+    if (std::optional<int64_t> most = maxOf(constraint, generation.capacity))
+      generation.maxSequence = std::min(*most, generation.maxSequence.value_or(*most));
+  return generation;
+}
+
+} // namespace tpc::rt

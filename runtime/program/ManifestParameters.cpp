@@ -1,0 +1,149 @@
+//===- ManifestParameters.cpp - Reads the manifest's parameters ------------===//
+
+#include "program/ManifestNode.h"
+#include <algorithm>
+#include <map>
+
+namespace tpc::rt {
+
+namespace {
+
+/// Rejects a view that leaves its source tensor.
+void checkView(const Node &node, const Parameter &parameter) {
+  int64_t low = parameter.viewOffset, high = parameter.viewOffset, count = 1;
+  bool overflow = false, empty = false;
+  for (const auto &dim : parameter.dims)
+    for (const ViewFactor &factor : dim) {
+      int64_t reach = 0;
+      if (!factor.offsets.empty()) { // of which the first is 0
+        auto [least, most] = std::minmax_element(factor.offsets.begin(), factor.offsets.end());
+        overflow |= __builtin_add_overflow(low, *least, &low);
+        overflow |= __builtin_add_overflow(high, *most, &high);
+        overflow |= __builtin_mul_overflow(count, factor.size, &count);
+        continue;
+      }
+      overflow |=
+          __builtin_mul_overflow(std::max<int64_t>(factor.size - 1, 0), factor.stride, &reach);
+      overflow |= __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+      overflow |= __builtin_mul_overflow(count, factor.size, &count);
+      empty |= factor.size == 0;
+    }
+  int64_t elements = parameter.bytes / dtypeBytes(parameter.sourceDtype);
+  if (!empty && (overflow || low < 0 || high >= elements || count > INT64_MAX / 8))
+    refuse(node.where, "the view of '" + parameter.name + "' leaves its " +
+                           std::to_string(elements) + " elements");
+}
+
+/// Returns the offset of each element of a compound factor: `of` lists sizes and strides, major to
+/// minor.
+std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
+  std::vector<int64_t> offsets{0};
+  of.each([&](const Node &entry) {
+    int64_t count = entry["size"].integerIn(1, 1 << 20), stride = entry["stride"].integer();
+    int64_t reach = 0;
+    if (static_cast<int64_t>(offsets.size()) * count > 1 << 20 ||
+        __builtin_mul_overflow(count - 1, stride, &reach))
+      refuse(entry.where, "a factor of too many parts");
+    std::vector<int64_t> next;
+    for (int64_t outer : offsets)
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t at = 0;
+        if (__builtin_add_overflow(outer, i * stride, &at))
+          refuse(entry.where, "a factor that leaves 64 bits");
+        next.push_back(at);
+      }
+    offsets = std::move(next);
+  });
+  if (static_cast<int64_t>(offsets.size()) != size)
+    refuse(of.where,
+           "parts of another number of elements than the factor's " + std::to_string(size));
+  return offsets;
+}
+
+} // namespace
+
+Parameter readParameter(const Node &node, const Manifest &manifest) {
+  Parameter parameter;
+  parameter.name = node["name"].name();
+  parameter.stage = static_cast<int>(node["stage"].integerIn(0, manifest.numStages() - 1));
+  parameter.dtype = readDtype(node["dtype"]);
+  parameter.sourceDtype =
+      node.has("source_dtype") ? readDtype(node["source_dtype"]) : parameter.dtype;
+  if (parameter.dtype != parameter.sourceDtype && parameter.dtype != TPC_F32)
+    refuse(node.where, "weights are converted to f32 only");
+  parameter.file =
+      static_cast<int>(node["file"].integerIn(0, static_cast<int64_t>(manifest.files.size()) - 1));
+  parameter.offset = node["offset"].integerIn(0, INT64_MAX / 4);
+  parameter.bytes = node["bytes"].integerIn(0, INT64_MAX / 4);
+  parameter.viewOffset = node.integerOr("view_offset", 0);
+  node["dims"].each([&](const Node &dim) {
+    std::vector<ViewFactor> factors;
+    dim.each([&](const Node &entry) {
+      ViewFactor factor;
+      factor.size = entry["size"].integerIn(0, INT64_MAX / 8);
+      if (entry.has("of"))
+        factor.offsets = readOffsets(entry["of"], factor.size);
+      else
+        factor.stride = entry["stride"].integer();
+      if (entry.has("axes"))
+        factor.axes = readAxes(entry["axes"], manifest);
+      factors.push_back(std::move(factor));
+    });
+    parameter.dims.push_back(std::move(factors));
+  });
+  node.eachIfPresent("source_shape", [&](const Node &size) {
+    parameter.sourceShape.push_back(size.integerIn(0, INT64_MAX / 8));
+  });
+  std::string use = node.textOr("use", "dense"), init = node.textOr("init", "normal");
+  if (use != "dense" && use != "matmul_rhs")
+    refuse(node.where, "unknown use '" + use + "'");
+  parameter.matmulRhs = use == "matmul_rhs";
+  bool isMultiplied =
+      parameter.dtype == TPC_F32 || parameter.dtype == TPC_F16 || parameter.dtype == TPC_BF16;
+  if (parameter.matmulRhs && (parameter.dims.size() != 2 || !isMultiplied))
+    refuse(node.where, "a matmul_rhs has two dimensions, and is f32, f16 or bf16");
+  if (node.has("beside")) {
+    auto count = static_cast<int64_t>(manifest.parameters.size());
+    parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));
+    const Parameter &other = manifest.parameters[parameter.beside];
+    if (!parameter.matmulRhs || !other.matmulRhs || other.stage != parameter.stage)
+      refuse(node.where, "stands beside no matmul_rhs of its stage, or is none");
+  }
+  if (init != "normal" && init != "ones" && init != "zeros")
+    refuse(node.where, "unknown init '" + init + "'");
+  parameter.init = init == "ones"    ? Parameter::Init::Ones
+                   : init == "zeros" ? Parameter::Init::Zeros
+                                     : Parameter::Init::Normal;
+  checkView(node, parameter);
+  return parameter;
+}
+
+void findShared(std::vector<Parameter> &parameters) {
+  auto sameSource = [](const Parameter &a, const Parameter &b) {
+    return a.stage == b.stage && a.file == b.file && a.offset == b.offset && a.bytes == b.bytes &&
+           a.viewOffset == b.viewOffset && a.dtype == b.dtype && a.sourceDtype == b.sourceDtype &&
+           a.name == b.name && a.init == b.init && a.sourceShape == b.sourceShape;
+  };
+  // By place in the file: a model has thousands of parameters, a tensor few uses.
+  std::map<std::pair<int, int64_t>, std::vector<int>> bySource;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    bySource[{parameters[i].file, parameters[i].offset}].push_back(static_cast<int>(i));
+  for (const auto &[source, uses] : bySource)
+    for (int index : uses) {
+      Parameter &parameter = parameters[index];
+      for (int other : uses) {
+        const Parameter &candidate = parameters[other];
+        if (other == index || !sameSource(parameter, candidate))
+          continue;
+        if (other < index && parameter.sameAs < 0 && candidate.matmulRhs == parameter.matmulRhs &&
+            candidate.dims == parameter.dims && !candidate.isShared())
+          parameter.sameAs = other;
+        if (parameter.transposeOf < 0 && parameter.matmulRhs && !candidate.matmulRhs &&
+            candidate.dims.size() == 2 && candidate.sameAs < 0 &&
+            candidate.dims[0] == parameter.dims[1] && candidate.dims[1] == parameter.dims[0])
+          parameter.transposeOf = other;
+      }
+    }
+}
+
+} // namespace tpc::rt
