@@ -1,12 +1,11 @@
-//===- Cost.h - What ops cost on one rank -----------------------*- C++ -*-===//
+//===- Cost.h - Cost of ops on one rank -------------------------*- C++ -*-===//
 //
-// An estimate from sharding rules and local sizes alone: an op takes the longer of
-// its arithmetic (points of the rule's iteration space on this rank, times operations per
-// point) and its memory traffic (operands and results); a collective takes what the links of its
-// axes say (LinkModel.h). Arithmetic and memory are those of one GPU of the nodes whose links
-// are the default, in single precision; what matters are ratios between parts of one model.
-// Estimated for the rank with coordinate 0 on each axis, which has the largest part of everything.
-//
+// Estimates from sharding rules and local sizes. An op takes the longer of its arithmetic time
+// (points of the rule's iteration space on this rank, times operations per point) and its memory
+// time (operands and results). A collective takes the time that the links of its axes determine
+// (LinkModel.h). Arithmetic and memory rates are those of one GPU of the nodes with the default
+// links, in single precision; only ratios between sections of one model matter. Costs are those of
+// the rank with coordinate 0 on each axis, which has the largest shard of everything.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_ANALYSIS_COST_H
@@ -25,14 +24,14 @@ struct Cost {
   double flops = 0;
   double traffic = 0;      // bytes read and written
   double communicated = 0; // bytes
-  double weightBytes = 0;  // parameters held
+  double weightBytes = 0;  // resident parameters
 
   Cost &operator+=(const Cost &o);
 };
 
-/// Of parameters that are on one rank, those that take memory: one that is used twice in the same
-/// way is held once, and so is a head that is the transpose of the embedding's
-/// table, split alike.
+/// Returns the parameters of one rank that take memory. Equal uses of a parameter share one copy;
+/// so does a language-model head that is the transpose of the embedding's table with the same
+/// split.
 SmallVector<ParameterOp> getHeldParameters(ArrayRef<Operation *> parameters);
 
 class CostModel {
@@ -42,24 +41,24 @@ public:
 
   explicit CostModel(ModuleOp module);
 
-  /// Bytes of a value on this rank.
+  /// Returns the bytes of a value on this rank.
   double getBytes(Type type) const;
-  /// An error for the first op of the module of which it is not known what it costs.
+  /// Emits an error for the first op of the module without a cost model.
   LogicalResult check() const;
-  /// One op, as its model says; a call costs what its callee's ops cost. Parameters cost memory
-  /// where they are defined and traffic where they are read.
+  /// Returns the cost of one op by its model; for a call, the cost of the callee's ops. Parameters
+  /// cost memory where they are defined and traffic where they are read.
   Cost getCost(Operation *op);
-  /// Sending a value to the next stage.
+  /// Returns the seconds for sending a value to the next stage.
   double getSendSeconds(Type type) const;
-  /// Writing a value to memory and reading it again.
+  /// Returns the seconds for writing a value to memory and reading it again.
   double getHoldSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
 
   // For models of ops.
   Cost getCalled(func::CallOp call);
   Cost getCommunicated(CollectiveOpInterface op) const;
-  /// `read`: the operands that are read as a whole; `part`: of all points those that are computed.
+  /// `read`: operands that are read completely; `part`: fraction of the points that is computed.
   Cost getComputed(ShardingRuleOpInterface op, ValueRange read, double part = 1) const;
-  /// The value of a size that is estimated with.
+  /// Returns the nominal value of a size, which estimates use.
   double getNominal(const ::tpc::SymExpr &size) const { return double(evaluateOr1(size, symbols)); }
 
 private:
@@ -73,7 +72,7 @@ private:
   DenseMap<Operation *, Cost> functions;
 };
 
-/// Attaches what ops cost.
+/// Attaches cost models to ops.
 void registerCostModels(DialectRegistry &registry);
 SmallVector<OpConcern> getCostConcerns();
 

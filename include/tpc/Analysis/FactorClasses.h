@@ -1,4 +1,4 @@
-//===- FactorClasses.h - Which dimensions are split together ----*- C++ -*-===//
+//===- FactorClasses.h - Classes of dimensions that are split together ----===//
 //
 // Every dimension of every value of a program is a list of *classes*, major to
 // minor: sets of factors that op rules relate, so that an axis that splits one
@@ -8,18 +8,17 @@
 //     %z = tpc.gelu %y                                             [T] [F]
 //     %u = tpc.reshape %x : [b*s, 40] -> [b, s, 40]                [b] [s] [H]
 //
-// F joins all places where the 160 columns occur; T, met by the reshape,
-// becomes the two classes b and s wherever it occurs.
+// F contains all occurrences of the 160 columns. The reshape divides T into the two classes b and s
+// wherever T occurs.
 //
 // The analysis covers the module: operands and results of calls are unified
 // with the callee's, so a layer that is called twelve times has one set of classes.
 //
-// It is a union-find over nodes that can be divided into children. Unifying two
-// lists aligns them from the front: equal sizes become one class; where
-// one size divides the other, the larger class is divided; where neither does
-// ([5, 8] against [8, 5]) no common factors exist and what is left of both
-// lists is marked whole. Each step removes a leaf from a list or replaces one by two smaller
-// ones, so it ends.
+// The implementation is a union-find over nodes that can be divided into children. Unifying two
+// lists aligns them from the front. Equal sizes become one class. If one size divides the other,
+// the larger class is divided. If neither does ([5, 8] against [8, 5]), there are no common
+// factors, and the rest of both lists is marked whole. Each step removes a leaf from a list or
+// replaces one by two smaller ones, so unification terminates. ones, so it ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,27 +38,27 @@ public:
 
   explicit FactorClasses(ModuleOp module);
 
-  /// Classes of a dimension of a value. Factors of size 1 have none.
+  /// Returns the classes of a dimension of a value. Factors of size 1 have none.
   Classes getClasses(Value value, unsigned dim);
-  /// Classes of a factor of `op`'s rule.
+  /// Returns the classes of a factor of `op`'s rule.
   Classes getFactorClasses(Operation *op, unsigned factor);
-  /// The rule that was read from `op`.
+  /// Returns the cached rule of `op`.
   const ShardingRule &getRule(Operation *op) const;
 
   const ::tpc::SymExpr &getSize(int cls) const { return nodes[cls].size; }
-  /// The first op that needs all of this class in one place; null if it can be split.
+  /// Returns the first op that requires this class whole; null if it can be split.
   Operation *getWholeOp(int cls) const {
     return nodes[cls].wholeOps.empty() ? nullptr : nodes[cls].wholeOps.front();
   }
-  /// All of them, in the order in which they were met.
+  /// Returns all ops that require this class whole, in the order of the analysis.
   ArrayRef<Operation *> getWholeOps(int cls) const { return nodes[cls].wholeOps.getArrayRef(); }
 
   /// Relates the values of an op that was created after the analysis. Classes
   /// keep their numbers as long as this only repeats known relations.
   void addOp(Operation *op);
 
-  /// Divides classes of a dimension so that it consists of factors of these sizes, major to minor;
-  /// false, and nothing is changed, where sizes do not divide each other.
+  /// Divides classes of a dimension so that it consists of factors of these sizes, major to minor.
+  /// Returns false and changes nothing if sizes do not divide each other.
   bool divide(Value value, unsigned dim, ArrayRef<::tpc::SymExpr> sizes);
 
 private:

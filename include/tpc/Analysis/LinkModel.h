@@ -1,9 +1,9 @@
-//===- LinkModel.h - What communication costs -------------------*- C++ -*-===//
+//===- LinkModel.h - Cost of communication ----------------------*- C++ -*-===//
 //
-// Seconds for collectives over axes of a module's grid, from its `gpus_per_node` and the links in
-// its attribute `tpc.links` (LinksAttr.h); what that does not say has the default of
-// tpc/Support/Links.h. An axis that has a link of its own has that one, whatever lies under it; any
-// other has the one between nodes if its groups reach over the border of a node.
+// Seconds for collectives over axes of a module's grid, computed from the grid's `gpus_per_node`
+// and the links in the attribute `tpc.links` (LinksAttr.h). Absent entries default to those of
+// tpc/Support/Links.h. An axis with a link of its own uses that link in all cases. Any other axis
+// uses the inter-node link if its groups cross a node boundary, else the intra-node link.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,18 +17,18 @@ namespace mlir::tpc {
 
 class LinkModel {
 public:
-  /// Reads the module's grid (none: one rank) and links.
+  /// Reads the module's grid (one rank if there is none) and links.
   explicit LinkModel(ModuleOp module);
   LinkModel(GridAttr grid, DictionaryAttr links);
 
-  /// Whether the groups over an axis reach over the border of a node.
+  /// Whether the groups over an axis cross a node boundary.
   bool crossesNodes(StringRef axis) const;
-  /// The link that groups over these axes communicate on: the slowest of the axes'.
+  /// Returns the link of groups over these axes: the slowest of the axes' links.
   ::tpc::Link getLink(ArrayRef<StringAttr> axes) const;
   ::tpc::Link getLink(StringRef axis) const;
   const ::tpc::Links &getLinks() const { return links; }
 
-  /// Seconds for one collective over `axes` whose whole buffer has `bytes`.
+  /// Returns the seconds for one collective over `axes` whose whole buffer has `bytes`.
   double getSeconds(::tpc::Transfer transfer, ArrayRef<StringAttr> axes, double bytes) const;
   int64_t getMembers(ArrayRef<StringAttr> axes) const;
 

@@ -1,9 +1,8 @@
-//===- Nominal.h - Sizes to estimate with -----------------------*- C++ -*-===//
+//===- Nominal.h - Nominal sizes for estimates ------------------*- C++ -*-===//
 //
-// A program is compiled for all sizes. Where a choice needs numbers (which class
-// to split, where to cut a pipeline) these are taken: one sample for each
-// micro-batch of each replica, 128 of any other symbol, less where
-// `tpc.constraints` says so.
+// A program is compiled for all sizes. Decisions that need numbers (which class to split, where to
+// cut a pipeline) use nominal ones: one sample for each micro-batch of each replica, and 128 for
+// any other symbol, or less if `tpc.constraints` requires it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,18 +15,19 @@ namespace mlir::tpc {
 
 using Symbols = std::map<std::string, int64_t>;
 
-/// Values for all symbols that occur in `module`.
+/// Returns nominal values for all symbols that occur in `module`.
 Symbols getNominalSymbols(ModuleOp module);
 
-/// The value of `size`, 1 where it has none for these symbols.
+/// Evaluates `size`; 1 if it has no value for these symbols.
 int64_t evaluateOr1(const ::tpc::SymExpr &size, const Symbols &symbols);
 
-/// Bytes of a rank's part of a tensor; nothing where a size has no value for these symbols.
+/// Returns the bytes of a rank's shard of a tensor; nothing if a size has no value for these
+/// symbols.
 std::optional<int64_t> getLocalBytes(Type tensor, GridAttr grid,
                                      const std::map<std::string, int64_t> &coordinates,
                                      const Symbols &symbols);
 
-/// To estimate with, 1 in place of sizes without value: bytes of a rank's part, and of all of it.
+/// Estimates the bytes of a rank's shard, and of the whole tensor. Sizes without value count as 1.
 double estimateLocalBytes(Type tensor, GridAttr grid,
                           const std::map<std::string, int64_t> &coordinates,
                           const Symbols &symbols);

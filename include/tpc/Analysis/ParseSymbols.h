@@ -1,4 +1,4 @@
-//===- ParseSymbols.h - Sizes in passes' options ----------------*- C++ -*-===//
+//===- ParseSymbols.h - Sizes in pass options -------------------*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_PARSESYMBOLS_H
 #define TPC_ANALYSIS_PARSESYMBOLS_H
@@ -7,7 +7,7 @@
 
 namespace mlir::tpc {
 
-/// Reads sizes as passes' options have them, "batch=2"; an error at `loc` where one is none.
+/// Parses sizes in pass options, "batch=2"; emits an error at `loc` for an invalid item.
 FailureOr<Symbols> parseSymbols(ArrayRef<std::string> items, Location loc);
 
 } // namespace mlir::tpc

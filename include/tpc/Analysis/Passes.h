@@ -1,4 +1,4 @@
-//===- Passes.h - What a program costs and holds ---------------*- C++ -*-===//
+//===- Passes.h - Analysis passes -------------------------------*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_PASSES_H
 #define TPC_ANALYSIS_PASSES_H

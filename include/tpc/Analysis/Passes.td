@@ -1,4 +1,4 @@
-//===- Passes.td - What a program costs and holds     ----------*- tablegen -*-===//
+//===- Passes.td - Analysis passes -------------------------*- tablegen -*-===//
 
 #ifndef TPC_ANALYSIS_PASSES
 #define TPC_ANALYSIS_PASSES
@@ -6,13 +6,12 @@
 include "mlir/Pass/PassBase.td"
 
 def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
-  let summary = "Warn of tensor parallelism that reaches over the border of a node";
+  let summary = "Warn of tensor parallelism across node boundaries";
   let description = [{
-    Reads `gpus_per_node` of the grid (without it: nothing to do), the links in `tpc.links` and the
-    staged program. For each axis of tensor parallelism whose groups have members in two nodes it
-    warns, with the bytes that one rank sends over them in a step, and the
-    estimated seconds, at the sizes that the compiler estimates with.
-    Changes nothing.
+    Reads the grid's `gpus_per_node` (without it, does nothing), the links in `tpc.links` and the
+    staged program. For each tensor-parallel axis whose groups have members in two nodes, the pass
+    warns with the bytes that one rank sends over them in a step and the estimated seconds, at
+    nominal sizes. Changes nothing.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -20,16 +19,16 @@ def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
 def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
   let summary = "Print the class of every factor of every value";
   let description = [{
-    One line for each value: its dimensions as lists of classes (#0, #1, ...) with their sizes,
-    `!` where an op needs the class whole.
+    Prints one line for each value: its dimensions as lists of classes (#0, #1, ...) with their
+    sizes. `!` marks a class that an op requires whole.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
-  let summary = "Print what a staged program communicates and holds";
+  let summary = "Print the communication and memory of a staged program";
   let description = [{
-    What `tpcc --report` writes, for the sizes in `shape` ("batch=2,sequence=128").
+    Prints the output of `tpcc --report`, for the sizes in `shape` ("batch=2,sequence=128").
     Errors: the program is not staged; a symbol has no size.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];

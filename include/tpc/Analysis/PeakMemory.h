@@ -1,11 +1,11 @@
-//===- PeakMemory.h - Bytes that are live at once ---------------*- C++ -*-===//
+//===- PeakMemory.h - Peak bytes of live values -----------------*- C++ -*-===//
 //
-// Of each stage of a staged program, on the rank with coordinate 0 on every axis, which has the
-// largest part of everything: the largest sum of the values that are live at one op of a
-// micro-batch, each in a buffer of its own, those of a layer that is being called and what
-// is held for all micro-batches included. Weights are not counted (Report.h has them), nor what
-// kernels keep in registers: this compares partitions, the executable's --describe says what is
-// allocated.
+// For each stage of a staged program, on the rank with coordinate 0 on every axis (which has the
+// largest shard of everything): the maximum over the ops of a micro-batch of the sum of live
+// values, each in a buffer of its own. Values of a layer that is being called and values that stay
+// live for all micro-batches are included. Weights (see Report.h) and registers of kernels are not
+// counted. The result compares partitions; the executable's --describe prints the actual
+// allocation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace mlir::tpc {
 
-/// By stage. `module` has a tpc.pipeline.
+/// Returns the bytes by stage. `module` has a tpc.pipeline.
 std::vector<int64_t> getPeakActivationBytes(ModuleOp module, const Symbols &symbols);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- PlanFacts.h - What there is to say about a plan ----------*- C++ -*-===//
+//===- PlanFacts.h - Facts and warnings about a plan ------------*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_PLANFACTS_H
 #define TPC_ANALYSIS_PLANFACTS_H
@@ -7,14 +7,14 @@
 
 namespace mlir::tpc {
 
-/// Layers in an op and what it calls: calls of functions that are layers and, where layers are
-/// not functions, attention.
+/// Returns the number of layers in an op and its callees: calls of layer functions and, where
+/// layers are not functions, attention ops.
 int64_t countLayers(Operation *op);
 
-/// Whether an op calls layers, or a part of one.
+/// Whether an op calls layers, or a section of a layer.
 bool isOfLayers(Operation *op);
 
-/// Warns that a plan does what it is asked for, but leaves ranks idle.
+/// Emits a warning that a plan is valid but leaves ranks idle.
 void warnOfPlan(ModuleOp module, const Twine &message);
 
 } // namespace mlir::tpc

@@ -1,13 +1,12 @@
-//===- Report.h - What a staged program communicates and holds --*- C++ -*-===//
+//===- Report.h - Communication and memory of a staged program --*- C++ -*-===//
 //
 // Counts by walking the staged program with values for all symbols, exactly as the runtime's
-// counters count: a row says how many collectives of a kind over an axis one rank of
-// a stage issues in one step, and the sum of the bytes of their whole buffers
-// (all-reduce: the tensor; all-gather: the gathered one; reduce-scatter: the one before
-// scattering; send: the message, at the sender). What is empty is not
-// counted. Where sizes are uneven, the rank with most: the one with coordinate 0 on
-// every axis, since the first part of a balanced split is the largest.
-// {"axis": "output", "kind": "gather"}: one for each output, all of it.
+// counters do. A row gives the number of collectives of a kind over an axis that one rank of a
+// stage issues in one step, and the total bytes of their whole buffers (all-reduce: the tensor;
+// all-gather: the result; reduce-scatter: the operand; send: the message, at the sender). Empty
+// transfers are not counted. For uneven sizes, the row describes the rank with coordinate 0 on
+// every axis: it has the most, since the first shard of a balanced split is the largest. {"axis":
+// "output", "kind": "gather"}: one for each output, with its total size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,32 +27,32 @@ struct CollectiveRow {
   int64_t bytes = 0;
 };
 
-/// A weight as one use sees it, on the rank with most.
+/// A weight as one use sees it, on the rank with the most bytes.
 struct ParameterRow {
   std::string weight;
-  std::vector<int64_t> shape, held; // of all ranks, of this one
-  int64_t bytes = 0;                // held
+  std::vector<int64_t> shape, held; // global shape, and shape on this rank
+  int64_t bytes = 0;                // on this rank
 };
 
 struct StageRow {
   int64_t stage = 0;
   int64_t layers = 0;
   double seconds = 0;           // estimate for one micro-batch
-  double layerSeconds = 0;      // of these, in layers
-  double recomputedSeconds = 0; // of these, for what other stages compute too
-  double transferSeconds = 0;   // beside these, for messages from and to its neighbours
-  int64_t weightBytes = 0;      // on the rank with most
-  int64_t heldBytes = 0;        // computed before the rounds, and held for all of them
-  int64_t cacheBytes = 0;       // of a generation, on the rank with most
-  int64_t microBatches = 0;     // that are not empty, on replica 0
+  double layerSeconds = 0;      // share of `seconds` in layers
+  double recomputedSeconds = 0; // share of `seconds` for values that other stages compute too
+  double transferSeconds = 0;   // in addition to `seconds`, for messages from and to neighbors
+  int64_t weightBytes = 0;      // on the rank with the most
+  int64_t heldBytes = 0;        // prologue values, live during all micro-batches
+  int64_t cacheBytes = 0;       // of a generation, on the rank with the most
+  int64_t microBatches = 0;     // non-empty ones, on replica 0
   std::vector<ParameterRow> parameters;
 };
 
-/// A function of the program, and what it calls each time.
+/// A function of the program, and its ops per call.
 struct FunctionRow {
   std::string function;
   bool isLayer = false;
-  int64_t calls = 0; // of it, in the text
+  int64_t calls = 0; // call sites in the program
   int64_t products = 0, attentions = 0, kernels = 0;
 };
 
@@ -68,23 +67,23 @@ struct Report {
   Symbols symbols;
   std::vector<CollectiveRow> collectives;
   std::vector<StageRow> stages;
-  std::vector<RankRow> ranks;         // of at most maxRanks ranks
-  std::vector<FunctionRow> functions; // as they are planned; from the driver
+  std::vector<RankRow> ranks;         // at most maxRanks ranks
+  std::vector<FunctionRow> functions; // as planned; filled in by the driver
   std::vector<std::string> splits;    // "tp: 160 over tp 2: fc1 (columns), …"
   std::vector<std::string> warnings;
 
   static constexpr int64_t maxRanks = 4096;
 
   llvm::json::Value toJSON() const;
-  /// A page for people.
+  /// Prints a report for people.
   void print(llvm::raw_ostream &os) const;
 };
 
-/// Names of the symbols that the inputs of a program have: what must be bound.
+/// Returns the symbols in the input types of a program, which must be bound.
 std::set<std::string> getInputSymbols(ModuleOp module);
 
-/// `module` is staged (has a tpc.pipeline). Emits an error if it is not, or if `symbols`
-/// lacks one that occurs.
+/// Computes the report of a staged module (with a tpc.pipeline). Emits an error if it is not
+/// staged, or if `symbols` lacks one that occurs.
 FailureOr<Report> computeReport(ModuleOp module, const Symbols &symbols);
 
 } // namespace mlir::tpc

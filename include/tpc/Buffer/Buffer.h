@@ -9,7 +9,7 @@
 #include "tpc/Buffer/BufferEnums.h.inc"
 
 namespace mlir::tpc::buffer {
-/// A size, offset or count: over the symbols that RankSizes.h names.
+/// A size, offset or count: an expression over the symbols of RankSizes.h.
 using ExprAttr = SymExprAttr;
 } // namespace mlir::tpc::buffer
 
@@ -23,7 +23,7 @@ using ExprAttr = SymExprAttr;
 #include "tpc/Buffer/BufferOps.h.inc"
 
 namespace mlir::tpc::buffer {
-/// The extent of a place.
+/// Returns the extent of a buffer.
 ExtentAttr getExtent(Value place);
 } // namespace mlir::tpc::buffer
 

@@ -1,4 +1,4 @@
-//===- BufferAttrs.td - Expressions, places and arguments -------*- tablegen -*-===//
+//===- BufferAttrs.td - Extents, loads and function arguments -------------===//
 
 #ifndef TPC_BUFFER_BUFFERATTRS
 #define TPC_BUFFER_BUFFERATTRS
@@ -13,7 +13,7 @@ class Buffer_Attr<string cppName, string attrMnemonic> : AttrDef<Buffer_Dialect,
 }
 
 def Buffer_ExtentAttr : Buffer_Attr<"Extent", "extent"> {
-  let summary = "What a place has room for: `\"3*n\" x f32`";
+  let summary = "Extent of a buffer: `\"3*n\" x f32`";
   let parameters = (ins "::mlir::tpc::SymExprAttr":$elements, "::mlir::Type":$element);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
@@ -22,31 +22,37 @@ def Buffer_ExtentAttr : Buffer_Attr<"Extent", "extent"> {
 }
 
 def Buffer_LoadAttr : Buffer_Attr<"Load", "load"> {
-  let summary = "What a rank loads: a weight through a view, for one use";
+  let summary = "Load of a weight through a view, for one use";
   let description = [{
-    `packed @w view #tpc.view<…> : tensor<8x3xf32, …>`: the local type of the `tpc.parameter` that it stands for.
+    `packed @w view #tpc.view<…> : tensor<8x3xf32, …>`. The type is the local type of the
+    `tpc.parameter` that the load replaces.
   }];
-  let parameters = (ins "ParameterUse":$use, "::mlir::StringAttr":$weight, OptionalParameter<"::mlir::tpc::ViewAttr">:$view,
-                        "::mlir::Type":$type);
+  let parameters = (ins "ParameterUse":$use, "::mlir::StringAttr":$weight,
+                        OptionalParameter<"::mlir::tpc::ViewAttr">:$view, "::mlir::Type":$type);
   let hasCustomAssemblyFormat = 1;
 }
 
 def Buffer_ArgumentAttr : Buffer_Attr<"Argument", "argument"> {
-  let summary = "What an argument of a buffer function stands for";
+  let summary = "Meaning of an argument of a buffer function";
   let description = [{
     One of
-      * `value 0 : "8*n" x f32`: a place that holds argument 0 of the tensor function;
-      * `value 1 becomes 2 : "8*n" x f32`: a place that holds argument 1 of the tensor function, and at its end its result 2;
-      * `packed 1`, `dense 1`: the parameter that argument 1 is in every call, for this use;
-      * `packed @w : tensor<…>`: an entry of the table of parameters that the caller's stage has and the tensor function takes from
-        the weight itself: functions that several stages share are told its index.
+
+      * `value 0 : "8*n" x f32`: a buffer with argument 0 of the tensor function;
+      * `value 1 becomes 2 : "8*n" x f32`: a buffer with argument 1 of the tensor function that
+        contains result 2 when the function returns;
+      * `packed 1`, `dense 1`: the parameter that every call passes as argument 1, for this use;
+      * `packed @w : tensor<…>`: the index of an entry of the parameter table. The tensor function
+        reads the weight itself; a function that several stages share receives the index of the
+        caller's stage.
   }];
-  let parameters = (ins OptionalParameter<"::mlir::IntegerAttr">:$argument, OptionalParameter<"ExtentAttr">:$extent,
+  let parameters = (ins OptionalParameter<"::mlir::IntegerAttr">:$argument,
+                        OptionalParameter<"ExtentAttr">:$extent,
                         "ParameterUse":$use, OptionalParameter<"LoadAttr">:$load,
                         OptionalParameter<"::mlir::IntegerAttr">:$result);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    static ArgumentAttr getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent, std::optional<int64_t> result = std::nullopt);
+    static ArgumentAttr getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent,
+                                 std::optional<int64_t> result = std::nullopt);
     static ArgumentAttr getParameter(MLIRContext *context, int64_t argument, ParameterUse use);
     static ArgumentAttr getHidden(LoadAttr load);
     bool isPlace() const { return bool(getExtent()); }
@@ -58,13 +64,13 @@ class Buffer_Type<string cppName, string typeMnemonic> : TypeDef<Buffer_Dialect,
 }
 
 def Buffer_PlaceType : Buffer_Type<"Place", "place"> {
-  let summary = "An address of elements; the op that names it says of how many, and of which type";
+  let summary = "Address of a buffer; the op that defines it has the extent";
 }
 def Buffer_ParameterType : Buffer_Type<"Parameter", "parameter"> {
-  let summary = "An index into the table of parameters";
+  let summary = "Index of an entry of the parameter table";
 }
 def Buffer_FrameType : Buffer_Type<"Frame", "frame"> {
-  let summary = "Memory on the runtime's stack, 64-byte aligned, with nothing in it";
+  let summary = "Uninitialized memory on the runtime's stack, 64-byte aligned";
 }
 
 #endif

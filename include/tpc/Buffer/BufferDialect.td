@@ -8,15 +8,17 @@ include "mlir/IR/OpBase.td"
 def Buffer_Dialect : Dialect {
   let name = "tpc_buffer";
   let cppNamespace = "::mlir::tpc::buffer";
-  let summary = "What a rank does in one step: runtime calls on planned memory";
+  let summary = "Program of a rank for one step: runtime calls on planned memory";
   let description = [{
-    A program after `tpc-plan-buffers`. Where the staged program has tensors, it has *places*: an address of a known number
-    of elements, in a frame of the runtime's stack, in memory of the caller, in a parameter, a constant or an input of the model.
-    Each op but those that name places is one call of the runtime (`tpc/runtime.h`), and they run in the order in which they
-    stand: an op begins when all before it have ended.
+    The level after `tpc-plan-buffers`. Tensors of the staged program become buffers (type
+    `!tpc_buffer.place`): an address of a known number of elements in a frame of the runtime's
+    stack, in memory of the caller, in a parameter, a constant or an input of the model. Each op
+    that does not define a buffer is one call of the runtime (`tpc/runtime.h`). Ops run in program
+    order: an op begins when all ops before it have completed.
 
         tpc_buffer.entry @parameter_0 packed @w stage 0 : tensor<8x3xf32, …>
-        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32) to (%y : "8*n" x f32) {
+        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32)
+            to (%y : "8*n" x f32) {
           %frame = tpc_buffer.push "64*((11*n + 15) floordiv 16)"
           %w = tpc_buffer.parameter @parameter_0
           %0 = tpc_buffer.slot %frame at 0 : "3*n" x f32
@@ -27,11 +29,12 @@ def Buffer_Dialect : Dialect {
           tpc_buffer.pop %frame
         }
 
-    Sizes, offsets and counts are expressions (`#tpc.expr`) over the program's symbols, this rank's coordinates on the grid's axes
-    (`rank.tp`) and the micro-batch (`rank.mb`), so that one text stands for all ranks and sizes. Nothing here knows a device.
+    Sizes, offsets and counts are expressions (`#tpc.expr`) over the program's symbols, this rank's
+    coordinates on the grid's axes (`rank.tp`) and the micro-batch index (`rank.mb`). One text is
+    valid for all ranks and sizes. The dialect is independent of devices.
 
-    The tensor program stays beside it. `tpc-verify-buffers` walks through both and shows that each place holds, whenever it is
-    read, the value that the tensor program means.
+    The tensor program stays in the module. `tpc-verify-buffers` walks both programs and checks that
+    each buffer, whenever it is read, contains the value that the tensor program defines.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
   let useDefaultAttributePrinterParser = 1;

@@ -1,4 +1,4 @@
-//===- BufferOps.td - Places, and runtime calls on them ---------*- tablegen -*-===//
+//===- BufferOps.td - Buffers and runtime calls on them ----*- tablegen -*-===//
 
 #ifndef TPC_BUFFER_BUFFEROPS
 #define TPC_BUFFER_BUFFEROPS
@@ -32,10 +32,11 @@ class Buffer_Op<string mnemonic, list<Trait> traits = []> : Op<Buffer_Dialect, m
 //===----------------------------------------------------------------------===//
 
 def Buffer_EntryOp : Buffer_Op<"entry", [Symbol]> {
-  let summary = "An entry of the table of parameters, which the manifest lists";
+  let summary = "An entry of the parameter table, which the manifest lists";
   let description = [{
-    `tpc_buffer.entry @parameter_0 stage 0 packed @w : tensor<8x3xf32, …>`: what the ranks of a stage load before the first step, and for which
-    use: `packed` for products, or `dense` as it is. Its number is its place among the entries of the module.
+    `tpc_buffer.entry @parameter_0 stage 0 packed @w : tensor<8x3xf32, …>`: a parameter that the
+    ranks of a stage load before the first step, and its use: `packed` for matmuls, or `dense` as it
+    is. Its index is its position among the entries of the module.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage, Buffer_LoadAttr:$load);
   let assemblyFormat = "$sym_name `stage` $stage custom<Load>($load) attr-dict";
@@ -44,77 +45,94 @@ def Buffer_EntryOp : Buffer_Op<"entry", [Symbol]> {
 def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
   let summary = "A layer or a stage on buffers";
   let description = [{
-    `of` is the tensor function, or with `stage` the pipeline, that it computes. Arguments say what they stand for, see
-    `#tpc_buffer.argument`; after `to` stand places of the caller's for the results, in order, but those that an argument
-    becomes: `value 1 becomes 2`. A caller gives places for results that are disjoint from all others. What belongs to a stage has no arguments.
+    `of` is the tensor function that it computes, or with `stage` the pipeline. Arguments define
+    their meaning, see `#tpc_buffer.argument`. After `to` follow the caller's buffers for the
+    results, in order, except for results that alias an argument: `value 1 becomes 2`. A caller
+    passes result buffers that are disjoint from all others. The function of a stage has no
+    arguments.
 
-        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1) to (%y : "8*n" x f32) { ... }
+        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1)
+            to (%y : "8*n" x f32) { ... }
         tpc_buffer.func @on_buffers_stage_0 of @main stage 0 { ... }
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$of, OptionalAttr<I64Attr>:$stage,
-                       TypedArrayAttrBase<Buffer_ArgumentAttr, "arguments">:$args, TypedArrayAttrBase<Buffer_ExtentAttr, "places">:$results_places);
+  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$of,
+                       OptionalAttr<I64Attr>:$stage,
+                       TypedArrayAttrBase<Buffer_ArgumentAttr, "arguments">:$args,
+                       TypedArrayAttrBase<Buffer_ExtentAttr, "places">:$results_places);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The places for results.
-    Block::BlockArgListType getResultPlaces() { return getBody().getArguments().drop_front(getArgs().size()); }
+    /// Returns the buffers for results.
+    Block::BlockArgListType getResultPlaces() {
+      return getBody().getArguments().drop_front(getArgs().size());
+    }
   }];
 }
 
 def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
   let summary = "Repeats its body for each micro-batch";
   let description = [{
-    `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four rounds, in which `rank.mb` counts from 0. A round in which the size behind
-    `of` is 0 is left out; without it, none is. The runtime sets the micro-batch that kernels see before each round.
+    `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four micro-batch
+    iterations, in which `rank.mb` counts from 0. Iterations in which the size after `of` is 0 are
+    skipped; without `of`, none is. Before each iteration the runtime sets the micro-batch index
+    that kernels see.
   }];
   let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<Tpc_SymExprAttr>:$size);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "custom<SymExpr>($count) (`of` custom<SymExpr>($size)^)? attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    custom<SymExpr>($count) (`of` custom<SymExpr>($size)^)? attr-dict-with-keyword $body
+  }];
 }
 
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
 
-def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
-  let summary = "A frame of so many bytes on top of the runtime's stack. tpc_frame_push.";
+def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>,
+                                       DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "Allocates a frame of this many bytes on top of the runtime's stack. "
+                "tpc_frame_push.";
   let arguments = (ins Tpc_SymExprAttr:$bytes);
   let results = (outs Buffer_Frame:$frame);
   let assemblyFormat = "custom<SymExpr>($bytes) attr-dict";
 }
 
 def Buffer_PopOp : Buffer_Op<"pop", [MemoryEffects<[MemFree]>]> {
-  let summary = "Gives the frame on top of the stack back. tpc_frame_pop.";
+  let summary = "Frees the frame on top of the stack. tpc_frame_pop.";
   let arguments = (ins Buffer_Frame:$frame);
   let assemblyFormat = "$frame attr-dict";
 }
 
-/// Names a place.
-class Buffer_PlaceOp<string mnemonic, list<Trait> traits = []> : Buffer_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
+/// An op that defines a buffer.
+class Buffer_PlaceOp<string mnemonic, list<Trait> traits = []>
+    : Buffer_Op<mnemonic,
+                !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
   let results = (outs Buffer_Place:$place);
 }
 
 def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
-  let summary = "A part of a frame, from a byte on";
+  let summary = "A buffer in a frame, at a byte offset";
   let description = [{
-    `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that do not live at the same time share memory.
+    `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that are not
+    live at the same time share memory.
   }];
   let arguments = (ins Buffer_Frame:$frame, Tpc_SymExprAttr:$offset, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$frame `at` custom<SymExpr>($offset) `:` custom<Extent>($extent) attr-dict";
 }
 
 def Buffer_InputOp : Buffer_PlaceOp<"input"> {
-  let summary = "An input of the model: the whole tensor, on every rank. tpc_input.";
+  let summary = "An input of the model: the unsplit tensor, on every rank. tpc_input.";
   let arguments = (ins I64Attr:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
 }
 
 def Buffer_StateOp : Buffer_PlaceOp<"state"> {
-  let summary = "What stays from step to step: this rank's part of a cache. tpc_state.";
+  let summary = "This rank's shard of a cache, which persists from step to step. tpc_state.";
   let description = [{
-    `%0 = tpc_buffer.state @k0 : "12*batch*64*capacity" x f32`: of the sequences of this step. At the beginning of a step it holds the rank's part of the
-    argument that has this cache, at the end that of the result.
+    `%0 = tpc_buffer.state @k0 : "12*batch*64*capacity" x f32`: the cache of this step's sequences.
+    When a step begins, it contains the rank's shard of the argument with this cache; when it ends,
+    that of the result.
   }];
   let arguments = (ins FlatSymbolRefAttr:$cache, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$cache `:` custom<Extent>($extent) attr-dict";
@@ -126,21 +144,23 @@ def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
   let assemblyFormat = "$value `:` custom<Extent>($extent) attr-dict";
 }
 
-def Buffer_ParameterOp : Buffer_Op<"parameter", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "The index of an entry of the table of parameters";
+def Buffer_ParameterOp
+    : Buffer_Op<"parameter", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>,
+                              DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The index of an entry of the parameter table";
   let arguments = (ins FlatSymbolRefAttr:$entry);
   let results = (outs Buffer_Parameter:$index);
   let assemblyFormat = "$entry attr-dict";
 }
 
 def Buffer_DenseOp : Buffer_PlaceOp<"dense"> {
-  let summary = "This rank's part of a parameter, dense and row-major. tpc_parameter.";
+  let summary = "This rank's shard of a parameter, dense and row-major. tpc_parameter.";
   let arguments = (ins Buffer_Parameter:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
 }
 
 def Buffer_PartOp : Buffer_PlaceOp<"part"> {
-  let summary = "A part of a place, from an element on";
+  let summary = "A subrange of a buffer, at an element offset";
   let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$whole `from` custom<SymExpr>($from) `:` custom<Extent>($extent) attr-dict";
 }
@@ -150,7 +170,7 @@ def Buffer_PartOp : Buffer_PlaceOp<"part"> {
 //===----------------------------------------------------------------------===//
 
 def Buffer_CopyOp : Buffer_Op<"copy"> {
-  let summary = "Copies bytes between places that do not overlap. tpc_copy.";
+  let summary = "Copies bytes between buffers that do not overlap. tpc_copy.";
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Tpc_SymExprAttr:$bytes);
   let assemblyFormat = "$from `to` $to `bytes` custom<SymExpr>($bytes) attr-dict";
 }
@@ -158,42 +178,55 @@ def Buffer_CopyOp : Buffer_Op<"copy"> {
 def Buffer_LaunchOp : Buffer_Op<"launch", [AttrSizedOperandSegments]> {
   let summary = "Runs a generated kernel over rows. tpc_launch.";
   let description = [{
-    `tpc_buffer.launch @kernel_add(%x, %y) to (%z) rows "batch*sequence" grain 1025`. `grain`: rows that one thread should have at least. No place of
-    a result overlaps another. A kernel that appends to a cache takes it as a result's place, of which it leaves the rest.
+    `tpc_buffer.launch @kernel_add(%x, %y) to (%z) rows "batch*sequence" grain 1025`. `grain` is the
+    minimum number of rows for a thread. Result buffers do not overlap any other buffer. A kernel
+    that appends to a cache takes the cache as a result buffer and writes only the new tokens.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes, Tpc_SymExprAttr:$rows,
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes,
+                       Tpc_SymExprAttr:$rows,
                        Tpc_SymExprAttr:$grain);
   let assemblyFormat = [{
-    $kernel `(` $reads `)` `to` ` ` `(` $writes `)` `rows` custom<SymExpr>($rows) `grain` custom<SymExpr>($grain) attr-dict
+    $kernel `(` $reads `)` `to` ` ` `(` $writes `)` `rows` custom<SymExpr>($rows)
+    `grain` custom<SymExpr>($grain) attr-dict
   }];
 }
 
-def Buffer_CallOp : Buffer_Op<"call", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Calls another function on buffers";
+def Buffer_CallOp
+    : Buffer_Op<"call", [AttrSizedOperandSegments,
+                         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Calls another buffer function";
   let description = [{
-    `tpc_buffer.call @on_buffers_layer(%x, %w) to (%y)`: places and indices of parameters as the callee's arguments ask for, then places for its results.
+    `tpc_buffer.call @on_buffers_layer(%x, %w) to (%y)`: buffers and parameter indices in the order
+    of the callee's arguments, then buffers for its results.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee, Arg<Variadic<AnyTypeOf<[Buffer_Place, Buffer_Parameter]>>, "", [MemRead]>:$args,
+  let arguments = (ins FlatSymbolRefAttr:$callee,
+                       Arg<Variadic<AnyTypeOf<[Buffer_Place, Buffer_Parameter]>>, "",
+                           [MemRead]>:$args,
                        Buffer_Writes:$writes);
   let hasCustomAssemblyFormat = 1;
 }
 
 def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
-  let summary = "Matrix products of one left side with packed parameters. tpc_products.";
+  let summary = "Matmuls of one left side with packed parameters. tpc_products.";
   let description = [{
-    `tpc_buffer.product %x m n k _8 by %w bias %b epilogue silu residual %r to %0 n _6.tp, by %v to %1 n _4`: for each parameter
+        tpc_buffer.product %x m n k _8 by %w bias %b epilogue silu residual %r to %0 n _6.tp,
+            by %v to %1 n _4
+
+    computes for each parameter
 
         to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]
 
-    All elements are of one type, which the target's library multiplies; sums are f32, and results are rounded once. `to` may be the
-    `residual` of the same part, and nothing else that is read.
+    All elements are of one type that the target's library multiplies. Sums are f32, and results are
+    rounded once. `to` may alias the `residual` of the same matmul, and no other operand.
   }];
-  let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases, Buffer_Reads:$residuals,
-                       Buffer_Writes:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprs:$widths,
-                       DenseI32ArrayAttr:$epilogues, DenseBoolArrayAttr:$with_bias, DenseBoolArrayAttr:$with_residual);
+  let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases,
+                       Buffer_Reads:$residuals, Buffer_Writes:$to, Tpc_SymExprAttr:$m,
+                       Tpc_SymExprAttr:$k, Tpc_SymExprs:$widths, DenseI32ArrayAttr:$epilogues,
+                       DenseBoolArrayAttr:$with_bias, DenseBoolArrayAttr:$with_residual);
   let assemblyFormat = [{
     $x `m` custom<SymExpr>($m) `k` custom<SymExpr>($k)
-    custom<Products>($parameters, $biases, $residuals, $to, $widths, $epilogues, $with_bias, $with_residual) attr-dict
+    custom<Products>($parameters, $biases, $residuals, $to, $widths, $epilogues, $with_bias,
+                     $with_residual) attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -204,20 +237,24 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
     };
     SmallVector<Part> getParts();
     void setParts(ArrayRef<Part> parts);
-    static ProductOp create(OpBuilder &builder, Location loc, Value x, SymExprAttr m, SymExprAttr k, ArrayRef<Part> parts);
+    static ProductOp create(OpBuilder &builder, Location loc, Value x, SymExprAttr m, SymExprAttr k,
+                            ArrayRef<Part> parts);
   }];
 }
 
 def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
-  let summary = "Matrix products of computed values. tpc_batch_matmul.";
+  let summary = "Batched matmuls of computed values. tpc_batch_matmul.";
   let description = [{
-    `to[b, m, n] = a[b, m, k] * b[b, k, n]`, of elements as in `tpc_buffer.product`, for `batch` matrices that are `a_stride` and `b_stride`
-    elements apart; 0 uses one for all.
+    `to[b, m, n] = a[b, m, k] * b[b, k, n]`, with element types as in `tpc_buffer.product`, for
+    `batch` matrices at distances of `a_stride` and `b_stride` elements; stride 0 uses one matrix
+    for all.
   }];
-  let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$m,
-                       Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$a_stride, Tpc_SymExprAttr:$b_stride);
+  let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
+                       Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n,
+                       Tpc_SymExprAttr:$a_stride, Tpc_SymExprAttr:$b_stride);
   let assemblyFormat = [{
-    $a `by` $b `to` $to `batch` custom<SymExpr>($batch) `m` custom<SymExpr>($m) `k` custom<SymExpr>($k) `n` custom<SymExpr>($n)
+    $a `by` $b `to` $to `batch` custom<SymExpr>($batch) `m` custom<SymExpr>($m)
+    `k` custom<SymExpr>($k) `n` custom<SymExpr>($n)
     `strides` custom<SymExpr>($a_stride) `,` custom<SymExpr>($b_stride) attr-dict
   }];
 }
@@ -225,45 +262,62 @@ def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
 def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention. tpc_attention.";
   let description = [{
-    q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads, value_size]`, of a type that the
-    target's attention is for, in f32 inside; heads / kv_heads
-    consecutive query heads share a kv head. `strides`: elements from one token to the next, of q, k, v and the result. The masks and the bias are as
-    in `tpc.attention`; their `strides` are those of batch and heads, 0 where they broadcast. With `causal`, query i sees key j only if j <= i + the
-    number behind it, with `after` only if j > i + the number behind that. `slopes [heads]` add slopes[h] (j - i - the number behind `at`). A row without
-    visible keys gives zeros, with `uniform_rows` the mean of all values.
+    q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads,
+    value_size]`, of a type that the target's attention supports; computed in f32. heads / kv_heads
+    consecutive query heads share a KV head. `strides` are the distances in elements between tokens
+    of q, k, v and the result. The masks and the bias are as in `tpc.attention`; their `strides` are
+    those of batch and heads, 0 where they broadcast. With `causal c`, query i sees key j only
+    if j <= i + c; with `after a`, only if j > i + a. `slopes [heads]` with `at s` add
+    slopes[h] (j - i - s). A row without visible keys yields zeros, with `uniform_rows` the mean of
+    all values.
 
-    `lengths [batch]` are added to all of these numbers, for each sequence its own; keys that no query sees are not read. Then k and v lie as in a cache:
-    behind `lengths` stand the elements from one sequence to the next and from one head to the next, of k and of v.
+    `lengths [batch]` are added to c, a and s for each sequence; keys that no query sees are not
+    read. In this form k and v have the layout of a cache: after `lengths` follow the strides in
+    elements between sequences and between heads, for k and for v.
   }];
-  let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask,
-                       Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes, Buffer_MaybeRead:$lengths, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
-                       Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$kv_heads,
-                       Tpc_SymExprAttr:$head_size, Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
-                       OptionalAttr<Tpc_SymExprs>:$mask_strides, OptionalAttr<Tpc_SymExprs>:$bias_strides,
-                       OptionalAttr<Tpc_SymExprAttr>:$slopes_at, OptionalAttr<Tpc_SymExprs>:$cache_strides, OptionalAttr<Tpc_SymExprAttr>:$causal,
-                       OptionalAttr<Tpc_SymExprAttr>:$after, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
-                       UnitAttr:$uniform_rows);
+  let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask,
+                       Buffer_MaybeRead:$mask, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes,
+                       Buffer_MaybeRead:$lengths, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
+                       Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads,
+                       Tpc_SymExprAttr:$kv_heads, Tpc_SymExprAttr:$head_size,
+                       Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
+                       OptionalAttr<Tpc_SymExprs>:$mask_strides,
+                       OptionalAttr<Tpc_SymExprs>:$bias_strides,
+                       OptionalAttr<Tpc_SymExprAttr>:$slopes_at,
+                       OptionalAttr<Tpc_SymExprs>:$cache_strides,
+                       OptionalAttr<Tpc_SymExprAttr>:$causal,
+                       OptionalAttr<Tpc_SymExprAttr>:$after, F64Attr:$scale,
+                       DefaultValuedAttr<F64Attr, "0.0">:$softcap, UnitAttr:$uniform_rows);
   let assemblyFormat = [{
-    $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
-    (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))? (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))?
-    (`lengths` $lengths^ `strides` custom<SymExprs>($cache_strides))? `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
-    `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size) `kv_heads` custom<SymExpr>($kv_heads)
-    `of` custom<SymExpr>($value_size) `strides` custom<SymExprs>($strides)
-    (`causal` custom<SymExpr>($causal)^)? (`after` custom<SymExpr>($after)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
+    $q `,` $k `,` $v (`key_mask` $key_mask^)?
+    (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
+    (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))?
+    (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))?
+    (`lengths` $lengths^ `strides` custom<SymExprs>($cache_strides))? `to` $to
+    `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
+    `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size)
+    `kv_heads` custom<SymExpr>($kv_heads) `of` custom<SymExpr>($value_size)
+    `strides` custom<SymExprs>($strides) (`causal` custom<SymExpr>($causal)^)?
+    (`after` custom<SymExpr>($after)^)? `scale` $scale (`softcap` $softcap^)?
+    (`uniform_rows` $uniform_rows^)? attr-dict
   }];
 }
 
 def Buffer_AppendOp : Buffer_Op<"append"> {
-  let summary = "Keys or values of new tokens, behind those that a cache has. tpc_append.";
+  let summary = "Writes keys or values of new tokens after the cached ones. tpc_append.";
   let description = [{
-    cache[b, h, lengths[b] + i, :] = from[b, h, i, :] for all i in [0, tokens), as far as there is room, where the cache is `[batch, heads, capacity, size]`
-    and `strides` are the elements of `from` from one sequence, head and token to the next.
+    cache[b, h, lengths[b] + i, :] = from[b, h, i, :] for all i in [0, tokens) within the capacity.
+    The cache is `[batch, heads, capacity, size]`; `strides` are the distances in elements between
+    sequences, heads and tokens of `from`.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Read:$lengths, Arg<Buffer_Place, "", [MemRead, MemWrite]>:$cache, Tpc_SymExprAttr:$batch,
-                       Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$tokens, Tpc_SymExprAttr:$capacity, Tpc_SymExprAttr:$size, Tpc_SymExprs:$strides);
+  let arguments = (ins Buffer_Read:$from, Buffer_Read:$lengths,
+                       Arg<Buffer_Place, "", [MemRead, MemWrite]>:$cache, Tpc_SymExprAttr:$batch,
+                       Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$tokens, Tpc_SymExprAttr:$capacity,
+                       Tpc_SymExprAttr:$size, Tpc_SymExprs:$strides);
   let assemblyFormat = [{
-    $from `at` $lengths `to` $cache `batch` custom<SymExpr>($batch) `heads` custom<SymExpr>($heads) `tokens` custom<SymExpr>($tokens)
-    `capacity` custom<SymExpr>($capacity) `of` custom<SymExpr>($size) `strides` custom<SymExprs>($strides) attr-dict
+    $from `at` $lengths `to` $cache `batch` custom<SymExpr>($batch) `heads` custom<SymExpr>($heads)
+    `tokens` custom<SymExpr>($tokens) `capacity` custom<SymExpr>($capacity)
+    `of` custom<SymExpr>($size) `strides` custom<SymExprs>($strides) attr-dict
   }];
 }
 
@@ -271,65 +325,83 @@ def Buffer_AppendOp : Buffer_Op<"append"> {
 // Communication
 //===----------------------------------------------------------------------===//
 
-// Tensors are seen as [outer, n, inner], of which n is split over one axis. Messages name the ONNX node, which is the op's location.
+// Tensors are seen as [outer, n, inner], with n split over one axis. Messages name the ONNX node in
+// the op's location.
 
 def Buffer_AllReduceOp : Buffer_Op<"all_reduce"> {
-  let summary = "Combines values of a group; every rank gets the whole. `to` may be `from`. tpc_all_reduce.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$count);
-  let assemblyFormat = "$from `to` $to `over` $axes $kind `count` custom<SymExpr>($count) attr-dict";
+  let summary = "Reduces the values of a group; every rank gets the result. `to` may be `from`. "
+                "tpc_all_reduce.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
+                       Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$count);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes $kind `count` custom<SymExpr>($count) attr-dict
+  }];
 }
 
 def Buffer_AllGatherOp : Buffer_Op<"all_gather"> {
-  let summary = "[outer, own part of n, inner] to [outer, n, inner]. tpc_all_gather.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n,
-                       Tpc_SymExprAttr:$inner);
+  let summary = "[outer, own shard of n, inner] to [outer, n, inner]. tpc_all_gather.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
+                       Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$inner);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner) attr-dict
+    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n)
+    `inner` custom<SymExpr>($inner) attr-dict
   }];
 }
 
 def Buffer_ReduceScatterOp : Buffer_Op<"reduce_scatter"> {
-  let summary = "[outer, n, inner] to [outer, own part of n, inner], combined. tpc_reduce_scatter.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$outer,
-                       Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$inner);
+  let summary = "[outer, n, inner] to [outer, own shard of n, inner], reduced. tpc_reduce_scatter.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
+                       Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n,
+                       Tpc_SymExprAttr:$inner);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes $kind `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner) attr-dict
+    $from `to` $to `over` $axes $kind `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n)
+    `inner` custom<SymExpr>($inner) attr-dict
   }];
 }
 
 def Buffer_AllToAllOp : Buffer_Op<"all_to_all"> {
-  let summary = "Moves a split between two dimensions of [outer, a, middle, b, inner]. tpc_all_to_all.";
+  let summary = "Moves a split between two dimensions of [outer, a, middle, b, inner]. "
+                "tpc_all_to_all.";
   let description = [{
-    With `splits_first`, a is whole before and split after, and b the other way round; without, a is split before.
+    With `splits_first`, a is whole in the operand and split in the result, and b vice versa;
+    without it, a is split in the operand.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$a,
-                       Tpc_SymExprAttr:$middle, Tpc_SymExprAttr:$b, Tpc_SymExprAttr:$inner, UnitAttr:$splits_first);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
+                       Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$a, Tpc_SymExprAttr:$middle,
+                       Tpc_SymExprAttr:$b, Tpc_SymExprAttr:$inner, UnitAttr:$splits_first);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `a` custom<SymExpr>($a) `middle` custom<SymExpr>($middle)
-    `b` custom<SymExpr>($b) `inner` custom<SymExpr>($inner) (`splits_first` $splits_first^)? attr-dict
+    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `a` custom<SymExpr>($a)
+    `middle` custom<SymExpr>($middle) `b` custom<SymExpr>($b) `inner` custom<SymExpr>($inner)
+    (`splits_first` $splits_first^)? attr-dict
   }];
 }
 
 def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
-  let summary = "Moves the elements of [outer, blocks, n, unit, inner] to the ranks that have them afterwards. tpc_collective_permute.";
+  let summary = "Moves the elements of [outer, blocks, n, unit, inner] to the ranks that have them "
+                "in the result. tpc_collective_permute.";
   let description = [{
-    `splits` are four lists of axes: those that split n before, those that then split what is left of blocks, n and unit, and the same after. Element i
-    of each block is element `first` + i of it before, cyclically.
+    `splits` are four lists of axes: those that split n in the operand, those that split the
+    remaining product of blocks, n and unit, and the same two for the result. Element i of each
+    result block is element `first` + i of the operand's, cyclically.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
-                       Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$unit, Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$first);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits,
+                       Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
+                       Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$unit,
+                       Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$first);
   let assemblyFormat = [{
-    $from `to` $to `splits` $splits `outer` custom<SymExpr>($outer) `blocks` custom<SymExpr>($blocks) `n` custom<SymExpr>($n)
-    `unit` custom<SymExpr>($unit) `inner` custom<SymExpr>($inner) `first` custom<SymExpr>($first) attr-dict
+    $from `to` $to `splits` $splits `outer` custom<SymExpr>($outer)
+    `blocks` custom<SymExpr>($blocks) `n` custom<SymExpr>($n) `unit` custom<SymExpr>($unit) `inner` custom<SymExpr>($inner)
+    `first` custom<SymExpr>($first) attr-dict
   }];
   let hasVerifier = 1;
 }
 
 def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
-  let summary = "One distribution becomes another at once. tpc_exchange.";
+  let summary = "Changes the distribution of a value directly. tpc_exchange.";
   let description = [{
-    `layout` has, for each dimension, pairs of lists of axes, before and after: one for each factor, and one for what is left of their product.
-    `sizes` are those of all factors, in order.
+    For each dimension, `layout` has pairs of lists of axes, for operand and result: one pair for
+    each factor, and one for the product of the local factors. `sizes` are those of all factors, in
+    order.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$layout, Tpc_SymExprs:$sizes);
   let assemblyFormat = "$from `to` $to `layout` $layout `sizes` custom<SymExprs>($sizes) attr-dict";
@@ -337,19 +409,21 @@ def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
 }
 
 def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
-  let summary = "Every rank of the group gets what `root` has at this place. tpc_broadcast.";
-  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes, Tpc_SymExprAttr:$count, I64Attr:$root);
+  let summary = "Copies the buffer of `root` to every rank of the group. tpc_broadcast.";
+  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes,
+                       Tpc_SymExprAttr:$count, I64Attr:$root);
   let assemblyFormat = "$data `over` $axes `count` custom<SymExpr>($count) `root` $root attr-dict";
 }
 
 def Buffer_SendOp : Buffer_Op<"send"> {
-  let summary = "To the rank of another stage; the place may be written again when it returns. tpc_send.";
+  let summary = "Sends to the rank of another stage; on return the buffer may be "
+                "overwritten. tpc_send.";
   let arguments = (ins Buffer_Read:$data, Tpc_SymExprAttr:$count, I64Attr:$to);
   let assemblyFormat = "$data `count` custom<SymExpr>($count) `to` $to attr-dict";
 }
 
 def Buffer_RecvOp : Buffer_Op<"recv"> {
-  let summary = "From the rank of another stage. tpc_recv.";
+  let summary = "Receives from the rank of another stage. tpc_recv.";
   let arguments = (ins Buffer_Write:$data, Tpc_SymExprAttr:$count, I64Attr:$from);
   let assemblyFormat = "$data `count` custom<SymExpr>($count) `from` $from attr-dict";
 }
@@ -357,16 +431,20 @@ def Buffer_RecvOp : Buffer_Op<"recv"> {
 def Buffer_OutputOp : Buffer_Op<"output"> {
   let summary = "Delivers a box of an output. tpc_output, tpc_output_every.";
   let description = [{
-    The box begins at `offset` and is `size` large, in an output of shape `shape`, whose dimensions are refined by factors. Only ranks whose
-    coordinates on `first` are all 0 deliver: the others have the same. With `every`, the data has `held` entries in a
-    dimension, of which those from `begin` on, `step` apart, are delivered: `every 1 held "4" begin "0" step 2`.
+    The box has the given `offset` and `size` in an output of shape `shape`, whose dimensions are
+    refined by factors. Only ranks whose coordinates on `first` are all 0 deliver; the others have
+    the same data. With `every d`, the data has `held` entries in dimension d, of which every
+    `step`-th from `begin` on is delivered: `every 1 held "4" begin "0" step 2`.
   }];
-  let arguments = (ins I64Attr:$index, Buffer_Read:$data, Tpc_SymExprs:$shape, Tpc_SymExprs:$offset, Tpc_SymExprs:$size,
-                       Buffer_Axes:$first, OptionalAttr<I64Attr>:$every, OptionalAttr<Tpc_SymExprAttr>:$held,
-                       OptionalAttr<Tpc_SymExprAttr>:$begin, OptionalAttr<I64Attr>:$step);
+  let arguments = (ins I64Attr:$index, Buffer_Read:$data, Tpc_SymExprs:$shape, Tpc_SymExprs:$offset,
+                       Tpc_SymExprs:$size, Buffer_Axes:$first, OptionalAttr<I64Attr>:$every,
+                       OptionalAttr<Tpc_SymExprAttr>:$held, OptionalAttr<Tpc_SymExprAttr>:$begin,
+                       OptionalAttr<I64Attr>:$step);
   let assemblyFormat = [{
-    $index `,` $data `shape` custom<SymExprs>($shape) `offset` custom<SymExprs>($offset) `size` custom<SymExprs>($size) `first` $first
-    (`every` $every^ `held` custom<SymExpr>($held) `begin` custom<SymExpr>($begin) `step` $step)? attr-dict
+    $index `,` $data `shape` custom<SymExprs>($shape) `offset` custom<SymExprs>($offset)
+    `size` custom<SymExprs>($size) `first` $first
+    (`every` $every^ `held` custom<SymExpr>($held) `begin` custom<SymExpr>($begin) `step` $step)?
+    attr-dict
   }];
   let hasVerifier = 1;
 }

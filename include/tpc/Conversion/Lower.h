@@ -1,4 +1,4 @@
-//===- Lower.h - From staged programs to executables ------------*- C++ -*-===//
+//===- Lower.h - Compilation of staged programs to executables --*- C++ -*-===//
 //
 //   PassManager pm(context);
 //   tpc::buildLoweringPassPipeline(pm, options);    // staged -> LLVM dialect
@@ -29,32 +29,32 @@ namespace mlir::tpc {
 struct LoweringOptions {
   /// The program's name in its manifest.
   std::string name = "program";
-  /// A processor as clang's -march= names it, or "native".
+  /// A processor in the spelling of clang's -march=, or "native".
   std::string march = "native";
   unsigned optLevel = 3;
   /// Reads all weights and records a digest of each, for `--verify-weights`.
   bool digestWeights = false;
 };
 
-/// How ops are lowered (interfaces), and translations to LLVM IR.
+/// Registers the lowering interfaces of ops and the translations to LLVM IR.
 void registerLowering(DialectRegistry &registry);
 llvm::SmallVector<OpConcern> getLoweringConcerns();
 
-/// Text of the optimized LLVM IR; machine code. `module` is what
-/// buildLoweringPassPipeline leaves.
+/// Return the text of the optimized LLVM IR, and the machine code. `module` is the result of
+/// buildLoweringPassPipeline.
 llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &options);
 llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module, const LoweringOptions &options);
 
 struct LinkOptions {
-  /// Where libtpc_runtime.a, tpc_shared.o and tpc_start.o are; empty: beside the running
-  /// program, in ../lib.
+  /// Folder of libtpc_runtime.a, tpc_shared.o and tpc_start.o; empty: ../lib relative to the
+  /// running program.
   std::string runtimeDir;
 };
 
-/// Processes can load both, by tpc/session.h, and run an executable as well.
+/// Kind of output. Processes can load both, by tpc/session.h; an executable can also be run.
 enum class Linked { Library, Executable };
 
-/// Links with lld, in this process. Nothing is left at `output` on failure.
+/// Links with lld, in this process. On failure no file is left at `output`.
 llvm::Error link(llvm::ArrayRef<char> object, llvm::StringRef output, Linked kind,
                  const LinkOptions &options);
 

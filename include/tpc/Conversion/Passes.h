@@ -1,4 +1,4 @@
-//===- Passes.h - From staged programs to LLVM ------------------*- C++ -*-===//
+//===- Passes.h - Lowering of staged programs to LLVM -----------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_PASSES_H
 #define TPC_CONVERSION_PASSES_H

@@ -1,4 +1,4 @@
-//===- AnnotationOps.td - What users want of values -------------*- tablegen -*-===//
+//===- AnnotationOps.td - User annotations of values -------*- tablegen -*-===//
 
 #ifndef TPC_DIALECT_ANNOTATIONOPS
 #define TPC_DIALECT_ANNOTATIONOPS
@@ -6,20 +6,25 @@
 include "tpc/Dialect/TpcBase.td"
 
 def Tpc_AnnotationOp : Tpc_Op<"annotation", [MemoryEffects<[MemWrite]>]> {
-  let summary = "What a user wants of a value, while the model is recognized";
+  let summary = "A user annotation of a value during recognition";
   let description = [{
-    `tpc.annotation %y "act" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : …`. Rewrites drop the
-    attributes of ops that they replace. An annotation uses the value instead: what replaces the value is annotated. So
-    `tpc-hold-annotations`, the first pass of the model level, makes of `tpc.sharding` and `tpc.pipeline_stage` an op at the
-    end of the block, and `tpc-place-annotations`, before layers become functions, makes attributes of it again.
-    Until then all that asks who uses a value asks `Annotations.h`, which does not count these ops: recognition must not
-    depend on them. Its effect is only that it is not dead.
+    `tpc.annotation %y "act" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : …`.
+    Rewrites drop the attributes of ops that they replace. An annotation uses the value instead, so
+    it follows the value through replacements. `tpc-hold-annotations`, the first pass of the model
+    level, converts `tpc.sharding` and `tpc.pipeline_stage` to annotation ops at the end of the
+    block. `tpc-place-annotations`, before layers become functions, converts them back to
+    attributes.
+    Until then, passes query the uses of a value through `Annotations.h`, which ignores these ops:
+    recognition must not depend on them. The memory effect only keeps the op from being dead.
 
-    `name` is the value's in the file, for messages; `sharding` has an entry for each dimension of the value, as
-    `tpc.sharding` has; `source` is where the user said so; `stage` is the pipeline stage of what computes the value.
-    Errors: neither a sharding nor a stage; a value that is distributed: the annotation should have been placed.
+    `name` is the value's name in the file, for messages. `sharding` has an entry for each dimension
+    of the value, like `tpc.sharding`. `source` is the location of the user's annotation. `stage` is
+    the pipeline stage of the op that computes the value.
+    Errors: neither a sharding nor a stage; a distributed value, because annotations must be
+    converted back before distribution.
   }];
-  let arguments = (ins Tpc_Tensor:$value, StrAttr:$name, OptionalAttr<ArrayAttr>:$sharding, OptionalAttr<StrAttr>:$source,
+  let arguments = (ins Tpc_Tensor:$value, StrAttr:$name, OptionalAttr<ArrayAttr>:$sharding,
+                       OptionalAttr<StrAttr>:$source,
                    OptionalAttr<I64Attr>:$stage);
   let hasVerifier = 1;
   let assemblyFormat = "$value $name attr-dict `:` type($value)";

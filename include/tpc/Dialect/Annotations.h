@@ -1,8 +1,8 @@
-//===- Annotations.h - Uses that only say something -------------*- C++ -*-===//
+//===- Annotations.h - Uses of values by annotations ------------*- C++ -*-===//
 //
-// While the model is recognized, tpc.annotation ops use the values that they are about. What is
-// recognized must not depend on what users say of it: whoever asks who uses a value, or whether an
-// op is needed, asks here.
+// During recognition, tpc.annotation ops use the values that they annotate. Recognition must not
+// depend on annotations. Passes therefore query the uses of a value, and whether an op is dead,
+// through these functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,17 +16,17 @@
 
 namespace mlir::tpc {
 
-/// The uses of a value by what the model computes: not by annotations, nor by ops that are there
-/// for annotations alone.
+/// Returns the uses of a value in the model's computation, without annotations and without ops that
+/// only annotations use.
 SmallVector<OpOperand *> getModelUses(Value value);
 inline bool hasOneModelUse(Operation *op) {
   return op->getNumResults() == 1 && getModelUses(op->getResult(0)).size() == 1;
 }
 
-/// The ops that only annotations need, and those that nothing needs.
+/// Returns the ops without uses, and the ops that only annotations use.
 DenseSet<Operation *> getUnneeded(Block &block);
 
-/// Fails where there is an annotation that has not been placed.
+/// Fails if an annotation op is left, that is, was not converted back to attributes.
 LogicalResult verifyNoAnnotations(Operation *root);
 
 } // namespace mlir::tpc

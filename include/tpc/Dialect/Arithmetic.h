@@ -9,7 +9,7 @@
 
 namespace mlir::tpc {
 
-/// What tpc/functions.h computes with: floats of one type, or vectors of them.
+/// Number type for the templates of tpc/functions.h: floats of one type, or vectors of them.
 class Arithmetic {
 public:
   Arithmetic(OpBuilder &builder, Location loc, Type type)

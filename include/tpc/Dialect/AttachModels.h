@@ -24,8 +24,7 @@ void attachToScalarsOf(MLIRContext *context) {
 }
 } // namespace detail
 
-/// Attaches Model<OpT> to each element-wise op. Ops of which more is known than that have a
-/// specialization of it.
+/// Attaches Model<OpT> to each element-wise op. Ops with a more specific model specialize Model.
 template <template <typename> class Model> void attachToScalarOps(MLIRContext *context) {
   detail::attachToScalarsOf<Model,
 #define GET_OP_LIST

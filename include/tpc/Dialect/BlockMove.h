@@ -1,13 +1,13 @@
-//===- BlockMove.h - A split dimension whose elements move ------*- C++ -*-===//
+//===- BlockMove.h - Collective-permute of one dimension --------*- C++ -*-===//
 //
-// What a collective-permute does to one dimension. It is seen as
+// A collective-permute treats its dimension as
 //
 //     [outer, blocks, n, unit]
 //
-// where `outer`, `blocks` and `unit` are there alike on all members of the group. Axes split n, and
-// others what is then left of blocks·n·unit. So each member has one range of the elements n·unit
-// of each block (all but a member's first and last block whole, or the same range of each), before
-// and after.
+// where all members of the group agree on `outer`, `blocks` and `unit`. Axes split n; further axes
+// split the product blocks·n·unit of the local sizes. So each member has one range of the n·unit
+// elements of each block, before and after: whole blocks except for its first and last, or the same
+// range of each block.
 //
 //     [batch * sequence{tp}], every sequence      outer batch, blocks 1, n sequence, unit 1
 //     [(batch{dp} * sequence){tp}]                outer 1, blocks batch{dp}, n sequence, unit 1
@@ -25,7 +25,7 @@ namespace mlir::tpc {
 struct BlockMove {
   using Axes = SmallVector<StringAttr, 2>;
   using Values = std::map<std::string, int64_t>;
-  /// The axes that split n, and those that split what is left of all.
+  /// Axes that split n, and axes that split the product of the local sizes.
   struct Side {
     Axes part, product;
   };
@@ -34,22 +34,23 @@ struct BlockMove {
   ::tpc::SymExpr n, unit;
   Side in, out;
 
-  /// From one split of a dimension to another of the same size. With `every`, the blocks are runs
-  /// of as many elements. Nothing where a member's part of a run is not one range.
+  /// Describes the move from one split of a dimension to another of the same size. With `every`,
+  /// the blocks are runs of `every` elements. Nothing if a member's share of a run is not one
+  /// range.
   static std::optional<BlockMove> get(DimAttr from, DimAttr to,
                                       std::optional<::tpc::SymExpr> every);
-  /// As stated by an op that the verifier has seen.
+  /// Describes a verified op.
   static std::optional<BlockMove> get(CollectivePermuteOp op);
 
-  /// The group: all axes of one side, in its order.
+  /// Returns the group: all axes of one side, in its order.
   Axes getAxes() const;
-  /// The elements of this dimension that the member which sends most sends to others, for members
-  /// that are at `coordinates` otherwise. `first`: of the shift.
+  /// Returns the maximum number of elements of this dimension that a member sends to others, for
+  /// members at `coordinates` on all other axes. `first` is the start of the shift.
   std::optional<int64_t> getSent(GridAttr grid, const Values &coordinates, const Values &symbols,
                                  std::optional<::tpc::SymExpr> first) const;
 };
 
-/// The same of all dimensions: bytes of one message of a collective-permute.
+/// Returns the bytes of one message of a collective-permute, over all dimensions.
 std::optional<int64_t> getSentBytes(CollectivePermuteOp op, GridAttr grid,
                                     const BlockMove::Values &coordinates,
                                     const BlockMove::Values &symbols);

@@ -1,9 +1,9 @@
-//===- Copies.h - Outputs that are there several times ----------*- C++ -*-===//
+//===- Copies.h - Outputs with replicated KV heads --------------*- C++ -*-===//
 //
-// Where kv heads are repeated (tpc-repeat-kv-heads), so are those of a cache that is an output.
-// Each index of the dimension is there `times` times in a row; the first of them is delivered:
+// tpc-repeat-kv-heads replicates KV heads, so a cache that is an output has replicated heads too.
+// Each index of the dimension occurs `times` times in a row; only the first copy is delivered:
 //
-//     @main gives [b, 4, s, d] {tpc.copies = array<i64: 1, 2>}      the output is [b, 2, s, d]
+//     @main returns [b, 4, s, d] {tpc.copies = array<i64: 1, 2>}    the output is [b, 2, s, d]
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,14 +19,14 @@ namespace mlir::tpc {
 struct Copies {
   int64_t dim = 0, times = 1;
 
-  /// The type of what is delivered of a value.
+  /// Returns the type of the delivered output for a value of type `type`.
   RankedTensorType getDelivered(Type type) const;
 };
 
 Copies getCopies(func::FuncOp main, unsigned result);
 Copies getCopies(PipelineOp pipeline, unsigned output);
 
-/// Whether `copies` may be said of a value of type `type`.
+/// Whether `copies` is valid for a value of type `type`.
 bool areCopies(Attribute copies, Type type);
 
 } // namespace mlir::tpc

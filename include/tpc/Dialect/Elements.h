@@ -1,4 +1,4 @@
-//===- Elements.h - What an element of a tensor takes and holds -*- C++ -*-===//
+//===- Elements.h - Sizes and rounding of tensor elements -------*- C++ -*-===//
 
 #ifndef TPC_DIALECT_ELEMENTS_H
 #define TPC_DIALECT_ELEMENTS_H
@@ -7,13 +7,13 @@
 
 namespace mlir::tpc {
 
-/// Bytes of an element in memory, files and messages: a boolean takes one. Of a tensor's type, or
-/// of its elements'.
+/// Returns the bytes of an element in memory, files and messages; one for a boolean. `type` is a
+/// tensor type or an element type.
 int64_t getElementBytes(Type type);
 inline int64_t getElementBytes(Value tensor) { return getElementBytes(tensor.getType()); }
 
-/// `number` as an element type holds it: the nearest float, ties to even; an integer without the
-/// digits behind the point; a boolean's truth.
+/// Rounds `number` to an element type: to the nearest float, ties to even; for an integer, toward
+/// zero; for a boolean, to its truth value.
 double roundTo(Type element, double number);
 
 } // namespace mlir::tpc

@@ -3,8 +3,8 @@
 //   tpc.links = {intra_node = [5.0e-6, 2.2e-12], inter_node = [1.0e-5, 2.0e-11],
 //                axes = {dp = [2.0e-5, 1.0e-10]}}
 //
-// each [α, β], in seconds and in seconds per byte: between ranks of a node, between nodes, and of
-// axes of the grid. Any of them may be absent.
+// Each pair is [α, β], in seconds and in seconds per byte: between ranks of a node, between nodes,
+// and along axes of the grid. All entries are optional.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace mlir::tpc {
 
-/// [α, β]; nothing if it is no such pair.
+/// Reads [α, β]; nothing if `attr` is no such pair.
 std::optional<::tpc::Link> readLink(Attribute attr);
 
 /// Checks the form of `tpc.links`.

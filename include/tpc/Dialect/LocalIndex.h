@@ -1,11 +1,11 @@
-//===- LocalIndex.h - Indices of a dimension and of a rank's part -*- C++ -*-===//
+//===- LocalIndex.h - Conversion between global and local indices ---------===//
 //
-// A dimension is a list of factors, each split over any axes, and what is left of their product
-// may be split again: [2{tpy} * 12], [3 * 8{tp}], [(batch{dp} * sequence){tp}]. What a rank has is
-// in order, but in a row only if no factor but the outermost is split. All that asks where an
-// element is goes through the two functions here.
+// A dimension is a list of factors, each split over any axes. The product of the local factors may
+// be split again: [2{tpy} * 12], [3 * 8{tp}], [(batch{dp} * sequence){tp}]. The elements of a rank
+// are in order, but contiguous only if no factor but the outermost is split. All code that locates
+// elements uses getGlobalIndex and getLocalIndex.
 //
-// An index is a T: a value in a kernel, or an expression where it is one of the sizes itself.
+// T is the type of an index: a Value in a kernel, or an expression where the index is a size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,12 @@ public:
   virtual T add(T x, T y) = 0;
   virtual T sub(T x, T y) = 0;
   virtual T mul(T x, T y) = 0;
-  /// Of values that are not negative.
+  /// For non-negative values.
   virtual T quotient(T x, T y) = 0;
   virtual T remainder(T x, T y) = 0;
 };
 
-/// Indices that are expressions.
+/// Arithmetic on indices that are expressions.
 class SymbolicIndices final : public IndexArithmetic<::tpc::SymExpr> {
   using E = ::tpc::SymExpr;
 
@@ -42,23 +42,25 @@ public:
   E remainder(E x, E y) override { return E::mod(x, y); }
 };
 
-/// A factor that is split with all behind it that are not: the rank's part of them is in a row.
+/// A split factor together with the unsplit factors after it: the rank's shard of them is
+/// contiguous.
 struct IndexRun {
-  ::tpc::SymExpr begin;         // of this rank's part
+  ::tpc::SymExpr begin;         // of this rank's shard
   ::tpc::SymExpr local, global; // elements
   bool split;
 };
 SmallVector<IndexRun, 2> getIndexRuns(DimAttr dim, GridAttr grid);
 
-/// Where an element of the whole dimension is in this rank's part.
+/// Location of an element of the whole dimension in this rank's shard.
 template <typename T> struct LocalIndex {
   T index;
-  /// It is there if each first is less than its second, as unsigned numbers. Empty: always.
+  /// The rank has the element if each first is less than its second, as unsigned numbers. Empty:
+  /// always.
   SmallVector<std::pair<T, ::tpc::SymExpr>, 2> inside;
 };
 
 namespace detail {
-/// Index in each run. Divisors are sizes: where one is 0, nobody has the element.
+/// Returns the index in each run. Divisors are sizes: where one is 0, no rank has the element.
 template <typename T>
 SmallVector<T, 2> divideIndex(IndexArithmetic<T> &at, T index, ArrayRef<IndexRun> runs,
                               ::tpc::SymExpr IndexRun::*size) {
@@ -82,7 +84,7 @@ T joinIndex(IndexArithmetic<T> &at, ArrayRef<T> parts, ArrayRef<IndexRun> runs,
 }
 } // namespace detail
 
-/// The index in the whole dimension of an index in this rank's part.
+/// Converts an index in this rank's shard to an index in the whole dimension.
 template <typename T>
 T getGlobalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, T local) {
   if (!dim.isSharded())
@@ -95,7 +97,7 @@ T getGlobalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, T local) {
   return detail::joinIndex<T>(at, parts, runs, &IndexRun::global);
 }
 
-/// `global` is an index of the whole dimension.
+/// Converts `global`, an index in the whole dimension, to an index in this rank's shard.
 template <typename T>
 LocalIndex<T> getLocalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, T global) {
   if (!dim.isSharded())
@@ -116,7 +118,7 @@ LocalIndex<T> getLocalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, 
   return result;
 }
 
-/// Whether what a rank has of the dimension is in a row.
+/// Whether this rank's shard of the dimension is contiguous.
 bool isRange(DimAttr dim);
 
 } // namespace mlir::tpc

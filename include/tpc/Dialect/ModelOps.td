@@ -1,4 +1,4 @@
-//===- ModelOps.td - What transformers are made of --------------*- tablegen -*-===//
+//===- ModelOps.td - Transformer ops -----------------------*- tablegen -*-===//
 
 #ifndef TPC_DIALECT_MODELOPS
 #define TPC_DIALECT_MODELOPS
@@ -11,19 +11,21 @@ def Tpc_MatmulOp : Tpc_CostedOp<"matmul"> {
     lhs [batch.., m, k] (or [k]), rhs [k, n] or [batch.., k, n], bias [n] -> [batch.., m, n]. Batch
     dimensions broadcast as in ONNX.
 
-    Rule: batch, m, n parallel, k a reduction (sum). Linear in lhs and in rhs if there is no bias; with a bias, k must not be split (the
-    partitioner takes the bias out and adds it once, after the reduction).
+    Rule: batch, m and n are parallel, k is a reduction (sum). Linear in lhs and in rhs if there is
+    no bias. With a bias, k must not be split: the partitioner hoists the bias out of the matmul and
+    adds it once, after the reduction.
     ONNX MatMul, Gemm (alpha and beta 1).
   }];
   let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs, Optional<Tpc_Tensor>:$bias);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $lhs `,` $rhs (`bias` $bias^)? attr-dict `:` type($lhs) `,` type($rhs) (`bias` type($bias)^)? `->` type($result)
+    $lhs `,` $rhs (`bias` $bias^)? attr-dict `:` type($lhs) `,` type($rhs)
+    (`bias` type($bias)^)? `->` type($result)
   }];
 }
 
-def Tpc_MaskedRow : I32EnumAttr<"MaskedRow", "what a row of attention without visible keys gives", [
+def Tpc_MaskedRow : I32EnumAttr<"MaskedRow", "result of an attention row without visible keys", [
     I32EnumAttrCase<"Zero", 0, "zero">, I32EnumAttrCase<"Uniform", 1, "uniform">]> {
   let cppNamespace = "::mlir::tpc";
 }
@@ -31,38 +33,53 @@ def Tpc_MaskedRow : I32EnumAttr<"MaskedRow", "what a row of attention without vi
 def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention with grouped heads";
   let description = [{
-    q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv]:
-    softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`, plus what `slopes`
-    give), times v. Query head i uses kv head i / (hq / hkv).
+    q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv].
+    Computes softmax over sk of the scores, times v. Query head i uses kv head i / (hq / hkv).
+    A score is scale q k^T, soft-capped to `softcap` tanh(x / softcap) if `softcap` is not 0, plus
+    `bias`, plus the ALiBi term of `slopes`.
 
-    Query i of sequence b stands at position p = i + causal_offset + lengths[b] among the keys; the offset is 0 or given by `offset`, and
-    `lengths` [b] are what a step finds in a cache, 0 where they are not given. A key j is visible to
-    query i if all of these hold that are present: `causal`: j <= p; `window`: j > p - window, so with both a query
-    sees the last `window` keys up to its own, and with a window of less than 1 none; `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk]
-    is true. `bias` is additive, of the shape of mask.
-    A row with no visible key is zero or uniform over all keys (`masked_row`): exporters
-    that guard NaN give zero, those that add the lowest float give uniform.
+    Query i of sequence b has position p = i + causal_offset + lengths[b] among the keys. The offset
+    is 0 unless `offset` is given. `lengths` [b] are the numbers of tokens already in a cache, 0 if
+    absent. A key j is visible to query i if every condition that is present holds:
 
-    `slopes` [hq] add slopes[h] (j - p), which is 0 at the query's own position (ALiBi). Softmax does not change where a number is added to a whole
-    row, so this is the same as slopes[h] j, or any other form that differs by a number for each row; results differ by
-    rounding alone. The product is rounded to f32 at least, and the sum with the score once more.
+    * `causal`: j <= p;
+    * `window`: j > p - window. With `causal`, a query sees the last `window` keys up to its own; a
+      window below 1 shows no key;
+    * `key_mask` [b, sk]: true at j;
+    * `mask` [1 or b, 1 or hq, sq, sk]: true.
 
-    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole. Slopes are split as query heads are, lengths as b.
-    Errors: hq must be a multiple of hkv. Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al. 2020 (windows);
-    Press et al. 2022 (slopes).
+    `bias` is additive and has the shape of `mask`. A row with no visible key is zero or uniform
+    over all keys (`masked_row`): exporters that guard against NaN produce zero, exporters that add
+    the lowest float produce uniform.
+
+    `slopes` [hq] add slopes[h] (j - p), which is 0 at the query's own position (ALiBi). Softmax is
+    invariant to a constant added to a whole row, so slopes[h] j, or any other form that differs by
+    a constant per row, gives the same result up to rounding. The product is rounded to at least f32
+    precision, and the sum with the score is rounded once more.
+
+    Rule: b, sq, kv heads, query heads per kv head and dv are parallel; d and sk are whole. Slopes
+    are split like query heads, lengths like b.
+    Errors: hq must be a multiple of hkv.
+    Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al.
+    2020 (windows); Press et al. 2022 (slopes).
   }];
-  let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v, Optional<Tpc_BoolTensor>:$key_mask,
-                       Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, Optional<Tpc_FloatTensor>:$slopes,
-                       Optional<Tpc_IntTensor>:$lengths, F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
-                       OptionalAttr<Tpc_SymExpr>:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+  let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v,
+                       Optional<Tpc_BoolTensor>:$key_mask, Optional<Tpc_BoolTensor>:$mask,
+                       Optional<Tpc_FloatTensor>:$bias, Optional<Tpc_FloatTensor>:$slopes,
+                       Optional<Tpc_IntTensor>:$lengths, F64Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
+                       OptionalAttr<Tpc_SymExpr>:$window, DefaultValuedAttr<F64Attr,
+                       "0.0">:$softcap,
                        DefaultValuedAttr<Tpc_MaskedRow, "MaskedRow::Zero">:$masked_row);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? (`slopes` $slopes^)?
+    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)?
+    (`bias` $bias^)? (`slopes` $slopes^)?
     (`lengths` $lengths^)? `scale` $scale
     (`offset` custom<SymExpr>($causal_offset)^)? (`window` custom<SymExpr>($window)^)? attr-dict `:`
-    type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)?
+    type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)?
+    (`bias` type($bias)^)?
     (`slopes` type($slopes)^)? (`lengths` type($lengths)^)? `->` type($result)
   }];
 }
@@ -70,27 +87,33 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
 def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm", [NormOpInterface]> {
   let summary = "Layer normalization over the last dimension";
   let description = [{
-    x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale + bias.
+    x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale +
+    bias.
     Rule: leading dimensions parallel, h whole. Ba et al. 2016; ONNX LayerNormalization (axis = -1).
   }];
-  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, Optional<Tpc_FloatTensor>:$bias, F64Attr:$epsilon);
+  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, Optional<Tpc_FloatTensor>:$bias,
+                       F64Attr:$epsilon);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    $x `,` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) (`bias` type($bias)^)? `->` type($result)
+    $x `,` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale)
+    (`bias` type($bias)^)? `->` type($result)
   }];
 }
 
 def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm", [NormOpInterface]> {
   let summary = "Root-mean-square normalization over the last dimension";
   let description = [{
-    x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions parallel, h
-    whole. Zhang and Sennrich 2019; ONNX RMSNormalization (opset 23), SimplifiedLayerNormalization.
+    x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions
+    parallel, h whole. Zhang and Sennrich 2019; ONNX RMSNormalization (opset 23),
+    SimplifiedLayerNormalization.
   }];
   let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, F64Attr:$epsilon);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
-  let assemblyFormat = "$x `,` $scale `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) `->` type($result)";
+  let assemblyFormat = [{
+    $x `,` $scale `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) `->` type($result)
+  }];
 }
 
 def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
@@ -104,34 +127,41 @@ def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
 def Tpc_EmbeddingOp : Tpc_CostedOp<"embedding", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
   let summary = "Rows of a table by id";
   let description = [{
-    table [v, h], ids [i..] -> [i.., h]. Ids from -v to v-1; a negative id counts from the end (ONNX Gather).
-    Rule: i and h parallel; v is a reduction factor (sum) that occurs in the
-    table alone: a rank with a part of the rows gives zero for ids of other
-    parts. Megatron's VocabParallelEmbedding is exactly this.
+    table [v, h], ids [i..] -> [i.., h]. Ids range from -v to v-1; a negative id counts from the end
+    (ONNX Gather).
+    Rule: i and h are parallel; v is a reduction factor (sum) that occurs only in the table: a rank
+    with a shard of the rows contributes zero for ids of other shards, as in Megatron's
+    VocabParallelEmbedding.
   }];
   let arguments = (ins Tpc_FloatTensor:$table, Tpc_IntTensor:$ids);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
-  let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($result)";
+  let assemblyFormat = [{
+    $table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($result)
+  }];
 }
 
 def Tpc_RotaryOp : Tpc_InferredOp<"rotary"> {
   let summary = "Rotary position embedding";
   let description = [{
-    x [b, s, heads, d], cos and sin [1 or b, s, r/2] -> like x: rotates the first r <= d elements of each
-    head; pairs are (i, i + r/2), or (2i, 2i + 1) if `interleaved`. Rule: b, s, heads
-    parallel, d and r/2 whole. Linear in x. Su et al. 2021; ONNX RotaryEmbedding (opset 23).
+    x [b, s, heads, d], cos and sin [1 or b, s, r/2] -> shape of x. Rotates the first r <= d
+    elements of each head. Pairs are (i, i + r/2), or (2i, 2i + 1) if `interleaved`.
+    Rule: b, s and heads are parallel, d and r/2 are whole. Linear in x.
+    Su et al. 2021; ONNX RotaryEmbedding (opset 23).
   }];
-  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$cos, Tpc_FloatTensor:$sin, UnitAttr:$interleaved);
+  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$cos, Tpc_FloatTensor:$sin,
+                       UnitAttr:$interleaved);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    (`interleaved` $interleaved^)? $x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos) `,` type($sin) `->` type($result)
+    (`interleaved` $interleaved^)? $x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos) `,`
+    type($sin) `->` type($result)
   }];
 }
 
-def Tpc_ReduceFunction : I32EnumAttr<"ReduceFunction", "what a reduction computes", [
-    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">, I32EnumAttrCase<"Max", 2, "max">,
+def Tpc_ReduceFunction : I32EnumAttr<"ReduceFunction", "reduction function", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">,
+    I32EnumAttrCase<"Max", 2, "max">,
     I32EnumAttrCase<"Min", 3, "min">]> {
   let cppNamespace = "::mlir::tpc";
 }
@@ -139,10 +169,11 @@ def Tpc_ReduceFunction : I32EnumAttr<"ReduceFunction", "what a reduction compute
 def Tpc_ReduceOp : Tpc_InferredOp<"reduce"> {
   let summary = "Sum, mean, maximum or minimum over dimensions";
   let description = [{
-    Rule: reduced dimensions are reduction factors (sum, max, min; mean: whole), the
-    rest parallel. ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
+    Rule: reduced dimensions are reduction factors for sum, max and min, and whole for mean; all
+    others are parallel. ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
   }];
-  let arguments = (ins Tpc_ReduceFunction:$function, Tpc_Tensor:$operand, DenseI64ArrayAttr:$dims, UnitAttr:$keep_dims);
+  let arguments = (ins Tpc_ReduceFunction:$function, Tpc_Tensor:$operand, DenseI64ArrayAttr:$dims,
+                       UnitAttr:$keep_dims);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{

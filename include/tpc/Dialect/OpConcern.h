@@ -1,4 +1,4 @@
-//===- OpConcern.h - What a library knows of ops ----------------*- C++ -*-===//
+//===- OpConcern.h - Interface columns of the op coverage table -----------===//
 
 #ifndef TPC_DIALECT_OPCONCERN_H
 #define TPC_DIALECT_OPCONCERN_H
@@ -9,7 +9,7 @@
 
 namespace mlir::tpc {
 
-/// Something that is known of an op if it implements one of these interfaces, as they are called in
+/// Topic that an op covers if it implements one of these interfaces, with the names used in
 /// tables. docs/reference/coverage.md has a column for each.
 struct OpConcern {
   llvm::StringRef name, what;

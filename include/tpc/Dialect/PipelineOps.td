@@ -1,4 +1,4 @@
-//===- PipelineOps.td - Stages and their schedule ---------------*- tablegen -*-===//
+//===- PipelineOps.td - Pipeline stages and their schedule ----------------===//
 
 #ifndef TPC_DIALECT_PIPELINEOPS
 #define TPC_DIALECT_PIPELINEOPS
@@ -6,12 +6,12 @@
 include "tpc/Dialect/TpcBase.td"
 
 def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
-  let summary = "The schedule: what each stage does in one step";
+  let summary = "The schedule of a staged program: the work of each stage in one step";
   let description = [{
-    The block's arguments are the model's inputs, whole, on every rank; the body holds one
-    `tpc.stage` for each coordinate of `pp`, in order. `input_attrs` are
-    @main's argument attributes (`tpc.name`, …), `outputs` describe the results:
-    a dictionary {name, type} each, types global.
+    The block's arguments are the model's inputs, unsplit, on every rank. The body contains one
+    `tpc.stage` for each coordinate of `pp`, in order. `input_attrs` are @main's argument attributes
+    (`tpc.name`, …). `outputs` describe the results by one dictionary {name, type} each, with global
+    types.
 
         tpc.pipeline @main(%ids : tensor<?x?xi64, ...>) outputs [ ... ] {
           tpc.stage 0 {
@@ -36,10 +36,11 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
 }
 
 def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTerminator]> {
-  let summary = "What the ranks with this coordinate on pp do in one step";
+  let summary = "The work of the ranks with this coordinate on pp in one step";
   let description = [{
-    Holds `tpc.micro_batches`. What stands before them is done once in a step, on all ranks of the stage, also on
-    replicas without samples; each round reads the same values of it, which live until the stage ends:
+    Contains `tpc.micro_batches`. The ops before it are the prologue: they run once per step, on all
+    ranks of the stage, also on replicas without samples. Each micro-batch iteration reads the same
+    prologue values, which stay live until the stage ends:
 
         tpc.stage 0 {
           %cos, %sin = func.call @stage_0_prologue(%positions) : (...) -> (...)
@@ -49,22 +50,25 @@ def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTermi
           }
         }
 
-    Outside of the rounds there is no micro-batch: no value there may have a type that is split over `mb`.
-    `tpc-hoist-invariants` makes this form; transfers and outputs stand in rounds.
+    No micro-batch exists outside of the micro-batch iterations: no value there may have a type that
+    is split over `mb`. `tpc-hoist-invariants` creates this form; transfers and outputs are always
+    inside `tpc.micro_batches`.
   }];
   let arguments = (ins I64Attr:$index);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$index attr-dict-with-keyword $body";
 }
 
-def Tpc_MicroBatchesOp : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBlock, NoTerminator]> {
-  let summary = "Repeats its body for each micro-batch that is not empty, in order";
+def Tpc_MicroBatchesOp
+    : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBlock, NoTerminator]> {
+  let summary = "Repeats its body for each non-empty micro-batch, in order";
   let description = [{
-    Inside, the axis `mb` has a coordinate. The replica's part of the batch is split over the grid's number of
-    micro-batches in the balanced way, so at most min(mb, local batch) are not empty.
-    `batch` is the dimension that is split: `of <batch{dp, mb}>`. `of <4{mb}>`, a number of elements that is the
-    number of micro-batches, runs the body four times on every replica, also on those that have no samples (they are needed
-    where replicas communicate). Without `batch` the body runs once.
+    Inside, the axis `mb` has a coordinate. The replica's shard of the batch is split evenly over
+    the grid's number of micro-batches, so at most min(mb, local batch) of them are not empty.
+    `batch` is the dimension that is split: `of <batch{dp, mb}>`. A constant size equal to the
+    number of micro-batches, `of <4{mb}>`, runs the body four times on every replica, also on
+    replicas without samples; they are needed where replicas communicate. Without `batch` the body
+    runs once.
   }];
   let arguments = (ins OptionalAttr<Tpc_DimAttr>:$batch);
   let regions = (region SizedRegion<1>:$body);
@@ -72,14 +76,16 @@ def Tpc_MicroBatchesOp : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBl
 }
 
 def Tpc_SendOp : Tpc_Op<"send"> {
-  let summary = "Sends a value to the rank of another stage that is like this one otherwise. MPI_Send over pp.";
+  let summary = "Sends a value to the rank of another stage with equal coordinates on all axes but "
+                "pp. MPI_Send over pp.";
   let arguments = (ins Tpc_Tensor:$value, I64Attr:$to);
   let hasVerifier = 1;
   let assemblyFormat = "$value `to` $to attr-dict `:` type($value)";
 }
 
 def Tpc_RecvOp : Tpc_Op<"recv"> {
-  let summary = "Receives a value from another stage. Values of a pair of stages arrive in order. MPI_Recv over pp.";
+  let summary = "Receives a value from another stage. Messages between two stages arrive in order. "
+                "MPI_Recv over pp.";
   let arguments = (ins I64Attr:$from);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
@@ -87,9 +93,10 @@ def Tpc_RecvOp : Tpc_Op<"recv"> {
 }
 
 def Tpc_OutputOp : Tpc_Op<"output"> {
-  let summary = "Delivers this rank's part of an output; the runtime assembles it on world rank 0";
+  let summary = "Delivers this rank's shard of an output; the runtime assembles it on world rank 0";
   let description = [{
-    The value is fully reduced and may be split in any way. Of ranks that hold the same part, the one with coordinate 0 delivers.
+    The value is fully reduced and may be split in any way. If several ranks have the same shard,
+    the one with coordinate 0 delivers it.
   }];
   let arguments = (ins I64Attr:$index, Tpc_Tensor:$value);
   let hasVerifier = 1;

@@ -1,12 +1,12 @@
-//===- Sharding.h - What a user wants of a weight or value ------*- C++ -*-===//
+//===- Sharding.h - User-requested sharding of weights and values ---------===//
 //
-// `tpc.sharding` on a tpc.weight, on an op with one result, or on an argument of @main says how
-// that tensor is to be split: an array with one entry for each of its dimensions,
+// `tpc.sharding` on a tpc.weight, on an op with one result, or on an argument of @main requests a
+// split of that tensor. It is an array with one entry for each dimension of the tensor:
 //
 //     #tpc.dim<64>             not split
 //     #tpc.dim<192{tp}>        split over tp, at the outermost factor that can be split
-//     #tpc.dim<3 * 4{tp} * 16> split over tp at the factor of 4 heads: these elements and no others
-//     unit                     left to the other tactics
+//     #tpc.dim<3 * 4{tp} * 16> split over tp exactly at the factor of 4 heads
+//     unit                     unconstrained: the other tactics decide
 //
 // Sizes are the tensor's global sizes.
 //
@@ -20,20 +20,20 @@
 namespace mlir::tpc {
 
 /// Checks a `tpc.sharding` of a tensor with these global sizes: one entry for each dimension, of
-/// its size; each axis once, and an axis of `grid` (where there is one) that splits dimensions.
+/// its size; each axis at most once; only axes of `grid` (if given) that split dimensions.
 LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes, GridAttr grid,
                              function_ref<InFlightDiagnostic()> emitError);
 
-/// Where an op stands for a value of the file, the importer's location says so:
-/// loc("node"("MatMul"("value"))). Empty: it does not.
+/// Returns the file's name of the value that an op computes. The importer encodes it in the
+/// location loc("node"("MatMul"("value"))). Empty if there is none.
 std::string getValueName(Location loc);
 Location nameValue(Location loc, StringRef name);
 
-/// Names of the graph's nodes in a location: of what is inside of a function, the node that calls
-/// it.
+/// Collects the names of graph nodes in a location; for an op inside of a function, the node that
+/// calls the function.
 void collectNodeNames(Location loc, SmallVectorImpl<std::string> &names);
 
-/// "[-, tp, ?]"
+/// Prints a sharding, such as "[-, tp, ?]".
 std::string printSharding(ArrayAttr sharding);
 
 } // namespace mlir::tpc

@@ -1,6 +1,6 @@
-//===- State.h - What stays between steps of a generation -------*- C++ -*-===//
+//===- State.h - State that persists between generation steps ---*- C++ -*-===//
 //
-// Not in everybody's header: only passes that make caches, and those that place and prove them.
+// Separate from Tpc.h: only passes that create, lower or verify caches need it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,18 +16,18 @@ namespace mlir::tpc {
 
 // ---- generation ----
 
-/// Arguments and results of @main: the `tpc.cache` whose contents it is, before and after a step.
+/// Arguments and results of @main: the `tpc.cache` with these contents, before and after a step.
 inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
-/// Module, a step of a generation: the `#tpc.step` with its symbols and the names of its inputs.
+/// Module of a generation step: the `#tpc.step` with its symbols and the names of its inputs.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 // ---- lowering ----
 
-/// Movements of caches that are names: from an argument to the part that is written in place, and
-/// transposes that calls of the runtime see by strides; see tpc-hold-caches.
+/// Movements of caches that only alias memory: from an argument to the slice that is written in
+/// place, and transposes that runtime calls read by strides; see tpc-hold-caches.
 inline constexpr llvm::StringLiteral kHeldAttr = "tpc.held";
 
-/// The names of the symbols that kStepAttr has.
+/// Symbol names of kStepAttr.
 struct StepSymbols {
   std::string past, tokens;
 
@@ -35,14 +35,15 @@ struct StepSymbols {
   void attachTo(ModuleOp module) const;
 };
 
-/// Caches that keep what a window shows: at least `window` - 1 tokens before each of a step's.
+/// Sliding-window caches: they keep at least `window` - 1 tokens before each token of a step.
 struct WindowedCaches {
   int64_t window = 0;
-  std::string room;    // the symbol for what these caches have room for
-  std::string lengths; // the input that says how many tokens each sequence has in them
+  std::string room;    // symbol of the capacity of these caches
+  std::string lengths; // input: number of tokens of each sequence in these caches
 };
 
-/// The same of a step that takes whole caches, at lengths that are data (tpc-place-caches).
+/// Symbols and inputs of a step on preallocated caches, with sequence lengths as data
+/// (tpc-place-caches).
 struct PlacedStep {
   std::string tokens, capacity;
   std::string lengths, counts; // names of inputs
@@ -52,15 +53,15 @@ struct PlacedStep {
   static std::optional<PlacedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;
 
-  /// How many steps may be under way at a time, each of other sequences: as many as there are
-  /// stages, so that each has one.
+  /// Returns the number of steps that may be in flight at a time, each for different sequences: the
+  /// number of stages, so that each stage has one.
   static int64_t getNumInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
 };
 
-/// The name of a size that is one symbol and nothing else.
+/// Returns the name of a size that is a single symbol.
 std::optional<std::string> getSymbolName(const ::tpc::SymExpr &size);
 
-/// The cache that an argument or a result with these attributes belongs to; null if to none.
+/// Returns the cache of an argument or a result with these attributes; null if there is none.
 inline FlatSymbolRefAttr getCache(DictionaryAttr attributes) {
   return attributes ? attributes.getAs<FlatSymbolRefAttr>(kCacheAttr) : FlatSymbolRefAttr();
 }

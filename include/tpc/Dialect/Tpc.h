@@ -36,24 +36,24 @@ struct DimAttrStorage;
 #include "tpc/Interfaces/ScalarInterfaces.h.inc"
 
 namespace mlir::tpc {
-/// False for NaN, except NE.
+/// Evaluates a comparison. False for NaN, except NE.
 bool evaluatePredicate(Predicate predicate, double x, double y);
-/// Whether the highest bit of a tensor's elements, or of this element, is no sign: booleans and
-/// ui8. (arith's types do not tell.)
+/// Whether the elements are unsigned: booleans and ui8. The arith dialect's types do not encode
+/// signedness. `type` is a tensor type or an element type.
 bool isUnsigned(Type type);
-/// The text of a size, custom<SymExpr> of assembly formats: 768, batch, "2*batch + 1".
+/// Parses and prints a size, custom<SymExpr> of assembly formats: 768, batch, "2*batch + 1".
 ParseResult parseSymExpr(AsmParser &parser, SymExprAttr &attr);
 void printSymExpr(AsmPrinter &printer, SymExprAttr attr);
 inline void printSymExpr(OpAsmPrinter &printer, Operation *, SymExprAttr attr) {
   printSymExpr(printer, attr);
 }
-/// The same of a list, custom<SymExprs>: [batch, 768].
+/// Parses and prints a list of sizes, custom<SymExprs>: [batch, 768].
 ParseResult parseSymExprs(AsmParser &parser, ArrayAttr &list);
 void printSymExprs(AsmPrinter &printer, ArrayAttr list);
 inline void printSymExprs(OpAsmPrinter &printer, Operation *, ArrayAttr list) {
   printSymExprs(printer, list);
 }
-/// How the parts of a split factor are combined; nothing where it is no reduction.
+/// Returns the reduction that combines the shards of a split factor; nothing for other factors.
 std::optional<ReductionKind> getReduction(FactorKind kind);
 } // namespace mlir::tpc
 

@@ -1,4 +1,4 @@
-//===- TpcBase.td - What the op files share ---------------------*- tablegen -*-===//
+//===- TpcBase.td - Base classes of the dialect's ops -----------*- tablegen -*-===//
 
 #ifndef TPC_DIALECT_TPCBASE
 #define TPC_DIALECT_TPCBASE
@@ -19,18 +19,20 @@ def Tpc_Tensor : RankedTensorOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64, UI8
 
 class Tpc_Op<string mnemonic, list<Trait> traits = []> : Op<Tpc_Dialect, mnemonic, traits>;
 
-/// An op with a rule. Pure: its value depends on its operands alone.
+/// An op with a sharding rule. Pure: its value depends only on its operands.
 class Tpc_ModelOp<string mnemonic, list<Trait> traits = []>
-    : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface>], traits)>;
+    : Tpc_Op<mnemonic,
+             !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface>], traits)>;
 
-/// As above; the global result type follows from the operands (a builder without
-/// result type gives the global, unsharded one; passes that distribute set the type).
+/// As above; the global result type is inferred from the operands. A builder without result type
+/// creates the global, unsharded type; passes that distribute set the type.
 class Tpc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tpc_ModelOp<mnemonic, !listconcat(traits, [InferTypeOpAdaptorWithIsCompatible])>;
 
-/// As above, and the op knows its own floating-point operations per point.
+/// As above, with the op's own number of floating-point operations per point.
 class Tpc_CostedOp<string mnemonic, list<Trait> traits = []>
-    : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface, ["getFlopsPerPoint"]>],
+    : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface,
+                                                                    ["getFlopsPerPoint"]>],
                                    traits, [InferTypeOpAdaptorWithIsCompatible])>;
 
 #endif

@@ -8,15 +8,15 @@ include "mlir/IR/OpBase.td"
 def Tpc_Dialect : Dialect {
   let name = "tpc";
   let cppNamespace = "::mlir::tpc";
-  let summary = "Transformer programs, and how they are distributed over a grid";
+  let summary = "Transformer programs and their distribution over a grid";
   let description = [{
-    One dialect for a program on its whole way: model ops on global tensors, the
-    same ops with a distribution on every value, one rank's program with
-    collectives over named grid axes, and pipeline stages with their schedule.
+    One dialect for all levels of a program: model ops on global tensors, the same ops with a
+    distribution on every value, the program of one rank with collectives over named grid axes, and
+    pipeline stages with their schedule.
 
-    Sizes are symbolic and live in the types, see `#tpc.dist`; there are no
-    shape operands. Every op states its sharding rule once, see
-    `ShardingRuleOpInterface`, and one verifier checks each op's types with it.
+    Sizes are symbolic and part of the types, see `#tpc.dist`; there are no shape operands. Every op
+    defines its sharding rule once, see `ShardingRuleOpInterface`, and one verifier checks each op's
+    types against it.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;

@@ -1,4 +1,4 @@
-//===- Coverage.h - What is known of which op -------------------*- C++ -*-===//
+//===- Coverage.h - Tables of op coverage and executable facts --*- C++ -*-===//
 
 #ifndef TPC_DRIVER_COVERAGE_H
 #define TPC_DRIVER_COVERAGE_H
@@ -7,9 +7,9 @@
 
 namespace tpc {
 
-/// Prints docs/reference/coverage.md: for each op of the dialect and each concern whether the op
-/// has a model, as the registered interfaces say. False, with errors, where an op has none and
-/// nothing says why, or has one although something says that it needs none.
+/// Prints docs/reference/coverage.md: for each op of the dialect and each concern, whether a model
+/// is registered. Returns false, with errors, if an op lacks a model without a listed reason, or
+/// has one although it is listed as not needing it.
 bool printCoverage(llvm::raw_ostream &os);
 
 /// Prints docs/reference/facts.md: each fact of an executable, and the verifier that covers it.

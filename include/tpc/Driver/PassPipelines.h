@@ -1,7 +1,7 @@
-//===- PassPipelines.h - Which passes lead to which level -------*- C++ -*-===//
+//===- PassPipelines.h - Pass pipelines between the levels of a program ---===//
 //
-// Each function adds the passes that lead from one level of a program to the next, without
-// verifiers (buildLevelPassPipeline of Compile.h adds them). They run on modules.
+// Each function adds the passes from one level of a program to the next, without verifiers
+// (buildLevelPassPipeline of Compile.h adds them). The pipelines run on modules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,16 +13,16 @@
 
 namespace tpc {
 
-/// Import -> model: what the importer makes, in normal form. `wideResidual`: sums of the residual
-/// are f32, be the model of 16 bits.
+/// Import -> model: normalizes the imported program. `wideResidual` keeps sums of the residual in
+/// f32 for 16-bit models.
 void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true);
-/// Import -> step: one step of a generation, which gives caches with its tokens behind those of
-/// the past, in normal form but for layers.
+/// Import -> step: one generation step, which returns each cache with the step's tokens after the
+/// past ones. Normalized except for layers.
 void buildStepPassPipeline(mlir::OpPassManager &pm);
-/// Step -> model: one that takes whole caches, at lengths that are data. `last`: its outputs are of
-/// each sequence's last token.
+/// Step -> model: a step on preallocated caches, with sequence lengths as data. `last`: outputs
+/// contain only each sequence's last token.
 void buildPlacedStepPassPipeline(mlir::OpPassManager &pm, bool last, bool wideResidual = true);
-/// Model -> model: what suits the grid better.
+/// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.
 void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
@@ -30,14 +30,14 @@ void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Spmd -> staged: one function for each stage, and the schedule.
 void buildStagesPassPipeline(mlir::OpPassManager &pm);
-/// Staged -> kernels: what libraries compute is known, and the rest is in kernels, as IR.
+/// Staged -> kernels: selects library calls and outlines the rest as kernels.
 void buildKernelsPassPipeline(mlir::OpPassManager &pm);
-/// Kernels -> buffers: runtime calls on planned memory, beside the tensors.
+/// Kernels -> buffers: runtime calls on planned memory, in addition to the tensor program.
 void buildBuffersPassPipeline(mlir::OpPassManager &pm);
 /// Buffers -> the LLVM dialect.
 void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);
 
-/// `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.
+/// Registers `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.
 void registerPassPipelines();
 
 } // namespace tpc

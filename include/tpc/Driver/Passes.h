@@ -1,4 +1,4 @@
-//===- Passes.h - Passes that run others ------------------------*- C++ -*-===//
+//===- Passes.h - Passes that run other pass pipelines ----------*- C++ -*-===//
 
 #ifndef TPC_DRIVER_PASSES_H
 #define TPC_DRIVER_PASSES_H

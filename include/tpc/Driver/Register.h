@@ -1,6 +1,6 @@
-//===- Register.h - Everything that tpc's tools know -----------------------===//
+//===- Register.h - Registration of dialects, passes and translations -----===//
 //
-// The one place that lists dialects, passes and pipelines. A library that has some adds its line to
+// The single list of dialects, passes and pipelines. A library that defines some adds its line to
 // Register.cpp.
 //
 //===----------------------------------------------------------------------===//
@@ -14,16 +14,16 @@ class DialectRegistry;
 
 namespace tpc {
 
-/// The targets that programs can be compiled for; registerAllDialects does so too.
+/// Registers the targets of the compiler. registerAllDialects calls it.
 void registerTargets();
 
-/// Our own dialects, those of upstream that our programs use, and the extensions that they need.
+/// Registers tpc's dialects, the upstream dialects that its programs use, and their extensions.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
-/// Our own passes and pipelines, and upstream's clean-up passes.
+/// Registers tpc's passes and pipelines, and upstream's clean-up passes.
 void registerAllPasses();
 
-/// `--import-onnx` and its like, for tpc-translate.
+/// Registers the translations of tpc-translate, such as `--import-onnx`.
 void registerAllTranslations();
 
 } // namespace tpc

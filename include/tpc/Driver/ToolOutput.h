@@ -1,17 +1,17 @@
-//===- ToolOutput.h - Files of tools with upstream's mains ------*- C++ -*-===//
+//===- ToolOutput.h - Input and output checks for upstream's tool mains ---===//
 
 #ifndef TPC_DRIVER_TOOLOUTPUT_H
 #define TPC_DRIVER_TOOLOUTPUT_H
 
 namespace tpc {
 
-/// Upstream's mains open what -o names before they look at their input, which is then lost if it is
-/// the same file, and read devices until memory ends. Prints an error and returns false if a flag
-/// names a device to be read, or if -o names an input, or nothing that can be written.
+/// Upstream's mains open the output of -o before they read the input, which is lost if both are the
+/// same file, and they read devices until memory is exhausted. Prints an error and returns false if
+/// a flag names a device as input, or if -o names an input or a path that cannot be written.
 bool checkToolFiles(const char *tool, int argc, char **argv);
 
-/// Returns the exit status of a tool: `status`, or 1 with an error where its standard output could
-/// not be written.
+/// Returns the exit status of a tool: `status`, or 1 with an error if its standard output could not
+/// be written.
 int finishToolOutput(const char *tool, int status);
 
 } // namespace tpc

@@ -5,7 +5,7 @@
 
 namespace tpc {
 
-/// What tpcc does. Returns the exit status: 0, or 1 after it has said on stderr what is wrong.
+/// Main function of tpcc. Returns the exit status: 0, or 1 after an error on stderr.
 int tpccMain(int argc, char **argv);
 
 } // namespace tpc

@@ -1,4 +1,4 @@
-//===- Elements.td - Where the elements of results come from ----*- tablegen -*-===//
+//===- Elements.td - Interfaces of movements, lookups and norms -----------===//
 
 #ifndef TPC_INTERFACES_ELEMENTS
 #define TPC_INTERFACES_ELEMENTS
@@ -7,40 +7,40 @@ include "mlir/IR/OpBase.td"
 
 def MovementOpInterface : OpInterface<"MovementOpInterface"> {
   let description = [{
-    An op without arithmetic: each element of the result is an element of the first operand, of some
-    rank. What holds for all elements of the operand holds for those of the result.
+    An op without arithmetic: each element of the result is an element of the first operand, on some
+    rank. A property of all elements of the operand is a property of all elements of the result.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Whether each element of the operand is also in the result, of all ranks together.",
+    InterfaceMethod<"Whether each element of the operand is also in the result, over all ranks.",
       "bool", "keepsEveryElement", (ins), "", [{ return true; }]>
   ];
 }
 
 def LookupOpInterface : OpInterface<"LookupOpInterface"> {
   let description = [{
-    An op that takes parts of a table by indices. Of a dimension of n elements, indices are from -n to
-    n - 1; executables check inputs that are indices against that.
+    An op that reads slices of a table by indices. Indices into a dimension of n elements range from
+    -n to n - 1; executables check indices that are inputs.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"What is looked up.",
+    InterfaceMethod<"The table.",
       "::mlir::Value", "getLookupTable", (ins), "", [{ return $_op->getOperand(0); }]>,
-    InterfaceMethod<"By which indices.",
+    InterfaceMethod<"The indices.",
       "::mlir::Value", "getLookupIndices", (ins), "", [{ return $_op->getOperand(1); }]>,
-    InterfaceMethod<"The dimensions of the table that are looked up. Where they are several, the last dimension of the "
-      "indices has one for each.",
+    InterfaceMethod<"The indexed dimensions of the table. If there are several, the last "
+                    "dimension of the indices has one entry for each.",
       "::llvm::SmallVector<int64_t>", "getLookupDims">
   ];
 }
 
 def NormOpInterface : OpInterface<"NormOpInterface"> {
   let description = [{
-    An op that normalizes rows, and then multiplies by a scale: one by default.
+    An op that normalizes rows and multiplies them by a scale (1 by default).
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"What the normalized rows are multiplied by.", "::mlir::Value", "getScale">
+    InterfaceMethod<"The factor of the normalized rows.", "::mlir::Value", "getScale">
   ];
 }
 

@@ -1,4 +1,4 @@
-//===- Host.td - Ops that become calls --------------------------*- tablegen -*-===//
+//===- Host.td - Interface of ops that become runtime calls ---------------===//
 
 #ifndef TPC_INTERFACES_HOST
 #define TPC_INTERFACES_HOST
@@ -7,20 +7,23 @@ include "mlir/IR/OpBase.td"
 
 def HostOpInterface : OpInterface<"HostOpInterface"> {
   let description = [{
-    An op that is planned where it stands: a call of the runtime or of another function, or nothing but another name for memory.
+    An op that becomes a runtime call, a call of another function, or an alias of memory.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Whether this op is one; the same op on other types may be part of a kernel.",
+    InterfaceMethod<"Whether this op is a host op; with other types it may be fused into a kernel.",
       "bool", "isHostOp", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"The operand in whose memory the result lies, or null.", "::mlir::Value", "getAliased", (ins), "",
-      [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Whether it begins at the same address as that operand, and is as large.", "bool", "isSameMemory", (ins), "",
-      [{ return true; }]>,
-    InterfaceMethod<"Whether the results need memory of the frame.", "bool", "needsMemory", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"The operand whose memory the result may take over if nobody needs it any more, or null.",
+    InterfaceMethod<"The operand whose memory the result aliases, or null.",
+      "::mlir::Value", "getAliased", (ins), "", [{ return ::mlir::Value(); }]>,
+    InterfaceMethod<"Whether the result has the address and size of that operand.",
+      "bool", "isSameMemory", (ins), "", [{ return true; }]>,
+    InterfaceMethod<"Whether the results need memory of the frame.",
+      "bool", "needsMemory", (ins), "", [{ return true; }]>,
+    InterfaceMethod<"The operand whose memory the result may reuse if the operand is dead, or "
+                    "null.",
       "::mlir::Value", "getReusable", (ins), "", [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Makes the ops on buffers (see the tpc_buffer dialect). The results' memory is there, except where it is an operand's.",
+    InterfaceMethod<"Creates the ops on buffers (see the tpc_buffer dialect). The results' memory "
+                    "is already allocated, unless it is an operand's.",
       "::llvm::LogicalResult", "plan", (ins "::mlir::tpc::BufferPlanner &":$planner)>
   ];
 }

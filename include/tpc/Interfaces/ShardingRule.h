@@ -1,4 +1,4 @@
-//===- ShardingRule.h - How an op's dimensions are related ------*- C++ -*-===//
+//===- ShardingRule.h - Relation between an op's dimensions -----*- C++ -*-===//
 //
 // An einsum over factors. `matmul` of [m, k] by [k, n] is
 //
@@ -10,17 +10,15 @@
 //   factors  b, s, h = 5, d = 8: parallel
 //   operands ([b, s], [h, d])                results ([b], [s], [h], [d])
 //
-// The table of an embedding has a reduction factor that occurs in that operand
-// alone: a rank that holds some rows of it adds zero for other ids.
+// The table of an embedding has a reduction factor that occurs only in that operand: a rank with
+// some of the rows contributes zero for all other ids.
 //
-// An axis that splits a parallel factor splits it wherever it occurs; one that
-// splits a reduction factor leaves the results unreduced over that axis; a
-// `Whole` factor (a softmax's dimension) must not be split. Along a `Permuted`
-// factor (a cyclic shift's dimension) elements change places, within runs at its
-// minor end: split inside of a run, the op is a collective-permute. An operand that is
-// unreduced over an axis is allowed where the op is linear: for one entry of
-// `linear` exactly the operands in it are unreduced over the axis, and then
-// the results are too.
+// An axis that splits a parallel factor splits it wherever it occurs. An axis that splits a
+// reduction factor leaves the results unreduced over that axis. A `Whole` factor (a softmax's
+// dimension) must not be split. Along a `Permuted` factor (a cyclic shift's dimension) elements are
+// permuted within runs at its minor end; if a run is split, the op is a collective-permute. An
+// operand may be unreduced over an axis if the op is linear: for one entry of `linear`, exactly the
+// operands in it are unreduced over the axis, and then the results are too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,16 +36,16 @@ struct ShardingRule {
   struct Factor {
     ::tpc::SymExpr size;
     FactorKind kind;
-    /// Of a permuted factor: the elements of a run, in which they stay.
+    /// Permuted factor: the length of a run. Elements stay within their run.
     std::optional<::tpc::SymExpr> run = std::nullopt;
   };
-  /// Factor indices of one dimension, major to minor. Empty: the dimension has
-  /// size 1 and broadcasts.
+  /// Factor indices of one dimension, major to minor. Empty: the dimension has size 1 and
+  /// broadcasts.
   using Dim = SmallVector<int, 2>;
   using Dims = SmallVector<Dim, 4>;
   struct Linear {
     SmallVector<int, 2> operands;
-    /// Moves values without arithmetic: max and min pass as well as sum.
+    /// The op moves values without arithmetic, so max and min are preserved as well as sum.
     bool movesOnly = false;
   };
 
@@ -62,10 +60,10 @@ struct ShardingRule {
   }
 };
 
-/// Checks operand and result types of `op` against its rule: the same axes on
-/// a factor wherever it occurs, whole factors whole, results unreduced exactly
-/// where a reduction is split or a linear operand is unreduced, no axis twice,
-/// local and global types not mixed. Used by the interface's verifier.
+/// Checks operand and result types of `op` against its rule: a factor has the same axes wherever it
+/// occurs, whole factors are whole, results are unreduced exactly where a reduction is split or a
+/// linear operand is unreduced, no axis occurs twice, and local and global types are not mixed.
+/// Called by the interface's verifier.
 LogicalResult verifyDistribution(Operation *op);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- Kernel.h - The dialect of kernels ------------------------*- C++ -*-===//
+//===- Kernel.h - The tpc_kernel dialect ------------------------*- C++ -*-===//
 
 #ifndef TPC_KERNEL_KERNEL_H
 #define TPC_KERNEL_KERNEL_H
@@ -29,11 +29,11 @@ class RowsOp;
 
 namespace mlir::tpc::kernel {
 
-/// The nested module that has a program's kernels, or null. A kernel has the name of the function
-/// of tensors that it computes.
+/// Returns the nested module with a program's kernels, or null. A kernel has the name of the tensor
+/// function that it computes.
 ModuleOp getKernels(ModuleOp program);
-/// On that module, once kernels are lowered: names of the ONNX nodes that they report. A kernel
-/// names one by its place.
+/// On that module, once kernels are lowered: names of the ONNX nodes that kernels report. A kernel
+/// refers to a name by its index.
 inline constexpr llvm::StringLiteral kNodesAttr = "tpc_kernel.nodes";
 
 } // namespace mlir::tpc::kernel

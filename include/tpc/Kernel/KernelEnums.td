@@ -1,11 +1,11 @@
-//===- KernelEnums.td - Kinds of folds --------------------------*- tablegen -*-===//
+//===- KernelEnums.td - Reduction kinds --------------------*- tablegen -*-===//
 
 #ifndef TPC_KERNEL_KERNELENUMS
 #define TPC_KERNEL_KERNELENUMS
 
 include "mlir/IR/EnumAttr.td"
 
-def TpcKernel_FoldKind : I32EnumAttr<"FoldKind", "how terms are combined", [
+def TpcKernel_FoldKind : I32EnumAttr<"FoldKind", "reduction function", [
     I32EnumAttrCase<"Sum", 0, "sum">,
     I32EnumAttrCase<"Max", 1, "max">,
     I32EnumAttrCase<"Min", 2, "min">,

@@ -1,14 +1,15 @@
-//===- Grid.h - Named axes over the ranks ----------------------------------===//
+//===- Grid.h - Process grid with named axes ------------------------------===//
 //
-// A grid arranges the ranks 0 … world-1 along named axes. The order of the axes says how: the
-// leftmost has the smallest stride, so with tp2,dp2,pp2 and the order tp-dp-pp
+// A grid arranges the ranks 0 … world-1 along named axes. The order of the axes defines the
+// strides:
+// the leftmost axis has the smallest one. With tp2,dp2,pp2 and the order tp-dp-pp
 //
 //     rank = tp + 2·dp + 4·pp        coordinates of rank 6: tp 0, dp 1, pp 1
 //
-// A group over a set of axes holds the ranks that differ on those axes only: over {tp, dp} there
+// A group over a set of axes contains the ranks that differ only on those axes: over {tp, dp} there
 // are two groups, {0 1 2 3} and {4 5 6 7}. Groups are numbered by their coordinates on the other
-// axes, again leftmost fastest, and their members ascend. Both are exactly as Megatron-Core's
-// RankGenerator has them.
+// axes, again leftmost fastest, and their members ascend. Both conventions are those of
+// Megatron-Core's RankGenerator.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +33,7 @@ inline constexpr unsigned numAxes = 5;
 inline constexpr std::array<Axis, numAxes> defaultAxisOrder = {Axis::TP, Axis::CP, Axis::EP,
                                                                Axis::DP, Axis::PP};
 
-/// "tp", "cp", …
+/// Return "tp", "cp", … and the axis of such a name.
 std::string_view axisName(Axis axis);
 std::optional<Axis> parseAxis(std::string_view name);
 
@@ -49,31 +50,31 @@ public:
   constexpr bool empty() const { return bits == 0; }
   constexpr bool operator==(const AxisSet &) const = default;
 
-  /// "tp", "tp-dp", … in any order. On failure returns nothing and sets `error`.
+  /// Parses "tp", "tp-dp", … in any order. On failure returns nothing and sets `error`.
   static std::optional<AxisSet> parse(std::string_view text, std::string &error);
 
 private:
   uint32_t bits = 0;
 };
 
-/// The groups over the axes that `chosen` marks, where ranks are laid out over axes of these sizes,
-/// the first with the smallest stride. Ordered as the groups of a Grid are.
+/// Returns the groups over the axes marked in `chosen`, for ranks laid out over axes of these
+/// sizes, the first with the smallest stride. The order is that of Grid::groups.
 std::vector<std::vector<int64_t>> orthogonalGroups(std::span<const int64_t> sizes,
                                                    const std::vector<bool> &chosen);
 
 class Grid {
 public:
-  /// More ranks than anybody has, few enough to write down all groups.
+  /// More ranks than any machine has, few enough to enumerate all groups.
   static constexpr int64_t maxWorldSize = int64_t(1) << 20;
 
   using Coordinates = std::array<int64_t, numAxes>; // indexed by Axis
 
-  /// One rank.
+  /// A grid of one rank.
   Grid();
 
-  /// Axes of size 1 may be left out of `order`; they are appended. On failure (a size below 1, too
-  /// many ranks, an axis that is twice in the order or used but not in it) returns nothing and sets
-  /// `error`.
+  /// Axes of size 1 may be omitted from `order`; they are appended. On failure (a size below 1, too
+  /// many ranks, an axis that is repeated in the order, or used but missing in it) returns nothing
+  /// and sets `error`.
   static std::optional<Grid> get(const std::array<int64_t, numAxes> &sizes,
                                  std::span<const Axis> order, std::string &error);
 
@@ -81,7 +82,7 @@ public:
   int64_t stride(Axis axis) const { return strides[unsigned(axis)]; }
   int64_t worldSize() const { return world; }
   const std::array<Axis, numAxes> &order() const { return axisOrder; }
-  /// "tp-cp-ep-dp-pp"
+  /// Returns the order as text, such as "tp-cp-ep-dp-pp".
   std::string orderText() const;
 
   /// `rank` in [0, worldSize()).
@@ -91,9 +92,9 @@ public:
   int64_t rank(const Coordinates &coordinates) const;
 
   int64_t groupSize(AxisSet axes) const;
-  /// All groups over `axes`: a partition of the ranks.
+  /// Returns all groups over `axes`: a partition of the ranks.
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
-  /// The one that `rank` belongs to.
+  /// Returns the group of `rank`.
   std::vector<int64_t> groupOf(int64_t rank, AxisSet axes) const;
 
   bool operator==(const Grid &other) const {

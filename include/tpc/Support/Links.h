@@ -1,12 +1,12 @@
-//===- Links.h - What it takes to send bytes -------------------------------===//
+//===- Links.h - Cost model of links --------------------------------------===//
 //
-// Ranks sit in nodes: `ranksPerNode` consecutive ones each. A message of b bytes takes
+// Nodes consist of `ranksPerNode` consecutive ranks each. A message of b bytes takes
 //
 //     α + β·b      seconds: α the latency, β one over the bandwidth
 //
-// with one pair (α, β) between ranks of a node and one between nodes. Collectives are
-// counted as rings do them: n members take n-1 steps (an all-reduce twice as many), each with
-// 1/n of the whole buffer.
+// with one pair (α, β) between ranks of a node and one between nodes. Collectives are modeled as
+// rings:
+// n members take n-1 steps (an all-reduce twice as many), each with 1/n of the whole buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,9 +26,9 @@ struct Link {
   bool operator==(const Link &) const = default;
 };
 
-/// What is sent. The buffer that counts is the whole one: what an all-reduce reduces, an
-/// all-gather yields, a reduce-scatter reads, an all-to-all holds on one rank; of a
-/// collective-permute, an exchange and of a send it is what the rank that sends or gets most does.
+/// Kind of a transfer. Costs refer to the whole buffer: the operand of an all-reduce or
+/// reduce-scatter, the result of an all-gather, the buffer of one rank for an all-to-all. For a
+/// collective-permute, an exchange and a send it is the maximum that a rank sends or receives.
 enum class Transfer {
   AllReduce,
   AllGather,
@@ -40,17 +40,17 @@ enum class Transfer {
   Send
 };
 
-/// "all_reduce" as the IR and the reports spell it; false for anything else.
+/// Parses a name such as "all_reduce", as in the IR and in reports; returns false for any other.
 bool parseTransfer(std::string_view name, Transfer &transfer);
 
-/// Seconds for one transfer among `members` ranks, of a whole buffer of `bytes`.
+/// Returns the seconds for one transfer among `members` ranks, with a whole buffer of `bytes`.
 double getSeconds(const Link &link, Transfer transfer, int64_t members, double bytes);
-/// Bytes that one rank sends for it.
+/// Returns the bytes that one rank sends in the transfer.
 double getSentBytes(Transfer transfer, int64_t members, double bytes);
 
-/// Both links of a machine. The defaults are those of nodes with eight GPUs: 450 GB/s and
-/// 5 µs within a node (NVLink of the fourth generation), 50 GB/s and 10 µs between nodes (one
-/// 400 Gb/s port for each GPU).
+/// Both links of a machine. The defaults are those of nodes with eight GPUs: 450 GB/s and 5 µs
+/// within a node (fourth-generation NVLink), 50 GB/s and 10 µs between nodes (one 400 Gb/s port per
+/// GPU).
 struct Links {
   Link intraNode = {5e-6, 1 / 450e9};
   Link interNode = {10e-6, 1 / 50e9};
@@ -58,8 +58,8 @@ struct Links {
   bool operator==(const Links &) const = default;
 };
 
-/// Whether groups along an axis with this stride and size reach over the border of a node.
-/// `ranksPerNode` 0: all ranks are in one node.
+/// Whether groups along an axis with this stride and size cross a node boundary. `ranksPerNode` 0:
+/// all ranks are in one node.
 bool crossesNodes(int64_t stride, int64_t size, int64_t world, int64_t ranksPerNode);
 
 } // namespace tpc

@@ -1,8 +1,7 @@
-//===- Ramp.h - Tables of multiples of a progression -------------*- C++ -*-===//
+//===- Ramp.h - Tables of multiples of a progression ------------*- C++ -*-===//
 //
-// Biases by distance (ALiBi) are a number for each head times -63, -62, …, 0. Exporters store the
-// products; which numbers they are products of is found here, and only if all of them come out to
-// the bit.
+// ALiBi biases are a number for each head times -63, -62, …, 0. Exporters store the products. This
+// finds the factors, and accepts them only if they reproduce every product to the bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +20,7 @@ struct Ramp {
   std::vector<float> slopes;
 };
 
-/// Of a table of rows of `columns` numbers. Nothing if it is another.
+/// Finds the ramp of a table with rows of `columns` numbers. Nothing if the table is no ramp.
 std::optional<Ramp> findRamp(const std::vector<float> &table, int64_t columns);
 
 } // namespace tpc

@@ -1,6 +1,6 @@
-//===- ReadFile.h - Files of text, up to a limit ---------------*- C++ -*-===//
+//===- ReadFile.h - Reading of text files with limits -----------*- C++ -*-===//
 //
-// What a flag names is read without running out of memory and without an endless device.
+// Reads files named by flags without exhausting memory and without reading endless devices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,13 +15,13 @@ namespace tpc {
 /// Larger than the text of any program.
 constexpr uint64_t kMaxProgramBytes = uint64_t(16) << 30;
 
-/// Returns why what `path` names is not read: "it is a folder", "it is a device", or "it has more
-/// than 4096 bytes". Nothing for smaller files, pipes, terminals and /dev/null, which have an end,
-/// and for what does not exist.
+/// Returns the reason why `path` cannot be read: "it is a folder", "it is a device", or "it has
+/// more than 4096 bytes". Empty for smaller files; for pipes, terminals and /dev/null, which end;
+/// and for paths that do not exist.
 std::string describeUnreadable(const std::string &path, uint64_t maxBytes = UINT64_MAX);
 
-/// Reads all of a file, or of a pipe. Returns what is wrong, such as "it has more than 4096 bytes",
-/// or nothing. A pipe to which nothing is written for so many seconds is an error.
+/// Reads a whole file or pipe. Returns the error, such as "it has more than 4096 bytes", or an
+/// empty string. A pipe without input for `maxSeconds` seconds is an error.
 std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,
                      int maxSeconds = 60);
 

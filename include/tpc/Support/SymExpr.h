@@ -1,11 +1,10 @@
 //===- SymExpr.h - Symbolic sizes -------------------------------*- C++ -*-===//
 //
-// A size that is a polynomial with integer coefficients over named symbols
-// (`batch`, `sequence`), where floordiv, mod, min and max of two such sizes
-// may appear as atoms. Two expressions are equal exactly when their canonical
-// forms are the same text, so sizes can be compared, hashed and stored as
-// text. Copies share what they are, so they are cheap. Plain C++: used by the
-// dialect, the importer, the driver and tests.
+// A size that is a polynomial with integer coefficients over named symbols (`batch`, `sequence`).
+// floordiv, mod, min and max of two such sizes may appear as atoms. Two expressions are equal
+// exactly if their canonical forms are the same text, so sizes can be compared, hashed and stored
+// as text. Copies share their representation, so they are cheap. Plain C++: used by the dialect,
+// the importer, the driver and tests.
 //
 //   SymExpr b = SymExpr::symbol("batch"), s = SymExpr::symbol("sequence");
 //   (b * s + 2 * s).str()            // "batch*sequence + 2*sequence"
@@ -39,11 +38,11 @@ public:
   /// Parses integers, symbols ([A-Za-z_][A-Za-z0-9_.]*), `+ - *`, `//` or
   /// infix `floordiv`, `%` or infix `mod`, `**` with a small constant,
   /// `min(a, b)`, `max(a, b)`, `floordiv(a, b)`, `mod(a, b)` and parentheses.
-  /// Returns nothing, and a message in `error` if given, for any other text
-  /// and where a coefficient leaves 64 bits.
+  /// Returns nothing, and a message in `error` if given, for any other text and for a coefficient
+  /// that exceeds 64 bits.
   static std::optional<SymExpr> parse(std::string_view text, std::string *error = nullptr);
 
-  /// Canonical text; parse(str()) == *this.
+  /// Returns the canonical text; parse(str()) == *this.
   std::string str() const;
 
   SymExpr operator+(const SymExpr &o) const;
@@ -59,29 +58,29 @@ public:
   bool operator!=(const SymExpr &o) const { return !(*this == o); }
   bool operator<(const SymExpr &o) const { return str() < o.str(); }
 
-  /// An expression whose coefficients left 64 bits: it equals nothing, not
-  /// even itself, and evaluates to nothing.
+  /// Whether a coefficient exceeded 64 bits. Such an expression is not equal to any other, not even
+  /// to itself, and evaluates to nothing.
   bool isOverflow() const { return body->overflow; }
   bool isConstant() const;
   bool isConstant(int64_t v) const { return asConstant() == v; }
   std::optional<int64_t> asConstant() const;
   /// True for c * s1 * s2 * ... (a single term).
   bool isMonomial() const { return !isOverflow() && getTerms().size() <= 1; }
-  /// Factors of a monomial, the coefficient first where it is not 1.
+  /// Returns the factors of a monomial, the coefficient first unless it is 1.
   std::vector<SymExpr> monomialFactors() const;
 
-  /// q with q * d == *this, as polynomials with integer coefficients (d not
-  /// zero), if there is one.
+  /// Returns q with q * d == *this, as polynomials with integer coefficients (d not zero), if it
+  /// exists.
   std::optional<SymExpr> divideExact(const SymExpr &d) const;
 
-  /// The value for given symbols; nothing if a symbol is missing, something
-  /// leaves 64 bits, or a divisor is not positive.
+  /// Evaluates for given symbols. Nothing if a symbol is missing, a value exceeds 64 bits, or a
+  /// divisor is not positive.
   std::optional<int64_t> evaluate(const std::map<std::string, int64_t> &values) const;
   SymExpr substitute(const std::map<std::string, SymExpr> &values) const;
   void collectSymbols(std::set<std::string> &out) const;
 
-  /// The least value over all symbols >= `atLeast`, where the terms' signs
-  /// make that plain; nothing otherwise.
+  /// Returns the minimum over all symbols >= `atLeast`, if the signs of the terms determine it;
+  /// nothing otherwise.
   std::optional<int64_t> lowerBound(int64_t atLeast = 0) const;
 
   //===--- structure, for code that lowers expressions --------------------===//
@@ -97,11 +96,11 @@ public:
     std::string key() const;
   };
   const std::vector<Term> &getTerms() const { return body->terms; }
-  /// The expression that is this term alone.
+  /// Returns the expression that consists of this term.
   static SymExpr fromTerm(const Term &term) { return fromTerms({term}); }
 
 private:
-  /// What an expression is. Never changed, as copies share it.
+  /// Shared representation of an expression. Immutable, as copies share it.
   struct Body {
     std::vector<Term> terms; // higher degrees first, then by atoms; none is zero
     bool overflow = false;
@@ -120,9 +119,8 @@ private:
 inline SymExpr operator*(int64_t a, const SymExpr &b) { return SymExpr(a) * b; }
 inline SymExpr operator+(int64_t a, const SymExpr &b) { return SymExpr(a) + b; }
 
-/// Number of elements of part `coordinate` when `size` is split over `parts`,
-/// and where it begins: the one balanced split of the whole project
-/// (docs/dev/architecture.md, section 1).
+/// Number of elements of shard `coordinate` when `size` is split over `parts`, and its offset. This
+/// is the only balanced split in the project (docs/dev/architecture.md, section 1).
 inline int64_t shardSize(int64_t size, int64_t parts, int64_t coordinate) {
   return size / parts + (coordinate < size % parts ? 1 : 0);
 }

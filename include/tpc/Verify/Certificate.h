@@ -1,7 +1,7 @@
-//===- Certificate.h - Why a program cannot deadlock ------------*- C++ -*-===//
+//===- Certificate.h - Certificate of deadlock freedom ----------*- C++ -*-===//
 //
-// What tpc-verify-comms finds, as JSON that a small program without a compiler can check again
-// (tools/tpc-check-certificate, which also says what is in it).
+// The result of tpc-verify-comms as JSON, which a small program without a compiler can check again
+// (tools/tpc-check-certificate, which documents the format).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,8 @@ namespace mlir::tpc {
 
 class Certificate {
 public:
-  /// Of a staged program. Fails, with errors at the ops that are to blame, if there is none.
+  /// Creates the certificate of a staged program. Fails, with errors at the offending ops, if there
+  /// is none.
   static FailureOr<Certificate> make(ModuleOp module);
   const llvm::json::Value &getJSON() const { return json; }
   void print(raw_ostream &os) const;

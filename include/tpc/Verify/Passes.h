@@ -1,4 +1,4 @@
-//===- Passes.h - Proofs, and programs that are run -------------*- C++ -*-===//
+//===- Passes.h - Verifiers, and interpreters of programs -------*- C++ -*-===//
 
 #ifndef TPC_VERIFY_PASSES_H
 #define TPC_VERIFY_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - Proofs, and programs that are run  ----------*- tablegen -*-===//
+//===- Passes.td - Verifiers, and interpreters of programs ----------------===//
 
 #ifndef TPC_VERIFY_PASSES
 #define TPC_VERIFY_PASSES
@@ -6,216 +6,249 @@
 include "mlir/Pass/PassBase.td"
 
 def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
-  let summary = "Run a program with the reference interpreter and compare with the last time";
+  let summary = "Run a program with the reference interpreter and compare with the previous run";
   let description = [{
-    For tests of passes: evaluates the program for the sizes in `shape`, in double precision, with made-up
-    weights and inputs that depend on names and indices alone. The first time the outputs are
-    recorded (`tpc.inputs`, `tpc.expected` on the module); from then on they must
-    be the same:
+    For tests of passes. Evaluates the program for the sizes in `shape`, in double precision, with
+    generated weights and inputs that depend only on names and indices. The first run records the
+    outputs (`tpc.inputs`, `tpc.expected` on the module); later runs must reproduce them:
 
         tpc-opt model.mlir --tpc-evaluate=shape=batch=2,sequence=5
             --tpc-assign-shardings=shard=tp3 ... --tpc-evaluate=shape=batch=2,sequence=5
 
-    Programs of all levels up to staged: global ones as they are, local ones on all ranks of the
-    grid, which communicate as their types say.
+    Supports programs of all levels up to staged: global programs as they are, local ones on all
+    ranks of the grid, which communicate according to their types.
 
-    Errors: an output differs, or a part of it is missing; ranks disagree on replicated values;
-    a rank waits for one that does not take part; a message is not sent or not received.
+    Errors: an output that differs or is incomplete; ranks that disagree on replicated values; a
+    rank that waits for one that does not take part; a message that is not sent or not received.
   }];
   let options = [
     ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
-    Option<"tolerance", "tolerance", "double", "1.0e-9", "Largest difference, relative to the largest value">];
+    Option<"tolerance", "tolerance", "double", "1.0e-9",
+           "Maximum difference, relative to the largest value">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
-  let summary = "Prove that no size overflows 64 bits or the budget";
+  let summary = "Prove that no size exceeds 64 bits or the budget";
   let description = [{
-    Bounds every value and loop of a program of any level, before anything is folded or
-    allocated. A symbol is at least 1, at most what `tpc.constraints` says, and at most `symbol-max` where
-    they say nothing. Of a local program the fullest rank counts.
+    Bounds every value and loop of a program of any level, before constants are folded or memory is
+    allocated. A symbol is at least 1, and at most its bound in `tpc.constraints`, or `symbol-max`
+    if it has none. For a local program, sizes are those of the rank with the most.
 
-    Errors, with the ONNX node and both numbers: a value, the iterations of an op, or a weight's end in its file
-    may pass 64 bits; a value needs more than `budget` bytes even where all symbols are as small as they can
-    be.
+    Errors, with the ONNX node and both numbers: a value, an op's number of iterations, or the end
+    of a weight in its file that may exceed 64 bits; a value that needs more than `budget` bytes
+    even if all symbols are minimal.
   }];
   let options = [
-    Option<"budget", "budget", "int64_t", "int64_t(1) << 40", "Bytes that one value may need at the least sizes">,
-    Option<"symbolMax", "symbol-max", "int64_t", "32768", "The largest value of a symbol that has no constraint">];
+    Option<"budget", "budget", "int64_t", "int64_t(1) << 40",
+           "Maximum bytes of one value at minimal sizes">,
+    Option<"symbolMax", "symbol-max", "int64_t", "32768",
+           "Maximum value of a symbol without constraint">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
   let summary = "Prove that a distributed program computes what the model does";
   let description = [{
-    Compares a program (sharded, spmd or staged) with the model it was made of:
+    Compares a program (sharded, spmd or staged) with its source model:
 
         tpcc gpt2.onnx --emit=model -o model.mlir
         tpc-opt staged.mlir --tpc-verify-equivalence=reference=model.mlir
 
-    First, by one lemma for each op, that every value on a rank is the part of a whole value that
-    its type says: replicated, a shard, or a part of a sum. Then that the whole values are those of
-    the model, for all sizes: the outputs of both programs must be the same expressions of inputs and
-    weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a randomized check, both programs are run
-    at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/design/verification.md.
+    First, one lemma for each op proves that every value on a rank is the part of a whole value that
+    its type specifies: replicated, a shard, or a term of a sum. Then the whole values are proved to
+    be those of the model, for all sizes: the outputs of both programs must be the same expressions
+    of inputs and weights. Layers are compared once. The sharding rules of ops are not used.
+    Finally, as a randomized check, both programs run at small sizes over a prime field: sums are
+    exact, nonlinear functions are hashes. See docs/design/verification.md.
 
-    Errors, at the first op where it fails, with its ONNX node: parts that do not fit together,
-    unreduced values where whole ones are needed, communication that does not give what its
-    type says, another expression than the model's, messages and outputs that do not pair, and
-    ops for which there is no lemma.
+    Errors, at the first op that fails, with its ONNX node: shards that do not match; unreduced
+    values where reduced ones are needed; communication whose result does not match its type; an
+    expression that differs from the model's; messages or outputs without counterpart; ops without a
+    lemma.
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The program of the model level">,
+    Option<"reference", "reference", "std::string", "\"\"", "A program of the model level">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">,
-    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
+    Option<"interpret", "interpret", "bool", "true",
+           "Run both programs at small sizes over a prime field">,
+    Option<"report", "report", "bool", "false", "Print the coverage of the run at small sizes">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
 def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
-  let summary = "Prove that a step with caches, token by token, computes what the model does";
+  let summary = "Prove that a step with caches, token by token, computes the same as the model";
   let description = [{
-    Compares a step (`tpc.step`, of `tpc-recognize-caches` or `tpc-derive-caches`, or written by hand) with the model that it was made of,
-    a program of the model level:
+    Compares a step (`tpc.step`, from `tpc-recognize-caches` or `tpc-derive-caches`, or written by
+    hand) with its source model, a program of the model level:
 
         tpc-opt step.mlir --tpc-verify-generation=reference=model.mlir
 
-    * A step of n tokens on empty caches gives what the model gives of n tokens: outputs of the same names. What the model takes and the step
-      does not is empty then, or what it is when it is left out.
-    * On any caches of p tokens a step of a + c tokens gives what one of a and then one of c give, in outputs and in caches.
+    * A step of n tokens on empty caches has the same result as the model for n tokens, in outputs
+      of the same names. Inputs of the model that the step does not have are empty or have their
+      defaults.
+    * On any caches of p tokens, a step of a + c tokens has the same result as a step of a tokens
+      followed by one of c, in outputs and in caches.
 
-    So a prompt may be cut into any pieces, and tokens may come one by one. First, it is proved for all sizes: on empty caches both
-    programs are the same expressions; and by one lemma for each op, two pieces have of each value what the whole step has of their tokens. Then, as a randomized
-    check, both claims are tried at small sizes with elements of a prime field for numbers. Windows are crossed. See docs/design/verification.md.
+    So a prompt may be cut into chunks at any token, and tokens may arrive one by one. First, this
+    is proved for all sizes. On empty caches both programs are the same expressions. By one lemma
+    for each op, each value in two consecutive chunks equals its tokens in the whole step. Then, as
+    a randomized check, both claims are tested at small sizes over a prime field, beyond the
+    windows. See docs/design/verification.md.
 
-    A step that takes whole caches (`tpc-place-caches`) is compared with the step, which is the reference then: of sequences of different
-    lengths and numbers of new tokens in one batch each has the outputs, for its real tokens or the last of them, that the step gives of it
-    alone; its cache has old tokens as they were, new ones behind them, and nothing is written where there are neither. What caches hold behind
-    their lengths is random.
+    A step on preallocated caches (`tpc-place-caches`) is compared with the original step, which is
+    then the reference. For sequences of different lengths and numbers of new tokens in one batch,
+    each sequence must have the outputs, for its valid tokens or the last of them, that the original
+    step computes for it alone. Its cache must keep old tokens unchanged and have the new ones after
+    them; nothing else may be written. Cache contents beyond the lengths are random.
 
-    Errors, with the ONNX node: the first op that gives something else in pieces, or of which that is not known, and why; another expression than the
-    model's; an output or a cache that differs, and of which token; inputs of the model that the step does not have; a program that
+    Errors, with the ONNX node: the first op whose result differs between chunks, or for which this
+    is unknown, with the reason; an expression that differs from the model's; an output or a cache
+    that differs, with the token; inputs of the model that the step does not have; a program that
     cannot be run at small sizes.
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level; of a placed step the step">,
+    Option<"reference", "reference", "std::string", "\"\"",
+           "A program of the model level; for a step on preallocated caches, the original step">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">,
-    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
+    Option<"interpret", "interpret", "bool", "true",
+           "Run both programs at small sizes over a prime field">,
+    Option<"report", "report", "bool", "false", "Print the coverage of the run at small sizes">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
 def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "Run kernels and buffers at small sizes and compare with the model";
   let description = [{
-    The randomized check of what is compiled. The program on buffers, with the kernels that it launches, is run in double precision
-    on all ranks of a small grid, with small numbers for static sizes: the text itself, in which they have names. Programs with numbers of 16 bits run once more, rounded to
-    their type where they are stored or cast. Rows and elements come in any order. Outputs must be those of the model, up to rounding.
+    A randomized check of the compiled program. Runs the program on buffers, with its kernels, in
+    double precision on all ranks of a small grid, with small numbers for the named symbols of
+    static sizes. Programs with 16-bit numbers run once more, rounded to their type where they are
+    stored or cast. Rows and elements run in random order. Outputs must equal those of the model, up
+    to rounding.
 
         tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"
 
-    Before, for all sizes: functions of tensors beside the buffers are the staged program's, as expressions; constants and sizes of kernels are those of
-    their functions of tensors; index arithmetic stays in 64 bits. Each kernel also runs alone, beside its function of tensors.
+    Before, for all sizes: the tensor functions must be those of the staged program, as expressions;
+    constants and sizes of kernels must be those of their tensor functions; index arithmetic must
+    stay within 64 bits. Each kernel also runs alone and is compared with its tensor function.
 
-    Errors: a function of tensors that differs, and where; a constant, a size or a narrow type in a kernel that tensors do not have; an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
-    library's op that writes where it reads; ranks that disagree on a size, a message that is not sent or not received; an element
-    of an output that differs from the model's, or is delivered twice or by nobody. See docs/design/verification.md.
+    Errors: a tensor function that differs, and where; a constant, a size or a narrow type in a
+    kernel that its tensor function does not have; an access out of bounds of a buffer or a
+    dimension; a read of uninitialized or freed memory; a library op whose output overlaps its
+    input; ranks that disagree on a size; a message that is not sent or not received; an element of
+    an output that differs from the model's, or that is not delivered exactly once. See
+    docs/design/verification.md.
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
-    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">,
-    Option<"symbolic", "symbolic", "bool", "true", "Compare functions of tensors, constants, sizes and widths for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs, and kernels alone, at small sizes">,
-    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
+    Option<"reference", "reference", "std::string", "\"\"", "A program of the model level">,
+    Option<"staged", "staged", "std::string", "\"\"", "The staged source program">,
+    Option<"symbolic", "symbolic", "bool", "true",
+           "Compare tensor functions, constants, sizes and widths for all sizes">,
+    Option<"interpret", "interpret", "bool", "true",
+           "Run both programs, and kernels alone, at small sizes">,
+    Option<"report", "report", "bool", "false", "Print the coverage of the run at small sizes">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def VerifyFacts : Pass<"tpc-verify-facts", "::mlir::ModuleOp"> {
-  let summary = "Compare the facts that an executable acts on with the model's";
+  let summary = "Compare the facts of an executable with the model's";
   let description = [{
-    Facts are what a program says beside its ops: names, types and defaults of inputs and outputs, constraints, the step of a generation,
-    caches, the source, files and offsets of weights. docs/reference/facts.md lists each fact and the verifier that covers it.
+    Facts are properties of a program outside of its ops: names, types and defaults of inputs and
+    outputs, constraints, the generation step, caches, the source, files and offsets of weights.
+    docs/reference/facts.md lists each fact and the verifier that covers it.
 
         tpc-opt staged.mlir --tpc-verify-facts=reference=model.mlir
         tpc-opt lowered.mlir --tpc-verify-facts="reference=model.mlir staged=staged.mlir"
 
-    * `tpc.step` must fit the program itself: its inputs and first output by their types, its window is the largest one of attention
-      that reads sliding-window caches.
-    * With `reference`, facts are the model's.
-    * With `staged`, all attributes of a program on kernels or buffers are the staged program's, and each entry of the table of
-      parameters is used.
+    * `tpc.step` must match the program itself: its inputs and first output by their types, its
+      window is the largest one of any attention that reads sliding-window caches.
+    * With `reference`, facts must equal the model's.
+    * With `staged`, all attributes of a program on kernels or buffers must be the staged program's,
+      and each entry of the parameter table must be used.
 
-    The comparison with the model is a part of `tpc-verify-equivalence` as well, that with the staged program of `tpc-verify-lowered`.
+    `tpc-verify-equivalence` includes the comparison with the model, `tpc-verify-lowered` that with
+    the staged program.
 
     Errors name the fact and both values.
 
         error: input 0 of the program has the 'tpc.name' "ids", but the model's has the 'tpc.name' "input_ids"
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
-    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">];
+    Option<"reference", "reference", "std::string", "\"\"", "A program of the model level">,
+    Option<"staged", "staged", "std::string", "\"\"", "The staged source program">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
   let summary = "Prove that the ranks of a staged program cannot deadlock";
   let description = [{
-    Reads the staged program only, and trusts nobody who made it. For all sizes, all ranks and all
-    numbers of micro-batches at once:
+    Reads only the staged program, and trusts none of the passes that created it. For all sizes, all
+    ranks and all numbers of micro-batches at once:
 
-    * the members of each group issue the same collectives in the same order (kind, reduction, element
-      type, sizes, root), whatever loops and branches are around them;
-    * what one stage sends, another receives: as often, in the same order, of the same type;
-    * without any buffering there is no circle of ranks that wait for each other;
-    * nothing writes memory while a message is under way: a staged program has values only;
+    * the members of each group issue the same collectives in the same order (kind, reduction,
+      element type, sizes, root), in all loops and branches;
+    * each message that one stage sends, another receives: equally often, in the same order, with
+      the same type;
+    * without any buffering there is no cycle of ranks that wait for each other;
+    * no memory is overwritten while a message is in flight: a staged program has only values;
     * each output is delivered once.
 
-    Errors name the op's ONNX node, the axes of the group and, by coordinates, two ranks that disagree.
-    `certificate=FILE` writes the proof ("-": to standard output), which tpc-check-certificate checks again.
+    Errors name the op's ONNX node, the axes of the group and, by coordinates, two ranks that
+    disagree. `certificate=FILE` writes the proof ("-": to standard output), which
+    tpc-check-certificate checks independently.
 
         error: tpc.all_reduce 'ln_f': not all members of its group over dp come: rank (dp 0) and
                rank (dp 1) may have a different number of micro-batches
   }];
-  let options = [Option<"certificate", "certificate", "std::string", "\"\"", "Where to write the proof">];
+  let options = [
+    Option<"certificate", "certificate", "std::string", "\"\"", "Output file of the proof">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
-  let summary = "Prove that a program on buffers does what the program on tensors means";
+  let summary = "Prove that a program on buffers implements the tensor program";
   let description = [{
-    Goes through each function of tensors and the one on buffers beside it, op by op, and shares nothing with `tpc-plan-buffers`.
-    For all sizes, all ranks and all micro-batches at once:
+    Walks each tensor function and its buffer function op by op. Shares no code with
+    `tpc-plan-buffers`. For all sizes, all ranks and all micro-batches at once:
 
-    * each op on tensors has just the calls that mean the same, in order; kind, sizes, strides, axes and parameters are derived from types again;
-    * what a call reads is in the place where it reads it: a memory of intervals, whose ends are expressions, says which value lies where;
-      what may overlap with something that is written is forgotten;
-    * nothing is written outside of its frame or over what the same call still reads; what is given is not written;
-    * frames are given back in order; results are where the caller looks for them; a second round finds what the first one found.
+    * each tensor op has exactly the calls that implement it, in order; kind, sizes, strides, axes
+      and parameters are derived independently from types;
+    * each operand of a call is in the buffer that the call reads. A memory model of intervals,
+      whose bounds are expressions, tracks the value of each interval; values that may overlap with
+      a write are invalidated;
+    * nothing is written outside of its frame or over operands of the same call; operands that the
+      caller passes are not written;
+    * frames are freed in order; results are in the caller's buffers; a second micro-batch iteration
+      finds the state of the first one.
 
-    The runtime's part is trusted: an op has ended before the next one begins, or it looks like that, and `tpc_send` has taken what it sends when it returns.
+    The runtime is trusted: an op completes, or appears to complete, before the next one begins, and
+    `tpc_send` has read its operand when it returns.
 
         error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the place that it reads, …
         note: there is what func.call '/h.0/ln_2' gives, written by tpc_buffer.launch
   }];
-  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect", "::mlir::func::FuncDialect"];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect",
+                           "::mlir::func::FuncDialect"];
 }
 
 def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
-  let summary = "Make one mistake, to see whether a verifier finds it";
+  let summary = "Inject a fault, to test whether a verifier detects it";
   let description = [{
-    For tests: changes an spmd or staged program as a bug in a partitioner would. Kinds `kernel-*` and `buffer-*` change what is lowered,
-    `step-*` and `place-*` a step of a generation, `fact-*` what a program of any level says beside its ops. `kind=list` prints all kinds; of
-    the places where one fits, `seed` chooses. Where it goes, the types are kept right if a
-    mistake of that kind can be: `--verify-each=0` lets the others through to the verifiers.
+    For tests: changes an spmd or staged program as a bug in a partitioner would. Kinds `kernel-*`
+    and `buffer-*` change lowered programs, `step-*` and `place-*` generation steps, `fact-*` the
+    facts of a program of any level. `kind=list` prints all kinds; `seed` selects one of the
+    possible locations. Types are adapted to the fault where that is possible; for other faults,
+    `--verify-each=0` passes the invalid program on to the verifiers.
 
         tpc-opt model.mlir --tpc-assign-shardings=shard=tp2 ... --tpc-schedule-pipeline
             --tpc-mutate=kind=rank-branch,seed=3 --tpc-verify-comms
 
-    Errors: no such kind; the program has no place for it.
+    Errors: an unknown kind; a program without a location for the fault.
   }];
-  let options = [ListOption<"kind", "kind", "std::string", "Which mistake (list prints all), then seed=N: which of the places">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::tensor::TensorDialect"];
+  let options = [ListOption<"kind", "kind", "std::string",
+      "Kind of fault (list prints all), then seed=N: the location">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
 #endif

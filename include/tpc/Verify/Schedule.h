@@ -1,15 +1,15 @@
-//===- Schedule.h - What the ranks of a staged program say ------*- C++ -*-===//
+//===- Schedule.h - Communication schedule of a staged program --*- C++ -*-===//
 //
-// A staged program, projected to its communication. All ranks of one stage run the same
-// text, so that one list stands for them; what differs from rank to rank (how often a loop
-// runs, how large a part is) is written as a function of the rank's coordinates: batch{dp, mb}.
-// A layer that is called twelve times is one list that is called twelve times.
+// The projection of a staged program to its communication. All ranks of one stage run the same
+// program, so one list represents them. Differences between ranks (the trip count of a loop, the
+// size of a shard) are functions of the rank's coordinates: batch{dp, mb}. A layer that is called
+// twelve times is one list that is called twelve times.
 //
 //     {"functions": {"layer": [{"op": "all_reduce", "over": ["tp"], ...}]},
 //      "stages": [[{"loop": batch{dp, mb}, "body": [{"call": "layer", "times": 6},
 //                                                     {"op": "send", "to": 1, ...}]}], ...]}
 //
-// Reads the program only; knows nothing of how it was made.
+// Depends only on the program, not on the passes that created it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ class Pass;
 
 namespace mlir::tpc {
 
-/// Axes of ranks, by their place in the grid's order.
+/// Set of axes of ranks, by their index in the grid's order.
 using AxisMask = uint32_t;
 
 class Schedule {
@@ -44,34 +44,36 @@ public:
     Kind kind;
     Operation *op;
     func::FuncOp callee;           // of a call
-    std::vector<Item> body, other; // of a loop or branch; `other`: what stands in else
+    std::vector<Item> body, other; // of a loop or branch; `other`: the else branch
   };
   using Items = std::vector<Item>;
 
-  /// Of the module's tpc.pipeline. Fails, with an error at the op, where something stands in it
-  /// whose communication or effects are not known.
+  /// Projects the module's tpc.pipeline. Fails, with an error at the op, on an op whose
+  /// communication or effects are unknown.
   static FailureOr<Schedule> project(ModuleOp module);
 
   GridAttr getGrid() const { return grid; }
   PipelineOp getPipeline() const { return pipeline; }
-  /// By coordinate of pp.
+  /// Stages by coordinate of pp.
   const std::vector<std::pair<StageOp, Items>> &getStages() const { return stages; }
   /// Functions that communicate, callees before callers.
   const llvm::MapVector<Operation *, Items> &getFunctions() const { return functions; }
   const Items &getItems(func::FuncOp function) const { return functions.find(function)->second; }
 
-  /// Of axes with more than one rank. `mb` and axes that the grid does not have are in none.
+  /// Returns the mask of axes with more than one rank. Excludes `mb` and axes that are not in the
+  /// grid.
   AxisMask getMask(ArrayRef<StringAttr> axes) const;
   AxisMask getMask(ArrayAttr axes) const;
   AxisMask getMask(StringRef axis) const;
   SmallVector<StringRef> getNames(AxisMask axes) const;
 
-  /// Of a step of a program that generates in several stages: how many steps are under way at a
-  /// time. 0: of others, whose stages say nothing back.
+  /// For a generation step in several stages: the number of steps in flight at a time. 0 for other
+  /// programs, whose last stage sends nothing back.
   int64_t getNumInFlight() const;
 
   llvm::json::Object toJSON() const;
-  /// 16 hexadecimal digits of the JSON text: two programs with one hash communicate alike.
+  /// Returns 16 hexadecimal digits of the JSON text's hash: programs with equal hashes communicate
+  /// alike.
   std::string getHash() const;
 
 private:
@@ -80,28 +82,29 @@ private:
   LogicalResult projectBlock(Block &block, Items &items);
   LogicalResult projectCall(func::CallOp call, Items &items);
 
-  static constexpr size_t maxDepth = 512; // of calls in calls
+  static constexpr size_t maxDepth = 512; // of nested calls
   ModuleOp module;
   GridAttr grid;
   PipelineOp pipeline;
   std::vector<std::pair<StageOp, Items>> stages;
   llvm::MapVector<Operation *, Items> functions;
-  DenseMap<Operation *, bool> communicates; // functions that have been looked at
-  SmallVector<Operation *> open;            // functions that are being looked at
+  DenseMap<Operation *, bool> communicates; // visited functions
+  SmallVector<Operation *> open;            // functions on the call path
 };
 
-/// A collective over a group of ranks. Not local_slice, which moves nothing.
+/// Whether `op` is a collective over a group of ranks. Excludes local_slice, which moves nothing.
 bool isCollective(Operation *op);
-/// Axes of a collective's group.
+/// Returns the axes of a collective's group.
 ArrayAttr getGroupAxes(Operation *op);
-/// The dimension without some axes: of a part, what a group holds together.
+/// Returns the dimension without the group's axes: for a shard, the union over the group.
 DimAttr removeAxes(DimAttr dim, ArrayRef<StringAttr> group);
-/// One communication as JSON: what all members of its group must agree on.
+/// Describes one communication as JSON: the properties on which all members of its group must
+/// agree.
 llvm::json::Object describeCommunication(Operation *op);
-/// Sets kScheduleAttr on a staged program. It has no flag: staging and lowering run it by
-/// themselves.
+/// Creates the pass that sets kScheduleAttr on a staged program. It has no flag: staging and
+/// lowering run it.
 std::unique_ptr<Pass> createRecordSchedule();
-/// The FNV hash of a text, spread, as 16 hexadecimal digits.
+/// Returns the FNV hash of a text, mixed, as 16 hexadecimal digits.
 std::string hashText(StringRef text);
 
 } // namespace mlir::tpc

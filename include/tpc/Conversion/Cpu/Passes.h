@@ -1,4 +1,4 @@
-//===- Passes.h - From kernel IR to code for CPUs -*- C++ -*-===//
+//===- Passes.h - Lowering of kernel IR for CPUs ----------------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_CPU_PASSES_H
 #define TPC_CONVERSION_CPU_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - From kernel IR to code for CPUs --------------*- tablegen -*-===//
+//===- Passes.td - Lowering of kernel IR for CPUs ----------*- tablegen -*-===//
 
 #ifndef TPC_CONVERSION_CPU_PASSES
 #define TPC_CONVERSION_CPU_PASSES
@@ -6,14 +6,17 @@
 include "mlir/Pass/PassBase.td"
 
 def LowerKernels : Pass<"tpc-lower-kernels", "::mlir::ModuleOp"> {
-  let summary = "Turns kernels into loops that LLVM vectorizes, for CPUs";
+  let summary = "Lower kernels to loops that LLVM vectorizes, for CPUs";
   let description = [{
-    Each `tpc_kernel.func` becomes an LLVM function of the same name, in the place where it is: a loop over the rows that it is told to do. Sizes are computed once at
-    its beginning. Loops are rotated and say that their iterations are independent. A `fold` of floats that is `adjacent` keeps 32 lanes: index i of
-    its last dimension in lane i mod 32, ascending, and at the end the lanes by halves of what is left (8 and 16 apart, then 4, 2, 1); any
-    other combines its terms in ascending order. Scalar ops of `arith` and `math` stay, for `tpc-approximate-math` and upstream's conversions.
+    Each `tpc_kernel.func` is replaced by an LLVM function of the same name: a loop over a range of
+    rows that the caller passes. Sizes are computed once at its beginning. Loops are rotated and
+    marked as having independent iterations. An `adjacent` `fold` of floats uses 32 lanes: index i
+    of its last dimension is reduced in lane i mod 32, in ascending order; at the end the lanes are
+    reduced by halves (8 and 16 apart, then 4, 2, 1). Any other fold reduces its terms in ascending
+    order. Scalar ops of `arith` and `math` are kept for `tpc-approximate-math` and upstream's
+    conversions.
 
-    Barriers vanish: one thread does all of a row.
+    Barriers are erased: one thread runs the whole row.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
 }

@@ -1,4 +1,4 @@
-//===- Target.h - CPUs as a target ------------------------------*- C++ -*-===//
+//===- Target.h - The CPU target --------------------------------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_CPU_TARGET_H
 #define TPC_CONVERSION_CPU_TARGET_H

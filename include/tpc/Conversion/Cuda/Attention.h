@@ -1,14 +1,14 @@
-//===- Attention.h - Attention as kernels of a GPU --------------*- C++ -*-===//
+//===- Attention.h - Attention kernels for GPUs -----------------*- C++ -*-===//
 //
 // One set of kernels for each variant of tpc.attention that a program has:
 //
-//   tiles     a block computes 64 rows of one kv head: for launches with many rows
-//   split     16 rows, and of the keys a part: for few rows, such as one query; partial results
-//             go to the workspace
-//   combine   results from the workspace, a warp for each row
+//   tiles     a block computes 64 rows of one KV head: for launches with many rows
+//   split     a block computes 16 rows over a range of the keys: for few rows, such as one query;
+//             partial results are stored in the workspace
+//   combine   combines results from the workspace, one warp per row
 //
-// Rows of a kv head are its queries times the query heads that it serves: row = query * group +
-// head. What variants are, and what a launcher gives the kernels, says tpc/attention.h.
+// Rows of a KV head are its queries times its query heads: row = query * group + head.
+// tpc/attention.h documents the variants and the launch parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,30 +23,30 @@ namespace mlir::tpc::cuda {
 
 using AttentionVariant = ::tpc::attention::Variant;
 
-/// Head sizes that fit into a block's registers and shared memory.
+/// Maximum head size that fits into a block's registers and shared memory.
 inline constexpr int64_t kLargestHead = 256;
 
-/// Such as attention_f16_64_causal.
+/// Returns a name such as attention_f16_64_causal.
 std::string getName(const AttentionVariant &variant);
 
-/// The variant of an op. Where there are no kernels for it, an error says why.
+/// Returns the variant of an op, or an error with the reason why no kernel supports it.
 FailureOr<AttentionVariant> getVariant(AttentionOp op);
 
-/// Why a library (cuDNN's fused attention) may not compute a variant; empty if it may. Where the
-/// library refuses at run time, these kernels compute it all the same.
+/// Returns the reason why the library (cuDNN's fused attention) cannot compute a variant; empty if
+/// it can. These kernels are the fallback if the library rejects a call at run time.
 StringRef whyNotLibrary(const AttentionVariant &variant);
 
-/// What was generated for a variant.
+/// Kernels generated for a variant.
 struct AttentionKernels {
   AttentionVariant variant;
   Launch tiles, split, combine;
 };
 
-/// Adds the functions to a module of the LLVM dialect. Scalar ops of `arith` and `math` stay.
+/// Adds the functions to a module of the LLVM dialect. Keeps scalar ops of `arith` and `math`.
 AttentionKernels makeAttention(ModuleOp kernels, const AttentionVariant &variant);
 
-/// Those of all variants that a program has, each once, in the order of its ops: in the module of
-/// its kernels, which is made if there is none.
+/// Adds the kernels of all variants in a program, each once, in the order of its ops, to the module
+/// of its kernels, which is created if there is none.
 FailureOr<std::vector<AttentionKernels>> makeAttentions(ModuleOp program);
 
 } // namespace mlir::tpc::cuda

@@ -1,8 +1,8 @@
-//===- Cuda.h - Kernels of a program as PTX and machine code ----*- C++ -*-===//
+//===- Cuda.h - PTX and machine code of a program's kernels -----*- C++ -*-===//
 //
-//   auto code = cuda::emitPtx(module, {80, 90}, 3);                  // a program at the level of
-//   kernels cuda::assemble(*code, {80, 90}, cuda::findAssembler());          // a cubin for each
-//   architecture
+//   // `program` is at the level of kernels.
+//   auto code = cuda::emitPtx(program, {80, 90}, 3);
+//   cuda::assemble(*code, {80, 90}, cuda::findAssembler());  // one cubin per architecture
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,17 +22,17 @@ void registerCudaTarget();
 
 //===--- architectures ------------------------------------------------------===//
 
-/// 90 is sm_90. A program runs on these and later ones.
+/// Compute capabilities: 90 is sm_90. A program runs on these and later ones.
 using Architectures = std::vector<unsigned>;
 
-/// What --gpu-arch=sm_80,sm_90 names, ascending.
+/// Parses the value of --gpu-arch, such as sm_80,sm_90. Ascending.
 llvm::Expected<Architectures> parseArchitectures(StringRef text);
-/// Those that are compiled for where none are named.
+/// Default of --gpu-arch.
 inline constexpr llvm::StringLiteral kDefaultArchitectures = "sm_80,sm_90,sm_100";
 
 //===--- code ---------------------------------------------------------------===//
 
-/// What an assembled kernel needs.
+/// Resources of an assembled kernel.
 struct Resources {
   unsigned registers = 0, sharedBytes = 0, stackBytes = 0, spillBytes = 0;
 };
@@ -44,54 +44,55 @@ struct Cubin {
   std::vector<Resources> kernels; // in the order of Code::launches
 };
 
-/// The kernels of a variant, as places in Code::launches.
+/// Kernels of a variant, as indices into Code::launches.
 struct AttentionEntry {
   AttentionVariant variant;
   unsigned tiles = 0, split = 0, combine = 0;
 };
 
 struct Code {
-  unsigned architecture = 0; // of the text
-  bool tf32 = false;         // products of f32 are computed in it
+  unsigned architecture = 0; // of the PTX
+  bool tf32 = false;         // f32 matmuls are computed in TF32
   std::string ptx;
   std::vector<Launch> launches;
   std::vector<AttentionEntry> attentions;
   std::vector<Cubin> cubins;
-  ArrayAttr nodes; // names of those that kernels report, by their places; null: none
+  ArrayAttr nodes; // names of nodes that kernels report, by index; null: none
 };
 
-/// Each tpc_kernel.func becomes LLVM functions of threads, in place. `program` is at the level of
+/// Replaces each tpc_kernel.func by LLVM functions for GPU threads. `program` is at the level of
 /// kernels.
 FailureOr<std::vector<Launch>> lowerKernels(ModuleOp program);
 
-/// Functions of threads as PTX that the gate takes: a module of the LLVM dialect and NVVM, with
-/// scalar ops of `arith` and `math`, which are lowered in place.
+/// Writes GPU functions as PTX. `kernels` is a module of the LLVM dialect and NVVM, with scalar ops
+/// of `arith` and `math`, which are lowered in place.
 llvm::Expected<std::string> writePtx(ModuleOp kernels, const Architectures &architectures,
                                      unsigned optLevel);
 
-/// One text for all kernels of a program, which stays as it is.
+/// Emits one PTX text for all kernels of a program. Does not change the program.
 llvm::Expected<Code> emitPtx(ModuleOp program, const Architectures &architectures,
                              unsigned optLevel);
 
-/// No float arithmetic may leave its rounding to the assembler, which would contract products and
-/// sums, or be approximate. Errors name the line.
+/// Checks that no float arithmetic leaves its rounding to the assembler, which would contract
+/// multiplications and additions, and that none is approximate. Errors name the line.
 llvm::Error checkRounding(StringRef ptx);
 
-/// The path of ptxas: of CUDA_HOME if that is set, else the one in PATH, else in /usr/local/cuda;
+/// Returns the path of ptxas: in CUDA_HOME if that is set, else in PATH, else in /usr/local/cuda;
 /// empty if there is none.
 std::string findAssembler();
-/// Where it was looked for, for messages.
+/// Returns the paths that findAssembler searches, for messages.
 std::string getAssemblerPlaces();
 
-/// Adds a cubin for each architecture. An error keeps the PTX in a file that it names.
+/// Adds a cubin for each architecture. On an error, keeps the PTX in a file that the error names.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);
 
-/// Puts the code into the host's program, in place of its kernels: as data that the runtime reads
+/// Embeds the code into the host's program, in place of its kernels, as data that the runtime reads
 /// (tpc/gpu.h). `program` is at the level of buffers.
 LogicalResult embed(ModuleOp program, const Code &code);
 
-/// What --report says: per kernel its launch and, per architecture, what it needs; per function of
-/// the program how many kernels it launches; per attention its kernels, and why no library does it.
+/// Returns the GPU section of --report: per kernel its launch and its resources by architecture;
+/// per function of the program the number of its kernel launches; per attention its kernels, and
+/// the reason why no library computes it.
 llvm::json::Object makeReport(ModuleOp program, const Code &code);
 
 } // namespace mlir::tpc::cuda

@@ -1,4 +1,4 @@
-//===- Launch.h - How a kernel is launched on a GPU -------------*- C++ -*-===//
+//===- Launch.h - Launch parameters of GPU kernels --------------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_CUDA_LAUNCH_H
 #define TPC_CONVERSION_CUDA_LAUNCH_H
@@ -10,15 +10,15 @@
 
 namespace mlir::tpc::cuda {
 
-/// Threads of a block, but for rows that are a block's, which have as many as their length needs,
+/// Threads of a block. Exceptions: BlockPerRow, which uses as many as the length of a row needs,
 /// and attention.
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kWarp = 32;
-/// Of a multiprocessor, on each architecture.
+/// Registers of a multiprocessor, on each architecture.
 inline constexpr unsigned kRegisters = 65536;
 
-/// Who does what: see lib/Conversion/Cuda/KernelLowering.h. Kernels of attention take other
-/// parameters, and their grid depends on a call's sizes: see tpc/attention.h.
+/// Assignment of work to threads: see lib/Conversion/Cuda/KernelLowering.h. Attention kernels take
+/// other parameters, and their grid depends on a call's sizes: see tpc/attention.h.
 enum class Shape {
   Elements,
   WarpPerRow,
@@ -30,8 +30,8 @@ enum class Shape {
   AttentionCombine
 };
 
-/// What a kernel of a shape may need on any architecture, so that enough of its blocks fit on a
-/// multiprocessor to hide what memory takes. tools/gpu_kernels.py compares.
+/// Maximum resources of a kernel of a shape on any architecture, so that enough of its blocks fit
+/// on a multiprocessor to hide memory latency. tools/gpu_kernels.py checks it.
 struct Ceiling {
   unsigned registers, sharedBytes;
 };
@@ -40,23 +40,23 @@ inline constexpr Shape kShapes[] = {
     Shape::Elements, Shape::WarpPerRow,     Shape::BlockPerRow,    Shape::RowByLength,
     Shape::Tiles,    Shape::AttentionTiles, Shape::AttentionSplit, Shape::AttentionCombine};
 
-/// A kernel is right for any grid; this says what is a good one. Sizes are expressions over the
+/// Recommended launch of a kernel, which is correct for any grid. Sizes are expressions over the
 /// program's symbols and this rank's coordinates.
 struct Launch {
   std::string name;
   unsigned operands = 0; // and results
   Shape shape = Shape::Elements;
   unsigned threads = kThreads;
-  /// Of a program's kernel; one of attention has those of tpc/attention.h, and neither elements nor
-  /// extents.
+  /// Rows of a program's kernel. Attention kernels have the rows of tpc/attention.h, and neither
+  /// elements nor extents.
   ::tpc::SymExpr rows = 1;
-  /// Of a row, as far as threads share them; a thread does `elementsPerThread` at a time.
+  /// Elements of a row that threads share; a thread processes `elementsPerThread` at a time.
   ::tpc::SymExpr elementsPerRow = 1;
   unsigned elementsPerThread = 1;
-  /// Of a row, at most, that a thread keeps in registers from its first pass to its last one; 0:
-  /// each pass reads the row.
+  /// Maximum number of a row's elements that a thread keeps in registers across passes; 0: each
+  /// pass reads the row again.
   unsigned heldElements = 0;
-  /// Of shared memory: what a kernel has, and what its launch has to give it.
+  /// Shared memory: the kernel's static size, and the dynamic size that a launch must provide.
   unsigned sharedBytes = 0, dynamicSharedBytes = 0;
   /// Each must be less than 2^31: indices are 32 bits.
   std::vector<::tpc::SymExpr> extents;

@@ -1,4 +1,4 @@
-//===- Passes.h - From kernel IR to code for GPUs -*- C++ -*-===//
+//===- Passes.h - Lowering of kernel IR for GPUs ----------------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_CUDA_PASSES_H
 #define TPC_CONVERSION_CUDA_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - From kernel IR to code for GPUs --------------*- tablegen -*-===//
+//===- Passes.td - Lowering of kernel IR for GPUs ----------*- tablegen -*-===//
 
 #ifndef TPC_CONVERSION_CUDA_PASSES
 #define TPC_CONVERSION_CUDA_PASSES
@@ -6,44 +6,59 @@
 include "mlir/Pass/PassBase.td"
 
 def LowerKernelsToNvvm : Pass<"tpc-lower-kernels-to-nvvm", "::mlir::ModuleOp"> {
-  let summary = "Turns kernels into threads of a GPU";
+  let summary = "Lower kernels to GPU threads";
   let description = [{
-    Each `tpc_kernel.func` becomes an LLVM function of the same name that is an entry point: `env`, the status, then operands and results as
-    pointers to global memory. Threads work in groups: what shares folds is a row of a warp or, if it is long, of a block; other rows
-    are as many threads' as they have chunks, and long ones are cut into parts.
+    Each `tpc_kernel.func` becomes an LLVM function of the same name that is an entry point. Its
+    parameters are `env`, the status, then operands and results as pointers to global memory. A row
+    with folds is computed by a warp or, if it is long, by a block. Other rows are computed by one
+    thread per chunk, and long ones are split.
 
-        tpc_kernel.rows (%row) in [tokens] {            for item = block; item < ceil(tokens / 8); item += blocks
-          %s = tpc_kernel.fold sum (%j) in [768] …        row = 8 item + warp                              // if row < tokens
-          tpc_kernel.elements (%j) in [768] { … }   ->    s = terms of chunks lane, lane + 32, …, then shuffles
-        }                                                 chunks lane, lane + 32, … of 4 elements, loaded and stored at once
+        tpc_kernel.rows (%row) in [tokens] {
+          %s = tpc_kernel.fold sum (%j) in [768] …
+          tpc_kernel.elements (%j) in [768] { … }
+        }
 
-    A barrier is one of the warp or of the block. Scalar ops of `arith` and `math` stay. Any grid is right. Which thread combines which terms
-    depends on sizes only, so results do.
+    becomes
+
+        for item = block; item < ceil(tokens / 8); item += blocks
+          row = 8 item + warp                              // if row < tokens
+          s = terms of chunks lane, lane + 32, …, then shuffles
+          chunks lane, lane + 32, … of 4 elements, loaded and stored as vectors
+
+    A barrier synchronizes the warp or the block. Scalar ops of `arith` and `math` are kept. Any
+    grid is correct. The assignment of terms to threads depends only on sizes, so results do not
+    depend on the grid.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
 def AttentionToNvvm : Pass<"tpc-attention-to-nvvm", "::mlir::ModuleOp"> {
-  let summary = "Writes kernels of a GPU for the attention of a program";
+  let summary = "Generate GPU kernels for the attention ops of a program";
   let description = [{
-    For each variant of `tpc.attention` (types, head sizes, which masks it has) three functions come beside the other kernels:
-    `attention_…` goes over tiles of queries and keys with softmax in one pass, `attention_…_split` over a part of the keys for few queries, and
-    `attention_…_combine` puts parts together. Sizes are read at run time. The ops stay: it is the runtime that launches. Elements that are
-    none of f32, f16 and bf16, head sizes above 256 and those that differ by rank are errors.
+    Adds three functions for each variant of `tpc.attention` (types, head sizes, kinds of masks) to
+    the other kernels. `attention_…` iterates over tiles of queries and keys with a one-pass
+    softmax, `attention_…_split` over a range of the keys for few queries, and `attention_…_combine`
+    combines partial results. Sizes are read at run time. The attention ops are kept; the runtime
+    launches the kernels. Errors: element types other than f32, f16 and bf16; head sizes above 256
+    or that differ between ranks.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect",
-                           "::mlir::NVVM::NVVMDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
 def ExpandMath : Pass<"tpc-expand-math", "::mlir::ModuleOp"> {
-  let summary = "Writes sin, cos, pow and remainders of f32 as arithmetic that is right for all numbers";
+  let summary = "Expand sin, cos, pow and remainders of f32 to arithmetic that is accurate "
+                "everywhere";
   let description = [{
-    CPUs have libm for them. `sin` and `cos` reduce their argument by the digits of 2/pi that it needs (Payne and Hanek), with integers: right up to
-    the largest f32. `pow` computes in f64, and so does `arith.remf`, exactly.
+    CPUs use libm for these functions. `sin` and `cos` reduce their argument with as many digits of
+    2/pi as it needs (Payne and Hanek), in integers: accurate up to the largest f32. `pow` and
+    `arith.remf` are computed in f64; `arith.remf` is exact.
 
-    Errors: another function of `math` that is no instruction, or one of these of a type other than f32.
+    Errors: another function of `math` that is no instruction; one of these with a type other than
+    f32.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::LLVM::LLVMDialect"];
 }
 
 #endif

@@ -1,7 +1,7 @@
-//===- BlockEmitter.h - Loops and branches as blocks ------------*- C++ -*-===//
+//===- BlockEmitter.h - Emission of loops and branches as blocks ----------===//
 //
-// What code is written with that is of the LLVM dialect and comes at the place where one is: both
-// what is lowered from kernel IR and what is written by hand (attention on GPUs).
+// Helpers for emitting LLVM-dialect code at the builder's insertion point. Used by the lowering of
+// kernel IR and by hand-written kernels (attention on GPUs).
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,14 +18,14 @@ protected:
 
   BlockEmitter(const OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
 
-  /// for iv in [lb, ub) with loop-carried values; `again` is the branch back.
+  /// Emits a loop over iv in [lb, ub) with loop-carried values. `again` receives the back edge.
   SmallVector<Value> emitLoop(Value lb, Value ub, Value step, ValueRange init, LoopBody body,
                               LLVM::CondBrOp *again = nullptr);
-  /// Null: nothing, and no values.
+  /// Emits a branch. A null `otherwise` emits no code and yields no values.
   SmallVector<Value> branch(Value condition, TypeRange types,
                             function_ref<SmallVector<Value>()> then,
                             function_ref<SmallVector<Value>()> otherwise);
-  /// Of signed integers.
+  /// Signed comparison.
   Value less(Value x, Value y);
 
   OpBuilder b;

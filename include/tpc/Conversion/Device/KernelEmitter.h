@@ -1,9 +1,9 @@
-//===- KernelEmitter.h - Kernel IR as LLVM, as far as devices agree -*- C++ -*-===//
+//===- KernelEmitter.h - Device-independent lowering of kernel IR to LLVM -===//
 //
-// A tpc_kernel.func becomes a function of the LLVM dialect: its sizes are computed from `env` at
-// the function's beginning, its memory is pointers, its branches and loops are blocks; scalar ops
-// of `arith` and `math` stay. Who does which rows and elements, and how a fold is shared, is the
-// device's affair: Conversion/Cpu and Conversion/Cuda derive from this.
+// Converts a tpc_kernel.func to a function of the LLVM dialect. Sizes are computed from `env` at
+// the function's beginning, memory becomes pointers, branches and loops become blocks; scalar ops
+// of `arith` and `math` are kept. The assignment of rows and elements to threads and the sharing of
+// folds depend on the device: Conversion/Cpu and Conversion/Cuda derive from this class.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ namespace mlir::tpc {
 
 class KernelEmitter : protected BlockEmitter {
 public:
-  /// ONNX nodes that kernels report, by their places.
+  /// ONNX nodes that kernels report, by index.
   using NodeNames = llvm::SetVector<Attribute>;
 
   virtual ~KernelEmitter() = default;
@@ -34,18 +34,18 @@ protected:
       : BlockEmitter(OpBuilder(source), source.getLoc()), source(source), layout(layout),
         nodes(nodes) {}
 
-  //===--- what devices do in their own way ---------------------------------===//
+  //===--- device-specific hooks ----------------------------------------------===//
 
   virtual void lowerElements(kernel::ElementsOp op) = 0;
   virtual Value lowerFold(kernel::FoldOp op) = 0;
   virtual void lowerBarrier(kernel::BarrierOp op) = 0;
-  /// An op on scalars; here, indices are 64 bits.
+  /// Lowers an op on scalars. By default indices have 64 bits.
   virtual void lowerScalar(Operation *op);
-  /// Where an element lies.
+  /// Returns the address of an element.
   virtual Value elementAddress(Value memref, ValueRange indices);
-  /// A size that loops run to, in the type of their indices.
+  /// Returns a loop bound in the type of loop indices.
   virtual Value extent(const ::tpc::SymExpr &expr) { return sizes->expr(expr); }
-  /// A loop whose iterations are independent but for what they carry.
+  /// Emits a loop whose iterations are independent except for loop-carried values.
   virtual SmallVector<Value> loop(Value lb, Value ub, ValueRange init, LoopBody body,
                                   bool unroll = false) {
     return emitLoop(lb, ub, indexLike(lb, 1), init, body);
@@ -53,12 +53,12 @@ protected:
   virtual void annotate(LLVM::LoadOp) {}
   virtual void annotate(LLVM::StoreOp) {}
   virtual void lowerSize(kernel::SizeOp op) { map.map(op.getResult(), extent(op.getExpr())); }
-  /// The index of a loop up to a size becomes known.
+  /// Maps the index of a loop up to `size` to its value.
   virtual void mapIndex(Value index, Value value, Value size) { map.map(index, value); }
 
   //===--- the walk over a kernel -------------------------------------------===//
 
-  /// All ops of a block but its terminator, here.
+  /// Lowers all ops of a block but its terminator, at the insertion point.
   virtual void lowerBody(Block &block);
   virtual void lowerOp(Operation *op);
   virtual void lowerFor(scf::ForOp op);
@@ -66,35 +66,35 @@ protected:
   void lowerCheck(kernel::CheckOp op);
   virtual Value lowerLoad(memref::LoadOp op);
   virtual void lowerStore(memref::StoreOp op);
-  /// The value of a fold's terminator, computed here.
+  /// Computes the operand of a fold's terminator, at the insertion point.
   Value lowerTerm(kernel::FoldOp op);
-  /// One thread combines all terms, in ascending order.
+  /// Reduces all terms in one thread, in ascending order.
   Value foldInOrder(kernel::FoldOp op);
 
   //===--- loops and branches -----------------------------------------------===//
 
-  /// Nested loops over the indices from the first on, which `map` then has.
+  /// Emits nested loops over `indices`, outermost first, and adds them to `map`.
   SmallVector<Value> loops(ArrayRef<Value> sizes, Block::BlockArgListType indices, ValueRange init,
                            function_ref<SmallVector<Value>(ValueRange)> body, bool unroll = false);
-  /// The type in which regions yield values of this type.
+  /// Returns the type in which regions yield values of this type.
   Type getCarriedType(Type type) { return type.isIndex() ? Type(b.getI64Type()) : type; }
-  /// A value of a kernel as regions carry it.
+  /// Returns a value of a kernel in the type in which regions carry it.
   Value lookupCarried(Value value);
 
-  //===--- arithmetic at the current place ----------------------------------===//
+  //===--- arithmetic at the insertion point ----------------------------------===//
 
   Value constant(int64_t value) { return sizes->constant(value); }
-  /// A number of the type that an index has.
+  /// Returns a constant of the type of an index.
   Value indexLike(Value index, int64_t value);
-  /// To 64 bits, signed.
+  /// Sign-extends to 64 bits.
   Value wide(Value index);
   Value add(Value x, Value y);
   Value mul(Value x, Value y);
   SmallVector<Value> extents(ArrayRef<::tpc::SymExpr> exprs);
-  /// Sizes of memory, as 64 bits.
+  /// Returns the sizes of memory, as 64-bit values.
   ArrayRef<Value> memorySizes(Value memref);
   Value address(Value pointer, Type type, Value linear);
-  /// A boolean takes a byte.
+  /// Returns the type of an element in memory: a boolean takes a byte.
   Type getMemoryType(Type type) { return type.isInteger(1) ? b.getI8Type() : type; }
   Value fromMemory(Value loaded, Type type);
   Value toMemory(Value value);

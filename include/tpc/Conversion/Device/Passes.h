@@ -1,4 +1,4 @@
-//===- Passes.h - What all devices' kernels have in common -*- C++ -*-===//
+//===- Passes.h - Device-independent passes on kernel code ------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_DEVICE_PASSES_H
 #define TPC_CONVERSION_DEVICE_PASSES_H

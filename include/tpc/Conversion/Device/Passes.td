@@ -1,4 +1,4 @@
-//===- Passes.td - What code of kernels has in common on all devices -*- tablegen -*-===//
+//===- Passes.td - Device-independent passes on kernel code ---------------===//
 
 #ifndef TPC_CONVERSION_DEVICE_PASSES
 #define TPC_CONVERSION_DEVICE_PASSES
@@ -6,13 +6,15 @@
 include "mlir/Pass/PassBase.td"
 
 def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {
-  let summary = "Writes exp, tanh, erf and log as polynomials, so that loops vectorize";
+  let summary = "Expand exp, tanh, erf and log to polynomials, so that loops vectorize";
   let description = [{
-    Accurate to 3e-7, and right for infinities and NaN. exp, tanh and erf are the formulas that the runtime computes activations
-    with (`tpc/functions.h`): an activation has the same bits behind a product and in a kernel. sin, cos and pow stay calls of
-    libm: polynomials for them are poor far from zero. Nothing is marked with fast-math flags: see KernelBuilder.h.
+    Accurate to 3e-7, and correct for infinities and NaN. exp, tanh and erf use the formulas with
+    which the runtime computes activations (`tpc/functions.h`): an activation has the same bits
+    in a matmul epilogue and in a kernel. sin, cos and pow remain calls of libm, as polynomials for
+    them are inaccurate far from zero. No fast-math flags are set: see KernelBuilder.h.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 #endif

@@ -1,7 +1,7 @@
-//===- DataEmitter.h - Constant data of the object --------------*- C++ -*-===//
+//===- DataEmitter.h - Emission of constant data ----------------*- C++ -*-===//
 //
-// What the runtime reads of a program: texts, tensors, and tables of structs (RuntimeAbi.h) that
-// refer to each other and to functions by name.
+// Emits the data of a program that the runtime reads: texts, tensors, and tables of structs
+// (RuntimeAbi.h) that refer to each other and to functions by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,20 +26,21 @@ public:
   abi::Pointer address(StringRef symbol);
   abi::Pointer null();
 
-  /// A text, with a NUL behind it.
+  /// Emits a NUL-terminated text.
   void text(StringRef name, StringRef value);
-  /// Bytes as they are, 64-byte aligned.
+  /// Emits bytes unchanged, 64-byte aligned.
   void bytes(StringRef name, StringRef value);
-  /// A tensor's elements, 64-byte aligned. LLVM wants signless ones, and a boolean takes a byte.
+  /// Emits a tensor's elements, 64-byte aligned: signless, as LLVM requires, and a byte per
+  /// boolean.
   void elements(StringRef name, DenseElementsAttr value);
 
-  /// Values that are addresses and numbers, built in the initializer.
+  /// Emits a global whose initializer contains addresses and numbers.
   void aggregate(StringRef name, Type type, LLVM::Linkage linkage,
                  function_ref<Value(Value undefined)> build);
   Value insert(Value into, ArrayRef<Value> values);
-  /// An array of as many entries.
+  /// Emits an array of `count` entries.
   void array(StringRef name, Type element, size_t count,
-             function_ref<Value(Value undefined, size_t place)> entry);
+             function_ref<Value(Value undefined, size_t index)> entry);
 
 private:
   OpBuilder b;

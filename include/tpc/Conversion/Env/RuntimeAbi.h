@@ -1,10 +1,10 @@
-//===- RuntimeAbi.h - The runtime's C interface, as LLVM ---------*- C++ -*-===//
+//===- RuntimeAbi.h - LLVM types of the runtime's C interface ---*- C++ -*-===//
 //
-// runtime/include/tpc/runtime.h is the one place that says what generated code and the runtime say
-// to each other. What LLVM needs to know of it is derived here from the C declarations, while the
-// compiler is compiled: types of functions from their prototypes, layouts of structs from their
-// lists of fields, numbers from the enumerations. A call with a wrong number or kind of arguments,
-// or a struct with a field that is left out, does not compile.
+// runtime/include/tpc/runtime.h is the single definition of the interface between generated code
+// and the runtime. The LLVM view of it is derived here from the C declarations, when the compiler
+// is compiled: types of functions from their prototypes, layouts of structs from their lists of
+// fields, numbers from the enumerations. A call with a wrong number or kind of arguments, or a
+// struct with a missing field, does not compile.
 //
 //   e.call(TPC_ABI(tpc_copy), to, from, bytes);
 //   e.store(abi::Values<tpc_attention_args>{.q = q, .k = k, ...})
@@ -23,13 +23,13 @@
 #include <type_traits>
 
 namespace mlir::tpc {
-/// The tpc_gpu_code of a program whose kernels are for GPUs, among what stands in place of them.
+/// Symbol of a GPU program's tpc_gpu_code, among the data that replaces the kernels.
 inline constexpr llvm::StringLiteral kGpuCodeSymbol = "tpc_gpu_code";
 } // namespace mlir::tpc
 
 namespace mlir::tpc::abi {
 
-/// What a value of the interface is to LLVM.
+/// Kind of a value of the interface, as an LLVM type.
 enum class Kind : uint8_t { Void, I32, I64, F32, Pointer };
 
 /// The kind of a C type.
@@ -66,12 +66,12 @@ using I32 = Typed<Kind::I32>;
 using I64 = Typed<Kind::I64>;
 using F32 = Typed<Kind::F32>;
 using Pointer = Typed<Kind::Pointer>;
-/// What stands for a value of a C type.
+/// The value that represents a C type.
 template <typename T> using ValueOf = Typed<kindOf<T>()>;
 
 //===--- functions --------------------------------------------------------===//
 
-/// A function of the runtime, for code that has a list of arguments.
+/// A function of the runtime, for callers with a list of arguments.
 struct Function {
   StringRef name;
   Kind result;
@@ -88,17 +88,17 @@ template <typename R, typename... Ps> struct Prototype<R(Ps...)> {
 };
 } // namespace detail
 
-/// The same with its prototype, for code that is written for it.
+/// A function of the runtime with its prototype, for statically checked calls.
 template <typename Signature> struct Prototyped : Function {
   constexpr explicit Prototyped(const char *name)
       : Function{name, detail::Prototype<Signature>::result,
                  detail::Prototype<Signature>::parameters} {}
 };
 
-/// A function of the runtime by its name in C.
+/// Names a function of the runtime by its C name.
 #define TPC_ABI(function) ::mlir::tpc::abi::Prototyped<decltype(::function)>(#function)
 
-/// The type of functions that a C type points to, such as tpc_stage_fn.
+/// Returns the type of functions that a C type points to, such as tpc_stage_fn.
 template <typename PointerToFunction> LLVM::LLVMFunctionType getType(MLIRContext *context) {
   return Prototyped<std::remove_pointer_t<PointerToFunction>>("").getType(context);
 }
@@ -110,10 +110,10 @@ struct Field {
   size_t offset;
 };
 
-/// A struct's values: one member for each field, of the same name. Without defaults: all of them
-/// have to be given.
+/// Values of a struct: one member for each field, of the same name. There are no defaults, so all
+/// must be given.
 template <typename Struct> struct Values;
-/// A struct's fields: `fields`, and their places in it by name.
+/// Layout of a struct: `fields`, and their indices by name.
 template <typename Struct> struct Layout;
 
 LLVM::LLVMStructType getStructType(MLIRContext *context, ArrayRef<Field> fields);
@@ -122,7 +122,7 @@ template <typename Struct> LLVM::LLVMStructType getStructType(MLIRContext *conte
   return getStructType(context, Layout<Struct>::fields);
 }
 
-/// Whether LLVM, which aligns each field to its size, lays out a struct as C does.
+/// Whether LLVM, which aligns each field to its size, lays out a struct like C.
 template <size_t n> constexpr bool isAsInC(const std::array<Field, n> &fields, size_t size) {
   size_t at = 0, most = 1;
   auto align = [&](size_t to) { at = (at + to - 1) / to * to; };

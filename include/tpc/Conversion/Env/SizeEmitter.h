@@ -1,8 +1,8 @@
-//===- SizeEmitter.h - Sizes and coordinates at run time --------*- C++ -*-===//
+//===- SizeEmitter.h - Emission of sizes and coordinates --------*- C++ -*-===//
 //
-// Generated functions take a pointer to `env`: the values of the program's
-// symbols, this rank's coordinate on each axis of the grid, and the current
-// micro-batch. Here symbolic sizes and distributions become arithmetic on it.
+// Generated functions take a pointer to `env`: the values of the program's symbols, this rank's
+// coordinate on each axis of the grid, and the current micro-batch index. This class emits
+// arithmetic on `env` for symbolic sizes and distributions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,14 +13,15 @@
 
 namespace mlir::tpc {
 
-/// Which value stands where in `env`.
+/// Positions of values in `env`.
 struct EnvLayout {
   SmallVector<std::string> symbols;
   GridAttr grid; // null: no grid, one rank
 
-  /// The layout of a module: its symbols are those of the inputs' sizes, in
-  /// order of appearance. Fails with a message where a type of the module has
-  /// a symbol that no input has, or a symbol has the name of a coordinate.
+  /// Returns the layout of a module. Its symbols are those of the inputs' sizes, in order of
+  /// appearance.
+  /// Fails with a message if a type of the module has a symbol that no input has, or if a symbol
+  /// has the name of a coordinate.
   static FailureOr<EnvLayout> get(ModuleOp module);
 
   ArrayRef<StringAttr> axes() const;
@@ -31,16 +32,16 @@ struct EnvLayout {
   int64_t axisSize(StringRef axis) const;
 };
 
-/// Emits size arithmetic at one place, which must dominate all uses (the entry
-/// block), and each expression once.
+/// Emits size arithmetic at one insertion point, which must dominate all uses (the entry block).
+/// Emits each expression once.
 class SizeEmitter {
 public:
-  /// `builder` stands at that place; it is copied.
+  /// Copies `builder`, whose insertion point is used for all code.
   SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout, Value env)
       : b(builder), loc(loc), layout(layout), env(env) {}
 
   Value constant(int64_t value);
-  /// The value of a size expression, over symbols and this rank's coordinates (RankSizes.h).
+  /// Returns the value of a size expression over symbols and this rank's coordinates (RankSizes.h).
   Value expr(const ::tpc::SymExpr &e);
 
   Value add(Value a, Value b);
@@ -52,9 +53,9 @@ public:
   Value product(ValueRange values);
 
   Value coordinate(StringRef axis) { return expr(getCoordinate(axis, layout.grid)); }
-  /// Size of this rank's part of n elements on an axis.
+  /// Returns the size of this rank's shard of n elements on an axis.
   Value shardSize(Value n, StringAttr axis);
-  /// See RankSizes.h.
+  /// Values of the functions of the same name in RankSizes.h.
   Value localSize(FactorAttr factor, std::optional<unsigned> axes = {}) {
     return expr(getLocalSize(factor, layout.grid, axes));
   }
@@ -64,7 +65,7 @@ public:
     return expr(getLocalSize(dim, layout.grid, productAxes));
   }
 
-  /// Sizes of a tensor as it lies in this rank's memory.
+  /// Returns the sizes of a tensor in this rank's memory.
   SmallVector<Value> localSizes(Type tensor);
   Value numElements(Type tensor);
 
@@ -81,13 +82,13 @@ private:
   Location loc;
   const EnvLayout &layout;
   Value env;
-  std::map<int64_t, Value> constants; // any value: DenseMap keeps two for itself
+  std::map<int64_t, Value> constants; // std::map, as DenseMap reserves two keys
   DenseMap<unsigned, Value> loaded;
   std::map<std::string, Value> exprs;
   std::map<std::tuple<char, void *, void *>, Value> binaries;
 };
 
-/// The constant that an i64 value is, if it is one.
+/// Returns the constant value of an i64, if it is constant.
 std::optional<int64_t> asConstant(Value value);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- KernelOp.h - Ops that become part of kernels -------------*- C++ -*-===//
+//===- KernelOp.h - Queries of ops that kernels compute ---------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_KERNELS_KERNELOP_H
 #define TPC_CONVERSION_KERNELS_KERNELOP_H
@@ -17,12 +17,13 @@ class KernelBuilder;
 
 namespace mlir::tpc {
 
-/// What a kernel writes of a result: of one that lies in an operand's memory, the part that is new.
+/// Returns the value that a kernel writes for a result: the appended slice if the result aliases an
+/// operand.
 Value getWritten(Value result);
-/// The operand in whose memory a result lies; null: it has its own.
+/// Returns the operand whose memory a result aliases; null if it has memory of its own.
 Value getKept(Value result);
 
-/// How ops compute an element: KernelOpInterface of the tpc dialect's ops.
+/// Attaches KernelOpInterface to the tpc dialect's ops.
 void registerKernelModels(DialectRegistry &registry);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- Passes.h - From kernels of tensors to kernel IR -*- C++ -*-===//
+//===- Passes.h - Conversion of kernel functions to kernel IR ---*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_KERNELS_PASSES_H
 #define TPC_CONVERSION_KERNELS_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - From kernels of tensors to kernel IR ---------*- tablegen -*-===//
+//===- Passes.td - Conversion of kernel functions to kernel IR ------------===//
 
 #ifndef TPC_CONVERSION_KERNELS_PASSES
 #define TPC_CONVERSION_KERNELS_PASSES
@@ -6,20 +6,29 @@
 include "mlir/Pass/PassBase.td"
 
 def BuildKernels : Pass<"tpc-build-kernels", "::mlir::ModuleOp"> {
-  let summary = "Writes what each kernel computes as loops over rows and elements, for any device";
+  let summary = "Convert kernel functions to device-independent loops over rows and elements";
   let description = [{
-    For each function with `tpc.kernel`, a `tpc_kernel.func` of the same name in a nested module `@kernels`. Each op says how an
-    element of its result is made of elements of its operands (`KernelOpInterface`), so fusion is substitution:
+    For each function with `tpc.kernel`, creates a `tpc_kernel.func` of the same name in a nested
+    module `@kernels`. Each op builds an element of its result from elements of its operands
+    (`KernelOpInterface`), so fusion is substitution:
 
-        func.func private @add_relu(%x, %b) {tpc.kernel = 1} {       tpc_kernel.func @add_relu(%x, %b) -> (%y) {
-          %0 = tpc.add %x, %b                                          tpc_kernel.rows (%row) in ["batch*sequence"] {
-          %1 = tpc.relu %0                                  ->           tpc_kernel.elements (%j) in [768] {
-          return %1                                                        %v = memref.load %x[%row, %j]
-        }                                                                  …
-                                                                           memref.store %r, %y[%row, %j]
+        func.func private @add_relu(%x, %b) {tpc.kernel = 1} {
+          %0 = tpc.add %x, %b
+          %1 = tpc.relu %0
+          return %1
+        }
 
-    The function of tensors stays: calls name it, and it says what the kernel means. Errors: an op that kernels cannot compute; a
-    module that is there already.
+    becomes
+
+        tpc_kernel.func @add_relu(%x, %b) -> (%y) {
+          tpc_kernel.rows (%row) in ["batch*sequence"] {
+            tpc_kernel.elements (%j) in [768] {
+              %v = memref.load %x[%row, %j]
+              …
+              memref.store %r, %y[%row, %j]
+
+    The tensor function is kept: calls refer to it, and it defines the kernel's semantics. Errors:
+    an op that kernels cannot compute; an existing module `@kernels`.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::kernel::TpcKernelDialect"];
 }

@@ -1,7 +1,7 @@
-//===- TargetTraits.h - What differs from target to target ------*- C++ -*-===//
+//===- TargetTraits.h - Table of target properties --------------*- C++ -*-===//
 //
-// Which ops form kernels, and what products compute as well, is found out in one way for all
-// targets. What they differ in is a table for each, registered by name.
+// The selection of ops for kernels and of epilogues for matmuls is the same for all targets. The
+// differences between targets are in one table for each, registered by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,24 +19,23 @@
 namespace mlir::tpc {
 
 struct KernelCodeOptions {
-  /// As checkArchitectures takes them; empty: the target's own choice.
+  /// In the form that checkArchitectures accepts; empty: the target's default.
   std::string architectures;
   unsigned optLevel = 3;
-  /// Products of f32 are computed in TF32.
+  /// Whether f32 matmuls are computed in TF32.
   bool tf32 = false;
-  /// Hears what begins.
+  /// Called at the beginning of each step.
   llvm::function_ref<void(StringRef what)> onStep;
 };
 
 /// Kernels for a device that is not the host.
 struct KernelCode {
   std::string text;
-  /// What --report says of them.
+  /// The kernels' section of --report.
   llvm::json::Object report;
-  /// What was left out, for the person who compiles; empty: nothing.
+  /// Note to the user about omitted code; empty: none.
   std::string note;
-  /// Puts it into the program that it was made of, at the level of buffers, in place of the
-  /// kernels.
+  /// Embeds the code in its program, at the level of buffers, in place of the kernels.
   std::function<LogicalResult(ModuleOp program)> embed;
 };
 
@@ -45,47 +44,45 @@ struct TargetTraits {
 
   //===--- libraries --------------------------------------------------------===//
 
-  /// Whether a library computes products and attention of these elements; kernels compute others.
+  /// Whether a library computes matmuls and attention of these elements; kernels compute others.
   bool (*computesProducts)(Type element);
-  /// What a product with a packed parameter computes as well, in this order: the bias, this op, a
-  /// residual that is added.
+  /// Epilogue of a matmul with a packed parameter, in this order: bias, activation, residual.
   bool addsBias, addsResidual;
   bool (*isActivation)(Operation *op);
-  /// Whether its products of f32 can be computed in TF32: faster, of operands of 10 bits'
-  /// fractions.
+  /// Whether f32 matmuls can be computed in TF32: faster, with operands of 10-bit fractions.
   bool hasTf32 = false;
 
   //===--- kernels ----------------------------------------------------------===//
 
-  /// Of computing an element: by an op that is cheap, by any other. A value that several ops of a
-  /// kernel read is stored from `storedFrom` on.
+  /// Cost of computing an element by a cheap op and by any other. A value with several uses in a
+  /// kernel is stored from a cost of `storedFrom` on.
   unsigned cheapPrice, dearPrice, storedFrom;
-  /// Elements are built by recursion over a kernel's ops, and each result builds what it needs
-  /// again: kernels stay of a size for which both are cheap.
+  /// Limits for kernel size. Elements are built by recursion over a kernel's ops, and each result
+  /// rebuilds what it needs.
   unsigned maxKernelOps, maxGeneratedDepth;
-  /// Elements for which a further thread is worth waking.
+  /// Minimum number of elements for which waking another thread pays.
   int64_t elementsPerTask;
 
   //===--- code -------------------------------------------------------------===//
 
-  /// Where kernels are no part of the host's object: what their text is called (--emit=ptx), which
-  /// architectures there are, and how they are compiled.
+  /// For kernels outside of the host's object: the name of their text (--emit=ptx), the supported
+  /// architectures, and the code generator.
   StringRef kernelText = {};
   llvm::Error (*checkArchitectures)(StringRef names) = nullptr;
   llvm::Expected<KernelCode> (*emitKernels)(ModuleOp program,
                                             const KernelCodeOptions &options) = nullptr;
 
-  /// The target of the program that `op` is in (`tpc.target`), else the one that was registered
-  /// first.
+  /// Returns the target of the program that contains `op` (`tpc.target`), else the target that was
+  /// registered first.
   static const TargetTraits &get(Operation *op);
-  /// Says so where a program names a target that is none.
+  /// Emits an error if a program names an unknown target.
   static LogicalResult verify(Operation *program);
   static SmallVector<const TargetTraits *> getAll();
-  /// Null if there is none of this name.
+  /// Returns null if there is no target of this name.
   static const TargetTraits *lookup(StringRef name);
 };
 
-/// Targets are registered once, the default one first; tables live as long as the process.
+/// Registers a target, the default one first. Tables must live as long as the process.
 void registerTarget(const TargetTraits &target);
 
 } // namespace mlir::tpc

@@ -1,9 +1,8 @@
-//===- WriteSharded.h - A file with its shardings added ---------*- C++ -*-===//
+//===- WriteSharded.h - Export of shardings to ONNX files -------*- C++ -*-===//
 //
-// Copies an ONNX file and adds a device configuration (IR version 11): which parts of weights,
-// inputs and values are on which devices, and the pipeline stage of each node. Nothing else
-// changes, byte for byte; weights are copied as they lie in the file, or stay in the files where
-// they are.
+// Copies an ONNX file and adds a device configuration (IR version 11): the devices of each shard of
+// weights, inputs and values, and the pipeline stage of each node. All other bytes are unchanged.
+// Weights are copied as they are in the file; external data stays in its files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,13 +21,13 @@
 
 namespace tpc {
 
-/// How a tensor is cut: factors of each dimension, major to minor, and for each into how many
-/// parts.
+/// Sharding of a tensor: the factors of each dimension, major to minor, with their number of
+/// shards.
 struct OnnxSharding {
   struct Factor {
     std::string size; // a number, or a symbol
     int64_t shards = 1;
-    /// Which part a rank has.
+    /// Returns the index of the shard of a rank.
     std::function<int64_t(int64_t rank)> partOf;
   };
   std::vector<std::vector<Factor>> dims;
@@ -41,13 +40,12 @@ struct OnnxDevices {
   std::function<int64_t(int64_t rank)> stageOf;
   /// By name: initializers, inputs and values.
   std::map<std::string, OnnxSharding> tensors;
-  /// By name: nodes whose stage is known. The others follow: a node is in the first stage that
-  /// needs it.
+  /// By name: nodes with a known stage. Every other node is in the first stage that needs it.
   std::map<std::string, int64_t> nodes;
 };
 
-/// Writes the file `input` with `devices` to `os`; `outputPath` is where that goes (external data
-/// is found relative to it). Configurations that the file has are replaced.
+/// Writes the file `input` with `devices` to `os`. `outputPath` is the path of the output, to which
+/// locations of external data are relative. Replaces existing configurations.
 llvm::Error writeShardedOnnx(llvm::StringRef input, llvm::StringRef outputPath,
                              const OnnxDevices &devices, llvm::raw_ostream &os);
 

@@ -1,8 +1,8 @@
 //===- TensorSource.h - Tensors of an ONNX file ----------------*- C++ -*-===//
 //
-// A tensor of the file (an initializer, or the value of a Constant node) as a
-// reference: type, shape, and where its elements lie. Elements are read on
-// demand, and only those of small tensors.
+// References to tensors of an ONNX file (an initializer, or the value of a Constant node): type,
+// shape, and location of the elements. Elements are read on demand, and only those of small
+// tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +25,10 @@ struct TensorSource {
   std::string name;
   RankedTensorType type;
   uint64_t bytes = 0; // of all elements; fits in 63 bits
-  /// The file as tpc.weight names it: relative to the model's folder, or absolute. Empty: the
-  /// elements are in `memory`.
+  /// The file name in tpc.weight: relative to the model's folder, or absolute. Empty: the elements
+  /// are in `memory`.
   std::string file;
-  std::string path; // the same, to be opened
+  std::string path; // the same file as a path to open
   uint64_t offset = 0;
   bool fileExists = true;
   /// Dense, row-major, little-endian.
@@ -37,13 +37,13 @@ struct TensorSource {
   int64_t elements() const { return type.getNumElements(); }
 };
 
-/// The element type for a TensorProto.DataType; null if tpc has none.
+/// Returns the element type for a TensorProto.DataType; null if tpc does not support it.
 Type getElementType(MLIRContext *context, int32_t dataType);
-/// TensorProto's name of a data type, for messages.
+/// Returns TensorProto's name of a data type, for messages.
 std::string getDataTypeName(int64_t dataType);
 
 /// A matrix of one-byte elements that are `value` where first <= column - row <= last, and zero
-/// elsewhere; with one of the bounds, it is a triangle.
+/// elsewhere. With only one of the bounds, it is a triangle.
 struct Band {
   std::optional<int64_t> first, last;
   uint8_t value;
@@ -52,23 +52,24 @@ struct Band {
 /// Reads TensorProto messages of one model.
 class TensorReader {
 public:
-  /// `path` is the model's file, `weights` where its external data is, if not beside it.
+  /// `path` is the model's file; `weights` overrides the location of its external data, if not
+  /// empty.
   TensorReader(MLIRContext *context, llvm::StringRef path, std::vector<ByteRange> ranges,
                llvm::StringRef weights);
 
-  /// Has a tensor been read whose data is in another file?
+  /// Whether data was read from an external file.
   bool hasExternalData() const { return !location.empty(); }
 
-  /// Checks type, shape, and that as many bytes are there as the shape says.
+  /// Checks the type, the shape, and that the number of bytes matches the shape.
   llvm::Expected<TensorSource> read(const ::onnx::TensorProto &proto);
 
-  /// The elements as an attribute. The caller has checked that they are few.
+  /// Loads the elements as an attribute. The caller has checked that the tensor is small.
   llvm::Expected<DenseElementsAttr> load(const TensorSource &source);
 
-  /// What a table of bytes is, if it is a triangle or a band: the masks that exporters store, of
-  /// attention that is causal or local. Reads tables of up to 64 MiB, once.
+  /// Recognizes a table of bytes that is a triangle or a band: stored masks of causal or local
+  /// attention. Reads tables of up to 64 MiB, once.
   std::optional<Band> findBand(const TensorSource &source);
-  /// Whether it is a table [.., 1, columns] of floats, a row for each head, that is a ramp.
+  /// Recognizes a table [.., 1, columns] of floats, with one row for each head, that is a ramp.
   std::optional<::tpc::Ramp> findRamp(const TensorSource &source);
 
 private:
@@ -81,20 +82,20 @@ private:
   MLIRContext *context;
   std::string path, fileName, weights;
   std::vector<ByteRange> ranges;
-  std::string location; ///< of the external data that was read last
+  std::string location; ///< location of the external data that was read last
 };
 
-/// Finds the data file `location` of the model `modelPath`. `file` becomes its name relative to
-/// the model's folder, or its absolute path if it lies elsewhere; `path` what to open; `exists`
-/// is false where nothing is found (then `path` is where it should be).
+/// Finds the data file `location` of the model `modelPath`. Sets `file` to its name relative to the
+/// model's folder, or to its absolute path if it is elsewhere; `path` to the path to open; and
+/// `exists` to false if the file is missing (then `path` is its expected path).
 ///
-/// Locations are relative, without `..`. Symbolic links are followed if they stay in the folder
-/// of the model, or, where the model lies in a Hugging Face cache
-/// (`models--x--y/snapshots/<revision>/`), in the `blobs` of the same cache. A model that is
-/// itself a symbolic link has its data beside the link or beside what it points to.
+/// Locations are relative, without `..`. Symbolic links are followed if they stay in the folder of
+/// the model or, for a model in a Hugging Face cache (`models--x--y/snapshots/<revision>/`), in the
+/// `blobs` of the same cache. The data of a model that is itself a symbolic link is next to the
+/// link or next to its target.
 ///
-/// `weights`, if it is not empty, is what the user says: the data file itself, or a folder to find
-/// it in, where it is below the model's own or by its name alone. Then it must be there.
+/// A non-empty `weights` is the user's override: the data file itself, or a folder that contains it
+/// at the same relative path or directly. Then the file must exist.
 llvm::Error resolveDataFile(llvm::StringRef modelPath, llvm::StringRef location, std::string &file,
                             std::string &path, bool &exists, llvm::StringRef weights = {});
 

@@ -1,12 +1,12 @@
 //===- WireReader.h - ONNX files without their weights ---------*- C++ -*-===//
 //
-// A first look at the protobuf wire format. Weights make up nearly all of an
-// ONNX file; they are skipped here and recorded as byte ranges, so that memory
-// does not depend on their size and files beyond protobuf's 2 GiB can be read.
-// What is left is a small, valid message in which each tensor names its range.
+// A first pass over the protobuf wire format. Weights make up nearly all of an ONNX file. This pass
+// skips them and records their byte ranges, so that memory does not depend on their size, and files
+// beyond protobuf's 2 GiB can be read. The result is a small, valid message in which each tensor
+// names its range.
 //
-// Files are not trusted: lengths are checked against the file's size, nesting,
-// the number of messages and the size of the rest are bounded.
+// Files are untrusted: lengths are checked against the size of the file; nesting, the number of
+// messages and the size of the remaining message are bounded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +22,9 @@
 
 namespace mlir::tpc::frontend {
 
-/// Bytes of the model file that hold a tensor's elements, little-endian.
+/// Bytes of the model file with a tensor's elements, little-endian.
 struct ByteRange {
-  /// Which field of TensorProto they were: raw_data, float_data, double_data.
+  /// The field of TensorProto: raw_data, float_data, double_data.
   enum Field { Raw = 9, Float = 4, Double = 10 } field;
   uint64_t offset, size;
 };
@@ -34,12 +34,12 @@ struct StrippedModel {
   std::vector<ByteRange> ranges;
 };
 
-/// Key of the entry of `external_data` by which a tensor of the stripped model
-/// names its range. The value is the index in decimal.
+/// Key of the `external_data` entry with which a tensor of the stripped model names its range. The
+/// value is the index in decimal.
 inline constexpr llvm::StringLiteral kRangeKey = "\x01tpc.range";
 
-/// Reads the file. Drops what the importer does not look at: documentation,
-/// metadata, value_info, training information.
+/// Reads the file. Drops fields that the importer ignores: documentation, metadata, value_info,
+/// training information.
 llvm::Expected<StrippedModel> readStrippedModel(llvm::StringRef path);
 
 } // namespace mlir::tpc::frontend

@@ -1,8 +1,8 @@
-//===- AnnotatedFactors.h - Factors that an annotation names ----*- C++ -*-===//
+//===- AnnotatedFactors.h - Factor classes of annotated dimensions --------===//
 //
 // `#tpc.dim<2{tp} * 24>` are two contiguous halves of 48 columns, `#tpc.dim<2 * 24{tp}>` the first
-// half of each of two: what a rank holds is said exactly. A class says the same if its parts are
-// the same elements; where none does, classes are divided.
+// half of each of two: annotations specify the exact elements of a rank. A class matches an
+// annotation if its shards contain the same elements. If no class matches, classes are divided.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +13,8 @@
 
 namespace mlir::tpc {
 
-/// Whether an annotated dimension says exactly which elements a rank holds. One factor is split at
-/// the outermost class that can be.
+/// Whether an annotated dimension specifies the exact elements of a rank. A single factor is
+/// instead split at the outermost class that can be split.
 inline bool isExact(DimAttr dim) { return dim && dim.getFactors().size() > 1; }
 
 struct AnnotatedClass {
@@ -26,20 +26,20 @@ class AnnotatedFactors {
 public:
   AnnotatedFactors(FactorClasses &classes, GridAttr grid) : classes(classes), grid(grid) {}
 
-  /// The class of `value` whose parts over the axes of factor `factor` of its dimension `dim`,
-  /// annotated as `annotation`, are those that the annotation says.
+  /// Returns the class of `value` whose shards over the axes of factor `factor` of its dimension
+  /// `dim`, annotated as `annotation`, match the annotation.
   std::optional<AnnotatedClass> find(Value value, unsigned dim, DimAttr annotation,
                                      unsigned factor);
-  /// The same for a view of a weight of which dimension `dim` is annotated.
+  /// The same for a view of a weight whose dimension `dim` is annotated.
   std::optional<AnnotatedClass> find(ParameterOp parameter, WeightOp weight, unsigned dim,
                                      DimAttr annotation, unsigned factor);
-  /// Whether a view has more than one index of a weight's dimension.
+  /// Whether a view contains more than one index of a weight's dimension.
   static bool varies(ParameterOp parameter, WeightOp weight, unsigned dim);
 
-  /// Axes of more than one rank.
+  /// Returns the axes with more than one rank.
   SmallVector<StringAttr> getAxes(FactorAttr factor) const;
 
-  /// Divides classes of all that is annotated in `module`, where that makes what is said a class.
+  /// Divides classes of all annotated values in `module` where this creates a matching class.
   void divide(ModuleOp module);
 
 private:

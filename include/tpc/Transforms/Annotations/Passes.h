@@ -1,4 +1,4 @@
-//===- Passes.h - What users ask of weights and values --------*- C++ -*-===//
+//===- Passes.h - Passes for user annotations -------------------*- C++ -*-===//
 
 #ifndef TPC_TRANSFORMS_ANNOTATIONS_PASSES_H
 #define TPC_TRANSFORMS_ANNOTATIONS_PASSES_H

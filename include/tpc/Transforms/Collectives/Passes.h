@@ -1,4 +1,4 @@
-//===- Passes.h - From shardings to one rank's program --------*- C++ -*-===//
+//===- Passes.h - Passes that create and optimize collectives ---*- C++ -*-===//
 
 #ifndef TPC_TRANSFORMS_COLLECTIVES_PASSES_H
 #define TPC_TRANSFORMS_COLLECTIVES_PASSES_H
@@ -15,7 +15,7 @@ namespace mlir::tpc {
 #define GEN_PASS_REGISTRATION
 #include "tpc/Transforms/Collectives/Passes.h.inc"
 
-/// The grid of `module`; none: an error that says which passes have to run before.
+/// Returns the grid of `module`; if there is none, an error that names the passes to run before.
 FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
 
 } // namespace mlir::tpc

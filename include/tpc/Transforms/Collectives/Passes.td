@@ -1,4 +1,4 @@
-//===- Passes.td - From shardings to one rank's program ---------*- tablegen -*-===//
+//===- Passes.td - Passes that create and optimize collectives ------------===//
 
 #ifndef TPC_TRANSFORMS_COLLECTIVES_PASSES
 #define TPC_TRANSFORMS_COLLECTIVES_PASSES
@@ -6,59 +6,61 @@
 include "mlir/Pass/PassBase.td"
 
 def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
-  let summary = "Give every value its distribution, and reshard where ops need another";
+  let summary = "Give every value a distribution, and insert reshards";
   let description = [{
-    Reads `tpc.split`: an op with these splits needs its operands, and yields its
-    results, with the dimensions that its rule says; a split reduction yields an
-    unreduced value. An op that is linear passes unreduced operands on, if
-    that makes them no larger and nobody else needs them reduced (delayed reduction).
-    Everywhere else a `tpc.reshard` is placed after the producer, one for
-    each distinct distribution; that of a weight before the op that needs it, so that a gathered weight does
-    not live longer than it must. What `tpc.hold` says comes before all users. Inputs are whole on every rank. Functions
-    return reduced values; outputs are not gathered.
+    Reads `tpc.split`. An op with these splits requires its operands, and returns its results, with
+    the dimensions of its sharding rule; a split reduction returns an unreduced value. A linear op
+    propagates unreduced operands if they do not become larger and have no other use that needs them
+    reduced (delayed reduction). Everywhere else the pass inserts a `tpc.reshard` after the
+    producer, one for each distinct distribution. The reshard of a weight is inserted before the op
+    that uses it, so that a gathered weight is live only as long as necessary. The distribution of
+    `tpc.hold` is applied before all uses. Inputs are unsplit on every rank. Functions return
+    reduced values; outputs are not gathered.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
-  let summary = "Turn reshards into collectives";
+  let summary = "Lower reshards to collectives";
   let description = [{
-    Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`,
-    `all_reduce`, `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; of
-    several, the one with fewest collectives. All sequences are considered, over the axes
-    that occur in either distribution. Where one more `exchange`, which sends each rank what it needs and has not, sends less
-    than all of these, it takes the place of what it does better. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
-    source of the value, unless `allow-reshard` is given: silent all-gathers are how
-    partitions get slow. A `tpc.roll` of which runs are split becomes a `collective_permute`, predicted as well.
+    Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`, `all_reduce`,
+    `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes;
+    among equals, the one with the fewest collectives. The search covers all sequences over the axes
+    that occur in either distribution. An `exchange`, which sends each rank only the elements that
+    it needs and does not have, replaces a subsequence if it sends less. A collective that no tactic
+    expects (`tpc.tactics`) is an error that names the source of the value, unless `allow-reshard`
+    is given: silent all-gathers make partitions slow. A `tpc.roll` with split runs becomes a
+    `collective_permute`, which tactics expect too.
   }];
   let options = [Option<"allowReshard", "allow-reshard", "bool", "false",
-                        "Accept collectives that no tactic predicted">];
+                                            "Accept collectives that no tactic expects">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def Localize : Pass<"tpc-localize", "::mlir::ModuleOp"> {
-  let summary = "Make every type one rank's";
+  let summary = "Convert all types to local types of one rank";
   let description = [{
-    From the program that says what values are to the one that a rank runs: builtin shapes
-    become local sizes, `?` where they are not the same on all ranks.
-    Errors: a `tpc.reshard` is left.
+    Converts the global program to the program of one rank: builtin shapes become local sizes, `?`
+    where they differ between ranks. Errors: a remaining `tpc.reshard`.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def OptimizeCollectives : Pass<"tpc-optimize-collectives", "::mlir::ModuleOp"> {
-  let summary = "Send fewer bytes, in fewer collectives";
+  let summary = "Reduce the bytes and the number of collectives";
   let description = [{
-    Works on one rank's program, after `tpc-localize` and before stages are cut. Each rewrite
-    lessens the bytes that a rank sends or, for the same bytes, the number of collectives:
+    Runs on the program of one rank, after `tpc-localize` and before stages are cut. Each rewrite
+    reduces the bytes that a rank sends or, for equal bytes, the number of collectives:
 
-    * Dead and duplicate ops go. A collective is a duplicate only of one over the same axes, on the same operand.
-    * Collectives and slices in a row are one reshard, which is made anew if that is
-      cheaper: slice of all-reduce is reduce-scatter, gather of slice is nothing.
-    * Below an op that is parallel in the gathered dimension a gather moves, below one that is linear a
-      reduction, below one that reduces the gathered dimension a gather becomes an all-reduce of the result: where that lets
-      two meet (`add`) or where the result is smaller (a narrowing cast, a slice, a sum). Gathers also move where as much is
-      sent, so that less is computed. What an op may do is read off its sharding rule.
+    * Dead and duplicate ops are erased. A collective duplicates only one over the same axes, on the
+      same operand.
+    * Consecutive collectives and slices are combined into one reshard, which is replanned if that
+      is cheaper: slice of all-reduce is reduce-scatter; gather of slice is a no-op.
+    * A gather moves below an op that is parallel in the gathered dimension, a reduction below a
+      linear op. A gather before an op that reduces the gathered dimension becomes an all-reduce of
+      its result. These rewrites apply if two collectives meet (`add`) or if the result is smaller
+      (a narrowing cast, a slice, a sum). Gathers also move at equal bytes, to reduce computation.
+      The sharding rule of an op determines the valid rewrites.
 
     ```mlir
     %1 = tpc.all_gather %a over ["tp"] dim 0 : (T{tp}, 8) -> (T, 8)
@@ -76,12 +78,12 @@ def OptimizeCollectives : Pass<"tpc-optimize-collectives", "::mlir::ModuleOp"> {
 }
 
 def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
-  let summary = "Join small collectives of one place";
+  let summary = "Merge small adjacent collectives";
   let description = [{
-    All-reduces, all-gathers and reduce-scatters of one kind over the same axes that do not depend on each other, stand near each
-    other (at most seven between them) and whose latency takes longer than their bytes (α ≥ β·bytes, by `tpc.links` and nominal
-    sizes) become one, of joined operands: concatenated along a dimension that nothing splits, all-reduces of whole values of different
-    shapes flat.
+    Merges all-reduces, all-gathers or reduce-scatters of one kind over the same axes that are
+    independent, close together (at most seven ops between them) and dominated by latency (α ≥
+    β·bytes, by `tpc.links` and nominal sizes). The operands are concatenated along a dimension that
+    nothing splits; all-reduces of unsplit values of different shapes are flattened first.
 
     ```mlir
     %1 = tpc.all_reduce %a over ["tp"] : (8) sum{tp} -> (8)

@@ -1,13 +1,12 @@
-//===- Reshard.h - Sequences of collectives from one split to another -----===//
+//===- Reshard.h - Search for reshard sequences ---------------------------===//
 //
-// What lies between two distributions of one value is found, not built: states are
-// distributions, steps are what collectives can do to them, and the path on which a rank
-// sends least is taken (of several, the one with fewest collectives, then with fewest
-// slices). Sizes are nominal, of the rank with most; messages are counted as rings send them
-// (tpc/Support/Links.h).
+// Finds the sequence of collectives between two distributions of a value by a shortest-path search.
+// States are distributions, steps are collectives. The cost is the bytes that a rank sends, then
+// the number of collectives, then the number of slices. Sizes are nominal, of the rank with the
+// most; messages are counted as rings send them (tpc/Support/Links.h).
 //
-// Steps never use an axis that occurs in neither end: along it nothing changes, so it takes no
-// part. `mb` is an axis in time, over which values are sliced and nothing else.
+// Steps never use an axis that occurs in neither end, as nothing changes along it. `mb` is an axis
+// in time, over which values can only be sliced.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +26,13 @@ struct ReshardStep {
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;
 };
-/// "all_gather" as the IR spells it.
+/// Returns the IR's spelling, such as "all_gather".
 StringRef stringify(ReshardStep::Kind kind);
 
-/// What a sequence costs; compared in this order.
+/// Cost of a sequence; members are compared in this order.
 struct ReshardCost {
-  int64_t sent = 0;        // elements that a rank sends, times the number of all ranks
-  int64_t collectives = 0; // each axis of a gather or scatter is one
+  int64_t sent = 0;        // elements that a rank sends, times the world size
+  int64_t collectives = 0; // each axis of a gather or scatter counts
   int64_t slices = 0;
 
   auto operator<=>(const ReshardCost &) const = default;
@@ -42,34 +41,34 @@ struct ReshardCost {
   }
 };
 
-/// What a collective or slice of the program is, its axes, the dimension that it scatters, gathers
-/// or slices (-1: none); what its operand or result is, in global form; bytes of an element.
+/// Properties of a collective or slice op: its kind; its axes; the dimension that it scatters,
+/// gathers or slices (-1: none); the distribution of its operand or result in global form.
 std::optional<ReshardStep::Kind> getStepKind(Operation *op);
 SmallVector<StringAttr, 2> getAxes(Operation *op);
 int64_t getDim(Operation *op);
 inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(false); }
 
 DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
-/// The global size of dimension `dim`, as predictions have it; empty for -1.
+/// Prints the global size of dimension `dim` as in expected collectives; empty for -1.
 std::string printSize(DistAttr dist, int64_t dim);
-/// The distribution of an operand or result of an op, from the dimensions that its rule says and
-/// how the op splits each factor of the rule. Null where a factor has axes on a product of factors
-/// and is a part of a larger dimension: they cannot stand there.
+/// Returns the distribution of an operand or result of an op, from its dimensions in the sharding
+/// rule and the op's split of each factor. Null if a factor with axes on a product of factors is
+/// part of a larger dimension, which cannot be expressed.
 DistAttr composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
                      ArrayRef<DimAttr> splits);
 
-/// What becomes of an op with a permuted factor, in one distribution of its result.
+/// Lowering of an op with a permuted factor, for one distribution of its result.
 struct Permutation {
   int64_t dim; // of operand and result
   ::tpc::SymExpr run;
-  bool isLocal; // every rank has whole runs, and permutes alone
-  /// What moves between ranks. Nothing where parts of a run are not in a row.
+  bool isLocal; // every rank has whole runs, so no communication
+  /// Communication between ranks. Nothing if shards of a run are not contiguous.
   std::optional<BlockMove> move;
 };
-/// Nothing for an op that permutes nothing.
+/// Returns nothing for an op without a permuted factor.
 std::optional<Permutation> getPermutation(ShardingRuleOpInterface op);
 
-/// Gives every value of a module a distribution, and reshards what ops need in another.
+/// Gives every value of a module a distribution, and inserts reshards where ops need another one.
 LogicalResult insertReshards(ModuleOp module);
 
 struct ReshardPath {
@@ -81,21 +80,22 @@ class ReshardPlanner {
 public:
   ReshardPlanner(GridAttr grid, Symbols symbols) : grid(grid), symbols(std::move(symbols)) {}
 
-  /// Whether a collective may be used; `dist` is what it is applied to.
+  /// Whether a collective may be used; `dist` is the distribution of its operand.
   using Filter = function_ref<bool(ReshardStep::Kind, StringAttr axis, DistAttr dist, int64_t dim)>;
-  /// The cheapest sequence of steps that `filter` allows. Nothing where there is none. It exchanges
-  /// only where less is sent than by the best sequence of other collectives.
+  /// Returns the cheapest sequence of steps that `filter` allows; nothing if there is none. Uses an
+  /// exchange only if it sends less than the best sequence of other collectives.
   std::optional<ReshardPath> find(DistAttr from, DistAttr to, Filter filter) const;
 
-  /// What one collective over `axes` costs that makes `to` of `from`.
+  /// Returns the cost of one collective over `axes` that converts `from` to `to`.
   ReshardCost getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes, DistAttr from,
                       DistAttr to) const;
-  /// Seconds for one step from `from`, for elements of so many bytes.
+  /// Returns the seconds for one step from `from`, for elements of `elementBytes` bytes.
   double getSeconds(const ReshardStep &step, DistAttr from, double elementBytes,
                     const LinkModel &links) const;
-  /// Elements on the rank with most.
+  /// Returns the number of elements on the rank with the most.
   int64_t getElements(DistAttr dist) const;
-  /// Elements of the rank that sends or gets most if each gets only what it needs and has not.
+  /// Returns the maximum number of elements that a rank sends or receives if each receives only the
+  /// elements that it needs and does not have.
   int64_t getMoved(DistAttr from, DistAttr to) const;
 
 private:

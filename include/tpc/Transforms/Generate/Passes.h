@@ -1,4 +1,4 @@
-//===- Passes.h - From a model to a step of a generation --------*- C++ -*-===//
+//===- Passes.h - Passes that create generation steps -----------*- C++ -*-===//
 
 #ifndef TPC_TRANSFORMS_GENERATE_PASSES_H
 #define TPC_TRANSFORMS_GENERATE_PASSES_H

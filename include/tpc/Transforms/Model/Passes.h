@@ -1,4 +1,4 @@
-//===- Passes.h - From imported ops to the model's normal form ---*- C++ -*-===//
+//===- Passes.h - Passes that normalize imported models ---------*- C++ -*-===//
 
 #ifndef TPC_TRANSFORMS_MODEL_PASSES_H
 #define TPC_TRANSFORMS_MODEL_PASSES_H

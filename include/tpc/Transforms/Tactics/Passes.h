@@ -1,4 +1,4 @@
-//===- Passes.h - Which axes split which factors --------------*- C++ -*-===//
+//===- Passes.h - Passes that decide splits ---------------------*- C++ -*-===//
 
 #ifndef TPC_TRANSFORMS_TACTICS_PASSES_H
 #define TPC_TRANSFORMS_TACTICS_PASSES_H
@@ -16,11 +16,11 @@ namespace mlir::tpc {
 #define GEN_PASS_REGISTRATION
 #include "tpc/Transforms/Tactics/Passes.h.inc"
 
-/// The tactics that `spec` stands for, in the order in which they run; see
-/// AssignShardings' option `tactics`.
+/// Returns the tactics of `spec`, in the order in which they run; see AssignShardings' option
+/// `tactics`.
 SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
 
-/// The grid that --megatron-shard asks for, as programs carry it.
+/// Returns the grid of --megatron-shard as an attribute.
 GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec);
 
 } // namespace mlir::tpc

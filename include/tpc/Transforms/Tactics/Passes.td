@@ -1,4 +1,4 @@
-//===- Passes.td - Which axes split which factors ---------------*- tablegen -*-===//
+//===- Passes.td - Passes that decide splits ---------------*- tablegen -*-===//
 
 #ifndef TPC_TRANSFORMS_TACTICS_PASSES
 #define TPC_TRANSFORMS_TACTICS_PASSES
@@ -6,28 +6,27 @@
 include "mlir/Pass/PassBase.td"
 
 def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
-  let summary = "Decide which grid axes split which factors of every op";
+  let summary = "Decide which grid axes split the factors of every op";
   let description = [{
-    Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.grid`, and runs the tactics in
-    sequence: data (batch over dp and mb), tensor (heads, inner widths and vocabulary over
-    tp), sequence (what is left of the tokens over tp). With `tp2x4` the tensor tactics split
-    over tpy, and rows (the other side of matrices) over tpx. Norms over what is split within a layer
-    (all heads of queries), or as rows, are written out first. Decisions are attributes:
-    `tpc.split` on an op has one `#tpc.dim` for each factor of its sharding rule, on an
-    argument of a layer function one for each dimension. `tpc.tactics` on the
-    module says what each tactic split, and which collectives it predicts: those that the reshards
-    of the values that it claims become.
+    Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.grid`, and runs the tactics in sequence:
+    data (batch over dp and mb), tensor (heads, inner widths and vocabulary over tp), sequence (the
+    remaining tokens over tp). With `tp2x4` the tensor tactics split over tpy, and rows (the other
+    side of matrices) over tpx. Norms over a dimension that is split within a layer (all heads of
+    queries), or as rows, are decomposed first. Decisions are attributes: `tpc.split` on an op has
+    one `#tpc.dim` for each factor of its sharding rule, on an argument of a layer function one for
+    each dimension. `tpc.tactics` on the module lists the splits of each tactic and its expected
+    collectives: those that implement the reshards of the tactic's values.
 
-    `tpc.sharding` on weights, values and inputs (written by hand, or by
-    tpc-apply-annotations) is the first tactic: what it says is decided, and the
-    others fill what is left; with the item `manual` none of them splits over tp or dp.
-    Where one axis would split two factors of an op, one of them yields there, by cost. A tensor that is to be in
-    parts of a dimension which some op needs whole is held so alone: a weight by its `tpc.split`, a
-    value by `tpc.hold`, one `#tpc.dim` for each dimension, into which it is resharded.
+    `tpc.sharding` on weights, values and inputs (written by hand, or by tpc-apply-annotations) is
+    the first tactic: its splits are fixed, and the other tactics split the remaining factors. With
+    the item `manual` no other tactic splits over tp or dp. If one axis would split two factors of
+    an op, one of them loses the conflict, by cost. If a tensor shall be split along a dimension
+    that some op needs whole, only its storage is split: a weight by its `tpc.split`, a value by
+    `tpc.hold`, one `#tpc.dim` for each dimension, to which it is resharded.
 
-    Parameters, constants and iotas get one op for each use, so that layers that share
-    one are split independently. A bias is taken out of a product whose inner dimension is
-    split: it is added once, after the reduction.
+    Parameters, constants and iotas are duplicated for each use, so that layers that share one are
+    split independently. The bias of a matmul whose inner dimension is split is hoisted out of it:
+    it is added once, after the reduction.
 
     ```mlir
     %h = tpc.matmul %x, %w1 bias %b1 : [T, 40], [40, 160]
@@ -40,23 +39,26 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     %y = tpc.add %p, %b2
     ```
 
-    Errors: an axis with nothing that it could split, naming the ops that
-    forbid it; tp larger than anything that can be split.
+    Errors: an axis with nothing to split, naming the ops that prevent it; tp larger than any
+    dimension that can be split.
   }];
-  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">,
-                 Option<"tactics", "tactics", "int64_t", "-1", "Run only so many of the tactics, the first ones (-1: all)">];
+  let options = [
+    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard: tp2,pp2,sp">,
+    Option<"tactics", "tactics", "int64_t", "-1",
+           "Number of tactics to run, from the first one (-1: all)">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
-  let summary = "Repeat kv heads where their number does not divide by tp";
+  let summary = "Replicate KV heads if their number is not divisible by tp";
   let description = [{
-    Grouped attention with `kv` heads of keys and values, each for `group` query heads, where `kv` does not
-    divide by tp: the group is divided into r parts, and each kv head is there r times, in the views of its
-    weights (a rank then holds and computes the kv heads that its query heads need), or behind them (all ranks
-    compute all kv heads, and take what they need). Nothing is sent. r divides the group and may be 1. The split
-    with which the slowest rank takes the least time is taken; of equals the one with which the fullest rank
-    holds least.
+    Applies to grouped attention with `kv` heads of keys and values, each for `group` query heads,
+    if tp does not divide `kv`. The group is divided into r parts, and each KV head is replicated r
+    times: in the views of its weights (a rank then stores and computes the KV heads that its query
+    heads need), or after them (all ranks compute all KV heads, and select the ones that they need).
+    Neither needs communication. r divides the group and may be 1. The pass chooses the split with
+    the least time on the slowest rank; among equals, the one with the least memory on the rank with
+    the most.
 
     ```mlir
     %k = tpc.parameter @k view <0 [[64 x 16], [16 x 1]]> : tensor<64x16xf32>
@@ -67,12 +69,13 @@ def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
     %k = tpc.parameter @k view <0 [[64 x 16], [2 x 8, 2 x 0, 8 x 1]]> : tensor<64x32xf32>
     tpc.attention %q, %k4, ...  : tensor<2x5x8x8xf32>, tensor<2x5x4x8xf32>
     ```
-    Caches that are inputs are whole on every rank, which takes the heads that it needs; of caches that are
-    outputs the first copy of each head is delivered (`tpc.copies`). Heads that are annotated stay.
-    A norm over all heads of keys is one over the repeated heads, with a scale that is repeated as well.
-    `tpc.repeated_heads` on the attention op says what was done and what it costs.
+    Caches that are inputs are unsplit on every rank, which selects the heads that it needs. For
+    caches that are outputs, the first copy of each head is delivered (`tpc.copies`). Annotated
+    heads are not changed. A norm over all heads of keys becomes one over the replicated heads, with
+    a replicated scale. `tpc.repeated_heads` on the attention op describes the change and its cost.
   }];
-  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
+  let options = [
+    Option<"shard", "shard", "std::string", "", "Value of --megatron-shard: tp2,pp2,sp">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
