@@ -390,8 +390,8 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
                        Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$first);
   let assemblyFormat = [{
     $from `to` $to `splits` $splits `outer` custom<SymExpr>($outer)
-    `blocks` custom<SymExpr>($blocks) `n` custom<SymExpr>($n) `unit` custom<SymExpr>($unit) `inner` custom<SymExpr>($inner)
-    `first` custom<SymExpr>($first) attr-dict
+    `blocks` custom<SymExpr>($blocks) `n` custom<SymExpr>($n) `unit` custom<SymExpr>($unit)
+    `inner` custom<SymExpr>($inner) `first` custom<SymExpr>($first) attr-dict
   }];
   let hasVerifier = 1;
 }

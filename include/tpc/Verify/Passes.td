@@ -171,7 +171,8 @@ def VerifyFacts : Pass<"tpc-verify-facts", "::mlir::ModuleOp"> {
 
     Errors name the fact and both values.
 
-        error: input 0 of the program has the 'tpc.name' "ids", but the model's has the 'tpc.name' "input_ids"
+        error: input 0 of the program has the 'tpc.name' "ids", but the model's has the
+               'tpc.name' "input_ids"
   }];
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "A program of the model level">,
@@ -224,7 +225,8 @@ def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
     The runtime is trusted: an op completes, or appears to complete, before the next one begins, and
     `tpc_send` has read its operand when it returns.
 
-        error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the place that it reads, …
+        error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the
+               place that it reads, …
         note: there is what func.call '/h.0/ln_2' gives, written by tpc_buffer.launch
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect",
