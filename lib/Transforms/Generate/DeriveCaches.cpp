@@ -9,7 +9,7 @@
 
 #include "Caches.h"
 
-#include "../Model/WhyNotAttention.h"
+#include "../Model/ExplainAttention.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Generate/Passes.h"
@@ -133,7 +133,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
                                    << "does not compute each token independently: its results for "
                                       "earlier tokens would change with each new token";
         if (auto softmax = dyn_cast<SoftmaxOp>(op))
-          error << ". It is not a known form of attention: " << whyNotAttention(softmax);
+          error << ". It is not a known form of attention: " << explainUnraisedSoftmax(softmax);
         return error;
       }
     return success();
@@ -181,7 +181,7 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
       for (auto softmax : main.getOps<SoftmaxOp>())
         return emitNodeError(softmax)
                << "is not part of a known form of attention, and the model has no other attention: "
-               << whyNotAttention(softmax) << ". Generation needs keys and values to cache";
+               << explainUnraisedSoftmax(softmax) << ". Generation needs keys and values to cache";
       return main.emitError("has no attention: generation needs keys and values to cache");
     }
     auto name = findTokens(*all.begin());

@@ -1,4 +1,4 @@
-//===- Activations.cpp - What a model works on ----------------------------===//
+//===- Activations.cpp - Activations of a model ---------------------------===//
 
 #include "Activations.h"
 
@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Whether this argument is what the model works on, where it has no
-/// embedding: it goes into a norm or a product with a parameter.
+/// Returns true if a model without embedding processes this argument: a norm, or a matmul with a
+/// parameter, uses it.
 static bool feedsModel(Value v, int depth = 0) {
   return depth < 8 && llvm::any_of(
                           v.getUsers(),
@@ -25,14 +25,14 @@ static bool feedsModel(Value v, int depth = 0) {
                           });
 }
 
-/// Whether these depend on shapes, constants, masks and positions alone. Rows that positions pick
-/// (sine and cosine; what is added to rows of tokens) are context: all layers take the same.
-static bool arePositions(const llvm::DenseSet<Value> &places, Value ids) {
+/// Returns true if the ids depend on shapes, constants, masks and positions alone. Rows looked up
+/// by positions (sine and cosine, position embeddings) are context: all layers use the same.
+static bool arePositions(const llvm::DenseSet<Value> &positionInputs, Value ids) {
   SmallVector<Value> work = {ids};
   llvm::DenseSet<Value> seen;
   while (!work.empty()) {
     Value v = work.pop_back_val();
-    if (!seen.insert(v).second || places.contains(v))
+    if (!seen.insert(v).second || positionInputs.contains(v))
       continue;
     if (isa<BlockArgument>(v))
       return false;
@@ -41,10 +41,10 @@ static bool arePositions(const llvm::DenseSet<Value> &places, Value ids) {
   return true;
 }
 
-/// Inputs that say where tokens stand, and which of them count.
-static llvm::DenseSet<Value> findPlaces(func::FuncOp main) {
+/// Returns the inputs with positions of tokens, or with masks of them.
+static llvm::DenseSet<Value> findPositionInputs(func::FuncOp main) {
   auto step = PlacedStep::lookup(main->getParentOfType<ModuleOp>());
-  llvm::DenseSet<Value> places;
+  llvm::DenseSet<Value> positionInputs;
   for (BlockArgument argument : main.getArguments()) {
     DictionaryAttr attributes = main.getArgAttrDict(argument.getArgNumber());
     auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
@@ -52,20 +52,20 @@ static llvm::DenseSet<Value> findPlaces(func::FuncOp main) {
                   (name == step->lengths || name == step->counts ||
                    (step->windowed && name == step->windowed->lengths));
     if (ofStep || InputDefaultAttr::lookup(attributes))
-      places.insert(argument);
+      positionInputs.insert(argument);
   }
-  return places;
+  return positionInputs;
 }
 
 llvm::DenseSet<Value> mlir::tpc::findActivations(func::FuncOp main) {
   Block &block = main.getBody().front();
   llvm::DenseSet<Value> activations;
   auto isActivation = [&](Value v) { return activations.contains(v); };
-  llvm::DenseSet<Value> places = findPlaces(main);
+  llvm::DenseSet<Value> positionInputs = findPositionInputs(main);
   llvm::DenseSet<Operation *> embeddings, ofTokens;
   main.walk([&](EmbeddingOp op) {
     embeddings.insert(op);
-    if (!arePositions(places, op.getIds()))
+    if (!arePositions(positionInputs, op.getIds()))
       ofTokens.insert(op);
   });
   bool embeds = !embeddings.empty();
@@ -79,7 +79,7 @@ llvm::DenseSet<Value> mlir::tpc::findActivations(func::FuncOp main) {
         llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
       for (Value result : op.getResults())
         activations.insert(result);
-  // A parameter that one op reads in another type belongs to that op, as the parameter does.
+  // A converted parameter belongs to the only op that reads it, as the parameter does.
   for (auto cast : block.getOps<CastOp>())
     if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
       Operation *user = getModelUses(cast.getResult()).front()->getOwner();

@@ -1,4 +1,4 @@
-//===- Activations.h - What a model works on --------------------*- C++ -*-===//
+//===- Activations.h - Activations of a model -------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_ACTIVATIONS_H
 #define TPC_LIB_TRANSFORMS_MODEL_ACTIVATIONS_H
@@ -10,9 +10,9 @@
 
 namespace mlir::tpc {
 
-/// Values of @main that depend on embedded tokens, or, where nothing is embedded, on the
-/// floating-point inputs that go into norms and products. All others are parameters, or context:
-/// what depends on masks, positions, shapes and constants alone, and is the same for all layers.
+/// Returns the values of @main that depend on embedded tokens. Without an embedding, they depend on
+/// the floating-point inputs of norms and matmuls. All other values are parameters, or context:
+/// they depend on masks, positions, shapes and constants alone, and are the same for all layers.
 llvm::DenseSet<Value> findActivations(func::FuncOp main);
 
 } // namespace mlir::tpc

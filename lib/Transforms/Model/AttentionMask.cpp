@@ -1,17 +1,17 @@
-//===- AttentionMask.cpp - What the mask of an attention is ---------------===//
+//===- AttentionMask.cpp - Masks of attention -----------------------------===//
 //
-// Each step between the scores and the softmax is a function of indices (see
-// IndexAnalysis). Followed through all steps, an element of the scores ends as
-// one of several cases, each under a condition:
+// Each step between the scores and the softmax is a function of indices (see IndexAnalysis).
+// Followed through all steps, an element of the scores ends as one of several cases, each under a
+// condition:
 //
-//   Score, plus a number     it is visible if the number is 0
-//   a number                 it was replaced, or -inf was added
+//   Score, plus a number     visible if the number is 0
+//   a number                 replaced, or -inf was added
 //
-// What is added to a visible score may also be a number of its head, times the key's index, plus
-// what is the same for all keys: slopes (ALiBi).
+// A visible score may also have a bias that is linear in the key's index, with a slope per head,
+// plus a term that is the same for all keys (ALiBi).
 //
-// What a row without any visible key gives follows from the cases that are not
-// visible; see the description of tpc-raise-attention.
+// The result of a row without visible keys follows from the cases that are not visible; see the
+// description of tpc-raise-attention.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,21 +30,21 @@ using Kind = IndexExpr::Kind;
 
 namespace {
 
-// At or below this, added or put in place of a score, exp underflows to zero
-// beside any visible key.
+// A score of at most this value, by addition or replacement, underflows to zero in exp if any key
+// is visible.
 constexpr double kMasks = -9999;
-// At or below this a score that it is added to is absorbed in f32.
+// A value of at most this absorbs, in f32, the score that it is added to.
 constexpr double kAbsorbs = -1e30;
-// Slopes may go below -10000, where a key is far away, but not to this: it would take a hundred
-// million tokens with a slope of one.
-constexpr double kMasksBesideSlopes = -1e8;
+// A slope may reach -10000 at a distant key, but not this value: with a slope of one, that would
+// take a hundred million tokens.
+constexpr double kMasksWithSlopes = -1e8;
 constexpr size_t kMaxCases = 32;
 
 struct Case {
   IndexExpr condition;
   bool score;
   double number;
-  IndexExpr slope = {}; // added to it as well; null: nothing
+  IndexExpr slope = {}; // also added; null: nothing
 
   bool isVisible() const { return score && number == 0; }
 };
@@ -58,10 +58,10 @@ public:
   std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
 
 private:
-  /// The constants that a value takes, each under a condition.
+  /// Returns the constants that a value takes, each under a condition.
   std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
   bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
-  /// Adds what is visible after one masking step to the result.
+  /// Adds the visible keys after one masking step to the result.
   bool addVisible(const ScoreStep &step);
   bool classify(const IndexExpr &visible);
   Value maskTensor(const ScoreStep &step);
@@ -78,7 +78,7 @@ private:
 
   SmallVector<Case> cases;
   AttentionMask result;
-  bool onlyCausal = true; // so far each row has a visible key
+  bool onlyCausal = true; // each row so far has a visible key
 };
 
 } // namespace
@@ -106,7 +106,7 @@ static IndexExpr times(const IndexExpr &slope, double number) {
   return IndexExpr::scaled(slope.getArgs(), slope.getNumber() * number, slope.getPolynomial());
 }
 
-// Cases after all steps. Those in `asBias` are left out.
+// Computes the cases after all steps, without those in `asBias`.
 bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
   cases = {{IndexExpr::truth(true), true, 0.0}};
   auto settle = [&](Case &c) {
@@ -139,7 +139,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       next.push_back({analysis.negation(keeps), false, step.number});
     } else {
       if (step.kind == ScoreStep::Floor && step.number > kAbsorbs)
-        return false; // it could lift visible scores
+        return false; // it could make visible scores larger
       next = cases;
       for (Case &c : next) {
         if (step.kind == ScoreStep::Scale) {
@@ -160,7 +160,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       settle(c);
     cases = next;
   }
-  // All visible keys have the same slopes.
+  // All visible keys must have the same slopes.
   bool anySlope = false;
   std::optional<std::string> slope;
   for (const Case &c : cases) {
@@ -172,7 +172,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       slope = text;
   }
   return llvm::all_of(cases, [&](const Case &c) {
-    return c.isVisible() || c.number <= (anySlope ? kMasksBesideSlopes : kMasks);
+    return c.isVisible() || c.number <= (anySlope ? kMasksWithSlopes : kMasks);
   });
 }
 
@@ -180,9 +180,9 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
 // Visible keys
 //===----------------------------------------------------------------------===//
 
-/// Takes the larger or the smaller of two bounds; false if it is not known which one that is.
-static bool takeBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound, const SymExpr &other,
-                      bool larger) {
+/// Keeps the larger or the smaller of two bounds. Returns false if their order is unknown.
+static bool tightenBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound,
+                         const SymExpr &other, bool larger) {
   if (!bound || (larger ? analysis.isAtMost(*bound, other) : analysis.isAtMost(other, *bound)))
     bound = other;
   else if (larger ? !analysis.isAtMost(other, *bound) : !analysis.isAtMost(*bound, other))
@@ -190,8 +190,8 @@ static bool takeBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound, co
   return true;
 }
 
-// Visible are keys j that satisfy all terms: j - i - last <= 0 (causality), i - j + first <= 0 (a
-// window), and what says nothing about queries.
+// Visible keys j satisfy all terms: j - i - last <= 0 (causality), i - j + first <= 0 (a window),
+// and terms that do not depend on the query.
 bool MaskAnalyzer::classify(const IndexExpr &visible) {
   if (visible.isTrue())
     return true;
@@ -220,7 +220,7 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     SymExpr own = isFirst ? term.getPolynomial() + distance : distance - term.getPolynomial();
     if (!IndexAnalysis::isSize(own))
       return false;
-    if (!takeBound(analysis, isFirst ? first : last, own, /*larger=*/isFirst))
+    if (!tightenBound(analysis, isFirst ? first : last, own, /*larger=*/isFirst))
       return false;
   }
   Value keyMask;
@@ -233,12 +233,12 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
   std::optional<SymExpr> offset;
   if (result.causal)
     offset = result.offset;
-  if ((last && !takeBound(analysis, offset, *last, /*larger=*/false)) ||
-      (first && !takeBound(analysis, result.first, *first, /*larger=*/true)))
+  if ((last && !tightenBound(analysis, offset, *last, /*larger=*/false)) ||
+      (first && !tightenBound(analysis, result.first, *first, /*larger=*/true)))
     return false;
   result.causal = offset.has_value();
   result.offset = offset.value_or(SymExpr(0));
-  // Otherwise the last query sees the last key at least, and each query its own.
+  // Otherwise the last query sees at least the last key, and each query its own.
   result.boundsHideRows =
       (result.causal && !analysis.isNonNegative(result.offset)) ||
       (result.first && !analysis.isAtMost(*result.first + sizes[rank - 2], sizes[rank - 1])) ||
@@ -273,7 +273,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
   if (classify(visible))
     return true;
   if (step.kind == ScoreStep::Add && hasSlope)
-    return false; // what it hides is more than what is not 0
+    return false; // it hides more than the elements that are not 0
   onlyCausal = false;
   Value mask = to4D(maskTensor(step));
   if (!mask)
@@ -288,16 +288,16 @@ Value MaskAnalyzer::maskTensor(const ScoreStep &step) {
   return step.keeps ? step.value : (Value)NotOp::create(builder, loc, step.value);
 }
 
-/// [.., i, j] as [1 or b, 1 or h, i, j].
+/// Reshapes [.., i, j] to [1 or b, 1 or h, i, j].
 Value MaskAnalyzer::to4D(Value v) {
   SmallVector<SymExpr> have = getSizes(v), shape(4, SymExpr(1));
   size_t rank = sizes.size();
   if (have.size() > rank || rank > 4)
     return {};
-  // Dimension d of the scores is this one of four: without heads, [b, i, j].
-  auto place = [&](size_t d) { return d + 2 >= rank ? 4 - (rank - d) : d; };
+  // Maps dimension d of the scores to one of four: without heads, scores are [b, i, j].
+  auto dimOf = [&](size_t d) { return d + 2 >= rank ? 4 - (rank - d) : d; };
   for (size_t i = 0; i < have.size(); ++i)
-    shape[place(rank - have.size() + i)] = have[i];
+    shape[dimOf(rank - have.size() + i)] = have[i];
   v = createReshape(builder, loc, v, shape);
   shape[2] = sizes[rank - 2];
   shape[3] = sizes[rank - 1];
@@ -317,11 +317,11 @@ bool MaskAnalyzer::addBias(Value v, double factor) {
 }
 
 //===----------------------------------------------------------------------===//
-// All together
+// Combination
 //===----------------------------------------------------------------------===//
 
 std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool guarded) {
-  // Added values that are not numbers under conditions are biases.
+  // Added values without a constant in each case are biases.
   SmallVector<bool> asBias(steps.size(), false);
   bool anyBias = false;
   for (auto [i, step] : llvm::enumerate(steps))
@@ -346,9 +346,9 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
                (!number || *number == c.number);
       number = c.number;
     }
-    if (!number) // nothing is masked
+    if (!number) // no mask
       infinite = true;
-    if (anyBias) // a bias may be as low as the mask, unless that is -inf
+    if (anyBias) // a bias may be as low as the mask, unless the mask is -inf
       masks &= infinite && (guarded || onlyCausal || !number);
     else if (!onlyCausal && number) {
       if (equal)
@@ -358,8 +358,8 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
     }
   }
   if (!masks) {
-    // All that is added is a bias; what is replaced by a number that absorbs
-    // scores could have been added as well.
+    // Treats all added values as biases. A replacement by a number that absorbs scores is
+    // equivalent to its addition.
     result = AttentionMask();
     for (auto [i, step] : llvm::enumerate(steps)) {
       asBias[i] = step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace;
@@ -390,7 +390,7 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
         return std::nullopt;
       continue;
     }
-    // In place of what was added so far as well.
+    // Also replaces previously added biases.
     Value zero = constant(element, 0), low = constant(element, step.number);
     Value condition = to4D(step.value), bias = result.bias ? result.bias : zero;
     if (!condition)

@@ -1,4 +1,4 @@
-//===- AttentionMask.h - What the mask of an attention is -------*- C++ -*-===//
+//===- AttentionMask.h - Masks of attention ---------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
 #define TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
@@ -7,14 +7,13 @@
 
 namespace mlir::tpc {
 
-/// What happens to scores between the product with keys and the softmax, from
-/// the product on.
+/// Step that changes the scores between the matmul with keys and the softmax, in program order.
 struct ScoreStep {
   enum Kind {
-    Scale,   // times `number`
-    Add,     // plus `value`, times `number` (1 or -1)
-    Replace, // by `number` where `value` is not `keeps`
-    Floor,   // the larger one of it and `number`
+    Scale,   // multiplies by `number`
+    Add,     // adds `value` times `number` (1 or -1)
+    Replace, // replaces by `number` if `value` is not `keeps`
+    Floor,   // maximum of score and `number`
     Cap,     // number * tanh(x / number)
   };
   Kind kind;
@@ -23,29 +22,28 @@ struct ScoreStep {
   bool keeps = true;
 };
 
-/// Masks as tpc.attention has them.
+/// Masks in the form of tpc.attention.
 struct AttentionMask {
   bool causal = false;
   ::tpc::SymExpr offset;
-  /// Query i sees keys from i + this on.
+  /// First visible key of query i, relative to i.
   std::optional<::tpc::SymExpr> first;
-  /// Causality or the window may leave a row without any key.
+  /// True if causality or the window may hide all keys of a row.
   bool boundsHideRows = false;
   Value keyMask, mask, bias, slopes;
   MaskedRow maskedRow = MaskedRow::Zero;
   double scale = 1;
   double softcap = 0;
 
-  /// `first` as the attention op has it: the last keys up to i + offset.
+  /// Returns `first` in the form of the attention op: the number of last keys up to i + offset.
   std::optional<::tpc::SymExpr> getWindow() const {
     return first ? std::optional(offset + 1 - *first) : std::nullopt;
   }
 };
 
-/// What `steps` do to scores of the given sizes [b, h, i, j] (fewer: without
-/// heads, without batch), which are of this type; `guarded`: NaN of the softmax
-/// is replaced by zero. New ops are made at `builder`. Nothing where
-/// tpc.attention cannot say it.
+/// Analyzes the effect of `steps` on scores of the given sizes [b, h, i, j] (fewer: without heads,
+/// without batch) and element type. `guarded`: NaN results of the softmax are replaced by zero.
+/// Creates new ops at `builder`. Returns nothing if tpc.attention cannot express the effect.
 std::optional<AttentionMask> analyzeMask(OpBuilder &builder, Location loc,
                                          ArrayRef<::tpc::SymExpr> sizes, Type element,
                                          ArrayRef<ScoreStep> steps, bool guarded);

@@ -7,10 +7,11 @@
 
 namespace mlir::tpc {
 
-/// A vector of n that does not depend on inputs, possibly with dimensions of size 1 before it.
+/// Returns true for a vector of n elements that does not depend on inputs; leading dimensions may
+/// be 1.
 bool isConstantVector(Value v, const ::tpc::SymExpr &n);
 
-/// A constant with one value: rank 0, expanded where `type` is not.
+/// Creates a constant with a single value: rank 0, expanded to `type`.
 Value createSplat(OpBuilder &builder, Location loc, RankedTensorType type, double number);
 Value createScalar(OpBuilder &builder, Location loc, Type element, double number);
 

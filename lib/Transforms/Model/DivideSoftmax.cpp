@@ -1,4 +1,4 @@
-//===- DivideSoftmax.cpp - Softmax over the vocabulary, written out -------===//
+//===- DivideSoftmax.cpp - Decomposition of the vocabulary softmax --------===//
 
 #include "Movement.h"
 #include "tpc/Dialect/Annotations.h"
@@ -14,8 +14,8 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Whether `v` is made, element by element, of a product with a weight.
-static bool isMadeOfProduct(Value v, int depth = 0) {
+/// Returns true if `v` is computed element-wise from a matmul with a weight.
+static bool isComputedFromMatmul(Value v, int depth = 0) {
   Operation *op = v.getDefiningOp();
   if (!op || depth > 16)
     return false;
@@ -27,13 +27,13 @@ static bool isMadeOfProduct(Value v, int depth = 0) {
   }
   if (isa<ReshapeOp>(op)) // of rows
     return getSizes(op->getOperand(0)).back() == getSizes(v).back() &&
-           isMadeOfProduct(op->getOperand(0), depth + 1);
+           isComputedFromMatmul(op->getOperand(0), depth + 1);
   return isa<ScalarOpInterface>(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
-           return operand.getType() == v.getType() && isMadeOfProduct(operand, depth + 1);
+           return operand.getType() == v.getType() && isComputedFromMatmul(operand, depth + 1);
          });
 }
 
-/// Whether `v` is only delivered.
+/// Returns true if `v` is used only as an output.
 static bool isOutput(Value v) {
   SmallVector<OpOperand *> uses = getModelUses(v);
   return !uses.empty() && llvm::all_of(uses, [](OpOperand *use) {
@@ -52,7 +52,7 @@ struct DivideSoftmax : public mlir::tpc::impl::DivideSoftmaxBase<DivideSoftmax> 
       Value x = op.getOperand();
       int64_t dim = op.getDim();
       if (dim + 1 != int64_t(getSizes(x).size()) || !isOutput(op.getResult()) ||
-          !isMadeOfProduct(x))
+          !isComputedFromMatmul(x))
         continue;
       OpBuilder builder(op);
       Location loc = op.getLoc();

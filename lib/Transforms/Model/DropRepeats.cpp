@@ -1,13 +1,13 @@
-//===- DropRepeats.cpp - A value without repeated elements ----------------===//
+//===- DropRepeats.cpp - Removal of repeated elements ---------------------===//
 //
-// Some models repeat each head of keys for its group of query heads before anything else is done to
-// them (a rotary embedding, in Falcon with groups):
+// Some models repeat each head of keys for its group of query heads before other ops (Falcon with
+// groups: before a rotary embedding):
 //
 //     [b, s, 2, 1, d] -> expand [b, s, 2, 4, d] -> reshape [b, s, 8, d] -> cos, sin, halves -> keys
 //
-// All of that is done alike to the four heads of a group. Which dimension of its operands a
-// dimension of an op's result comes from, one element from one, its sharding rule says: a parallel
-// factor. Down to the expand, each op is made again with one head for each group.
+// These ops treat the four heads of a group alike. The sharding rule states which operand dimension
+// a result dimension comes from element by element: a parallel factor. From the result down to the
+// expand, each op is cloned with one head per group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// Longer chains are left alone; files are not trusted to be sensible.
+/// Maximum length of a chain; input files may be adversarial.
 constexpr unsigned kMaxDepth = 64;
 
 class Dropper {
@@ -50,7 +50,7 @@ private:
     return repeatOp(v.getDefiningOp(), dim, depth);
   }
 
-  /// The op, of operands without repeats.
+  /// Clones the op with operands without repeats.
   Value repeatOp(Operation *op, int64_t dim, unsigned depth) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
     if (!ruled || op->getNumResults() != 1 || op->getNumRegions() != 0)

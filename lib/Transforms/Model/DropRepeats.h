@@ -1,4 +1,4 @@
-//===- DropRepeats.h - A value without repeated elements --------*- C++ -*-===//
+//===- DropRepeats.h - Removal of repeated elements -------------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_MODEL_DROPREPEATS_H
 #define TPC_LIB_TRANSFORMS_MODEL_DROPREPEATS_H
@@ -7,12 +7,12 @@
 
 namespace mlir::tpc {
 
-/// `v` with `count` elements in dimension `dim`, if the elements that are there come in runs of
-/// equal ones, one run for each of these: what they are repeated in is done to one of each run
-/// instead. Null where that cannot be shown. Ops are made before those that they replace.
+/// Returns `v` with `count` elements in dimension `dim`, one per run of equal elements. The ops
+/// after the repetition are cloned for one element of each run. Returns null if equal runs cannot
+/// be proved. New ops are inserted before those that they replace.
 Value dropRepeats(Value v, int64_t dim, const ::tpc::SymExpr &count);
 
-/// A dimension of a movement without the factors at its end that are broadcast.
+/// Returns a dimension of a movement without the broadcast factors at its end.
 Movement::Dim withoutRepeats(const Movement &m, Movement::Dim dim);
 
 } // namespace mlir::tpc

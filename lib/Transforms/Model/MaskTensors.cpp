@@ -17,8 +17,8 @@ Value MaskTensors::constant(Type type, double number) {
 // Functions of batch and key as tensors
 //===----------------------------------------------------------------------===//
 
-/// The element of a tensor at [b, j], perhaps with dimensions of size 1, as a
-/// tensor [b, j].
+/// Returns an element of a tensor at [b, j] (possibly with dimensions of size 1) as a tensor [b,
+/// j].
 Value MaskTensors::keyElement(const IndexExpr &element) {
   Value v = element.getTensor();
   SmallVector<SymExpr> shape{SymExpr(1), SymExpr(1)};
@@ -111,7 +111,7 @@ Value MaskTensors::getKeyMask(const IndexExpr &e) {
     return all;
   }
   case Kind::Compare: {
-    // An element that is not zero is what a conversion to boolean says.
+    // A comparison with zero is a conversion to boolean.
     const SymExpr &p = e.getPolynomial();
     if (e.getPredicate() == Predicate::NE)
       if (const IndexExpr *element = analysis.getElement(p.str()))
@@ -131,8 +131,9 @@ Value MaskTensors::getKeyMask(const IndexExpr &e) {
 // Slopes
 //===----------------------------------------------------------------------===//
 
-/// Where a tensor's elements for all heads begin in each of its dimensions, and in which one they
-/// lie (-1: there is one for all); nothing if they depend on other indices as well.
+/// Returns the start index in each dimension of a tensor with one element per head, and the head
+/// dimension (-1: one element for all). Returns nothing if the element depends on other indices as
+/// well.
 std::optional<SmallVector<SymExpr>> MaskTensors::findHeadElement(const IndexExpr &e,
                                                                  int64_t &headDim) {
   headDim = -1;
@@ -168,7 +169,7 @@ Value MaskTensors::headElement(const IndexExpr &element) {
 }
 
 bool MaskTensors::isSlope(const IndexExpr &e) {
-  // Of the key's index, times a number, plus what does not depend on it.
+  // Linear in the key's index with a constant slope, plus a term without the key's index.
   std::string key = IndexAnalysis::indexName(sizes.size() - 1);
   auto linear = IndexAnalysis::linearIn(e.getPolynomial(), key);
   if (sizes.size() != 4 || !linear || !linear->first.isConstant() || linear->first.isConstant(0))

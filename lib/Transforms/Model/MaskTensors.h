@@ -7,21 +7,21 @@
 
 namespace mlir::tpc {
 
-/// Makes tensors of what expressions over the indices [b, h, i, j] of scores (fewer: without heads,
-/// without batch) say.
+/// Creates tensors from expressions over the indices [b, h, i, j] of scores (fewer: without heads,
+/// without batch).
 class MaskTensors {
 public:
   MaskTensors(OpBuilder &builder, Location loc, ArrayRef<::tpc::SymExpr> sizes,
               IndexAnalysis &analysis)
       : builder(builder), loc(loc), sizes(sizes), analysis(analysis) {}
 
-  /// A truth value of b and j as a tensor [b, j]; null if it is none.
+  /// Returns a boolean of b and j as a tensor [b, j]; null if it depends on other indices.
   Value getKeyMask(const IndexExpr &e);
 
-  /// Whether it is a number for each head, times the key's index, plus what is the same for all
+  /// Returns true for a number per head times the key's index, plus a term that is the same for all
   /// keys of a row.
   bool isSlope(const IndexExpr &e);
-  /// These numbers as a tensor [h], of elements of a type if they are not elements of tensors.
+  /// Returns these numbers as a tensor [h]; `element` is their type if they are constants.
   Value getSlopes(const IndexExpr &e, Type element);
 
 private:

@@ -1,4 +1,4 @@
-//===- Movement.cpp - A value as another one rearranged -------------------===//
+//===- Movement.cpp - Rearrangement of a value's elements -----------------===//
 
 #include "Movement.h"
 
@@ -15,7 +15,7 @@ bool mlir::tpc::sameSizes(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b) {
 // Single ops
 //===----------------------------------------------------------------------===//
 
-/// The sizes as numbers, if all of them are.
+/// Returns the sizes as numbers, if all are constant.
 static std::optional<SmallVector<int64_t>> constantSizes(ArrayRef<SymExpr> sizes) {
   SmallVector<int64_t> result;
   for (const SymExpr &size : sizes) {
@@ -79,10 +79,10 @@ Value mlir::tpc::createExpand(OpBuilder &builder, Location loc, Value v, ArrayRe
 }
 
 //===----------------------------------------------------------------------===//
-// Following a chain
+// Analysis of chains
 //===----------------------------------------------------------------------===//
 
-/// Longer chains are seen in parts; files are not trusted to be sensible.
+/// Maximum length; longer chains are split. Input files may be adversarial.
 static constexpr size_t kMaxLength = 64;
 
 Movement Movement::identity(Value value) {
@@ -108,7 +108,7 @@ bool Movement::isStep(Operation *op, int through) {
 }
 
 Movement Movement::of(Value value, int through) {
-  // From the value up to where the chain begins, then down again.
+  // Walks from the value up to the begin of the chain, then applies its ops in order.
   SmallVector<Operation *> chain;
   Value v = value;
   while (Operation *op = v.getDefiningOp()) {
@@ -177,7 +177,7 @@ bool Movement::split(int f, const SymExpr &minor) {
   low.size = low.whole = minor;
   low.broadcast = high.broadcast;
   if (high.isSliced()) {
-    // Whole runs of the minor part, one after the other.
+    // Slices whole runs of the minor part.
     auto whole = high.whole.divideExact(minor);
     auto start = high.start.divideExact(minor);
     if (high.step != 1 || !whole || !start)
@@ -200,10 +200,10 @@ bool Movement::split(int f, const SymExpr &minor) {
   return true;
 }
 
-// All factors in row-major order are dealt out to the new dimensions; each
-// takes factors until its size is reached, and splits the last one if need be.
+// Distributes all factors in row-major order over the new dimensions. Each takes factors up to its
+// size, and splits the last one if necessary.
 bool Movement::reshape(ArrayRef<SymExpr> sizes) {
-  SmallVector<int> rest; // the next one at the back
+  SmallVector<int> rest; // next factor at the back
   for (const Dim &dim : llvm::reverse(dims))
     for (int f : llvm::reverse(dim))
       if (!factors[f].size.isConstant(1)) // one element of a sliced dimension
@@ -293,7 +293,7 @@ std::optional<SmallVector<Movement::Dim>> Movement::divide(ArrayRef<SmallVector<
   if (!divided.reshape(flat))
     return std::nullopt;
   SmallVector<Dim> parts = divided.dims;
-  // Keep the finer factors, but the result's own dimensions.
+  // Keeps the finer factors, but restores the result's own dimensions.
   SmallVector<Dim> whole;
   auto part = parts.begin();
   for (const auto &list : sizes) {
@@ -311,9 +311,9 @@ std::optional<SmallVector<Movement::Dim>> Movement::divide(ArrayRef<SmallVector<
 // Building
 //===----------------------------------------------------------------------===//
 
-/// Base -> reshape to `first` -> slices -> transpose -> reshape to `last` (with
-/// 1 for what is broadcast) -> expand.
-struct Movement::Plan {
+/// Sequence: base, reshape to `first`, slices, transpose, reshape to `last` (with 1 for broadcast
+/// factors), expand.
+struct Movement::BuildPlan {
   struct Slice {
     int64_t dim;
     int factor;
@@ -325,10 +325,9 @@ struct Movement::Plan {
   bool reshapeFirst, transposes, reshapeLast, expands;
 };
 
-Movement::Plan Movement::plan() const {
-  Plan p;
-  // Base factors in the order of the base, and the order in which the result
-  // has them.
+Movement::BuildPlan Movement::plan() const {
+  BuildPlan p;
+  // Base factors in the order of the base, and in the order of the result.
   SmallVector<int> order, position(factors.size(), -1), home(factors.size(), -1);
   for (auto [i, dim] : llvm::enumerate(baseDims))
     for (int f : dim) {
@@ -344,9 +343,9 @@ Movement::Plan Movement::plan() const {
         target[f] = i;
         wanted.push_back(f);
       }
-  // A sliced factor keeps to itself; others form groups that stay together.
+  // A sliced factor is a group of its own; other adjacent factors form groups.
   bool inOrder = llvm::is_sorted(wanted, [&](int a, int b) { return position[a] < position[b]; });
-  SmallVector<SmallVector<int>> groups; // in the order of the base
+  SmallVector<SmallVector<int>> groups; // in base order
   SmallVector<int> groupOf(factors.size(), -1);
   for (size_t i = 0; i < order.size(); ++i) {
     int f = order[i];
@@ -380,7 +379,7 @@ Movement::Plan Movement::plan() const {
       seen.push_back(groupOf[f]);
       p.permutation.push_back(groupOf[f]);
     }
-  for (size_t i = 0; i < groups.size(); ++i) // sliced to one element, and gone
+  for (size_t i = 0; i < groups.size(); ++i) // sliced to one element and dropped
     if (!llvm::is_contained(p.permutation, (int64_t)i))
       p.permutation.push_back(i);
   for (const Dim &dim : dims) {
@@ -390,7 +389,7 @@ Movement::Plan Movement::plan() const {
         size = size * factors[f].size;
     p.last.push_back(size);
   }
-  // The base's own dimensions do if each is one group or has size 1.
+  // The base's own dimensions suffice if each is one group or has size 1.
   p.expands = llvm::any_of(dims, [&](const Dim &dim) {
     return llvm::any_of(dim, [&](int f) { return factors[f].broadcast; });
   });
@@ -406,8 +405,8 @@ Movement::Plan Movement::plan() const {
     return dim.empty() || llvm::all_of(dim, [&](int f) { return groupOf[f] == groupOf[dim[0]]; });
   });
   if (pure) {
-    // No first reshape: dimensions of size 1 go along. They are put where the
-    // result has one if that saves the last reshape, else at the end.
+    // Without a first reshape, dimensions of size 1 are transposed too. They go where the result
+    // has one if that saves the last reshape, else to the end.
     SmallVector<int64_t> dimOf(groups.size()), units;
     for (auto [i, dim] : llvm::enumerate(baseDims)) {
       if (dim.empty())
@@ -454,12 +453,12 @@ Movement::Plan Movement::plan() const {
 }
 
 unsigned Movement::cost() const {
-  Plan p = plan();
+  BuildPlan p = plan();
   return p.reshapeFirst + p.slices.size() + p.transposes + p.reshapeLast + p.expands;
 }
 
 Value Movement::build(OpBuilder &builder, Location loc) const {
-  Plan p = plan();
+  BuildPlan p = plan();
   Value v = createReshape(builder, loc, base, p.first);
   for (const auto &slice : p.slices) {
     const Factor &f = factors[slice.factor];
@@ -470,7 +469,7 @@ Value Movement::build(OpBuilder &builder, Location loc) const {
   v = createReshape(builder, loc, v, p.last);
   if (!p.expands)
     return v;
-  // A dimension of both a broadcast factor and others is made of two.
+  // A dimension with a broadcast factor and others is expanded as two dimensions.
   Sizes split, wide;
   for (const Dim &dim : dims)
     for (int f : dim) {

@@ -1,17 +1,16 @@
-//===- Movement.h - A value as another one rearranged -----------*- C++ -*-===//
+//===- Movement.h - Rearrangement of a value's elements ---------*- C++ -*-===//
 //
-// Exporters reach the same arrangement of elements by very different chains of
-// reshapes, transposes, slices and broadcasts. A `Movement` is what such a
-// chain does, in one form: the base value's dimensions are divided into
-// factors, and each dimension of the result is a list of factors. The keys of
-// an attention block, from the rows of a product to [b, H, d, s]:
+// Exporters reach the same arrangement of elements by very different chains of reshapes,
+// transposes, slices and broadcasts. A `Movement` represents such a chain in one form: the base
+// value's dimensions are divided into factors, and each dimension of the result is a list of
+// factors. Example: the keys of an attention block, from the rows of a matmul to [b, H, d, s]:
 //
 //   base [b*s, H*d]      factors b, s, H, d; base dims [b, s] [H, d]
 //   result               [b] [H] [d] [s]
 //
-// whichever way they went there (by way of [b*H, s, d] in PyTorch's dynamo
-// exporter). A factor that occurs in no base dimension is broadcast; a sliced
-// one has a start, a step and the size of which it is a part.
+// This form is independent of the intermediate shapes (such as [b*H, s, d] in PyTorch's dynamo
+// exporter). A factor that occurs in no base dimension is broadcast. A sliced factor has a start, a
+// step, and the size of the sliced dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,8 +27,8 @@ struct Movement {
   using Dim = SmallVector<int, 2>; // factors, major to minor; empty: size 1
 
   struct Factor {
-    SymExpr size;  // as seen by the result
-    SymExpr whole; // in the base; differs from `size` if sliced
+    SymExpr size;  // size in the result
+    SymExpr whole; // size in the base; differs from `size` if sliced
     SymExpr start = SymExpr(0);
     int64_t step = 1;
     bool broadcast = false;
@@ -41,56 +40,56 @@ struct Movement {
   SmallVector<Factor> factors;
   SmallVector<Dim> baseDims;
   SmallVector<Dim> dims;
-  /// Ops between the base and the value.
+  /// Number of ops between the base and the value.
   unsigned length = 0;
 
   enum Through { ReshapeTranspose = 0, Slices = 1, Expands = 2 };
 
-  /// The longest chain that ends in `value` and has this form. Slices and
-  /// expands are followed only where `through` says so.
+  /// Returns the longest chain of this form that ends in `value`. Follows slices and expands only
+  /// if `through` includes them.
   static Movement of(Value value, int through = ReshapeTranspose);
   static Movement identity(Value value);
-  /// Whether such a chain may have `op`.
+  /// Returns true if such a chain may contain `op`.
   static bool isStep(Operation *op, int through = ReshapeTranspose);
 
   Sizes getSizes() const;
   SymExpr dimSize(const Dim &dim) const;
   bool isIdentity() const;
 
-  // Each applies one op to the result. False, with the movement unchanged or
-  // only more finely divided, where the result has no such form.
+  // Each function applies one op to the result. Returns false if the result has no such form; then
+  // the movement is unchanged or more finely divided.
   bool apply(Operation *op);
   bool reshape(ArrayRef<SymExpr> sizes);
   bool transpose(ArrayRef<int64_t> permutation);
   bool slice(int64_t dim, const SymExpr &start, const SymExpr &size, int64_t step);
   bool expand(ArrayRef<SymExpr> sizes);
 
-  /// The result's dimensions, each divided into these sizes (as reshape does,
-  /// but dimension by dimension). Nothing where one cannot be.
+  /// Divides each dimension of the result into these sizes. Unlike reshape, works dimension by
+  /// dimension. Returns nothing if a dimension cannot be divided.
   std::optional<SmallVector<Dim>> divide(ArrayRef<SmallVector<SymExpr>> sizes);
 
-  /// Number of ops that `build` makes.
+  /// Returns the number of ops that `build` creates.
   unsigned cost() const;
-  /// Makes the result from the base with as few ops as are needed: reshape,
-  /// slices, transpose, reshape and expand.
+  /// Creates the result from the base with a minimal number of ops: reshape, slices, transpose,
+  /// reshape, and expand.
   Value build(OpBuilder &builder, Location loc) const;
 
 private:
   /// Divides factor `f` into a major part and a minor part of size `minor`.
   bool split(int f, const SymExpr &minor);
-  struct Plan;
-  Plan plan() const;
+  struct BuildPlan;
+  BuildPlan plan() const;
 };
 
-// The ops that move elements, folded where they do nothing, and into the view
-// where the operand is a parameter.
+// Create ops that move elements. No-ops are folded, and ops on a parameter are folded into its
+// view.
 Value createReshape(OpBuilder &builder, Location loc, Value v, ArrayRef<::tpc::SymExpr> sizes);
 Value createTranspose(OpBuilder &builder, Location loc, Value v, ArrayRef<int64_t> permutation);
 Value createSlice(OpBuilder &builder, Location loc, Value v, int64_t dim,
                   const ::tpc::SymExpr &start, const ::tpc::SymExpr &size, int64_t step = 1);
 Value createExpand(OpBuilder &builder, Location loc, Value v, ArrayRef<::tpc::SymExpr> sizes);
 
-/// Equal sizes, dimension by dimension.
+/// Returns true if all sizes are equal, dimension by dimension.
 bool sameSizes(ArrayRef<::tpc::SymExpr> a, ArrayRef<::tpc::SymExpr> b);
 
 } // namespace mlir::tpc

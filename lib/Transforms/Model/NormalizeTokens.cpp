@@ -20,13 +20,13 @@ using Sizes = SmallVector<SymExpr>;
 
 namespace {
 
-/// All dimensions but the last as one.
+/// Merges all dimensions except the last.
 Value flattenRows(OpBuilder &builder, Location loc, Value v) {
   Sizes sizes = getSizes(v);
   return createReshape(builder, loc, v, {product(ArrayRef(sizes).drop_back()), sizes.back()});
 }
 
-/// Rows of a floating-point table.
+/// Converts a gather of a floating-point table's rows to an embedding.
 struct GatherToEmbedding : public OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -54,7 +54,7 @@ struct FlattenEmbedding : public OpRewritePattern<EmbeddingOp> {
   }
 };
 
-/// [.., m, k] x [k, n].
+/// Flattens [.., m, k] x [k, n].
 struct FlattenMatmul : public OpRewritePattern<MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -69,7 +69,7 @@ struct FlattenMatmul : public OpRewritePattern<MatmulOp> {
   }
 };
 
-/// Norms of [b, s, h]. Those of single heads, [b, s, H, d], stay.
+/// Flattens norms of [b, s, h]. Norms of single heads, [b, s, H, d], stay.
 struct FlattenNorm : public RewritePattern {
   FlattenNorm(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -87,8 +87,7 @@ struct FlattenNorm : public RewritePattern {
   }
 };
 
-/// An element-wise op on [b, s, h] of which an operand is rows in disguise works
-/// on rows.
+/// Moves an element-wise op on [b, s, h] to rows if an operand is a reshape of rows.
 struct SinkReshape : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -118,13 +117,13 @@ struct SinkReshape : public OpInterfaceRewritePattern<ScalarOpInterface> {
   }
 
 private:
-  /// An operand that broadcasts to [b, s, h], as one that broadcasts to
-  /// [b*s, h].
+  /// Converts an operand that broadcasts to [b, s, h] to one that broadcasts to [b*s, h].
   static Value rowsOf(OpBuilder &builder, Location loc, Value v, ArrayRef<SymExpr> sizes) {
     Sizes own = getSizes(v);
     Sizes padded(3 - own.size(), SymExpr(1));
     padded.append(own);
-    // Of a single token, what has all dimensions is its row: the result has two as well.
+    // With a single token, an operand with all dimensions is its row: the result has two
+    // dimensions.
     bool isRow = own.size() == 3 && sizes[0].isConstant(1) && sizes[1].isConstant(1);
     if (padded[0].isConstant(1) && padded[1].isConstant(1) && !isRow) {
       if (own.size() <= 1)
@@ -137,7 +136,8 @@ private:
   }
 };
 
-/// A shift of [b, s, h] (or [b, y, x, h]) along one of its outer dimensions shifts runs of rows.
+/// Converts a shift of [b, s, h] (or [b, y, x, h]) along an outer dimension to a shift of runs of
+/// rows.
 struct FlattenRoll : public OpRewritePattern<RollOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -158,8 +158,7 @@ struct FlattenRoll : public OpRewritePattern<RollOp> {
   }
 };
 
-/// What is read from a table for each position and broadcast over the batch:
-/// the positions are broadcast, and then looked up.
+/// Replaces a lookup that is broadcast over the batch by a lookup of broadcast positions.
 struct ExpandIds : public OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
 

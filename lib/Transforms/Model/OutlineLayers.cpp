@@ -1,17 +1,15 @@
-//===- OutlineLayers.cpp - One function of what repeats -------------------===//
+//===- OutlineLayers.cpp - Outlining of repeated layers -------------------===//
 //
-// 1. Values are activations (they depend on an embedding of tokens or on the model's
-//    floating-point input), parameters, or context: what depends on masks, positions,
-//    shapes and constants alone.
-// 2. Ops that compute activations are put in an order in which all that an op
-//    needs comes right before it (post-order from the results), and cut
-//    wherever one activation is all that is live: after the residual additions.
-// 3. Stretches between cuts that are equal but for their parameters get the
-//    same symbol. The most frequent pair of neighbours becomes a new symbol, again
-//    and again: [attention][mlp][attention][mlp] is [layer][layer]. Equal neighbours
-//    are not joined, nor two that both mix tokens: a layer mixes
-//    them once, so two kinds of layer that alternate stay two.
-// 4. What occurs more than once, and has a product in it, becomes a function.
+// 1. Values are activations (they depend on an embedding of tokens or on the model's floating-point
+//    input), parameters, or context (they depend on masks, positions, shapes and constants alone).
+// 2. Ops that compute activations are ordered so that the producers of an op come right before it
+//    (post-order from the results). The sequence is cut wherever exactly one activation is live:
+//    after the residual additions.
+// 3. Segments between cuts that differ only in their parameters get the same symbol. The most
+//    frequent pair of neighbors repeatedly becomes a new symbol: [attention][mlp][attention][mlp]
+//    becomes [layer][layer]. Equal neighbors are not merged, nor two segments that both mix tokens.
+//    A layer mixes them once, so alternating kinds of layers stay separate.
+// 4. A segment that occurs more than once and contains a matmul becomes a function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,15 +35,15 @@ using namespace mlir::tpc;
 namespace {
 
 /// Consecutive ops of the order, from one cut to the next.
-struct Stretch {
+struct Segment {
   SmallVector<Operation *> ops;
   int symbol = 0;
 };
 
-/// What a stretch takes and gives.
-struct Interface {
-  Value input;                    // the live activation; may be null
-  llvm::SetVector<Value> context; // and other activations among the arguments
+/// Operands and results of a segment.
+struct SegmentInterface {
+  Value input;                    // live activation; may be null
+  llvm::SetVector<Value> context; // context and other activations among the arguments
   llvm::SetVector<Value> parameters;
   SmallVector<Value> results;
 };
@@ -55,39 +53,39 @@ public:
   LayerFinder(func::FuncOp main)
       : main(main), block(main.getBody().front()), activations(findActivations(main)) {}
 
-  /// Cuts and compares; false if nothing repeats.
+  /// Cuts and compares segments; returns false if nothing repeats.
   bool run();
-  SmallVector<Stretch> stretches;
+  SmallVector<Segment> segments;
   /// Symbols that become functions.
   llvm::SetVector<int> layers;
-  Interface interfaceOf(const Stretch &stretch);
+  SegmentInterface interfaceOf(const Segment &segment);
   void markActivation(Value v) { activations.insert(v); }
 
 private:
   void order();
   void cut();
   void compare();
-  void joinNeighbours();
+  void mergeNeighbors();
   bool isActivation(Value v) const { return activations.contains(v); }
-  std::string describe(const Stretch &stretch);
+  std::string describe(const Segment &segment);
 
   func::FuncOp main;
   Block &block;
   llvm::DenseSet<Value> activations;
   SmallVector<Operation *> sequence;
   llvm::DenseMap<Operation *, int> position;
-  llvm::SmallDenseSet<int> mixing; // symbols whose stretch mixes tokens
+  llvm::SmallDenseSet<int> mixing; // symbols of segments that mix tokens
 };
 
 } // namespace
 
-// Post-order from the results, without recursion: graphs are as deep as models. What only other
-// results than the main one are made of (keys and values that are packed into one cache) comes
-// right behind what it is made of: it belongs to that layer.
+// Computes the post-order from the results. It does not recurse, because graphs are as deep as
+// models. Ops that only secondary results need (such as keys and values packed into one cache) come
+// right after their operands: they belong to that layer.
 void LayerFinder::order() {
   llvm::DenseSet<Operation *> seen;
   SmallVector<std::pair<Operation *, unsigned>> stack;
-  SmallVector<size_t> begins; // where in the sequence what each result needs begins
+  SmallVector<size_t> begins; // per result: begin of its ops in the sequence
   Operation *end = block.getTerminator();
   stack.push_back({end, 0});
   while (!stack.empty()) {
@@ -105,11 +103,11 @@ void LayerFinder::order() {
     if (def && isActivation(operand) && seen.insert(def).second)
       stack.push_back({def, 0});
   }
-  // The main result is the one that needs most.
-  size_t rest = 0, most = 0;
+  // The main result is the one with the most ops.
+  size_t rest = 0, maxCount = 0;
   for (size_t i = 0; i + 1 < begins.size(); ++i)
-    if (size_t count = begins[i + 1] - begins[i]; count > most) {
-      most = count;
+    if (size_t count = begins[i + 1] - begins[i]; count > maxCount) {
+      maxCount = count;
       rest = begins[i + 1];
     }
   for (auto [i, op] : llvm::enumerate(sequence)) {
@@ -128,19 +126,18 @@ void LayerFinder::order() {
     position[op] = i;
 }
 
-// Position p is a cut if nothing that was computed before p is used after it,
-// and p itself is. Uses as results of the model do not count: a stretch may
-// have more than one result.
+// Position p is a cut if no value computed before p is used after it, and p itself is used. Uses as
+// results of the model do not count, because a segment may have several results.
 void LayerFinder::cut() {
-  int open = -1; // last use of what came before
+  int open = -1; // last use of earlier values
   for (BlockArgument arg : block.getArguments())
     if (isActivation(arg))
       for (Operation *user : arg.getUsers())
         if (auto it = position.find(user); it != position.end())
           open = std::max(open, it->second);
-  stretches.emplace_back();
+  segments.emplace_back();
   for (auto [i, op] : llvm::enumerate(sequence)) {
-    stretches.back().ops.push_back(op);
+    segments.back().ops.push_back(op);
     int last = -1;
     for (Operation *user : op->getUsers())
       if (auto it = position.find(user); it != position.end())
@@ -148,14 +145,14 @@ void LayerFinder::cut() {
     bool isCut = open <= (int)i && op->getNumResults() == 1;
     open = std::max(open, last);
     if (isCut && i + 1 < sequence.size())
-      stretches.emplace_back();
+      segments.emplace_back();
   }
 }
 
-Interface LayerFinder::interfaceOf(const Stretch &stretch) {
-  llvm::DenseSet<Operation *> inside(stretch.ops.begin(), stretch.ops.end());
-  Interface result;
-  for (Operation *op : stretch.ops) {
+SegmentInterface LayerFinder::interfaceOf(const Segment &segment) {
+  llvm::DenseSet<Operation *> inside(segment.ops.begin(), segment.ops.end());
+  SegmentInterface result;
+  for (Operation *op : segment.ops) {
     for (Value operand : op->getOperands()) {
       Operation *def = operand.getDefiningOp();
       if ((def && inside.contains(def)) || (def && isa<ConstantOp>(def)))
@@ -174,31 +171,31 @@ Interface LayerFinder::interfaceOf(const Stretch &stretch) {
   return result;
 }
 
-/// That of all its ops, in their order: what they are made of is known by it.
-static Location getLoc(const Stretch &stretch) {
+/// Returns the fused locations of all ops in order, which identify the source nodes.
+static Location getLoc(const Segment &segment) {
   SmallVector<Location> locs;
-  for (Operation *op : stretch.ops)
+  for (Operation *op : segment.ops)
     locs.push_back(op->getLoc());
-  return FusedLoc::get(stretch.ops.front()->getContext(), locs);
+  return FusedLoc::get(segment.ops.front()->getContext(), locs);
 }
 
-/// The nodes that each op is made of.
+/// Names of the nodes that each op is made from.
 using NodeNames = SmallVector<SmallVector<std::string>>;
 
-static NodeNames getNodeNames(const Stretch &stretch) {
-  NodeNames names(stretch.ops.size());
-  for (auto [op, list] : llvm::zip(stretch.ops, names))
+static NodeNames getNodeNames(const Segment &segment) {
+  NodeNames names(segment.ops.size());
+  for (auto [op, list] : llvm::zip(segment.ops, names))
     collectNodeNames(op->getLoc(), list);
   return names;
 }
 
-/// The pipeline stage of all ops that say one; null if none does. If they differ, those of the
-/// nodes that the layer's function is made of, op by op: `names`.
-static Attribute getStage(const Stretch &stretch, const NodeNames &names) {
+/// Returns the pipeline stage of all annotated ops; null if none is annotated. If stages differ,
+/// returns those of the nodes that the layer's function is made from, op by op: `names`.
+static Attribute getStage(const Segment &segment, const NodeNames &names) {
   Attribute stage;
   bool same = true;
   llvm::MapVector<StringRef, Attribute> stageOf;
-  for (auto [op, list] : llvm::zip(stretch.ops, names))
+  for (auto [op, list] : llvm::zip(segment.ops, names))
     if (auto other = op->getAttrOfType<IntegerAttr>(kPipelineStageAttr)) {
       same &= !stage || stage == other;
       stage = other;
@@ -216,12 +213,12 @@ static Attribute getStage(const Stretch &stretch, const NodeNames &names) {
   return stages.empty() ? stage : builder.getArrayAttr(stages);
 }
 
-/// Text that is equal for stretches that are the same function. Attributes and
-/// types are unique in their context, so their addresses stand for them.
-std::string LayerFinder::describe(const Stretch &stretch) {
+/// Returns a text that is equal for segments of the same function. Attributes and types are unique
+/// in their context, so their addresses identify them.
+std::string LayerFinder::describe(const Segment &segment) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  Interface interface = interfaceOf(stretch);
+  SegmentInterface interface = interfaceOf(segment);
   llvm::DenseMap<Value, std::string> names;
   auto external = [&](Value v, StringRef prefix, size_t i) {
     names[v] = (prefix + Twine(i)).str();
@@ -233,8 +230,8 @@ std::string LayerFinder::describe(const Stretch &stretch) {
     external(v, "c", i);
   for (auto [i, v] : llvm::enumerate(interface.parameters))
     external(v, "p", i);
-  // Layers are the same function in whatever pipeline stage they are.
-  for (auto [i, op] : llvm::enumerate(stretch.ops)) {
+  // The pipeline stage does not distinguish layers.
+  for (auto [i, op] : llvm::enumerate(segment.ops)) {
     NamedAttrList attributes(op->getAttrDictionary());
     attributes.erase(kPipelineStageAttr);
     os << "\n" << op->getName() << attributes.getDictionary(op->getContext()).getAsOpaquePointer();
@@ -257,39 +254,39 @@ std::string LayerFinder::describe(const Stretch &stretch) {
 
 void LayerFinder::compare() {
   std::map<std::string, int> symbols;
-  for (Stretch &stretch : stretches) {
-    stretch.symbol = symbols.insert({describe(stretch), symbols.size()}).first->second;
-    for (Operation *op : stretch.ops)
+  for (Segment &segment : segments) {
+    segment.symbol = symbols.insert({describe(segment), symbols.size()}).first->second;
+    for (Operation *op : segment.ops)
       if (isa<AttentionOp, SoftmaxOp>(op))
-        mixing.insert(stretch.symbol);
+        mixing.insert(segment.symbol);
   }
 }
 
-void LayerFinder::joinNeighbours() {
-  int nextSymbol = stretches.size();
-  // Each round joins at least two pairs, so there are fewer stretches.
+void LayerFinder::mergeNeighbors() {
+  int nextSymbol = segments.size();
+  // Each iteration merges at least two pairs, so there are fewer segments.
   while (true) {
     llvm::MapVector<std::pair<int, int>, int> counts;
-    for (size_t i = 0; i + 1 < stretches.size(); ++i) {
-      int a = stretches[i].symbol, b = stretches[i + 1].symbol;
+    for (size_t i = 0; i + 1 < segments.size(); ++i) {
+      int a = segments[i].symbol, b = segments[i + 1].symbol;
       if (a != b && !(mixing.contains(a) && mixing.contains(b)))
         ++counts[{a, b}];
     }
     std::pair<int, int> best;
-    int most = 1;
+    int maxCount = 1;
     for (auto [pair, count] : counts)
-      if (count > most) {
+      if (count > maxCount) {
         best = pair;
-        most = count;
+        maxCount = count;
       }
-    if (most < 2)
+    if (maxCount < 2)
       return;
-    SmallVector<Stretch> joined;
-    for (size_t i = 0; i < stretches.size(); ++i) {
-      joined.push_back(stretches[i]);
-      if (i + 1 < stretches.size() && stretches[i].symbol == best.first &&
-          stretches[i + 1].symbol == best.second) {
-        llvm::append_range(joined.back().ops, stretches[i + 1].ops);
+    SmallVector<Segment> joined;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      joined.push_back(segments[i]);
+      if (i + 1 < segments.size() && segments[i].symbol == best.first &&
+          segments[i + 1].symbol == best.second) {
+        llvm::append_range(joined.back().ops, segments[i + 1].ops);
         joined.back().symbol = nextSymbol;
         ++i;
       }
@@ -297,7 +294,7 @@ void LayerFinder::joinNeighbours() {
     if (mixing.contains(best.first) || mixing.contains(best.second))
       mixing.insert(nextSymbol);
     ++nextSymbol;
-    stretches = joined;
+    segments = joined;
   }
 }
 
@@ -307,33 +304,32 @@ bool LayerFinder::run() {
     return false;
   cut();
   compare();
-  joinNeighbours();
-  // Stretches of one symbol are equal part by part; whole, they could still
-  // use one parameter twice where another uses two.
+  mergeNeighbors();
+  // Segments of one symbol are equal part by part, but as a whole they may differ in which
+  // parameters are shared.
   std::map<std::string, int> whole;
   llvm::MapVector<int, int> counts;
-  for (Stretch &stretch : stretches) {
-    stretch.symbol = whole.insert({describe(stretch), whole.size()}).first->second;
-    ++counts[stretch.symbol];
+  for (Segment &segment : segments) {
+    segment.symbol = whole.insert({describe(segment), whole.size()}).first->second;
+    ++counts[segment.symbol];
   }
-  // A part of layers that differ in the rest is not a layer: where each
-  // occurrence has a neighbour of the other kind (mixing tokens or not) that
-  // occurs once.
-  auto contains = [](const Stretch &stretch, auto test) { return llvm::any_of(stretch.ops, test); };
+  // A segment is only a part of a layer, and not a layer, if each occurrence has a neighbor of the
+  // other kind (mixing tokens or not) that occurs once.
+  auto contains = [](const Segment &segment, auto test) { return llvm::any_of(segment.ops, test); };
   auto isProduct = [](Operation *op) { return isa<MatmulOp>(op); };
   auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };
   llvm::MapVector<int, int> partial;
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    bool mixes = contains(stretches[i], isMixing);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    bool mixes = contains(segments[i], isMixing);
     size_t other = mixes ? i + 1 : i - 1; // attention comes first
-    if (other < stretches.size() && counts[stretches[other].symbol] == 1 &&
-        contains(stretches[other], isProduct) && contains(stretches[other], isMixing) != mixes)
-      ++partial[stretches[i].symbol];
+    if (other < segments.size() && counts[segments[other].symbol] == 1 &&
+        contains(segments[other], isProduct) && contains(segments[other], isMixing) != mixes)
+      ++partial[segments[i].symbol];
   }
-  for (Stretch &stretch : stretches)
-    if (counts[stretch.symbol] > 1 && counts[stretch.symbol] > partial[stretch.symbol] &&
-        contains(stretch, isProduct) && stretch.ops.size() > 1)
-      layers.insert(stretch.symbol);
+  for (Segment &segment : segments)
+    if (counts[segment.symbol] > 1 && counts[segment.symbol] > partial[segment.symbol] &&
+        contains(segment, isProduct) && segment.ops.size() > 1)
+      layers.insert(segment.symbol);
   return !layers.empty();
 }
 
@@ -362,31 +358,31 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     llvm::DenseMap<int, func::FuncOp> made;
     llvm::DenseMap<int, NodeNames> names;
     Operation *after = main;
-    for (Stretch &stretch : finder.stretches) {
-      if (!finder.layers.contains(stretch.symbol))
+    for (Segment &segment : finder.segments) {
+      if (!finder.layers.contains(segment.symbol))
         continue;
-      Interface interface = finder.interfaceOf(stretch);
-      func::FuncOp &layer = made[stretch.symbol];
+      SegmentInterface interface = finder.interfaceOf(segment);
+      func::FuncOp &layer = made[segment.symbol];
       if (!layer) {
         std::string name = made.size() == 1 ? "layer" : "layer_" + std::to_string(made.size() - 1);
-        layer = makeFunction(stretch, interface, name);
-        names[stretch.symbol] = getNodeNames(stretch);
+        layer = makeFunction(segment, interface, name);
+        names[segment.symbol] = getNodeNames(segment);
         symbols.insert(layer, std::next(after->getIterator()));
         after = layer;
       }
-      Operation *last = stretch.ops.back();
+      Operation *last = segment.ops.back();
       OpBuilder builder(last);
-      auto call = func::CallOp::create(builder, getLoc(stretch), layer, arguments(interface));
-      if (Attribute stage = getStage(stretch, names[stretch.symbol]))
+      auto call = func::CallOp::create(builder, getLoc(segment), layer, arguments(interface));
+      if (Attribute stage = getStage(segment, names[segment.symbol]))
         call->setAttr(kPipelineStageAttr, stage);
       for (auto [v, result] : llvm::zip(interface.results, call.getResults())) {
         v.replaceAllUsesWith(result);
         finder.markActivation(result);
       }
-      for (Operation *op : llvm::reverse(stretch.ops))
+      for (Operation *op : llvm::reverse(segment.ops))
         op->erase();
     }
-    eraseDead(main); // constants that only layers used
+    eraseDead(main); // constants used only by layers
   }
 
   static void eraseDead(func::FuncOp main) {
@@ -395,7 +391,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
         op.erase();
   }
 
-  static SmallVector<Value> arguments(const Interface &interface) {
+  static SmallVector<Value> arguments(const SegmentInterface &interface) {
     SmallVector<Value> list;
     if (interface.input)
       list.push_back(interface.input);
@@ -404,21 +400,21 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     return list;
   }
 
-  /// Context first, then stretch by stretch, parameters before their first use.
+  /// Sorts context first, then segments, with parameters before their first use.
   static void sortMain(func::FuncOp main, LayerFinder &finder) {
     Block &block = main.getBody().front();
     Operation *end = block.getTerminator();
     llvm::DenseSet<Operation *> moved;
-    for (Stretch &stretch : finder.stretches) {
-      for (Operation *op : stretch.ops)
+    for (Segment &segment : finder.segments) {
+      for (Operation *op : segment.ops)
         for (Value operand : op->getOperands())
           if (auto parameter = operand.getDefiningOp<ParameterOp>();
               parameter && moved.insert(parameter).second)
             parameter->moveBefore(end);
-      for (Operation *op : stretch.ops)
+      for (Operation *op : segment.ops)
         op->moveBefore(end);
     }
-    // Parameters that context is made of stay before it.
+    // Parameters of context stay before it.
     for (Operation &op : llvm::make_early_inc_range(block)) {
       if (moved.contains(&op))
         continue;
@@ -430,15 +426,15 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     }
   }
 
-  static func::FuncOp makeFunction(const Stretch &stretch, const Interface &interface,
+  static func::FuncOp makeFunction(const Segment &segment, const SegmentInterface &interface,
                                    StringRef name) {
-    MLIRContext *context = stretch.ops.front()->getContext();
+    MLIRContext *context = segment.ops.front()->getContext();
     OpBuilder builder(context);
     SmallVector<Value> args = arguments(interface);
     SmallVector<Type> results;
     for (Value v : interface.results)
       results.push_back(v.getType());
-    Location loc = getLoc(stretch);
+    Location loc = getLoc(segment);
     auto function = func::FuncOp::create(
         builder, loc, name, builder.getFunctionType(TypeRange(ValueRange(args)), results));
     function.setPrivate();
@@ -450,7 +446,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       arg.setLoc(argumentLoc(builder, v));
     }
     builder.setInsertionPointToStart(body);
-    for (Operation *op : stretch.ops) {
+    for (Operation *op : segment.ops) {
       for (Value operand : op->getOperands())
         if (auto constant = operand.getDefiningOp<ConstantOp>();
             constant && !mapping.contains(operand))
@@ -464,8 +460,8 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     return function;
   }
 
-  /// What an argument is called: the weight's name without what only says
-  /// which layer it is of ("h.0.ln_1.weight" is "ln_1.weight").
+  /// Names an argument after the weight, without the parts that identify the layer
+  /// ("h.0.ln_1.weight" becomes "ln_1.weight").
   static Location argumentLoc(OpBuilder &builder, Value v) {
     auto parameter = v.getDefiningOp<ParameterOp>();
     if (!parameter)

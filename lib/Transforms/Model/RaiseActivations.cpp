@@ -1,9 +1,9 @@
-//===- RaiseActivations.cpp - Finds GELU and SiLU -------------------------===//
+//===- RaiseActivations.cpp - Recognition of GELU and SiLU ----------------===//
 //
-// Around one transcendental function t = erf(u), tanh(u) or sigmoid(u), every
-// decomposition of an activation is a polynomial: u in x, and the result in x
-// and t. Two programs compute the same activation where these polynomials are
-// equal, whatever the order and the grouping of their products.
+// Around one transcendental function t = erf(u), tanh(u) or sigmoid(u), every decomposition of an
+// activation is a polynomial: u in x, and the result in x and t. Two programs compute the same
+// activation if these polynomials are equal, independent of the order and grouping of their
+// products.
 //
 //   GELU, erf      u = x / sqrt 2                          x/2 + x t/2
 //   GELU, tanh     u = sqrt(2/pi) x + 0.0356774 x^3        x/2 + x t/2
@@ -29,7 +29,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Coefficients by the powers of x and t.
+/// Coefficients by powers of x and t.
 using Polynomial = std::map<std::pair<int, int>, double>;
 constexpr int kMaxDepth = 10;
 constexpr size_t kMaxTerms = 8;
@@ -44,7 +44,7 @@ std::optional<Polynomial> multiply(const Polynomial &a, const Polynomial &b) {
   return result;
 }
 
-/// `v` as a polynomial over `x` and `t` (which may be null).
+/// Returns `v` as a polynomial over `x` and `t` (which may be null).
 std::optional<Polynomial> polynomialOf(Value v, Value x, Value t, int depth = 0) {
   if (v == x)
     return Polynomial{{{1, 0}, 1.0}};
@@ -55,7 +55,7 @@ std::optional<Polynomial> polynomialOf(Value v, Value x, Value t, int depth = 0)
   Operation *op = v.getDefiningOp();
   if (!op || depth > kMaxDepth || !isa<AddOp, SubOp, MulOp, DivOp, NegOp>(op))
     return std::nullopt;
-  // x + 0 that tpc-simplify has left is another number than x: 0 for -0.
+  // tpc-simplify keeps x + 0 only if it differs visibly from x: -0 + 0 is 0.
   bool isSum = isa<AddOp>(op);
   if ((isSum || isa<SubOp>(op)) &&
       (isSplat(op->getOperand(1), 0) || (isSum && isSplat(op->getOperand(0), 0))))
@@ -91,8 +91,8 @@ bool equal(const Polynomial &a, const Polynomial &b) {
   return covers(a, b) && covers(b, a);
 }
 
-/// Values in the expression of `v` that could be the x of an activation: the
-/// deepest first, since x itself may be a sum.
+/// Collects the values in the expression of `v` that may be the x of an activation, deepest first,
+/// because x itself may be a sum.
 void collectCandidates(Value v, SmallVectorImpl<Value> &out, int depth = 0) {
   if (getSplat(v) || out.size() > 64)
     return;
@@ -107,7 +107,7 @@ void collectCandidates(Value v, SmallVectorImpl<Value> &out, int depth = 0) {
 struct Activation {
   Polynomial argument;
   Polynomial result;
-  std::optional<GeluApproximation> gelu; // SiLU if absent
+  std::optional<GeluApproximation> gelu; // absent: SiLU
 };
 
 const Polynomial kHalves{{{1, 0}, 0.5}, {{1, 1}, 0.5}}; // x/2 + x t/2
@@ -123,7 +123,7 @@ SmallVector<Activation> activationsOf(Operation *op) {
           {{{{1, 0}, 1.0}}, kProduct, std::nullopt}};
 }
 
-/// The op above `t` that computes `wanted`, searched along uses.
+/// Returns the user of `t`, direct or indirect, that computes `wanted`.
 Operation *findResult(Value t, Value x, const Polynomial &wanted) {
   SmallVector<Value> frontier{t};
   for (int step = 0; step < 6; ++step) {
@@ -145,7 +145,7 @@ Operation *findResult(Value t, Value x, const Polynomial &wanted) {
   return nullptr;
 }
 
-/// 1 / (1 + exp(-x)).
+/// Converts 1 / (1 + exp(-x)) to a sigmoid.
 struct SigmoidFromExp : public RewritePattern {
   SigmoidFromExp(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -185,7 +185,8 @@ struct RaiseActivations : public mlir::tpc::impl::RaiseActivationsBase<RaiseActi
     });
     for (Operation *op : functions)
       raise(op);
-    // Only now: what one activation leaves unused may be among the functions still to be raised.
+    // Erases dead ops only now: ops that one activation leaves unused may be among those still to
+    // be raised.
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }

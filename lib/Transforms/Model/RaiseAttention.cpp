@@ -1,18 +1,17 @@
-//===- RaiseAttention.cpp - Finds softmax(q k^T + mask) v -----------------===//
+//===- RaiseAttention.cpp - Recognition of softmax(q k^T + mask) v --------===//
 //
-// From a product whose left side is a softmax, the scores are followed down to
-// the product of queries and keys; what is done to them on the way are steps
-// (ScoreStep), which AttentionMask.cpp makes masks and biases of. The operands
-// of both products are followed up through scales and whatever rearranged them
-// (Movement), and built again in the order that tpc.attention takes.
+// Starts at a matmul whose left side is a softmax, and follows the scores down to the matmul of
+// queries and keys. The ops on the way are steps (ScoreStep), which AttentionMask.cpp converts to
+// masks and biases. The operands of both matmuls are followed up through scales and rearrangements
+// (Movement), and rebuilt in the layout of tpc.attention.
 //
 //===----------------------------------------------------------------------===//
 
 #include "AttentionMask.h"
 #include "Constants.h"
 #include "DropRepeats.h"
+#include "ExplainAttention.h"
 #include "Movement.h"
-#include "WhyNotAttention.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
@@ -27,7 +26,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// x and c, if `v` is x * c or x / c for a number c and x has v's shape.
+/// Returns x and c, if `v` is x * c or x / c for a number c and x has v's shape.
 std::optional<std::pair<Value, double>> scaledOperand(Value v) {
   Operation *op = v.getDefiningOp();
   if (!op)
@@ -47,20 +46,20 @@ std::optional<std::pair<Value, double>> scaledOperand(Value v) {
   return result;
 }
 
-/// An operand of attention: where its elements come from, and times what.
+/// Operand of attention: source and arrangement of its elements, and a scale.
 struct Operand {
   Movement movement;
   double scale = 1;
 };
 
-/// Whether it only makes numbers of `narrow` wider.
+/// Returns true if the op only converts from `narrow` to a wider type.
 bool isWidening(Operation *op, Type narrow) {
   auto cast = dyn_cast<CastOp>(op);
   return narrow && cast && elementTypeOf(cast.getOperand()) == narrow &&
          isFloatTensor(cast.getResult());
 }
 
-/// `narrow`: numbers of this type may be made wider on the way.
+/// `narrow`: conversions from this type to a wider one are skipped.
 Operand followOperand(Value v, Type narrow) {
   SmallVector<Operation *> chain;
   Value base = v;
@@ -88,13 +87,13 @@ Operand followOperand(Value v, Type narrow) {
   return operand;
 }
 
-/// Scores, and what is done to them, from a softmax's operand down.
+/// Scores and their steps, followed down from a softmax's operand.
 class ScoreChain {
 public:
-  /// The product that scores begin as, with `steps` from there on.
+  /// Matmul that produces the scores; `steps` follow it.
   MatmulOp product;
   SmallVector<ScoreStep> steps;
-  /// Where it is not known how scores go on, if they are made by an op.
+  /// Op at which following the scores failed, if any.
   Operation *stop = nullptr;
 
   ScoreChain(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
@@ -112,7 +111,7 @@ public:
         std::reverse(steps.begin(), steps.end());
         return true;
       }
-      if (auto cast = dyn_cast<CastOp>(op); // scores in 16 bits, whose softmax is in f32
+      if (auto cast = dyn_cast<CastOp>(op); // 16-bit scores with an f32 softmax
           cast && isFloatTensor(cast.getOperand()) &&
           elementTypeOf(cast.getOperand()).getIntOrFloatBitWidth() <
               elementTypeOf(v).getIntOrFloatBitWidth()) {
@@ -174,7 +173,8 @@ public:
   }
 
 private:
-  /// Whether scores can be found below `v`; masks are not made by products.
+  /// Returns true if `v` depends on a matmul that may produce scores; masks are not produced by
+  /// matmuls.
   static bool leadsToProduct(Value v, int depth = 0) {
     Operation *op = v.getDefiningOp();
     if (!op || depth > 16)
@@ -187,8 +187,8 @@ private:
     return false;
   }
 
-  /// What meets scores whose leading dimensions are regrouped further up, as it meets them there;
-  /// null if it cannot be.
+  /// Reshapes an operand of a step to the leading dimensions that the scores have further up.
+  /// Returns null if that is impossible.
   Value regroup(Value v) {
     for (const Regroup &step : llvm::reverse(regroups)) {
       SmallVector<SymExpr> own = getSizes(v);
@@ -207,24 +207,23 @@ private:
   }
 
   struct Regroup {
-    SmallVector<SymExpr> from, to; // the sizes of leading dimensions
+    SmallVector<SymExpr> from, to; // sizes of leading dimensions
   };
-  SmallVector<Regroup> regroups; // on the way down
+  SmallVector<Regroup> regroups; // in order from the softmax down
   OpBuilder &builder;
   Location loc;
 };
 
-/// q, k and v as tpc.attention takes them.
+/// Queries, keys and values in the layout of tpc.attention.
 struct Heads {
   Value q, k, v;
 };
 
-/// Puts dimensions `order` of the operand's movement in that order; an empty
-/// entry is a dimension of size 1.
+/// Sets the dimensions of the operand's movement; an empty entry is a dimension of size 1.
 void arrange(Movement &m, ArrayRef<Movement::Dim> dims) { m.dims.assign(dims.begin(), dims.end()); }
 
-/// Operands [batch.., rows, columns] of the two products, with the same batch
-/// dimensions: [b, h], [b, kv, group], [b] or none.
+/// Rearranges operands [batch.., rows, columns] of the two matmuls. Their common batch dimensions
+/// are [b, h], [b, kv, group], [b] or none.
 std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Movement k,
                                 Movement v) {
   size_t rank = q.dims.size();
@@ -239,14 +238,14 @@ std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Mo
   };
   SymExpr b = q.dimSize(batch(q)), h = q.dimSize(heads(q));
   auto kHeads = withoutRepeats(k, heads(k)), vHeads = withoutRepeats(v, heads(v));
-  // Groups only where keys and values have the same.
+  // Treats heads as grouped only if keys and values agree.
   if (k.dimSize(kHeads) != v.dimSize(vHeads)) {
     kHeads = heads(k);
     vHeads = heads(v);
   }
   SymExpr kv = k.dimSize(kHeads);
-  // [b, kv, group, ..] keys may have the group dimension broadcast by the
-  // product itself; [b, 1, ..] is one kv head.
+  // Keys of [b, kv, group, ..] may have the group dimension broadcast by the matmul itself; [b, 1,
+  // ..] is one kv head.
   if (k.dimSize(batch(k)) != b || v.dimSize(batch(v)) != b || v.dimSize(vHeads) != kv ||
       !h.divideExact(kv))
     return std::nullopt;
@@ -272,14 +271,14 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     getOperation().walk([](AttentionOp op) {
       if (op.getMask() || op.getBias())
         emitRemark(op.getLoc()) << "attention keeps its " << (op.getMask() ? "mask" : "bias")
-                                << " as a tensor: it is not known to be causal, a window, "
+                                << " as a tensor: it was not recognized as causal, a window, "
                                 << (op.getMask() ? "or" : "slopes of heads, or")
                                 << " a mask of keys";
     });
   }
 
   void raise(MatmulOp op) {
-    // softmax, or select(is_nan(softmax), 0, softmax), which is in f32 where values have 16 bits
+    // softmax, or select(is_nan(softmax), 0, softmax); the softmax of 16-bit values is in f32.
     Value p = op.getLhs();
     Type narrow;
     if (auto cast = p.getDefiningOp<CastOp>();
@@ -317,7 +316,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
     if (!mask)
       return;
-    // Keys that are repeated for their groups before a rotary embedding, values right here.
+    // Keys may be repeated for their groups before a rotary embedding, and values right here.
     if (rank == 4) {
       auto countHeads = [](const Operand &operand) {
         const Movement &m = operand.movement;
@@ -337,7 +336,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     if (v.scale != 1)
       heads->v = MulOp::create(builder, loc, heads->v,
                                createScalar(builder, loc, elementTypeOf(heads->v), v.scale));
-    // In 16 bits only what is there in 16 bits, and neither biases nor slopes of f32.
+    // Uses 16 bits only if all operands have 16 bits and there are no f32 biases or slopes.
     Type element = elementTypeOf(p);
     bool wide = mask->bias || mask->slopes;
     for (Value operand : {heads->q, heads->k, heads->v})
@@ -348,10 +347,10 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
       if (elementTypeOf(*operand) != element)
         *operand =
             CastOp::create(builder, loc, makeTensorType(element, getSizes(*operand)), *operand);
-    // scale * (q . k) also stands under a soft cap.
+    // A soft cap applies to scale * (q . k).
     double scale = q.scale * k.scale * mask->scale;
     Value result = create(builder, loc, *heads, *mask, scale);
-    // [b, i, h, dv] -> [b, h, i, dv] -> the product's own dimensions
+    // [b, i, h, dv] -> [b, h, i, dv] -> the matmul's own dimensions.
     result = createTranspose(builder, loc, result, {0, 2, 1, 3});
     result = createReshape(builder, loc, result, getSizes(op.getResult()));
     if (result.getType() != op.getType())
@@ -375,7 +374,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
         MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
   }
 
-  /// The mask of an attention op that the importer made.
+  /// Analyzes the mask of an attention op that the importer created.
   void refine(AttentionOp op) {
     if (!op.getMask() && !op.getBias())
       return;
@@ -385,7 +384,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     SmallVector<ScoreStep> steps;
     if (op.getBias())
       steps.push_back({ScoreStep::Add, 1.0, op.getBias(), true});
-    // Its own masks leave -inf; what a fully masked row gives, it says itself.
+    // The op's own masks set -inf, and the op defines the result of a fully masked row.
     double low = -std::numeric_limits<double>::infinity();
     if (op.getMask())
       steps.push_back({ScoreStep::Replace, low, op.getMask(), true});
@@ -399,7 +398,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
                    (op.getBias() && !mask->bias);
     if (!changes)
       return;
-    // A bias is exchanged for a mask only where rows cannot be fully masked.
+    // Replaces a bias by a mask only if no row can be fully masked.
     if (op.getBias() && !mask->bias && (mask->keyMask || mask->mask))
       return;
     if (op.getBias() && mask->boundsHideRows)
@@ -430,13 +429,13 @@ static std::string describe(Operation *op) {
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
 }
 
-std::string mlir::tpc::whyNotAttention(SoftmaxOp softmax) {
+std::string mlir::tpc::explainUnraisedSoftmax(SoftmaxOp softmax) {
   Value p = softmax.getResult();
   MatmulOp product;
   Operation *other = nullptr;
   SmallVector<Operation *> users(p.user_begin(), p.user_end());
   for (size_t i = 0; i < users.size(); ++i) {
-    if (isa<SelectOp, CastOp>(users[i])) // without what is not a number; in 16 bits
+    if (isa<SelectOp, CastOp>(users[i])) // skips the replacement of NaN, and conversions to 16 bits
       llvm::append_range(users, users[i]->getUsers());
     else if (auto matmul = dyn_cast<MatmulOp>(users[i]))
       product = matmul;
@@ -444,25 +443,25 @@ std::string mlir::tpc::whyNotAttention(SoftmaxOp softmax) {
       other = users[i];
   }
   if (isa_and_nonnull<SliceOp>(other) && softmax.getOperand().getDefiningOp<ConcatOp>())
-    return "scores have a column beside those of keys, an attention sink";
+    return "scores have an additional column, an attention sink";
   if (!product)
-    return other ? describe(other) + " takes what it gives, where a product with values is expected"
-                 : "nothing multiplies what it gives with values";
+    return other ? describe(other) + " uses its result, where a matmul with values is expected"
+                 : "its result is not multiplied with values";
   int64_t rank = rankOf(p);
   if ((int64_t)softmax.getDim() != rank - 1)
-    return "it is along dimension " + std::to_string(softmax.getDim()) +
-           ", where keys are the last";
+    return "it normalizes dimension " + std::to_string(softmax.getDim()) +
+           ", but keys are the last";
   if (product.getBias() || rankOf(product.getRhs()) != rank || product.getRhs() == p)
-    return describe(product) + " is no product of it with values of as many dimensions";
+    return describe(product) + " does not multiply it with values of equal rank";
   OpBuilder builder(softmax);
   ScoreChain chain(builder, softmax.getLoc());
   if (!chain.follow(softmax.getOperand()))
-    return chain.stop ? describe(chain.stop) + " is between it and a product of queries and keys"
-                      : "its scores are no product of queries and keys";
+    return chain.stop ? describe(chain.stop) + " is between it and a matmul of queries and keys"
+                      : "its scores are not a matmul of queries and keys";
   if (!analyzeMask(builder, softmax.getLoc(), getSizes(p), elementTypeOf(p), chain.steps, true))
-    return "what hides keys is not told from what is added to scores: a mask adds or puts -10000 "
-           "or "
-           "less, beside slopes of heads -1e8 or less, beside other biases -1e30 or less";
-  return "it is not known how queries " + describe(chain.product) + " and values " +
-         describe(product) + " are arranged as heads";
+    return "masked and biased scores cannot be distinguished: a mask must add or set -10000 or "
+           "less, "
+           "with slopes of heads -1e8 or less, with other biases -1e30 or less";
+  return "the layout of heads in queries " + describe(chain.product) + " and values " +
+         describe(product) + " is unknown";
 }

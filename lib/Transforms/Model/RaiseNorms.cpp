@@ -1,4 +1,4 @@
-//===- RaiseNorms.cpp - Finds layer norm and RMS norm ---------------------===//
+//===- RaiseNorms.cpp - Recognition of layer norm and RMS norm ------------===//
 
 #include "Constants.h"
 #include "Movement.h"
@@ -20,7 +20,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// x, if `v` is the mean of x over its last dimension, which it keeps (as 1).
+/// Returns x, if `v` is the mean of x over its last dimension, kept as size 1.
 Value meanOperand(Value v) {
   Value result = v;
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
@@ -55,19 +55,19 @@ Value meanOperand(Value v) {
   return sameSizes(getSizes(result), sizes) ? reduce.getOperand() : Value();
 }
 
-/// x, if `v` is x * x.
+/// Returns x, if `v` is x * x.
 Value squareOperand(Value v) {
   auto mul = v.getDefiningOp<MulOp>();
   return mul && mul.getLhs() == mul.getRhs() ? mul.getLhs() : Value();
 }
 
-/// x, if `v` is x - mean x.
+/// Returns x, if `v` is x - mean x.
 Value centeredOperand(Value v) {
   auto sub = v.getDefiningOp<SubOp>();
   return sub && meanOperand(sub.getRhs()) == sub.getLhs() ? sub.getLhs() : Value();
 }
 
-/// a, if `v` is 1 / sqrt(a).
+/// Returns a, if `v` is 1 / sqrt(a).
 Value inverseRootOperand(Value v) {
   if (auto rsqrt = v.getDefiningOp<RsqrtOp>())
     return rsqrt.getOperand();
@@ -92,19 +92,19 @@ struct Norm {
   double epsilon;
 };
 
-/// `d` divided by sqrt(a): which norm is that?
+/// Returns the norm that `d` divided by sqrt(a) is, if any.
 std::optional<Norm> matchNorm(Value d, Value a) {
   double epsilon = 0;
-  Value spread = a;
+  Value variance = a;
   if (auto add = a.getDefiningOp<AddOp>())
     for (int side : {0, 1})
       if (auto splat = getSplat(add->getOperand(side))) {
         epsilon = *splat;
-        spread = add->getOperand(1 - side);
+        variance = add->getOperand(1 - side);
       }
   if (epsilon < 0)
     return std::nullopt;
-  if (Value squared = meanOperand(spread)) {
+  if (Value squared = meanOperand(variance)) {
     if (squareOperand(squared) != d)
       return std::nullopt;
     if (Value x = centeredOperand(d))
@@ -113,7 +113,7 @@ std::optional<Norm> matchNorm(Value d, Value a) {
   }
   // Variance as mean x^2 - (mean x)^2.
   Value x = centeredOperand(d);
-  auto sub = spread.getDefiningOp<SubOp>();
+  auto sub = variance.getDefiningOp<SubOp>();
   if (!x || !sub)
     return std::nullopt;
   Value squared = meanOperand(sub.getLhs()), mean = squareOperand(sub.getRhs());
@@ -122,8 +122,8 @@ std::optional<Norm> matchNorm(Value d, Value a) {
   return std::nullopt;
 }
 
-/// An operand that does not depend on the model's input, one for each element
-/// of the last dimension.
+/// Returns an operand that does not depend on the model's input and has one element per element of
+/// the last dimension.
 Value vectorOperand(Operation *op, Value other, const SymExpr &n) {
   if (!op)
     return {};
@@ -134,7 +134,7 @@ Value vectorOperand(Operation *op, Value other, const SymExpr &n) {
   return {};
 }
 
-/// What takes the op's result, where that is one operand.
+/// Returns the only user of the op's result, or null.
 Operation *getOnlyUser(Operation *op) {
   SmallVector<OpOperand *> uses = getModelUses(op->getResult(0));
   return uses.size() == 1 ? uses[0]->getOwner() : nullptr;
@@ -174,7 +174,7 @@ struct RaiseNorm : public RewritePattern {
         !isa<FloatType>(elementTypeOf(norm->x)))
       return failure();
 
-    // What it is multiplied with, and what is added then.
+    // Follows a multiplication by a scale, and then an addition of a bias.
     Operation *last = op;
     if (!scale)
       if (auto mul = dyn_cast_or_null<MulOp>(getOnlyUser(last)))

@@ -1,4 +1,4 @@
-//===- RaiseRolls.cpp - Finds cyclic shifts -------------------------------===//
+//===- RaiseRolls.cpp - Recognition of cyclic shifts ----------------------===//
 
 #include "Movement.h"
 #include "tpc/Transforms/Model/Passes.h"
@@ -17,7 +17,7 @@ using ::tpc::SymExpr;
 namespace {
 
 /// Elements [start, start + size) of `base`.
-struct Range {
+struct ElementRange {
   Value base;
   SymExpr start, size;
 };
@@ -30,7 +30,7 @@ struct RaiseRolls : public mlir::tpc::impl::RaiseRollsBase<RaiseRolls> {
       raise(op);
   }
 
-  static Range getRange(Value v, int64_t dim) {
+  static ElementRange getRange(Value v, int64_t dim) {
     if (auto slice = v.getDefiningOp<SliceOp>();
         slice && int64_t(slice.getDim()) == dim && slice.getStep() == 1)
       return {slice.getOperand(), slice.getStart(), getSizes(v)[dim]};
@@ -39,8 +39,8 @@ struct RaiseRolls : public mlir::tpc::impl::RaiseRollsBase<RaiseRolls> {
 
   void raise(ConcatOp op) {
     int64_t dim = op.getDim();
-    // A shift by nothing, or by all, has an empty part.
-    SmallVector<Range> parts;
+    // A shift by zero, or by the whole dimension, has an empty part.
+    SmallVector<ElementRange> parts;
     for (Value operand : op.getOperands())
       if (!getSizes(operand)[dim].isConstant(0))
         parts.push_back(getRange(operand, dim));
@@ -53,8 +53,8 @@ struct RaiseRolls : public mlir::tpc::impl::RaiseRollsBase<RaiseRolls> {
           }
       return;
     }
-    // First what comes second.
-    Range first = parts[0], second = parts[1];
+    // The first part of the result is the second part of the base.
+    ElementRange first = parts[0], second = parts[1];
     if (first.base != second.base || first.start != second.start + second.size)
       return;
     OpBuilder builder(op);

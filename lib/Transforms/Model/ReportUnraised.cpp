@@ -1,4 +1,4 @@
-//===- ReportUnraised.cpp - Says what was not recognized ------------------===//
+//===- ReportUnraised.cpp - Remarks on unrecognized ops -------------------===//
 
 #include "Movement.h"
 #include "tpc/Dialect/Annotations.h"
@@ -16,7 +16,7 @@ namespace {
 
 struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraised> {
   void runOnOperation() override {
-    // What is part of something larger is no longer needed, though it may be annotated.
+    // Parts of raised ops are no longer needed, even if they have annotations.
     DenseSet<Operation *> unneeded;
     for (Block &block : getOperation().getBody())
       unneeded.insert_range(getUnneeded(block));

@@ -1,11 +1,11 @@
 //===- SignedZeros.cpp - Values whose zeros have a visible sign -----------===//
 //
-// x + 0 is x except for x = -0, where it is 0. Replacing the sum by x is exact where no consumer
-// distinguishes the two zeros: a matrix product, a softmax, a comparison. 1/x does, and so does an
-// output of the program.
+// x + 0 is x except for x = -0, where it is 0. Replacing the sum by x is exact if no consumer
+// distinguishes the two zeros, such as a matmul, a softmax, or a comparison. 1/x does, and so does
+// an output of the program.
 //
-// What an element-wise op does with the sign is evaluated, at sample values of its other operands,
-// from the definition of the op. So there is no list of such ops.
+// The effect of an element-wise op on the sign is evaluated from the op's definition, at sample
+// values of its other operands. No list of ops is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,23 +20,23 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// What becomes of the sign of an operand's zeros in the result.
+/// Effect of the sign of an operand's zeros on the result.
 enum class ZeroSign { Lost, Kept, Visible };
 } // namespace
 
-/// Numbers that operands are sampled at: zeros, signs, sizes around 1, odd and even ones.
+/// Sample values of operands: zeros, both signs, magnitudes around 1, odd and even integers.
 static constexpr double kSamples[] = {0.0,  -0.0, 1.0,  -1.0,     0.5,       -0.5, 2.0,
                                       -2.0, 3.0,  -3.0, INFINITY, -INFINITY, NAN};
 
 static ZeroSign compareResults(double plus, double minus) {
   if (std::isnan(plus) && std::isnan(minus))
     return ZeroSign::Lost;
-  if (plus != minus) // false of two zeros
+  if (plus != minus) // not for two zeros
     return ZeroSign::Visible;
   return std::signbit(plus) == std::signbit(minus) ? ZeroSign::Lost : ZeroSign::Kept;
 }
 
-/// Samples all operands from `next` on but `operand`.
+/// Samples all operands from `next` on, except `operand`.
 static ZeroSign sampleScalar(ScalarOpInterface op, unsigned operand,
                              SmallVectorImpl<double> &values, unsigned next = 0) {
   if (next == values.size()) {
@@ -59,7 +59,7 @@ static ZeroSign sampleScalar(ScalarOpInterface op, unsigned operand,
   return worst;
 }
 
-/// Sums of products begin with 0, and 0 + -0 is 0; exp 0 = exp -0 in a softmax.
+/// A sum of products starts at 0, and 0 + -0 is 0. In a softmax, exp 0 = exp -0.
 static bool isSummed(OpOperand &use) {
   Operation *op = use.getOwner();
   if (auto reduce = dyn_cast<ReduceOp>(op))

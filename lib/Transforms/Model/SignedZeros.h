@@ -7,12 +7,12 @@
 
 namespace mlir::tpc {
 
-/// Whether an output of the program, or any result that is not a zero, may depend on the signs of
-/// zeros in `v`, as 1/v does. True where that is not known.
+/// Returns true if an output of the program, or any non-zero result, may depend on the signs of
+/// zeros in `v`, as 1/v does. Returns true if that is unknown.
 bool hasVisibleZeroSigns(Value v);
 
-/// Whether `op`, whose operand `side` is `number` everywhere, turns a -0 of the other operand into
-/// 0: -0 + 0 is 0, -0 - 0 is -0.
+/// Returns true if `op`, whose operand `side` is `number` everywhere, turns a -0 of the other
+/// operand into 0: -0 + 0 is 0, but -0 - 0 is -0.
 bool losesZeroSign(Operation *op, unsigned side, double number);
 
 } // namespace mlir::tpc

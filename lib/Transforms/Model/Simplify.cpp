@@ -1,4 +1,4 @@
-//===- Simplify.cpp - Removes what exporters leave behind -----------------===//
+//===- Simplify.cpp - Simplification of exported programs -----------------===//
 
 #include "Simplify.h"
 #include "tpc/Transforms/Model/Passes.h"
@@ -20,14 +20,14 @@ struct Simplify : public mlir::tpc::impl::SimplifyBase<Simplify> {
     populateMovementPatterns(list);
     populateGatherPatterns(list);
     populateArithmeticPatterns(list);
-    populateProductPatterns(list);
+    populateMatmulPatterns(list);
     patterns = std::move(list);
     return success();
   }
 
   void runOnOperation() override {
     GreedyRewriteConfig config;
-    // Every pattern makes a chain shorter or moves an op one way, so this ends.
+    // Every pattern shortens a chain or moves an op in one direction, so the rewriting terminates.
     config.setMaxIterations(GreedyRewriteConfig::kNoLimit);
     if (failed(applyPatternsGreedily(getOperation(), patterns, config)))
       signalPassFailure();

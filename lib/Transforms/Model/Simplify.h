@@ -7,13 +7,13 @@
 
 namespace mlir::tpc {
 
-/// Chains of ops that move elements, and views of parameters.
+/// Adds patterns for chains of ops that move elements, and for views of parameters.
 void populateMovementPatterns(RewritePatternSet &patterns);
-/// Arithmetic with constants, and identities.
+/// Adds patterns for gathers, for arithmetic with constants, and for identities.
 void populateGatherPatterns(RewritePatternSet &patterns);
 void populateArithmeticPatterns(RewritePatternSet &patterns);
-/// Biases of products, and their batch dimensions.
-void populateProductPatterns(RewritePatternSet &patterns);
+/// Adds patterns for biases and batch dimensions of matmuls.
+void populateMatmulPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::tpc
 

@@ -18,7 +18,7 @@ static void replaceBroadcast(PatternRewriter &rewriter, Operation *op, Value v) 
   rewriter.replaceOp(op, createExpand(rewriter, op->getLoc(), v, getSizes(op->getResult(0))));
 }
 
-/// Does arithmetic whose operands are splats.
+/// Folds arithmetic on splats.
 struct FoldSplats : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -39,7 +39,7 @@ struct FoldSplats : public OpInterfaceRewritePattern<ScalarOpInterface> {
   }
 };
 
-/// Splats that were moved around: an expanded scalar says it all.
+/// Replaces a moved splat by an expanded scalar.
 struct FoldMovedSplat : public RewritePattern {
   FoldMovedSplat(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 3, context) {}
 
@@ -56,8 +56,8 @@ struct FoldMovedSplat : public RewritePattern {
   }
 };
 
-/// x + 0, x - 0, x * 1, x / 1, and, or with a constant. -0 + 0 is 0: where that is visible, the sum
-/// stays.
+/// Folds x + 0, x - 0, x * 1, x / 1, and logic ops with a constant. -0 + 0 is 0: if that is
+/// visible, the sum stays.
 struct FoldIdentity : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -74,7 +74,7 @@ struct FoldIdentity : public OpInterfaceRewritePattern<ScalarOpInterface> {
       replaceBroadcast(rewriter, op, op->getOperand(1 - side));
       return success();
     }
-    // false and x, true or x, 0 * x of integers.
+    // Folds false and x, true or x, and 0 * x of integers.
     auto absorbing = op.getAbsorbing();
     if (!absorbing)
       return failure();
@@ -118,7 +118,7 @@ struct FoldPow : public OpRewritePattern<PowOp> {
   }
 };
 
-/// not not x, - - x.
+/// Folds not not x, and - - x.
 struct FoldInvolution : public RewritePattern {
   FoldInvolution(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -133,12 +133,12 @@ struct FoldInvolution : public RewritePattern {
   }
 };
 
-/// Conversions to the same type, and pairs of which the first loses nothing.
+/// Folds conversions to the same type, and pairs whose first conversion is exact.
 struct FoldCast : public OpRewritePattern<CastOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// Whether every value of `from` is one of `to`.
-  static bool holds(Type from, Type to) {
+  /// Returns true if `to` represents every value of `from`.
+  static bool contains(Type from, Type to) {
     unsigned a = from.getIntOrFloatBitWidth(), b = to.getIntOrFloatBitWidth();
     if (from == to || from.isInteger(1))
       return true;
@@ -157,16 +157,16 @@ struct FoldCast : public OpRewritePattern<CastOp> {
       return success();
     }
     auto inner = op.getOperand().getDefiningOp<CastOp>();
-    if (!inner || !holds(elementTypeOf(inner.getOperand()), elementTypeOf(inner.getResult())))
+    if (!inner || !contains(elementTypeOf(inner.getOperand()), elementTypeOf(inner.getResult())))
       return failure();
     rewriter.replaceOpWithNewOp<CastOp>(op, op.getResult().getType(), inner.getOperand());
     return success();
   }
 };
 
-/// Positions that were counted in floating point, as OPT's are: by a running sum of ones of f32,
-/// less 1, of which those of new tokens are behind the past. As integers they are an iota and a
-/// size. (16 bits do not hold many positions.)
+/// Converts positions counted in floating point to integers. OPT computes them as a running sum of
+/// f32 ones, minus 1, sliced to the new tokens. As integers they are an iota and a size. (16-bit
+/// floats represent too few positions exactly.)
 struct CountInIntegers : public OpRewritePattern<CastOp> {
   using OpRewritePattern::OpRewritePattern;
 

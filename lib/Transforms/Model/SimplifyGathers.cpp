@@ -1,4 +1,4 @@
-//===- SimplifyGathers.cpp - Gathers that are slices, rows, or nothing ----===//
+//===- SimplifyGathers.cpp - Simplification of gathers --------------------===//
 
 #include "Movement.h"
 #include "Simplify.h"
@@ -12,7 +12,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// The elements of constant indices, row-major; nothing where they are not known.
+/// Returns the elements of constant indices, row-major; nothing if they are not constant.
 std::optional<SmallVector<int64_t>> getConstantIndices(Value indices) {
   auto count = product(getSizes(indices)).asConstant();
   if (auto splat = getSplat(indices); splat && count && *count > 0 && *count <= 1 << 20)
@@ -27,15 +27,15 @@ std::optional<SmallVector<int64_t>> getConstantIndices(Value indices) {
   return list;
 }
 
-/// Counts indices from the front. False where one is outside of the `size` that there are.
+/// Converts indices to count from the front. Returns false if one is out of bounds.
 bool makeNonNegative(MutableArrayRef<int64_t> indices, int64_t size) {
   for (int64_t &i : indices)
     i += i < 0 ? size : 0;
   return llvm::all_of(indices, [&](int64_t i) { return i >= 0 && i < size; });
 }
 
-/// A gather of constant, evenly spaced indices is a slice; of one index, a
-/// slice without its dimension.
+/// Converts a gather of constant, evenly spaced indices to a slice. With one index, the slice's
+/// dimension is removed.
 struct GatherToSlice : public OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -58,8 +58,8 @@ struct GatherToSlice : public OpRewritePattern<GatherOp> {
   }
 };
 
-/// Constant tuples, as torch.export writes `qkv[:, :, [-2]]`: a coordinate that is the same in all
-/// of them is a slice. If one coordinate is left, it is a gather.
+/// Simplifies constant tuples, as torch.export writes `qkv[:, :, [-2]]`. A coordinate that is equal
+/// in all tuples becomes a slice; if one coordinate remains, it becomes a gather.
 struct GatherNDToSlice : public OpRewritePattern<GatherNDOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -70,7 +70,7 @@ struct GatherNDToSlice : public OpRewritePattern<GatherNDOp> {
     auto list = getConstantIndices(op.getIndices());
     if (!list || depth == 0)
       return failure();
-    // What each coordinate is in all tuples; of one that differs, nothing.
+    // Value of each coordinate if all tuples agree, else nothing.
     SmallVector<std::optional<int64_t>> shared;
     SmallVector<int64_t> other;
     for (int64_t k = 0; k < depth; ++k) {
@@ -108,7 +108,7 @@ struct GatherNDToSlice : public OpRewritePattern<GatherNDOp> {
                                             createReshape(rewriter, loc, v, rest), indices, 0);
       return success();
     }
-    // The same for all tuples.
+    // All tuples are equal.
     rest.append(tuples.size() - batch, SymExpr(1));
     rest.append(sizes.begin() + batch + depth, sizes.end());
     v = createReshape(rewriter, loc, v, rest);
@@ -117,7 +117,8 @@ struct GatherNDToSlice : public OpRewritePattern<GatherNDOp> {
   }
 };
 
-/// Tuples of all places, in their order, as torch.onnx writes repeat_interleave: the data, flat.
+/// Folds tuples of all positions in order, as torch.onnx writes repeat_interleave, to the flattened
+/// data.
 struct GatherAllInOrder : public OpRewritePattern<GatherNDOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -131,14 +132,14 @@ struct GatherAllInOrder : public OpRewritePattern<GatherNDOp> {
     if (!all || int64_t(list->size()) != *all * depth)
       return failure();
     for (int64_t i = 0; i < *all; ++i) {
-      int64_t place = 0;
+      int64_t position = 0;
       for (int64_t k = 0; k < depth; ++k) {
         int64_t size = *sizes[k].asConstant(), own = (*list)[i * depth + k];
         if (own < -size || own >= size)
           return failure();
-        place = place * size + (own < 0 ? own + size : own);
+        position = position * size + (own < 0 ? own + size : own);
       }
-      if (place != i)
+      if (position != i)
         return failure();
     }
     rewriter.replaceOp(
@@ -147,7 +148,8 @@ struct GatherAllInOrder : public OpRewritePattern<GatherNDOp> {
   }
 };
 
-/// A gather of each element from its own place, as torch.export writes `mask[rows, columns]`.
+/// Folds a gather of each element from its own position, as torch.export writes `mask[rows,
+/// columns]`.
 struct DropGatherND : public OpRewritePattern<GatherNDOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -171,23 +173,22 @@ struct DropGatherND : public OpRewritePattern<GatherNDOp> {
   }
 };
 
-/// A tensor of which each dimension is indexed by one of the result, `dims`, or by what counts
-/// rows.
-struct Indexed {
+/// Tensor whose dimensions are indexed by dimensions `dims` of the result, or by the row counter.
+struct IndexedTensor {
   Value tensor; // null: the index of dims[0]
   SmallVector<unsigned> dims;
-  SmallVector<int64_t> columns; // of the tensor, for each of these
+  SmallVector<int64_t> columns; // of the tensor, per entry of `dims`
   std::optional<int64_t> row;
-  SymExpr more = 0; // is added
+  SymExpr more = 0; // constant term
 
-  static std::optional<Indexed> match(Value tensor, ArrayRef<IndexExpr> where,
-                                      ArrayRef<SymExpr> sizes, const IndexExpr *row) {
-    Indexed result{.tensor = tensor};
+  static std::optional<IndexedTensor> match(Value tensor, ArrayRef<IndexExpr> where,
+                                            ArrayRef<SymExpr> sizes, const IndexExpr *row) {
+    IndexedTensor result{.tensor = tensor};
     for (auto [d, index] : llvm::enumerate(where)) {
       if (!index.isInteger())
         return std::nullopt;
-      const SymExpr &place = index.getPolynomial();
-      if (place.isConstant(0) && getSizes(tensor)[d].isConstant(1))
+      const SymExpr &position = index.getPolynomial();
+      if (position.isConstant(0) && getSizes(tensor)[d].isConstant(1))
         continue;
       if (row && index == *row && !result.row) {
         result.row = d;
@@ -195,7 +196,7 @@ struct Indexed {
       }
       std::optional<unsigned> dim;
       for (unsigned k = 0; k < sizes.size(); ++k)
-        if (place == SymExpr::symbol(IndexAnalysis::indexName(k)))
+        if (position == SymExpr::symbol(IndexAnalysis::indexName(k)))
           dim = k;
       if (!dim || llvm::is_contained(result.dims, *dim))
         return std::nullopt;
@@ -205,8 +206,8 @@ struct Indexed {
     return row && !result.row ? std::nullopt : std::optional(result);
   }
 
-  /// [rows, if they are counted, dims]: what is not indexed to its end is cut, what there is one of
-  /// is left out.
+  /// Builds [rows (if counted), dims]. Slices dimensions that are indexed only in part, and drops
+  /// dimensions of size one.
   Value build(OpBuilder &builder, Location loc, Type element, ArrayRef<SymExpr> sizes,
               const SymExpr &rows = 0) const {
     Value v = tensor;
@@ -236,33 +237,34 @@ struct Indexed {
   }
 };
 
-/// Rows of a table, where tuples of one coordinate pick from something that is the table for all
-/// that it does not depend on: torch.gather of GPT-J, tables of CodeGen.
+/// Converts a gather by tuples of one coordinate to a gather of table rows, if the data equals the
+/// table in all dimensions that it does not depend on (torch.gather of GPT-J, tables of CodeGen).
 ///
-///   out[b, c, s] = data[b, c, ids[b, c, s]]   data[b, c, p] = table[p, c], ids[b, c, s] = rows[b,
-///   s] out = transpose(gather table, rows)       [b, s, c] -> [b, c, s]
+///   out[b, c, s] = data[b, c, ids[b, c, s]]
+///   data[b, c, p] = table[p, c]       ids[b, c, s] = rows[b, s]
+///   out = transpose(gather table, rows)       [b, s, c] -> [b, c, s]
 struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// Which row it is: an index of the result, or an integer of a tensor, and a size.
-  static std::optional<Indexed> matchRows(IndexAnalysis &analysis, const IndexExpr &place,
-                                          ArrayRef<SymExpr> sizes) {
+  /// Matches the row: an index of the result or an integer of a tensor, plus a size.
+  static std::optional<IndexedTensor> matchRows(IndexAnalysis &analysis, const IndexExpr &position,
+                                                ArrayRef<SymExpr> sizes) {
     std::set<std::string> symbols;
-    place.getPolynomial().collectSymbols(symbols);
-    std::optional<Indexed> rows;
+    position.getPolynomial().collectSymbols(symbols);
+    std::optional<IndexedTensor> rows;
     for (const std::string &name : symbols) {
-      std::optional<Indexed> own;
+      std::optional<IndexedTensor> own;
       if (const IndexExpr *element = analysis.getElement(name))
-        own = Indexed::match(element->getTensor(), element->getArgs(), sizes, nullptr);
+        own = IndexedTensor::match(element->getTensor(), element->getArgs(), sizes, nullptr);
       for (unsigned k = 0; k < sizes.size(); ++k)
         if (name == IndexAnalysis::indexName(k))
-          own = Indexed{.dims = {k}};
+          own = IndexedTensor{.dims = {k}};
       if (!own && IndexAnalysis::isSize(SymExpr::symbol(name)))
         continue;
       if (!own || rows)
         return std::nullopt;
       rows = own;
-      rows->more = place.getPolynomial() - SymExpr::symbol(name);
+      rows->more = position.getPolynomial() - SymExpr::symbol(name);
       std::set<std::string> rest;
       rows->more.collectSymbols(rest);
       if (rest.count(name))
@@ -281,17 +283,17 @@ struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
     ArrayRef<IndexExpr> indices = analysis.getIndices();
     SmallVector<IndexExpr> where(indices.take_front(tuples));
     where.push_back(IndexExpr::integer(0));
-    IndexExpr place = analysis.at(op.getIndices(), where);
+    IndexExpr position = analysis.at(op.getIndices(), where);
     IndexExpr row = analysis.freshIndex(data[batch]);
     where.assign(indices.begin(), indices.begin() + batch);
     where.push_back(row);
     llvm::append_range(where, indices.drop_front(tuples));
     IndexExpr element = analysis.at(op.getData(), where);
-    if (!place || !place.isInteger() || !element || element.getKind() != IndexExpr::Kind::Element ||
-        element.isNegated())
+    if (!position || !position.isInteger() || !element ||
+        element.getKind() != IndexExpr::Kind::Element || element.isNegated())
       return failure();
-    auto table = Indexed::match(element.getTensor(), element.getArgs(), sizes, &row);
-    auto rows = matchRows(analysis, place, sizes);
+    auto table = IndexedTensor::match(element.getTensor(), element.getArgs(), sizes, &row);
+    auto rows = matchRows(analysis, position, sizes);
     if (!table || !rows ||
         llvm::any_of(table->dims, [&](unsigned d) { return llvm::is_contained(rows->dims, d); }))
       return failure();
@@ -303,7 +305,7 @@ struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
     Value v = GatherOp::create(rewriter, loc, makeTensorType(number, found),
                                table->build(rewriter, loc, number, sizes, data[batch]),
                                rows->build(rewriter, loc, integer, sizes), uint64_t(0));
-    // In the result's order; dimensions that nothing depends on are repeated.
+    // Restores the result's order; dimensions without dependence are repeated.
     auto order = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
     llvm::sort(order, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
     v = createTranspose(rewriter, loc, v, order);

@@ -1,4 +1,4 @@
-//===- SimplifyMovement.cpp - Chains of ops that move elements ------------===//
+//===- SimplifyMovement.cpp - Simplification of element movement ----------===//
 
 #include "Constants.h"
 #include "Movement.h"
@@ -10,7 +10,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// A chain of reshapes and transposes that fewer of them can do.
+/// Shortens a chain of reshapes and transposes.
 struct ShortenChain : public RewritePattern {
   ShortenChain(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -25,7 +25,7 @@ struct ShortenChain : public RewritePattern {
   }
 };
 
-/// Transposes, slices and reshapes of parameters are views.
+/// Folds transposes, slices and reshapes of parameters into views.
 struct FoldIntoView : public RewritePattern {
   FoldIntoView(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 2, context) {}
 
@@ -71,7 +71,7 @@ struct ExpandOfExpand : public OpRewritePattern<ExpandOp> {
   }
 };
 
-/// Indices along a dimension, broadcast over others.
+/// Folds the broadcast of an iota.
 struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -80,7 +80,7 @@ struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
     auto iota = movement.base.getDefiningOp<IotaOp>();
     if (!iota)
       return failure();
-    // The dimension must have come through whole, and be all that is counted.
+    // The counted dimension must be complete and alone in its result dimension.
     const Movement::Dim &counted = movement.baseDims[iota.getDim()];
     for (auto [d, dim] : llvm::enumerate(movement.dims))
       if (!counted.empty() && dim == counted) {
@@ -92,7 +92,7 @@ struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
   }
 };
 
-/// Some of the indices: as many, from a number on.
+/// Converts a slice of an iota to a shorter iota plus a constant.
 struct SliceOfIota : public OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -129,7 +129,7 @@ struct SliceOfSlice : public OpRewritePattern<SliceOp> {
   }
 };
 
-/// A slice that lies within one operand of a concatenation.
+/// Folds a slice within one operand of a concatenation.
 struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -154,7 +154,7 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   }
 };
 
-/// An element-wise op broadcasts by itself.
+/// Removes an expand before an element-wise op, which broadcasts itself.
 struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -166,7 +166,7 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
       auto expand = operand.get().getDefiningOp<ExpandOp>();
       if (!expand)
         continue;
-      // Each dimension of the result must come from some operand still.
+      // Some operand must still supply each dimension of the result.
       auto covers = [&](size_t fromEnd, Value v) {
         SmallVector<SymExpr> sizes = getSizes(v);
         return sizes.size() > fromEnd &&

@@ -1,4 +1,4 @@
-//===- SplitFusedProjections.cpp - Slices of products become products -----===//
+//===- SplitFusedProjections.cpp - Splitting of fused projections ---------===//
 
 #include "Constants.h"
 #include "Movement.h"
@@ -18,19 +18,19 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// A slice of columns of a product.
-struct Part {
+/// Slice of a matmul's columns.
+struct ProjectionSlice {
   SliceOp slice;
-  /// From the product to the slice, and what is done to each element on the way.
+  /// Movement from the matmul to the slice, and element-wise ops on the way.
   Movement movement;
   SmallVector<Operation *> pointwise;
   Value matrix, bias;
-  /// The part that has all of its columns, of whose product it is a slice.
-  Part *within = nullptr;
+  /// Enclosing slice with all of these columns; this one becomes a slice of its matmul.
+  ProjectionSlice *enclosing = nullptr;
   MatmulOp product = {};
 };
 
-/// Longer chains are left alone; files are not trusted to be sensible.
+/// Maximum length of a chain; input files may be adversarial.
 constexpr unsigned kMaxLength = 64;
 
 bool takesColumnsOnly(const Movement &m) {
@@ -45,8 +45,8 @@ bool takesColumnsOnly(const Movement &m) {
   return any;
 }
 
-/// An op that makes of each element of `v` one element, with nothing else than numbers: a cast, a
-/// clip.
+/// Returns true for an op that maps each element of `v` to one element, with only numbers as other
+/// operands: a cast, a clip.
 bool isPointwise(Operation *op, Value v) {
   return isa<ScalarOpInterface>(op) && op->getNumResults() == 1 &&
          sameSizes(getSizes(op->getResult(0)), getSizes(v)) &&
@@ -54,32 +54,33 @@ bool isPointwise(Operation *op, Value v) {
                       [&](Value operand) { return operand == v || getSplat(operand); });
 }
 
-/// Collects the slices that are all that uses `v`, which is what `path` says of a product; false
-/// where there are other users. What slices are used for plays no part: a slice of a slice (half of
-/// a head, for a rotary embedding that needs the whole head as well) is no part of its own.
-bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> &parts) {
+/// Collects the slices of `v`, which `path` leads to from a matmul. Returns false if `v` has other
+/// users. Uses of the slices do not matter: a slice of a slice (half of a head, for a rotary
+/// embedding that also needs the whole head) is not collected.
+bool collectSlices(Value v, const ProjectionSlice &path, unsigned length,
+                   std::vector<ProjectionSlice> &slices) {
   SmallVector<OpOperand *> uses = getModelUses(v);
   return !uses.empty() && length < kMaxLength &&
          llvm::all_of(
              uses,
              [&](OpOperand *use) {
                Operation *user = use->getOwner();
-               Part part = path;
+               ProjectionSlice part = path;
                if (isPointwise(user, v)) {
                  part.pointwise.push_back(user);
-                 return collectParts(user->getResult(0), part, length + 1, parts);
+                 return collectSlices(user->getResult(0), part, length + 1, slices);
                }
                part.slice = dyn_cast<SliceOp>(user);
                if (!Movement::isStep(user, Movement::Slices) || !part.movement.apply(user))
                  return false;
                if (!part.slice)
-                 return collectParts(user->getResult(0), part, length + 1, parts);
-               parts.push_back(part);
+                 return collectSlices(user->getResult(0), part, length + 1, slices);
+               slices.push_back(part);
                return takesColumnsOnly(part.movement);
              });
 }
 
-/// Whether all columns of `inner` are columns of `outer`, of which each factor has some in a row.
+/// Returns true if `outer` contains all columns of `inner`, a contiguous range in each factor.
 bool hasColumns(const Movement &outer, const Movement &inner) {
   const Movement::Dim &columns = outer.baseDims.back(), &own = inner.baseDims.back();
   if (columns.size() != own.size())
@@ -99,38 +100,38 @@ bool hasColumns(const Movement &outer, const Movement &inner) {
   return true;
 }
 
-/// Partial rotary embeddings (GPT-NeoX, Phi, GPT-J) take some columns of a head, and halves of them
-/// or every other one as well. What another part has is a slice of that one's product: no column is
-/// loaded or computed twice.
-void nest(std::vector<Part> &parts) {
-  for (Part &inner : parts)
-    for (Part &outer : parts)
-      if (&outer != &inner && !outer.within && hasColumns(outer.movement, inner.movement) &&
+/// Nests slices. Partial rotary embeddings (GPT-NeoX, Phi, GPT-J) slice some columns of a head, and
+/// halves of them or every other one as well. A slice within another becomes a slice of the other's
+/// matmul, so no column is loaded or computed twice.
+void nestSlices(std::vector<ProjectionSlice> &slices) {
+  for (ProjectionSlice &inner : slices)
+    for (ProjectionSlice &outer : slices)
+      if (&outer != &inner && !outer.enclosing && hasColumns(outer.movement, inner.movement) &&
           (&outer < &inner || !hasColumns(inner.movement, outer.movement))) {
-        inner.within = &outer;
+        inner.enclosing = &outer;
         break;
       }
-  // The outermost one.
-  for (Part &part : parts)
-    while (part.within && part.within->within)
-      part.within = part.within->within;
+  // Refers to the outermost one.
+  for (ProjectionSlice &part : slices)
+    while (part.enclosing && part.enclosing->enclosing)
+      part.enclosing = part.enclosing->enclosing;
 }
 
-/// Whether one concatenation is all that the slices are used for: a cyclic shift, or columns in
-/// another order. They would be products of their own only to become one value again.
-bool areJoinedAgain(ArrayRef<Part> parts) {
-  Operation *joint = nullptr;
-  for (const Part &part : parts)
+/// Returns true if a single concatenation is the only user of the slices: a cyclic shift, or
+/// reordered columns. Separate matmuls would only be concatenated again.
+bool areConcatenated(ArrayRef<ProjectionSlice> slices) {
+  Operation *concat = nullptr;
+  for (const ProjectionSlice &part : slices)
     for (OpOperand *use : getModelUses(part.slice->getResult(0))) {
       Operation *user = use->getOwner();
-      if (!isa<ConcatOp>(user) || (joint && user != joint))
+      if (!isa<ConcatOp>(user) || (concat && user != concat))
         return false;
-      joint = user;
+      concat = user;
     }
-  return joint;
+  return concat;
 }
 
-/// The same of a small vector that is known: exporters may write biases as nodes.
+/// Slices a known small vector; exporters may write biases as nodes.
 Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense || dense.getType().getRank() != 1)
@@ -157,7 +158,7 @@ Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
 
 bool isParameter(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
 
-/// The columns of `v`, its last dimension, that the movement keeps.
+/// Returns the columns of `v`, its last dimension, that the movement keeps.
 Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
   SmallVector<SymExpr> rows = llvm::to_vector(ArrayRef(getSizes(v)).drop_back());
   SmallVector<SymExpr> sizes = rows;
@@ -179,25 +180,25 @@ Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
 struct SplitFusedProjections
     : public mlir::tpc::impl::SplitFusedProjectionsBase<SplitFusedProjections> {
   void runOnOperation() override {
-    // Parts of a product may have parts again. Each has fewer columns, so this ends.
+    // Slices of a matmul may have slices again. Each has fewer columns, so the loop terminates.
     SmallVector<MatmulOp> work;
     getOperation().walk([&](MatmulOp op) { work.push_back(op); });
     while (!work.empty())
       split(work.pop_back_val(), work);
   }
 
-  /// Makes a product of each slice of one: of all of them, or of none.
+  /// Replaces all slices of a matmul by separate matmuls, or none.
   void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
-    std::vector<Part> parts;
+    std::vector<ProjectionSlice> slices;
     if (rankOf(product.getRhs()) != 2 || !product.getRhs().getDefiningOp<ParameterOp>() ||
         !(isParameter(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
-        !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts) ||
-        areJoinedAgain(parts))
+        !collectSlices(product, {{}, Movement::identity(product), {}, {}, {}}, 0, slices) ||
+        areConcatenated(slices))
       return;
-    nest(parts);
+    nestSlices(slices);
     OpBuilder builder(product);
-    for (Part &part : parts) {
-      if (part.within)
+    for (ProjectionSlice &part : slices) {
+      if (part.enclosing)
         continue;
       part.matrix = sliceColumns(builder, product.getRhs(), part.movement);
       bool ok = isParameter(part.matrix);
@@ -209,27 +210,27 @@ struct SplitFusedProjections
         part.bias = sliceColumns(builder, product.getBias(), part.movement);
         ok &= isParameter(part.bias);
       }
-      // A view that has no such form.
+      // A view does not have the required form.
       if (!ok)
         return;
     }
-    for (Part &part : parts)
-      if (!part.within) {
+    for (ProjectionSlice &part : slices)
+      if (!part.enclosing) {
         work.push_back(
             MatmulOp::create(builder, product.getLoc(), product.getLhs(), part.matrix, part.bias));
         part.product = work.back();
       }
-    std::vector<Movement> before; // of products, whose own slices change as they are replaced
-    for (const Part &part : parts)
+    std::vector<Movement> before; // of matmuls, whose own slices change as they are replaced
+    for (const ProjectionSlice &part : slices)
       before.push_back(part.movement);
-    for (Part &part : parts) {
-      Part &outer = part.within ? *part.within : part;
-      replace(part, outer.product, before[&outer - parts.data()]);
+    for (ProjectionSlice &part : slices) {
+      ProjectionSlice &outer = part.enclosing ? *part.enclosing : part;
+      replace(part, outer.product, before[&outer - slices.data()]);
     }
   }
 
-  /// `outer`: the columns that the product has.
-  void replace(Part &part, Value product, const Movement &outer) {
+  /// `outer`: columns of the matmul.
+  void replace(ProjectionSlice &part, Value product, const Movement &outer) {
     Movement &m = part.movement;
     m.base = product;
     for (auto [own, theirs] : llvm::zip(m.baseDims.back(), outer.baseDims.back())) {
@@ -239,19 +240,19 @@ struct SplitFusedProjections
       factor.start = factor.start - has.start;
       factor.step = has.step == 1 ? factor.step : 1;
     }
-    // Factors of one element are no factors.
+    // Drops factors of size one.
     for (SmallVector<Movement::Dim> *list : {&m.baseDims, &m.dims})
       for (Movement::Dim &dim : *list)
         llvm::erase_if(dim, [&](int f) { return m.factors[f].whole.isConstant(1); });
     OpBuilder builder(part.slice);
     Value v = m.build(builder, part.slice.getLoc());
     for (Operation *op : part.pointwise)
-      v = repeat(builder, op, v);
+      v = clonePointwise(builder, op, v);
     part.slice.getResult().replaceAllUsesWith(v);
   }
 
-  /// What `op`, which is pointwise, makes of `v`.
-  Value repeat(OpBuilder &builder, Operation *op, Value v) {
+  /// Clones the element-wise `op` on `v`.
+  Value clonePointwise(OpBuilder &builder, Operation *op, Value v) {
     IRMapping mapping;
     for (Value operand : op->getOperands()) {
       auto splat = getSplat(operand);

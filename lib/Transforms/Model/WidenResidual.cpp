@@ -1,9 +1,8 @@
-//===- WidenResidual.cpp - What layers add to stays f32 -------------------===//
+//===- WidenResidual.cpp - Residual sums in f32 ---------------------------===//
 //
-// In a model of 16 bits, each addition to the residual rounds all that layers before it have
-// added: these roundings add up over the depth, and most of a result's distance from f32 is
-// theirs. So the sums of the residual are f32 here, and what is added to them comes as it was
-// summed:
+// In a 16-bit model, each addition to the residual rounds the sum of all earlier layers. These
+// rounding errors accumulate over the depth and cause most of a result's distance from f32. Here
+// the residual sums become f32, and their addends are not rounded to 16 bits:
 //
 //     %p = tpc.matmul %a, %w : … f16            %p = tpc.matmul %a, %w : … f16 -> … f32
 //     %y = tpc.add %x, %p : … f16        ->     %y = tpc.add %x, %p : … f32
@@ -36,14 +35,14 @@ static Type withElements(Value v, Type element) {
   return cast<RankedTensorType>(v.getType()).clone(element);
 }
 
-/// Where a value comes from, whatever its shape.
+/// Returns the source of a value behind reshapes.
 static Value skipReshapes(Value v) {
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
     v = reshape.getOperand();
   return v;
 }
 
-/// An addition of rows: to others, or of one vector to each.
+/// Returns the addition of rows to rows, or of one vector to each row.
 static AddOp getSum(Value v) {
   auto add = skipReshapes(v).getDefiningOp<AddOp>();
   if (!add || !isHalf(add.getResult()) || getSizes(add.getResult()).size() < 2)
@@ -62,7 +61,7 @@ static bool addsRows(AddOp add) {
   });
 }
 
-/// A product of which the library can give the sums as they are.
+/// Returns a matmul whose library call can return its f32 sums.
 static MatmulOp getProduct(Value v) {
   auto product = v.getDefiningOp<MatmulOp>();
   return product && isHalf(v) && product.getRhs().getDefiningOp<ParameterOp>() &&
@@ -71,7 +70,7 @@ static MatmulOp getProduct(Value v) {
              : MatmulOp();
 }
 
-/// Norms; in files that compute them in f32, what they are computed of.
+/// Returns true if a norm reads the value; files that compute norms in f32 read it through a cast.
 static bool isReadByNorm(Value v) {
   return llvm::any_of(v.getUses(), [](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -86,38 +85,38 @@ struct WidenResidual : public mlir::tpc::impl::WidenResidualBase<WidenResidual> 
   void runOnOperation() override;
   llvm::SetVector<Operation *> findSums();
   Value inSingle(Value v);
-  Value makeWide(Value v);
+  Value widen(Value v);
   void replace(Value v);
 
-  /// What has been made in f32, in the order in which it was.
+  /// Values converted to f32, in order of conversion.
   llvm::MapVector<Value, Value> wide;
 };
 } // namespace
 
-/// Additions that meet, of which a norm reads one: where rows are added to rows.
+/// Returns connected additions of rows to rows of which a norm reads at least one.
 llvm::SetVector<Operation *> WidenResidual::findSums() {
-  llvm::EquivalenceClasses<Operation *> meeting;
+  llvm::EquivalenceClasses<Operation *> connected;
   SmallVector<AddOp> sums;
   getOperation().walk([&](AddOp op) {
     AddOp add = getSum(op.getResult());
     if (!add)
       return;
     sums.push_back(add);
-    meeting.insert(add);
+    connected.insert(add);
     for (Value operand : add->getOperands())
       if (AddOp other = getSum(operand))
-        meeting.unionSets(add, other);
+        connected.unionSets(add, other);
   });
   DenseSet<Operation *> withRows, withNorm;
   for (AddOp add : sums) {
     if (addsRows(add))
-      withRows.insert(meeting.getLeaderValue(add));
+      withRows.insert(connected.getLeaderValue(add));
     if (isReadByNorm(add.getResult()))
-      withNorm.insert(meeting.getLeaderValue(add));
+      withNorm.insert(connected.getLeaderValue(add));
   }
   llvm::SetVector<Operation *> found;
   for (AddOp add : sums)
-    if (Operation *leader = meeting.getLeaderValue(add);
+    if (Operation *leader = connected.getLeaderValue(add);
         withRows.contains(leader) && withNorm.contains(leader))
       found.insert(add);
   return found;
@@ -128,12 +127,12 @@ Value WidenResidual::inSingle(Value v) {
     return v;
   if (Value known = wide.lookup(v))
     return known;
-  Value made = makeWide(v);
-  wide[v] = made;
-  return made;
+  Value widened = widen(v);
+  wide[v] = widened;
+  return widened;
 }
 
-Value WidenResidual::makeWide(Value v) {
+Value WidenResidual::widen(Value v) {
   OpBuilder b(&getContext());
   b.setInsertionPointAfterValue(v);
   Type type = withElements(v, b.getF32Type());
@@ -150,7 +149,7 @@ Value WidenResidual::makeWide(Value v) {
   return sums;
 }
 
-/// Others than norms read what the model says.
+/// Users other than norms read the value in its original type.
 void WidenResidual::replace(Value v) {
   Value single = wide.lookup(v), half;
   for (OpOperand &use : llvm::make_early_inc_range(v.getUses())) {
@@ -190,13 +189,13 @@ void WidenResidual::runOnOperation() {
     if (isHalf(x.get()) && wide.count(skipReshapes(x.get())))
       x.set(inSingle(x.get()));
   });
-  // The last first: what is left of the earlier ones is read by nobody.
-  SmallVector<Value> made;
+  // Replaces the last values first: then the earlier ones have no remaining users.
+  SmallVector<Value> widened;
   for (auto &[v, single] : wide)
-    made.push_back(v);
-  for (Value v : llvm::reverse(made)) {
+    widened.push_back(v);
+  for (Value v : llvm::reverse(widened)) {
     Operation *op = v.getDefiningOp();
-    // What was only cast stays as it is.
+    // Skips values that were only cast.
     if (!op || !(sums.contains(op) || getProduct(v) || isa<ReshapeOp>(op)) ||
         wide.lookup(v).getDefiningOp<CastOp>())
       continue;

@@ -1,4 +1,4 @@
-//===- PipelineChain.cpp - Linear op chain that stages are cut from -------===//
+//===- PipelineChain.cpp - Op chain that stages are cut from --------------===//
 
 #include "PipelineChain.h"
 

@@ -1,4 +1,4 @@
-//===- PipelineChain.h - Linear op chain that stages are cut from -*- C++ -*-===//
+//===- PipelineChain.h - Op chain that stages are cut from ------*- C++ -*-===//
 //
 // Views @main of the spmd program as a chain. Its ops are of two kinds:
 //

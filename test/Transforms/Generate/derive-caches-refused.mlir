@@ -127,7 +127,7 @@ func.func @main(%x: !h) -> !h {
   %t = tpc.transpose %x [0, 2, 1] : !h -> !t
   %0 = tpc.matmul %x, %t : !h, !t -> !s
   %1 = tpc.sin %0 : !s -> !s loc("wave")
-  // expected-error @unknown {{'weights' (tpc.softmax) is not part of a known form of attention, and the model has no other attention: 'wave' (tpc.sin) is between it and a product of queries and keys. Generation needs keys and values to cache}}
+  // expected-error @unknown {{'weights' (tpc.softmax) is not part of a known form of attention, and the model has no other attention: 'wave' (tpc.sin) is between it and a matmul of queries and keys. Generation needs keys and values to cache}}
   %p = tpc.softmax %1 dim 2 : !s -> !s loc("weights")
   %y = tpc.matmul %p, %x : !s, !h -> !h
   return %y : !h

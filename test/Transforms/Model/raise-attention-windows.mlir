@@ -109,7 +109,7 @@ func.func @stays(%q: !q) -> (!q, !q) {
   %d = tpc.sub %twice, %j : !index, !index -> !index
   %w = tpc.cmp lt %d, %four : !index, tensor<i64> -> !mask
   %m0 = tpc.and %causal, %w : !mask, !mask -> !mask
-  // expected-remark @below {{attention keeps its mask as a tensor: it is not known to be causal, a window, or a mask of keys}}
+  // expected-remark @below {{attention keeps its mask as a tensor: it was not recognized as causal, a window, or a mask of keys}}
   %0 = tpc.attention %q, %q, %q mask %m0 scale 1.0 : !q, !q, !q mask !mask -> !q
   %e = tpc.sub %i, %j : !index, !index -> !index
   %v = tpc.cmp lt %e, %four : !index, tensor<i64> -> !mask
@@ -173,7 +173,7 @@ func.func @behind(%q: !q, %k: !k, %v: !v) -> !q {
   %0 = tpc.matmul %q, %k : !q, !k -> !s
   %1 = tpc.add %0, %b : !s, !low -> !s
   %2 = tpc.softmax %1 dim 3 : !s -> !s
-  // expected-remark @below {{attention keeps its bias as a tensor: it is not known to be causal, a window, slopes of heads, or a mask of keys}}
+  // expected-remark @below {{attention keeps its bias as a tensor: it was not recognized as causal, a window, slopes of heads, or a mask of keys}}
   %3 = tpc.matmul %2, %v : !s, !v -> !q
   return %3 : !q
 }

@@ -1,4 +1,4 @@
-//===- Reshape.cpp - Reshape, Squeeze, Unsqueeze, Flatten, Expand, Transpose ==//
+//===- Reshape.cpp - Reshape, Squeeze, Flatten, Expand, Transpose ---------===//
 
 #include "OpTable.h"
 

@@ -1,4 +1,4 @@
-//===- SimplifyProducts.cpp - Biases and batch dimensions of products -----===//
+//===- SimplifyMatmuls.cpp - Simplification of matmuls --------------------===//
 
 #include "Constants.h"
 #include "Movement.h"
@@ -12,7 +12,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// matmul(x, w) + b, also where a reshape of the rows stands between.
+/// Folds matmul(x, w) + b, also with a reshape of the rows in between.
 struct AddBias : public OpRewritePattern<AddOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -39,9 +39,9 @@ struct AddBias : public OpRewritePattern<AddOp> {
   }
 };
 
-/// [b*H, m, k] x [b*H, k, n], where both operands were [b, H, ...] before: the
-/// product is made there, and its result merged. Each application leaves
-/// fewer dimensions of several factors on the left side.
+/// Converts [b*H, m, k] x [b*H, k, n], whose operands were merged from [b, H, ...], to a matmul of
+/// the unmerged operands with a merged result. Each application leaves fewer dimensions of several
+/// factors on the left side.
 struct UnmergeBatch : public OpRewritePattern<MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -79,7 +79,7 @@ struct UnmergeBatch : public OpRewritePattern<MatmulOp> {
   }
 };
 
-/// [b, H, m, n] -> [b*H, m, n] moves after softmax and element-wise ops.
+/// Moves [b, H, m, n] -> [b*H, m, n] after softmax and element-wise ops.
 struct SinkMergedBatch : public RewritePattern {
   SinkMergedBatch(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -89,7 +89,7 @@ struct SinkMergedBatch : public RewritePattern {
     if (auto softmax = dyn_cast<SoftmaxOp>(op);
         softmax && (int64_t)softmax.getDim() != rankOf(softmax.getOperand()) - 1)
       return failure();
-    // All operands that are not one number come from reshapes of one kind.
+    // All operands except splats must come from equal reshapes.
     std::optional<SmallVector<SymExpr>> source;
     for (Value operand : op->getOperands()) {
       if (getSplat(operand))
@@ -128,6 +128,6 @@ struct SinkMergedBatch : public RewritePattern {
 
 } // namespace
 
-void mlir::tpc::populateProductPatterns(RewritePatternSet &patterns) {
+void mlir::tpc::populateMatmulPatterns(RewritePatternSet &patterns) {
   patterns.add<AddBias, UnmergeBatch, SinkMergedBatch>(patterns.getContext());
 }
