@@ -348,7 +348,7 @@ bool Optimizer::sink(Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
-// The pass
+// Pass
 //===----------------------------------------------------------------------===//
 
 struct OptimizeCollectives : public mlir::tpc::impl::OptimizeCollectivesBase<OptimizeCollectives> {

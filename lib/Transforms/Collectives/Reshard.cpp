@@ -189,7 +189,7 @@ static DistAttr withoutPartial(DistAttr dist, ArrayRef<StringAttr> axes) {
 }
 
 //===----------------------------------------------------------------------===//
-// The search
+// Search
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -257,8 +257,7 @@ void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t d
 
 void Search::expand(DistAttr dist) {
   auto dims = dist.getDims();
-  // An exchange to another distribution than the target would need further steps; one exchange
-  // suffices.
+  // An exchange can reach the target directly, so no exchange to another distribution is needed.
   if (exchanges)
     if (auto exchange = Exchange::get(dist, to))
       relax(dist, ReshardStep::Exchange, exchange->axes, -1, -1, to);

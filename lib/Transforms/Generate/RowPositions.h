@@ -61,8 +61,8 @@ private:
   Value lengths;
   SymExpr batch;
   OpBuilder builder;
-  DenseMap<Value, Value> rows;         // values with the batch as leading dimension
-  DenseSet<Value> varying;             // values with the batch in their own types
+  DenseMap<Value, Value> rows;           // values with the batch as leading dimension
+  DenseSet<Value> varying;               // values with the batch in their own types
   DenseMap<Operation *, SymExpr> maxima; // per lookup: maximum of the ids
   SmallVector<Attribute> constraints;
 };

@@ -3,11 +3,10 @@
 // Computes for the last token alone whatever only its logits need. From an output upwards, each op
 // that computes tokens independently is cloned for one token per sequence: [batch * sequence, 768]
 // becomes [batch, 768]. The walk ends at values that are needed for all tokens, because cached keys
-// or values depend on them. There the last token is lookedUp up.
+// or values depend on them. There the last token is looked up.
 //
-//     logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- matmul <- norm of x: lookedUp
-//     up
-//                               add <- x: lookedUp up             <- k, v: of all tokens
+//   logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- matmul <- norm of x: looked up
+//                             add <- x: looked up             <- k, v: of all tokens
 //
 // In the last layer, only the first norm and the keys and values are computed for all tokens.
 //
@@ -85,7 +84,7 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     bool apart = sizes[dim] == tokens && dim > 0 && sizes[0] == batch;
     if (dims.size() != 1 || (!merged && !apart))
       return emitNodeError(op ? op : user)
-                 << "has a layout in which the last token of each sequence cannot be lookedUp up: "
+                 << "has a layout in which the last token of each sequence cannot be looked up: "
                     "keep the logits of all tokens (tpc-take-last is optional)",
              failure();
     // Moves batch and tokens to the front: [batch, sequence, ..].

@@ -1,6 +1,6 @@
 //===- WindowCaches.cpp - Sliding-window caches ---------------------------===//
 //
-// WindowedCache attention uses only differences between positions of queries and keys. It may
+// Windowed attention uses only differences between positions of queries and keys. It may
 // therefore count positions from any token before the visible ones. A cache that only such
 // attention reads gets a capacity and lengths of its own.
 //

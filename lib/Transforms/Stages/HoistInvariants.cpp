@@ -7,7 +7,6 @@
 //             (findRecomputed), or it is computed from a smaller hoisted value
 //   hoisted   all others: computed before the loop
 //   passed    hoisted and used in the loop: an argument of the stage's function
-//   held      hoisted, and used in the rounds: an argument of the stage's function
 //
 //===----------------------------------------------------------------------===//
 

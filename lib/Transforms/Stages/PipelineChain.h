@@ -2,10 +2,9 @@
 //
 // Views @main of the spmd program as a chain. Its ops are of two kinds:
 //
-//   recomputed   rematerialized in each stage that uses them: ops that depend on inputs, constants
-//   and
-//                small weights alone, if recomputing costs less than sending (masks, positions, cos
-//                and sin), and ops that depend on weights alone
+//   recomputed   rematerialized in each stage that uses them: ops that depend on weights alone, and
+//                ops that depend on inputs, constants and small weights alone if recomputing costs
+//                less than sending (masks, positions, cos and sin)
 //   carried      all other ops; each runs in one stage
 //
 // A cut point is between carried ops where exactly one carried value is live.

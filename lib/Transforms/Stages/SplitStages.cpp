@@ -21,7 +21,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// PipelineChain with its cuts and their imbalance.
+/// Chain with its cuts and their imbalance.
 struct StagePartition {
   std::unique_ptr<PipelineChain> chain;
   std::optional<std::vector<size_t>> cuts;

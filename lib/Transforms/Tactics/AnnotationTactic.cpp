@@ -22,7 +22,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Classes of a factor of an annotated dimension, outermost first, and the dimensions of the site's
+/// Classes of a factor of an annotated dimension, outermost first, and the dimensions of the
 /// tensor that contain them.
 struct AnnotatedFactor {
   FactorAttr factor;

@@ -9,16 +9,13 @@
 // parallel factor and tp splits nothing else. Then ops leave the set:
 //
 // (a) if no operand is reduced or token-sharded (slicing it would be free) but all tokens of the
-// results
-//      are needed: the split would only add an all-gather;
+//     results are needed: the split would only add an all-gather;
 // (b) if all tokens of all results are needed and gathering them takes longer than gathering the
-// operands
-//      (LinkModel.h), such as several ops with one operand (a parallel residual with two norms
-//      gathers once);
+//     operands (LinkModel.h), such as several ops with one operand (a parallel residual with two
+//     norms gathers once);
 // (c) if they compute a number per token from sums that are numbers per token, as in a norm over a
-// width
-//      that tp splits, and all tokens of their results are needed: there is no work to share, and
-//      one all-reduce costs less than a reduce-scatter and a gather.
+//     width that tp splits, and all tokens of their results are needed: there is no work to share,
+//     and one all-reduce costs less than a reduce-scatter and a gather.
 //
 // Each step removes an op, so the tactic terminates.
 //

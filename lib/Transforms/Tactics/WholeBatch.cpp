@@ -7,8 +7,7 @@
 //
 //     %m = tpc.cast %mask           [batch, sequence]      of all samples, on every rank
 //     %i = tpc.gather_nd %m, ...    [batch, sequence]      of all samples, on every rank
-//     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank's samples, in this
-//     micro-batch
+//     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank and this micro-batch
 //
 // where the slice between the last two is free. Ops that depend on weights (matmuls, lookups,
 // attention) or inside of a layer are more expensive, and are rejected.
