@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 import interpret
 
 # What the importer refuses on purpose, by a part of its message.
-REFUSED = ["cannot import", "which tpc does not have", "does not compute", "cache of a fixed size",
+REFUSED = ["cannot import", "which tpc does not have", "does not compute", "fixed-size cache",
            "training_mode = 1", "a product of data", "is not a tensor",
            "that is computed from data", "pads with a constant only", "which tpc does not read", "tpc has float16"]
 

@@ -548,4 +548,4 @@ def test_what_is_not_in_the_program_is_warned_of(tmp_path):
     result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
                             capture_output=True, text=True, check=True)
     assert "the sharding of tensor '/transformer/Shape_output_0'" in result.stderr
-    assert "is not used: the imported program has no such tensor" in result.stderr
+    assert "is ignored: the imported program has no such tensor" in result.stderr

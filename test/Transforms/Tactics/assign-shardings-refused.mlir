@@ -7,7 +7,7 @@
 // TP: error: tp300 is larger than anything that can be split: {{.*}}; use tp160
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
 // DP: needed whole here; remove dp2,mb2
-// DP: what depends on inputs alone may be whole, but this depends on 'fc1' (tpc.matmul)
+// DP: ops that depend on inputs alone can process the whole batch, but this depends on 'fc1' (tpc.matmul)
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
 func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> {
   %w1 = tpc.parameter @w1 : tensor<40x160xf32>
