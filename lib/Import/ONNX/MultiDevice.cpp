@@ -200,7 +200,7 @@ LogicalResult ConfigurationReader::readNode(const ::onnx::NodeProto &node, bool 
     auto it = configurations.find(proto.configuration_id());
     if (it == configurations.end()) {
       InFlightDiagnostic diag = emitError(loc)
-                                << "'" << source << "' is placed by the device configuration '"
+                                << "'" << source << "' has device configuration '"
                                 << proto.configuration_id() << "', which the file does not define";
       if (configurations.empty())
         return diag << "; it defines none";

@@ -63,9 +63,9 @@ FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const T
     if (!options.allowMissingData)
       return emitError(loc) << "the data file '" << source->file << "' of " << what
                             << " does not exist";
-    emitRemark(loc) << "the data file '" << source->file << "' does not exist (tpcc's --weights= "
-                    << "says where it is); the program will need it, or other weights, when it is "
-                    << "run";
+    emitRemark(loc)
+        << "the data file '" << source->file << "' does not exist (pass its location "
+        << "with tpcc's --weights=); the program needs it, or other weights, at run time";
   }
   if (source->file.empty() && source->memory.size() > (64 << 10))
     return emitError(loc) << what << " has " << source->elements()

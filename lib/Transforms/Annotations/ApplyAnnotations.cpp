@@ -139,12 +139,12 @@ LogicalResult ApplyAnnotations::explainNoMatch(const AnnotationLine &line,
                             << "pattern '" << line.pattern << "' matches nothing: no weight, "
                             << "input or value of the model has such a name";
   const Target *nearest = nullptr;
-  unsigned least = 0;
+  unsigned minDistance = 0;
   for (const Target &target : targets.take_front(4096)) {
     unsigned distance = StringRef(target.name).edit_distance(line.pattern, true, 64);
-    if (!nearest || distance < least) {
+    if (!nearest || distance < minDistance) {
       nearest = &target;
-      least = distance;
+      minDistance = distance;
     }
   }
   if (nearest)

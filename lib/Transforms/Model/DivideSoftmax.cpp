@@ -56,8 +56,8 @@ struct DivideSoftmax : public mlir::tpc::impl::DivideSoftmaxBase<DivideSoftmax> 
         continue;
       OpBuilder builder(op);
       Location loc = op.getLoc();
-      Value most = ReduceOp::create(builder, loc, ReduceFunction::Max, x, {dim}, true);
-      Value shifted = SubOp::create(builder, loc, x.getType(), x, most);
+      Value maximum = ReduceOp::create(builder, loc, ReduceFunction::Max, x, {dim}, true);
+      Value shifted = SubOp::create(builder, loc, x.getType(), x, maximum);
       Value exps = ExpOp::create(builder, loc, x.getType(), shifted);
       Value sum = ReduceOp::create(builder, loc, ReduceFunction::Sum, exps, {dim}, true);
       Value result = DivOp::create(builder, loc, x.getType(), exps, sum);

@@ -111,14 +111,14 @@ void LayerFinder::order() {
       rest = begins[i + 1];
     }
   for (auto [i, op] : llvm::enumerate(sequence)) {
-    int place = i;
+    int orderKey = i;
     if (i >= rest) {
-      place = -1;
+      orderKey = -1;
       for (Value operand : op->getOperands())
         if (auto it = position.find(operand.getDefiningOp()); it != position.end())
-          place = std::max(place, it->second);
+          orderKey = std::max(orderKey, it->second);
     }
-    position[op] = place;
+    position[op] = orderKey;
   }
   llvm::stable_sort(sequence,
                     [&](Operation *a, Operation *b) { return position.at(a) < position.at(b); });

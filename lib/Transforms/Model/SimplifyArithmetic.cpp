@@ -44,8 +44,8 @@ struct FoldMovedSplat : public RewritePattern {
   FoldMovedSplat(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 3, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    bool says = isa<ExpandOp>(op) && rankOf(op->getOperand(0)) == 0;
-    if (says || !isa<MovementOpInterface, SizeOp>(op))
+    bool isExpandedScalar = isa<ExpandOp>(op) && rankOf(op->getOperand(0)) == 0;
+    if (isExpandedScalar || !isa<MovementOpInterface, SizeOp>(op))
       return failure();
     auto splat = getSplat(op->getResult(0));
     if (!splat)

@@ -233,12 +233,12 @@ struct SplitFusedProjections
   void replace(ProjectionSlice &part, Value product, const Movement &outer) {
     Movement &m = part.movement;
     m.base = product;
-    for (auto [own, theirs] : llvm::zip(m.baseDims.back(), outer.baseDims.back())) {
-      Movement::Factor &factor = m.factors[own];
-      const Movement::Factor &has = outer.factors[theirs];
-      factor.whole = has.size;
-      factor.start = factor.start - has.start;
-      factor.step = has.step == 1 ? factor.step : 1;
+    for (auto [innerFactor, outerFactor] : llvm::zip(m.baseDims.back(), outer.baseDims.back())) {
+      Movement::Factor &factor = m.factors[innerFactor];
+      const Movement::Factor &enclosingFactor = outer.factors[outerFactor];
+      factor.whole = enclosingFactor.size;
+      factor.start = factor.start - enclosingFactor.start;
+      factor.step = enclosingFactor.step == 1 ? factor.step : 1;
     }
     // Drops factors of size one.
     for (SmallVector<Movement::Dim> *list : {&m.baseDims, &m.dims})

@@ -70,7 +70,7 @@ private:
     for (auto &[id, group] : groups) {
       func::FuncOp function = callee;
       // Other calls, of this or another caller, may already use the function.
-      if (Attribute taken = taken_.lookup(callee); taken && taken != id) {
+      if (Attribute taken = annotationOf.lookup(callee); taken && taken != id) {
         func::FuncOp &copy = copies[{callee, id}];
         if (!copy) {
           copy = callee.clone();
@@ -78,7 +78,7 @@ private:
         }
         function = copy;
       } else {
-        taken_[callee] = id;
+        annotationOf[callee] = id;
       }
       for (func::CallOp call : group)
         call.setCallee(function.getName());
@@ -92,7 +92,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   DenseMap<Value, std::pair<Attribute, Attribute>> arguments;
-  DenseMap<Operation *, Attribute> taken_;
+  DenseMap<Operation *, Attribute> annotationOf;
   DenseMap<std::pair<Operation *, Attribute>, func::FuncOp> copies;
 };
 

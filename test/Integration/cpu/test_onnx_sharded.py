@@ -473,7 +473,7 @@ def test_nodes_that_call_functions_have_stages(tmp_path):
         assert [f"@w{i}" in body for i in range(3)] == [i < first for i in range(3)]
     assert "the device configuration of node 'inside' is ignored" in compiled({"fc0": 0, "fc1": 1}, "c").stderr
     result = compiled({"fc0": 0, "fc1": 1}, "d")
-    assert result.returncode == 1 and "node 'inside' is placed by the device configuration 'd'" in result.stderr
+    assert result.returncode == 1 and "node 'inside' has device configuration 'd'" in result.stderr
 
 
 def test_one_entry_for_each_node_and_configuration(tmp_path):
@@ -490,7 +490,7 @@ def test_one_entry_for_each_node_and_configuration(tmp_path):
     def undefined(model):
         del model.configuration[:]
         multidevice.stage(model, "d", lambda node: 0)
-    assert "node 'fc0' is placed by the device configuration 'd', which the file does not define; it defines none" \
+    assert "node 'fc0' has device configuration 'd', which the file does not define; it defines none" \
         in refused(undefined)
 
     def namesakes(model):

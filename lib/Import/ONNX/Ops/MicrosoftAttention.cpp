@@ -38,7 +38,7 @@ static Value toHeads(Node &n, Value x, int64_t heads) {
 }
 
 /// Returns the additive mask of scores [b, 1 or heads, q, k]: 0 for a visible key, else `hidden`.
-static Value hide(Node &n, Value seen, double hidden, Type element) {
+static Value additiveMask(Node &n, Value seen, double hidden, Type element) {
   if (!seen)
     return {};
   return n.select(seen, n.constant(element, 0), n.constant(element, hidden));
@@ -89,8 +89,7 @@ static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
 /// Returns the keys that causal attention shows to each query, [1, 1, q, k], as ONNX Runtime does
 /// on CPUs: key j <= past + query i, and every key to the last query. The second rule adds keys
 /// only if there are more new keys than queries.
-static Value seeCausally(Node &n, const SymExpr &past, const SymExpr &queries,
-                         const SymExpr &keys) {
+static Value causalMask(Node &n, const SymExpr &past, const SymExpr &queries, const SymExpr &keys) {
   Type index = n.b.getI64Type();
   Value i = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, queries, 1}), 2);
   Value j = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, 1, keys}), 3);
@@ -102,8 +101,8 @@ static Value seeCausally(Node &n, const SymExpr &past, const SymExpr &queries,
 }
 
 /// Computes softmax(q k^T scale + masks) v, as [b, s, heads * d]. The first `past` keys are cached.
-static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned maskInput,
-                    unsigned biasInput) {
+static Value buildAttention(Node &n, const Heads &heads, const SymExpr &past, unsigned maskInput,
+                            unsigned biasInput) {
   Sizes q = getSizes(heads.q), k = getSizes(heads.k), v = getSizes(heads.v);
   if (!n.equate(q[0], k[0], "the batch of queries and keys") ||
       !n.equate(q[3], k[3], "the size of heads of queries and keys") ||
@@ -127,12 +126,12 @@ static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned m
       n.binary<MulOp>(scores, n.scalar(scale == 0 ? 1 / std::sqrt(double(*size)) : scale, scores));
   Value mask;
   if (n.has(maskInput)) {
-    mask = hide(n, readMask(n, maskInput, full), hidden, element);
+    mask = additiveMask(n, readMask(n, maskInput, full), hidden, element);
     if (!mask)
       return {};
   }
   if (causal) {
-    Value seen = seeCausally(n, past, q[2], k[2]);
+    Value seen = causalMask(n, past, q[2], k[2]);
     // A later key is hidden regardless of the mask.
     double lowest = -std::numeric_limits<float>::max();
     Value later = n.constant(element, element.isF16() ? -65504 : lowest);
@@ -230,7 +229,7 @@ static LogicalResult importAttention(Node &n) {
     if (!present || failed(n.set(1, n.wrap(present))))
       return failure();
   }
-  Value y = attend(n, own, pastSize, 3, 5);
+  Value y = buildAttention(n, own, pastSize, 3, 5);
   return y ? n.result(y) : failure();
 }
 
@@ -288,7 +287,7 @@ static LogicalResult importMultiHeadAttention(Node &n) {
   for (auto [i, v] : {std::pair(1u, own.k), std::pair(2u, own.v)})
     if (n.isUsed(i) && failed(n.set(i, n.wrap(v))))
       return failure();
-  Value y = attend(n, own, past, 4, 5);
+  Value y = buildAttention(n, own, past, 4, 5);
   return y ? n.result(y) : failure();
 }
 
