@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the README's table of model families and exporters from the tests: the files of test/Models, how they were
-exported, and on how many grids their results are compared with ONNX Runtime's.
+"""README's table of model families and exporters, from the tests: files of test/Models and their
+opsets, if results are compared with ONNX Runtime's on grids.
 
     tools/families.py [--check]
 """
@@ -12,7 +12,10 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Models", "test/Integration", "test/Integration/cpu")]
+sys.path[:0] = [
+    str(TOP / folder)
+    for folder in ("python", "test/Models", "test/Integration", "test/Integration/cpu")
+]
 
 import make  # noqa: E402
 import models  # noqa: E402
@@ -20,9 +23,24 @@ import test_families  # noqa: E402
 import test_numbers  # noqa: E402
 
 BEGIN, END = "<!-- Written by tools/families.py -->", "<!-- End -->"
-NAMES = {"gpt2": "GPT-2", "llama": "LLaMA", "mistral": "Mistral", "qwen2": "Qwen2", "phi": "Phi", "gpt_neox": "GPT-NeoX",
-         "bloom": "BLOOM", "falcon": "Falcon", "olmo2": "OLMo2", "gemma2": "Gemma-2", "mpt": "MPT",
-         "gpt_neo": "GPT-Neo", "phi3": "Phi-3", "opt": "OPT", "gptj": "GPT-J", "codegen": "CodeGen"}
+NAMES = {
+    "gpt2": "GPT-2",
+    "llama": "LLaMA",
+    "mistral": "Mistral",
+    "qwen2": "Qwen2",
+    "phi": "Phi",
+    "gpt_neox": "GPT-NeoX",
+    "bloom": "BLOOM",
+    "falcon": "Falcon",
+    "olmo2": "OLMo2",
+    "gemma2": "Gemma-2",
+    "mpt": "MPT",
+    "gpt_neo": "GPT-Neo",
+    "phi3": "Phi-3",
+    "opt": "OPT",
+    "gptj": "GPT-J",
+    "codegen": "CodeGen",
+}
 FLAVORS = ["dynamo", "dynamo-past", "optimum-nopast", "optimum-past"]
 
 
@@ -41,17 +59,23 @@ def table():
             cells[words.split()[0]][found[1] if found else "dynamo"].append((int(opset), grids))
     yield "| | " + " | ".join(f"`{flavor}`" for flavor in FLAVORS) + " |"
     yield "|---" * (len(FLAVORS) + 1) + "|"
+    rows = collections.defaultdict(list)
     for family, row in cells.items():
-        def text(flavor):
-            opsets = ", ".join(map(str, sorted({opset for opset, _ in row[flavor]})))
-            return f"opset {opsets}: {max(grids for _, grids in row[flavor])} grids" if row[flavor] else ""
-
-        yield f"| {NAMES[family]} | " + " | ".join(map(text, FLAVORS)) + " |"
+        opsets = [
+            ", ".join(map(str, sorted({opset for opset, _ in row[flavor]}))) for flavor in FLAVORS
+        ]
+        rows[" | ".join(f"✓ {text}" if text else "" for text in opsets)].append(NAMES[family])
+    for ticks, families in rows.items():
+        yield f"| {', '.join(families)} | {ticks} |"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the table is stale")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the table is stale"
+    )
     options = parser.parse_args()
     page = TOP / "README.md"
     text = page.read_text()

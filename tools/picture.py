@@ -2,7 +2,7 @@
 """Draws what each rank holds of a model's matrices, from the report of its plan, as SVG.
 
     tools/picture.py model.onnx --megatron-shard=tp2,pp2 --shape batch=2,sequence=16 -o split.svg
-    tools/picture.py [--check]      # docs/split.svg, which the README shows
+    tools/picture.py [--check]      # docs/split.svg, of docs/parallelism.md
 
 Of each stage the first layer is drawn, and what is outside of layers. Sides are as the roots of sizes.
 """
@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-README = (TOP / "test" / "Models" / "gpt2-tiny.onnx", "tp2,pp2", "batch=2,sequence=16", TOP / "docs" / "split.svg")
+PAGE = (TOP / "test" / "Models" / "gpt2-tiny.onnx", "tp2,pp2", "batch=2,sequence=16", TOP / "docs" / "split.svg")
 COLORS = ["#3566a8", "#c8702a", "#3f8f5a", "#8a4f9e", "#a83e4a", "#4f8a9e", "#8f8035", "#6b6b6b"]
 GAP, LABEL, STAGE_GAP, MARGIN = 16, 26, 70, 20
 
@@ -134,7 +134,7 @@ def draw(model, grid, report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", type=Path, help="an ONNX file (default: the README's picture)")
+    parser.add_argument("model", nargs="?", type=Path, help="an ONNX file (default: the page's picture)")
     parser.add_argument("--megatron-shard", default="tp2", metavar="SPEC")
     parser.add_argument("--shape", metavar="name=size,…", help="as for tpcc --report")
     parser.add_argument("-o", type=Path, dest="output", help="the SVG file")
@@ -144,7 +144,7 @@ def main():
     if options.model and not (options.shape and options.output):
         parser.error("a model needs --shape and -o")
     model, grid, shape, output = ((options.model, options.megatron_shard, options.shape, options.output) if options.model
-                                  else README)
+                                  else PAGE)
     text = draw(model, grid, plan(options.tpcc, model, grid, shape))
     if options.check:
         if output.read_text() != text:

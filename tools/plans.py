@@ -72,7 +72,7 @@ are below.
 RESIDUALS = """
 ## Residuals of 16 bits
 
-Models in f16 keep [their residual in f32](../gpu.md#what-computes-what). What a rank sends in a step,
+Models in f16 keep [their residual in f32](../gpu.md#precision). What a rank sends in a step,
 added up over the stages, against what it sends with `--residual=same`. Sums over tp and what goes
 from stage to stage double; what sp gathers for products and what two dimensions sum within layers
 has 16 bits either way.

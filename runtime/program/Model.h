@@ -1,7 +1,7 @@
 //===- Model.h - a program in a process that does other things ------------===//
 //
 // What is behind tpc/session.h: a world of threads with its weights, which serves one call after
-// the other. Nothing is printed, and no error ends the process. See docs/library.md.
+// the other. Nothing is printed, and no error ends the process. See docs/serving-and-python.md.
 //
 //===----------------------------------------------------------------------===//
 

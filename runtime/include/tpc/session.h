@@ -16,7 +16,7 @@
  *   tpc_model_close(model);
  *
  * Functions that can fail return TPC_OK or why they did; nothing is printed, no signal handled, and
- * the process never ended. docs/library.md says what cannot be survived, and what holds for threads
+ * the process never ended. docs/serving-and-python.md says what cannot be survived, and what holds for threads
  * and forks. */
 #ifndef TPC_SESSION_H
 #define TPC_SESSION_H

@@ -1,8 +1,10 @@
-"""What README.md and docs/ show of a terminal is what is to be seen there; what they name is there; lines fit."""
+"""Pages: commands and code run as shown; links, named files and quoted messages exist."""
 
+import os
 import re
 import shutil
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,72 +12,202 @@ import pytest
 from harness import BUILD, TOP, run
 from models import COMMITTED
 
-WRITTEN = [path for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
-           if "do not edit" not in path.read_text()[:200]]
-PAGES = [path for path in WRITTEN if re.search(r"^    \$ ", path.read_text(), re.M)]
+PAGES = [
+    path
+    for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
+    if "do not edit" not in path.read_text()[:200]
+]
+USER_PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+
+# Programs whose command lines in indented blocks are run, of user pages and of other pages.
+PROGRAMS = re.compile(r"(tpcc|tpc-[\w-]+|python|mpirun|\./\w+|build/bin/[\w-]+) ")
+OTHER_PROGRAMS = re.compile(r"(build/bin/|\./model|mpirun)")
+# Commands that are not run: regular expression, reason.
+NOT_RUN = {
+    r"\./setup ": "builds the project",
+    r"python -m (pip|tpc\.export) ": "installs packages, or needs PyTorch",
+    r"python -m tpc\.weights ": "writes 500 MB",
+    r".*--host a:8": "needs four nodes",
+    r".*tp8,pp4,gpus-per-node=8": "compiles for 32 ranks",
+}
+NOT_RUN_ON_PAGE = {"gpu.md": r"\./model"}  # needs a GPU
 
 
-def terminals(text):
-    """(command, what it prints) of the indented blocks, in the page's order. Commands without a `$` only succeed."""
-    for block in re.findall(r"(?:^    .*\n)+", re.sub(r"\\\n +", "", text), re.M):
-        if "    $ " not in block:
-            yield from ((line.strip(), []) for line in block.splitlines() if re.match(r"    (build/bin/|\./model|mpirun)", line))
-        for command, printed in re.findall(r"^    \$ (.*)\n((?:    (?!\$ ).*\n)*)", block, re.M):
-            yield command, [line[4:] for line in printed.splitlines()]
+def commands(page):
+    """Yields (kind, code, printed lines) in the page's order. `kind` is "shell", or "python" for
+    fenced code, with the next fenced text as output. Without `$` only success is checked."""
+    programs = PROGRAMS if page in USER_PAGES else OTHER_PROGRAMS
+    text = re.sub(r"\\\n +", "", page.read_text())
+    fenced = r"^```(?P<kind>python|text)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?"
+    for match in re.finditer(rf"{fenced}|(?P<block>(?:^    [^\n]*\n)+)", text, re.M | re.S):
+        if match["kind"]:
+            yield "python", match["code"], (match["printed"] or "").splitlines()
+            continue
+        block = re.sub(r"^ {4}", "", match["block"], flags=re.M)
+        if not block.startswith("$ ") and "\n$ " not in block:
+            yield from (
+                ("shell", line.strip(), [])
+                for line in block.splitlines()
+                if programs.match(line.strip())
+            )
+        for command, printed in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+            yield "shell", command, printed.splitlines()
+
+
+def is_run(page, command):
+    own = NOT_RUN_ON_PAGE.get(page.name)
+    return not any(re.match(pattern, command) for pattern in [*NOT_RUN, *([own] if own else [])])
+
+
+EXECUTED = [page for page in PAGES if any(True for _ in commands(page))]
 
 
 def pattern(lines):
-    """`…` stands for anything, here and in the page; the noise of rounding may be another."""
-    text = re.sub(r"(?<=max \|difference\| ).*?\]", "…", "\n".join(lines).replace("\n…\n", "…"))
+    """Returns a regular expression of the lines: `…` is any text; rounding may differ."""
+    text = "\n".join(lines).replace("\n…\n", "…")
+    text = re.sub(r"(?<=max \|difference\| ).*?\]", "…", text)
     return re.escape(text.replace("…", "\0")).replace("\0", "(?s:.*)")
 
 
-def test_there_are_such_pages():
-    assert {path.name for path in PAGES} >= {"README.md", "getting-started.md"}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_terminals(tpcc, mpi, tmp_path, page):
-    """In a folder where everything is where the page says: the repository's, and a model.onnx with its ids."""
-    for name, target in [("build", BUILD), ("test", TOP / "test"), ("python", TOP / "python"), (".venv", sys.prefix)]:
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as pages assume it: the repository's folders, a model, its ids, and annotations."""
+    for name, target in [
+        ("build", BUILD),
+        ("test", TOP / "test"),
+        ("python", TOP / "python"),
+        ("runtime", TOP / "runtime"),
+    ]:
         (tmp_path / name).symlink_to(target)
     model = COMMITTED["gpt2-tiny"]
     shutil.copy(model.path, tmp_path / "model.onnx")
     np.save(tmp_path / "ids.npy", model.inputs(2, 7)["input_ids"])
-    for command, lines in terminals(page.read_text()):
-        result = run(["bash", "-c", f"PATH=$PWD/build/bin:$PATH; {command}"], cwd=tmp_path)
+    (tmp_path / "a.txt").write_text(
+        "model.lm_head.weight: [tp, -]\n*.attn.c_attn.weight: [-, tp]\n"
+    )
+    return tmp_path
+
+
+def test_pages_are_executed():
+    assert {page.name for page in EXECUTED} >= {
+        "README.md",
+        "getting-started.md",
+        "generation.md",
+        "parallelism.md",
+    }
+    assert any(kind == "python" for kind, _, _ in commands(TOP / "README.md"))
+
+
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda path: path.name)
+def test_commands(tpcc, mpi, folder, monkeypatch, page):
+    monkeypatch.setenv(
+        "PATH",
+        os.pathsep.join([str(BUILD / "bin"), os.path.dirname(sys.executable), os.environ["PATH"]]),
+    )
+    monkeypatch.setenv("PYTHONPATH", str(TOP / "python"))
+    monkeypatch.setenv("TPC_CACHE", str(folder / "cache"))
+    for kind, command, lines in commands(page):
+        if kind == "shell" and not is_run(page, command):
+            continue
+        result = run(
+            ["bash", "-c", command] if kind == "shell" else [sys.executable, "-c", command],
+            cwd=folder,
+        )
         if not any("error" in line for line in lines):
             result.check()
         shown = result.stdout + result.stderr
-        assert re.search(pattern(lines), shown), f"{page.name} shows for\n$ {command}\n" + "\n".join(lines) + f"\nand it is\n{shown}"
+        assert re.search(pattern(lines), shown), (
+            f"{page.name} shows for\n{command}\n" + "\n".join(lines) + f"\nbut it prints\n{shown}"
+        )
+
+
+def test_commands_that_are_not_run_are_there():
+    found = [
+        command for page in USER_PAGES for kind, command, _ in commands(page) if kind == "shell"
+    ]
+    assert not [
+        pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in found)
+    ]
+
+
+@cache
+def sources():
+    """Returns the text of all sources, with adjacent string literals joined."""
+    files = [
+        path
+        for top in ("lib", "include", "runtime", "tools", "python")
+        for path in (TOP / top).rglob("*")
+        if path.suffix in (".cpp", ".h", ".td", ".py")
+    ]
+    return re.sub(r'"\s*"', "", "\n".join(path.read_text() for path in files))
+
+
+def test_messages_of_troubleshooting_exist():
+    """Three consecutive words of each quoted message are in the sources, except of NVIDIA's."""
+    page = (TOP / "docs" / "troubleshooting.md").read_text()
+    messages = [
+        message
+        for row in re.findall(r"^\| (`.*?) \|", page, re.M)
+        for message in re.findall(r"`([^`]+)`", row)
+        if not re.search("NCCL …|in connecting|CUDA_ERROR", message)
+    ]
+    assert len(messages) > 20
+
+    def is_there(message):
+        words = re.split(r"[\s…]+", message.strip("…"))
+        return any(" ".join(words[i : i + 3]) in sources() for i in range(max(1, len(words) - 2)))
+
+    missing = [message for message in messages if not is_there(message)]
+    assert not missing, "troubleshooting.md quotes messages that no source has: " + "; ".join(
+        missing
+    )
 
 
 def anchors(page):
-    """What `#…` may follow a link to the page: its headings, as GitHub spells them."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.M)}
+    """Returns the anchors of a page's headings, as GitHub spells them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    }
 
 
-@pytest.mark.parametrize("page", sorted({*WRITTEN, *(TOP / "docs").rglob("*.md")}), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "page", sorted({*PAGES, *(TOP / "docs").rglob("*.md")}), ids=lambda path: path.name
+)
 def test_links(page):
     wrong = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         name, _, anchor = link.partition("#")
         target = (page.parent / name).resolve() if name else page
-        if not name.startswith("http") and not (target.exists() and (not anchor or anchor in anchors(target))):
+        if not name.startswith("http") and not (
+            target.exists() and (not anchor or anchor in anchors(target))
+        ):
             wrong.append(link)
-    assert not wrong, f"{page.name} links to what is not there: {', '.join(wrong)}"
+    assert not wrong, f"{page.name} has broken links: {', '.join(wrong)}"
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.name)
-def test_lines_fit_and_files_are_there(page):
-    """Tables may be wider. `X` in a path stands for any folder; paths with braces or `…` are not looked at."""
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_lines_fit_and_files_exist(page):
+    """Tables may be wider. `X` in a path is any folder; braces and `…` are not checked."""
     text = page.read_text()
     wide = [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")]
     assert not wide, f"{page.name} has lines of more than 100 columns:\n" + "\n".join(wide)
     paths = re.findall(r"`((?:lib|include|test|tools|runtime|docs|python)/[\w./*-]+)`", text)
     files = re.findall(r"`(\w+\.(?:cpp|h|td|py|mlir|test|md))`", text)
-    sources = {path.name for top in ("lib", "include", "runtime", "test", "tools", "docs") for path in (TOP / top).rglob("*")}
+    names = {
+        path.name
+        for top in ("lib", "include", "runtime", "test", "tools", "docs")
+        for path in (TOP / top).rglob("*")
+    }
     missing = [path for path in paths if "X" not in path.split("/") and not any(TOP.glob(path))]
-    missing += [name for name in files if name not in sources]
-    assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
+    missing += [name for name in files if name not in names]
+    assert not missing, f"{page.name} names missing files: {', '.join(missing)}"
+
+
+def test_sizes():
+    """The README is read in a minute, and user pages in a few."""
+    assert len((TOP / "README.md").read_text().splitlines()) <= 120
+    long = {
+        page.name: words for page in USER_PAGES if (words := len(page.read_text().split())) > 1100
+    }
+    assert not long, f"user pages of more than 1,100 words: {long}"
