@@ -51,8 +51,8 @@ def pick(stage):
 
 
 class Picture:
-    def __init__(self):
-        self.parts, self.width, self.height = [], 0, 0
+    def __init__(self, script="tools/picture.py"):
+        self.parts, self.width, self.height, self.script = [], 0, 0, script
 
     def rect(self, x, y, width, height, fill, stroke="#555", opacity=1):
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" '
@@ -73,7 +73,7 @@ class Picture:
                 'orient="auto-start-reverse"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker>')
         width, height = self.width + MARGIN, self.height + MARGIN
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-                f'height="{height:.0f}" font-family="sans-serif">\n<!-- Written by tools/picture.py; do not edit. -->\n'
+                f'height="{height:.0f}" font-family="sans-serif">\n<!-- Written by {self.script}; do not edit. -->\n'
                 f'<defs>{head}</defs>\n<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(self.parts) + "\n</svg>\n")
 
 
