@@ -52,6 +52,8 @@ def pages(llvm, tpc_opt):
     yield "attributes.md", attributes()
     found = subprocess.run([str(tpc_opt), "--print-facts"], check=True, stdout=subprocess.PIPE, text=True)
     yield "facts.md", NOTE.format(source="lib/Verify/Facts/FactTable.cpp") + found.stdout
+    found = subprocess.run([str(tpc_opt), "--print-onnx-ops"], check=True, stdout=subprocess.PIPE, text=True)
+    yield "onnx-operators.md", NOTE.format(source="lib/Import/ONNX/Ops") + found.stdout
     command = [str(tpc_opt), "--print-coverage"]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if found.returncode != 0:

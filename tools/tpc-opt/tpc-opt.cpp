@@ -44,6 +44,10 @@ int main(int argc, char **argv) {
     tpc::printFacts(llvm::outs());
     return tpc::finishToolOutput("tpc-opt", 0);
   }
+  if (argc == 2 && llvm::StringRef(argv[1]) == "--print-onnx-ops") {
+    tpc::printOnnxOps(llvm::outs());
+    return tpc::finishToolOutput("tpc-opt", 0);
+  }
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;
   tpc::registerAllDialects(registry);

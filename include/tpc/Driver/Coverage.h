@@ -15,6 +15,10 @@ bool printCoverage(llvm::raw_ostream &os);
 /// Prints docs/reference/facts.md: each fact of an executable, and the verifier that covers it.
 void printFacts(llvm::raw_ostream &os);
 
+/// Prints docs/reference/onnx-operators.md: the ONNX operators that are imported, with their
+/// operator sets and limits.
+void printOnnxOps(llvm::raw_ostream &os);
+
 } // namespace tpc
 
 #endif // TPC_DRIVER_COVERAGE_H

@@ -227,8 +227,6 @@ LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &sc
     return failure();
   if (const ::onnx::FunctionProto *function = findFunction(proto))
     return importCall(node, *function);
-  if (domain.empty() && proto.op_type() == "If")
-    return importIf(node);
   Handler handler = OpTable::get().lookup(domain, proto.op_type(), version);
   if (!handler)
     return node.error() << "is not supported";
@@ -378,6 +376,8 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
 LogicalResult mlir::tpc::frontend::importIf(Node &node) {
   if (failed(node.expectInputs(1)))
     return failure();
+  for (StringRef branch : {"then_branch", "else_branch"})
+    node.ignore(branch); // one of them is imported
   const Tensor &condition = node.in(0);
   std::optional<SymExpr> known = condition.scalarInt();
   if (!condition.isBool() || !known || !known->isConstant())

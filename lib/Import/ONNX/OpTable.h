@@ -18,15 +18,18 @@ public:
   static const OpTable &get();
 
   /// Registers `handler` for the versions `since` of the operator set. Each of them changed the
-  /// op's definition, and the handler supports the change.
-  void add(StringRef domain, StringRef opType, ArrayRef<int64_t> since, Handler handler);
+  /// op's definition, and the handler supports the change. `limits` lists what the handler rejects
+  /// beyond the limits of all ops: attributes, types, ranks, values that must be known. It is empty
+  /// if the handler takes all that ONNX defines, and is printed by printOnnxOps.
+  void add(StringRef domain, StringRef opType, ArrayRef<int64_t> since, Handler handler,
+           StringRef limits);
   /// Registers a handler for domain ai.onnx.
-  void add(StringRef opType, ArrayRef<int64_t> since, Handler handler) {
-    add("", opType, since, handler);
+  void add(StringRef opType, ArrayRef<int64_t> since, Handler handler, StringRef limits = "") {
+    add("", opType, since, handler, limits);
   }
   /// Registers a handler for domain com.microsoft, version 1.
-  void addMicrosoft(StringRef opType, Handler handler) {
-    add("com.microsoft", opType, {1}, handler);
+  void addMicrosoft(StringRef opType, Handler handler, StringRef limits = "") {
+    add("com.microsoft", opType, {1}, handler, limits);
   }
 
   /// Returns the handler of the highest version up to `version`, or null if there is none.
@@ -35,10 +38,14 @@ public:
   /// Newest operator set of ai.onnx whose changes have been reviewed.
   static constexpr int64_t kNewestOpset = 28;
 
+  /// Prints a markdown table of the ops of `domain`: versions and limits, sorted by name.
+  void print(raw_ostream &os, StringRef domain) const;
+
 private:
   struct Entry {
     int64_t since;
     Handler handler;
+    StringRef limits; // a string literal
   };
   llvm::StringMap<SmallVector<Entry, 4>> entries; // key: domain, NUL, op type
 };

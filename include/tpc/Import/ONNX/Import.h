@@ -1,7 +1,7 @@
 //===- Import.h - Import of ONNX files ------------------------------------===//
 //
-// Reads an ONNX model and creates the program of the import level (see docs/dev/architecture.md,
-// section 2): `@main` with model ops on global tensors of symbolic sizes, folded shape subgraphs,
+// Reads an ONNX model and creates the program of the import level (see docs/dev/architecture.md):
+// `@main` with model ops on global tensors of symbolic sizes, folded shape subgraphs,
 // and one `tpc.weight` for each tensor of the file that the program uses. The bytes of weights are
 // not read.
 //
@@ -13,6 +13,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace tpc {
 
@@ -32,6 +33,10 @@ mlir::OwningOpRef<mlir::ModuleOp> importOnnxModel(llvm::StringRef path, mlir::ML
 /// Registers `tpc-translate --import-onnx`. Its output has locations, so that messages of later
 /// passes name the ONNX nodes.
 void registerOnnxTranslation();
+
+/// Prints docs/reference/onnx-operators.md: the operators that are imported, with their operator
+/// sets and limits.
+void printOnnxOps(llvm::raw_ostream &os);
 
 } // namespace tpc
 

@@ -171,7 +171,7 @@ static LogicalResult importDropout(Node &n) {
 
 void mlir::tpc::frontend::addActivationOps(OpTable &t) {
   t.add("Relu", {1, 6, 13, 14}, importRelu);
-  t.add("Gelu", {20}, importGelu);
+  t.add("Gelu", {20}, importGelu, "approximate = none or tanh");
   t.addMicrosoft("Gelu", importGelu);
   t.addMicrosoft("BiasGelu", importBiasGelu<GeluApproximation::None>);
   t.addMicrosoft("FastGelu", importBiasGelu<GeluApproximation::Tanh>);
@@ -182,6 +182,7 @@ void mlir::tpc::frontend::addActivationOps(OpTable &t) {
   t.add("Mish", {18, 22}, importMish);
   t.add("Softmax", {1, 11, 13}, importSoftmax<false>);
   t.add("LogSoftmax", {1, 11, 13}, importSoftmax<true>);
-  t.add("Clip", {1, 6, 11, 12, 13}, importClip);
-  t.add("Dropout", {1, 6, 7, 10, 12, 13, 22}, importDropout);
+  t.add("Clip", {1, 6, 11, 12, 13}, importClip, "min and max are scalars of the input's type");
+  t.add("Dropout", {1, 6, 7, 10, 12, 13, 22}, importDropout,
+        "inference: training_mode known and false (is_test = 1 below opset 7)");
 }

@@ -258,7 +258,13 @@ static LogicalResult importMicrosoftRotary(Node &n) {
 }
 
 void mlir::tpc::frontend::addAttentionOps(OpTable &t) {
-  t.add("Attention", {23, 24, 25}, importAttention);
-  t.add("RotaryEmbedding", {23}, importRotary);
-  t.addMicrosoft("RotaryEmbedding", importMicrosoftRotary);
+  t.add("Attention", {23, 24, 25}, importAttention,
+        "no nonpad_kv_seqlen; output qk_matmul_output unused; static numbers of heads, of which "
+        "kv_num_heads divides q_num_heads; one float type; mask boolean or of that type");
+  t.add("RotaryEmbedding", {23}, importRotary,
+        "tables of the element type of the input, of rank 2 with integer position_ids [batch, "
+        "sequence], of rank 3 without");
+  t.addMicrosoft(
+      "RotaryEmbedding", importMicrosoftRotary,
+      "scale = 1; tables of rank 2; integer position_ids [batch, sequence] or one number");
 }

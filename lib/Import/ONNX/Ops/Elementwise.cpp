@@ -285,11 +285,11 @@ void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
   t.add("And", {1, 7}, importBinary<Arithmetic::And>);
   t.add("Or", {1, 7}, importBinary<Arithmetic::Or>);
   t.add("Xor", {1, 7}, importBinary<Arithmetic::Xor>);
-  t.add("Mod", {10, 13, 28}, importMod);
+  t.add("Mod", {10, 13, 28}, importMod, "numbers; fmod = 1 for floats below opset 28");
   t.add("Min", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Min>);
   t.add("Max", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Max>);
   t.add("Sum", {1, 6, 8, 13}, importVariadic<Arithmetic::Add>);
-  t.add("Mean", {1, 6, 8, 13}, importVariadic<Arithmetic::Add, true>);
+  t.add("Mean", {1, 6, 8, 13}, importVariadic<Arithmetic::Add, true>, "floats");
 
   t.add("Neg", {1, 6, 13}, importNeg);
   t.add("Abs", {1, 6, 13}, importAbs);

@@ -217,8 +217,10 @@ static LogicalResult importNonZero(Node &n) {
 }
 
 void mlir::tpc::frontend::addGatherOps(OpTable &t) {
-  t.add("Gather", {1, 11, 13}, importGather);
-  t.add("NonZero", {9, 13}, importNonZero);
-  t.add("GatherND", {11, 12, 13}, importGatherND);
-  t.add("GatherElements", {11, 13}, importGatherElements);
+  t.add("Gather", {1, 11, 13}, importGather,
+        "integer indices, in range where their bounds are known");
+  t.add("NonZero", {9, 13}, importNonZero, "input known while importing");
+  t.add("GatherND", {11, 12, 13}, importGatherND, "integer index tuples of static length");
+  t.add("GatherElements", {11, 13}, importGatherElements,
+        "integer indices of the rank of the data");
 }

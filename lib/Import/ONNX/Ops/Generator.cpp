@@ -176,8 +176,12 @@ static LogicalResult importCumSum(Node &n) {
 }
 
 void mlir::tpc::frontend::addGeneratorOps(OpTable &t) {
-  t.add("Range", {11, 27}, importRange);
-  t.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape);
-  t.add("Trilu", {14}, importTrilu);
-  t.add("CumSum", {11, 14}, importCumSum);
+  t.add("Range", {11, 27}, importRange,
+        "one element type; integers: start and limit known while importing, delta a constant; "
+        "floats: constants");
+  t.add("ConstantOfShape", {9, 20, 21, 23, 24, 25}, importConstantOfShape,
+        "shape known while importing");
+  t.add("Trilu", {14}, importTrilu,
+        "matrices or batches of them (rank 2 or more); k known while importing");
+  t.add("CumSum", {11, 14}, importCumSum, "no booleans; axis known while importing");
 }

@@ -125,13 +125,13 @@ static LogicalResult importIsInf(Node &n) {
 }
 
 void mlir::tpc::frontend::addLogicOps(OpTable &t) {
-  t.add("Equal", {1, 7, 11, 13, 19}, importCompare<Predicate::EQ>);
-  t.add("Less", {1, 7, 9, 13}, importCompare<Predicate::LT>);
-  t.add("LessOrEqual", {12, 16}, importCompare<Predicate::LE>);
-  t.add("Greater", {1, 7, 9, 13}, importCompare<Predicate::GT>);
-  t.add("GreaterOrEqual", {12, 16}, importCompare<Predicate::GE>);
-  t.add("Not", {1}, importNot);
-  t.add("Where", {9, 16}, importWhere);
-  t.add("IsNaN", {9, 13, 20}, importIsNan);
-  t.add("IsInf", {10, 20}, importIsInf);
+  t.add("Equal", {1, 7, 11, 13, 19}, importCompare<Predicate::EQ>, "one element type");
+  t.add("Less", {1, 7, 9, 13}, importCompare<Predicate::LT>, "one element type");
+  t.add("LessOrEqual", {12, 16}, importCompare<Predicate::LE>, "one element type");
+  t.add("Greater", {1, 7, 9, 13}, importCompare<Predicate::GT>, "one element type");
+  t.add("GreaterOrEqual", {12, 16}, importCompare<Predicate::GE>, "one element type");
+  t.add("Not", {1}, importNot, "booleans");
+  t.add("Where", {9, 16}, importWhere, "both values of one element type");
+  t.add("IsNaN", {9, 13, 20}, importIsNan, "floats");
+  t.add("IsInf", {10, 20}, importIsInf, "floats");
 }

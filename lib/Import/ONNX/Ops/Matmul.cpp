@@ -72,6 +72,7 @@ static LogicalResult importFusedMatMul(Node &n) {
 
 void mlir::tpc::frontend::addMatmulOps(OpTable &t) {
   t.add("MatMul", {1, 9, 13}, importMatMul);
-  t.add("Gemm", {1, 6, 7, 9, 11, 13}, importGemm);
-  t.addMicrosoft("FusedMatMul", importFusedMatMul);
+  t.add("Gemm", {1, 6, 7, 9, 11, 13}, importGemm, "A and B of rank 2; C broadcasts to the result");
+  t.addMicrosoft("FusedMatMul", importFusedMatMul,
+                 "transBatchA = transBatchB = 0; no transposed vector");
 }

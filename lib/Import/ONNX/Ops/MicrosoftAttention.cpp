@@ -344,7 +344,13 @@ static LogicalResult importEmbedLayerNorm(Node &n) {
 }
 
 void mlir::tpc::frontend::addMicrosoftAttentionOps(OpTable &t) {
-  t.addMicrosoft("Attention", importAttention);
-  t.addMicrosoft("MultiHeadAttention", importMultiHeadAttention);
-  t.addMicrosoft("EmbedLayerNormalization", importEmbedLayerNorm);
+  t.addMicrosoft(
+      "Attention", importAttention,
+      "no do_rotary, no past_present_share_buffer; integer masks [batch], [2*batch], [batch, "
+      "keys], [batch, queries, keys]; past [2, batch, heads, past, size]; static head size");
+  t.addMicrosoft("MultiHeadAttention", importMultiHeadAttention,
+                 "no packed QKV or KV; masks as com.microsoft Attention; attention_bias of rank 4; "
+                 "past keys and values together; static head size");
+  t.addMicrosoft("EmbedLayerNormalization", importEmbedLayerNorm,
+                 "ids [batch, sequence]; tables of rank 2");
 }

@@ -100,11 +100,17 @@ template <bool rms> static LogicalResult importSkipNorm(Node &n) {
 void mlir::tpc::frontend::addNormOps(OpTable &t) {
   // PyTorch 1.5 writes LayerNormalization in ai.onnx for any operator set. ONNX Runtime does so
   // with SimplifiedLayerNormalization.
-  t.add("LayerNormalization", {1, 17}, importNorm<false>);
-  t.add("SimplifiedLayerNormalization", {1}, importNorm<true>);
-  t.add("RMSNormalization", {23}, importNorm<true>);
-  t.addMicrosoft("LayerNormalization", importNorm<false>);
-  t.addMicrosoft("SimplifiedLayerNormalization", importNorm<true>);
-  t.addMicrosoft("SkipLayerNormalization", importSkipNorm<false>);
-  t.addMicrosoft("SkipSimplifiedLayerNormalization", importSkipNorm<true>);
+  t.add("LayerNormalization", {1, 17}, importNorm<false>,
+        "scale and bias have the element type of the input");
+  t.add("SimplifiedLayerNormalization", {1}, importNorm<true>,
+        "scale has the element type of the input");
+  t.add("RMSNormalization", {23}, importNorm<true>, "scale has the element type of the input");
+  t.addMicrosoft("LayerNormalization", importNorm<false>,
+                 "scale and bias have the element type of the input");
+  t.addMicrosoft("SimplifiedLayerNormalization", importNorm<true>,
+                 "scale has the element type of the input");
+  t.addMicrosoft("SkipLayerNormalization", importSkipNorm<false>,
+                 "outputs mean and inv_std_var unused");
+  t.addMicrosoft("SkipSimplifiedLayerNormalization", importSkipNorm<true>,
+                 "outputs mean and inv_std_var unused");
 }

@@ -167,15 +167,24 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
 }
 
 void mlir::tpc::frontend::addReduceOps(OpTable &t) {
-  t.add("ReduceSum", {1, 11, 13}, importReduce<ReduceFunction::Sum, 13>);
-  t.add("ReduceMean", {1, 11, 13, 18}, importReduce<ReduceFunction::Mean, 18>);
-  t.add("ReduceMax", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Max, 18>);
-  t.add("ReduceMin", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Min, 18>);
-  t.add("ReduceProd", {1, 11, 13, 18}, importReduceProd);
-  t.add("ReduceSumSquare", {1, 11, 13, 18}, importReduceOf<square, same>);
-  t.add("ReduceL1", {1, 11, 13, 18}, importReduceOf<absolute, same>);
-  t.add("ReduceLogSum", {1, 11, 13, 18, 28}, importReduceOf<same, logarithm>);
-  t.add("ReduceL2", {1, 11, 13, 18}, importReduceOf<square, root>);
-  t.add("ArgMax", {1, 11, 12, 13}, importArg<ReduceFunction::Max>);
-  t.add("ArgMin", {1, 11, 12, 13}, importArg<ReduceFunction::Min>);
+  t.add("ReduceSum", {1, 11, 13}, importReduce<ReduceFunction::Sum, 13>,
+        "numbers; axes known while importing");
+  t.add("ReduceMean", {1, 11, 13, 18}, importReduce<ReduceFunction::Mean, 18>,
+        "floats; axes known while importing");
+  t.add("ReduceMax", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Max, 18>,
+        "axes known while importing");
+  t.add("ReduceMin", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Min, 18>,
+        "axes known while importing");
+  t.add("ReduceProd", {1, 11, 13, 18}, importReduceProd,
+        "sizes and integer constants, over all dimensions");
+  t.add("ReduceSumSquare", {1, 11, 13, 18}, importReduceOf<square, same>,
+        "floats; axes known while importing");
+  t.add("ReduceL1", {1, 11, 13, 18}, importReduceOf<absolute, same>,
+        "floats; axes known while importing");
+  t.add("ReduceLogSum", {1, 11, 13, 18, 28}, importReduceOf<same, logarithm>,
+        "floats; axes known while importing");
+  t.add("ReduceL2", {1, 11, 13, 18}, importReduceOf<square, root>,
+        "floats; axes known while importing");
+  t.add("ArgMax", {1, 11, 12, 13}, importArg<ReduceFunction::Max>, "no booleans");
+  t.add("ArgMin", {1, 11, 12, 13}, importArg<ReduceFunction::Min>, "no booleans");
 }

@@ -295,11 +295,13 @@ static LogicalResult importTranspose(Node &n) {
 }
 
 void mlir::tpc::frontend::addReshapeOps(OpTable &t) {
-  t.add("Reshape", {1, 5, 13, 14, 19, 21, 23, 24, 25}, importReshape);
-  t.add("Squeeze", {1, 11, 13, 21, 23, 24, 25}, importSqueeze);
-  t.add("Unsqueeze", {1, 11, 13, 21, 23, 24, 25}, importUnsqueeze);
+  t.add("Reshape", {1, 5, 13, 14, 19, 21, 23, 24, 25}, importReshape,
+        "shape known while importing; a -1 must divide for every size");
+  t.add("Squeeze", {1, 11, 13, 21, 23, 24, 25}, importSqueeze,
+        "axes known while importing; without axes, static sizes");
+  t.add("Unsqueeze", {1, 11, 13, 21, 23, 24, 25}, importUnsqueeze, "axes known while importing");
   t.add("Flatten", {1, 9, 11, 13, 21, 23, 24, 25}, importFlatten);
-  t.add("Expand", {8, 13}, importExpand);
-  t.add("Tile", {1, 6, 13}, importTile);
+  t.add("Expand", {8, 13}, importExpand, "shape known while importing");
+  t.add("Tile", {1, 6, 13}, importTile, "repeats known while importing");
   t.add("Transpose", {1, 13, 21, 23, 24, 25}, importTranspose);
 }

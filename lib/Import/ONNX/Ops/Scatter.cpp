@@ -193,5 +193,7 @@ static LogicalResult importScatterND(Node &n) {
 }
 
 void mlir::tpc::frontend::addScatterOps(OpTable &t) {
-  t.add("ScatterND", {11, 13, 16, 18}, importScatterND);
+  t.add("ScatterND", {11, 13, 16, 18}, importScatterND,
+        "indices select a box, each position once, that is known while importing; reduction none, "
+        "add, mul; from opset 18 max, min");
 }

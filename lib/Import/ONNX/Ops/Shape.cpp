@@ -177,8 +177,9 @@ static LogicalResult importCastLike(Node &n) {
 void mlir::tpc::frontend::addShapeOps(OpTable &t) {
   t.add("Shape", {1, 13, 15, 19, 21, 23, 24, 25}, importShape);
   t.add("Size", {1, 13, 19, 21, 23, 24, 25}, importSize);
-  t.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, importConstant);
+  t.add("Constant", {1, 9, 11, 12, 13, 19, 21, 23, 24, 25}, importConstant,
+        "no strings, no sparse tensors");
   t.add("Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25}, importIdentity);
-  t.add("Cast", {1, 6, 9, 13, 19, 21, 23, 24, 25, 28}, importCast);
+  t.add("Cast", {1, 6, 9, 13, 19, 21, 23, 24, 25, 28}, importCast, "to a supported element type");
   t.add("CastLike", {15, 19, 21, 23, 24, 25}, importCastLike);
 }

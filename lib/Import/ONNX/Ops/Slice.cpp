@@ -389,8 +389,11 @@ static LogicalResult importPad(Node &n) {
 }
 
 void mlir::tpc::frontend::addSliceOps(OpTable &t) {
-  t.add("Slice", {1, 10, 11, 13}, importSlice);
-  t.add("Split", {1, 2, 11, 13, 18}, importSplit);
+  t.add("Slice", {1, 10, 11, 13}, importSlice,
+        "starts, ends, axes and steps known while importing; negative steps: constants, on a "
+        "symbolic dimension only its reversal");
+  t.add("Split", {1, 2, 11, 13, 18}, importSplit, "parts known while importing");
   t.add("Concat", {1, 4, 11, 13}, importConcat);
-  t.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, importPad);
+  t.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, importPad,
+        "mode = constant; pads known while importing and not negative");
 }
