@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gates of kernels for GPUs, and the table of them in docs/design/gpu-kernels.md: each kernel of each model of test/Models at
+"""Gates of kernels for GPUs, and the table of them in docs/reference/gpu-kernel-resources.md: each kernel of each model of test/Models at
 each grid is assembled for each architecture, and looked at.
 
     tools/gpu_kernels.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…] [--grids GRID,…] [--jobs N] [--list]
@@ -31,7 +31,7 @@ sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Integration", "
 from harness import Grid, find_cuda_tool  # noqa: E402
 from models import COMMITTED, FAMILIES, Model  # noqa: E402
 
-PAGE = TOP / "docs" / "design" / "gpu-kernels.md"
+PAGE = TOP / "docs" / "reference" / "gpu-kernel-resources.md"
 BEGIN, END = "<!-- Written by tools/gpu_kernels.py -->", "<!-- End -->"
 MODELS = {**COMMITTED, **FAMILIES,
           "gpt2-124m": Model(TOP / "test/Models/gpt2-124m.onnx", layers=12, hidden=768, heads=12)}
@@ -431,9 +431,9 @@ def compare(kernels):
         registers, shared = stated[shape]
         for architecture, then in zip(ARCHITECTURES, registers):
             if row["registers"][architecture] > then:
-                yield f"{shape}: {row['registers'][architecture]} registers on {architecture}, docs/design/{PAGE.name} says {then}"
+                yield f"{shape}: {row['registers'][architecture]} registers on {architecture}, docs/reference/{PAGE.name} says {then}"
         if row["shared_bytes"] > shared:
-            yield f"{shape}: {row['shared_bytes']} bytes of shared memory, docs/design/{PAGE.name} says {shared}"
+            yield f"{shape}: {row['shared_bytes']} bytes of shared memory, docs/reference/{PAGE.name} says {shared}"
 
 
 def main():

@@ -2,7 +2,7 @@
 
 Which inputs have a default an executable says itself (`--describe --json`): the compiler reads it off the program. Where there
 is no executable to be asked, `conventional` goes by the names that exporters of transformers agree on. What the values are is
-in docs/dev/architecture.md, section 5."""
+in docs/design/executable.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 //===- Grid.h - the grid of ranks, its groups, and balanced splits --------===//
 //
 // Ranks are laid out over named axes, the first axis with the smallest stride. See
-// docs/dev/architecture.md, sections 1 and 4.
+// docs/design/types.md, docs/design/executable.md.
 //
 //===----------------------------------------------------------------------===//
 

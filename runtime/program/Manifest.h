@@ -1,6 +1,6 @@
 //===- Manifest.h - what the compiler says about a program ----------------===//
 //
-// The manifest of docs/dev/architecture.md, section 5, as structures.
+// The manifest of docs/design/executable.md, as structures.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=told | FileCheck %s
 
-// The manifest: what the runtime is told, which knows nothing of the compiler (docs/dev/architecture.md, section 5).
+// The manifest: what the runtime is told, which knows nothing of the compiler (docs/design/executable.md).
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",
     tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 64 : i64, why = "table t has 64 rows"}]} {
 tpc.weight @even in "w.bin" at 128 : tensor<8x6xf32>

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* How rows and threads belong together: docs/design/gpu-kernels.md, "Who does what". */
+/* How rows and threads belong together: docs/design/gpu-kernels.md, "Thread mapping". */
 typedef enum {
   TPC_GPU_ELEMENTS = 0,
   TPC_GPU_WARP_PER_ROW = 1,

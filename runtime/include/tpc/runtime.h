@@ -273,7 +273,7 @@ void tpc_append(tpc_context *ctx, const tpc_append_args *args);
 /* ---- communication ----
  * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks
  * that differ from this one on those axes only, in ascending rank order. Tensors are [outer, n,
- * inner]; n is split in the balanced way of docs/dev/architecture.md; over several axes, one after
+ * inner]; n is split in the balanced way of docs/design/types.md; over several axes, one after
  * the other, the last of the order first (parts of ascending ranks follow each other). Reductions
  * add in rank order: the same bits on every transport and in every run. They are there for floats,
  * i32 and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */

@@ -1,4 +1,4 @@
-"""Who asks an op what it is: only those that docs/dev/building-and-testing.md names, with a reason. All others ask an interface."""
+"""Who asks an op what it is: only those that docs/dev/adding-a-pass.md names, with a reason. All others ask an interface."""
 
 import re
 
@@ -30,7 +30,7 @@ def derive():
 
 
 def read_declared():
-    section = (TOP / "docs" / "dev" / "building-and-testing.md").read_text().split("### Lists of ops")[1].split("\n##")[0]
+    section = (TOP / "docs" / "dev" / "adding-a-pass.md").read_text().split("## Lists of ops")[1].split("\n##")[0]
     return [name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`([^`]+\.cpp)`", row)]
 
 
@@ -45,4 +45,4 @@ def test_chains_are_found():
 def test_lists_of_ops():
     declared = read_declared()
     assert len(declared) == len(set(declared)), "named twice"
-    assert derive() == set(declared), "lib has other lists of op kinds than docs/dev/building-and-testing.md says: ask an interface, or say why not"
+    assert derive() == set(declared), "lib has other lists of op kinds than docs/dev/adding-a-pass.md says: ask an interface, or say why not"

@@ -7,7 +7,7 @@ mistakes.txt has small edits of runtime/cuda/library, of what plans communicatio
 a copy; what it is part of (libtpc_cuda.so, a test program of the runtime, or the runtime that is linked into programs) is built
 in a scratch folder, and checks run until one fails: programs beside ONNX Runtime's numbers, tokens beside those of processors,
 GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit that does not apply exactly once is
-an error. --write: the table of docs/dev/gpu-testing.md. --results: a file of what became of
+an error. --write: the table of docs/reference/gpu-faults.md. --results: a file of what became of
 each; a run goes on where another ended, for what it has found in the same sources stays found.
 """
 
@@ -300,7 +300,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it")
     parser.add_argument("--checks", default="", metavar="REGEX", help="only these")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="the table of docs/dev/gpu-testing.md")
+    parser.add_argument("--write", action="store_true", help="the table of docs/reference/gpu-faults.md")
     parser.add_argument("--results", type=Path, metavar="FILE", help="what became of each, for a run that goes on")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
     parser.add_argument("--apply", action="store_true", help="only whether all edits apply")
@@ -353,7 +353,7 @@ BEGIN, END = "<!-- mistakes: test/Integration/cuda/mistakes.py --write -->", "<!
 
 
 def write(text: str) -> None:
-    page = TOP / "docs" / "dev" / "gpu-testing.md"
+    page = TOP / "docs" / "reference" / "gpu-faults.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
 
