@@ -29,7 +29,7 @@ struct ProgramFacts {
 /// their names are the model's and could collide with functions and globals that lowering creates.
 using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
 
-/// Returns the manifest as JSON (docs/dev/architecture.md, section 5). Its parameters are the
+/// Returns the manifest as JSON (docs/design/executable.md). Its parameters are the
 /// program's tpc_buffer.entry ops. With `digestWeights` it has the digest of each weight, and all
 /// weights are read.
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,

@@ -120,7 +120,7 @@ inline SymExpr operator*(int64_t a, const SymExpr &b) { return SymExpr(a) * b; }
 inline SymExpr operator+(int64_t a, const SymExpr &b) { return SymExpr(a) + b; }
 
 /// Number of elements of shard `coordinate` when `size` is split over `parts`, and its offset. This
-/// is the only balanced split in the project (docs/dev/architecture.md, section 1).
+/// is the only balanced split in the project (docs/design/types.md).
 inline int64_t shardSize(int64_t size, int64_t parts, int64_t coordinate) {
   return size / parts + (coordinate < size % parts ? 1 : 0);
 }

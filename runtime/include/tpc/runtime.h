@@ -1,5 +1,4 @@
-/* The C ABI between compiled programs and the runtime. See docs/dev/architecture.md, sections 4
- * and 5.
+/* The C ABI between compiled programs and the runtime. See docs/design/executable.md.
  *
  * It is said here and nowhere else: the compiler derives what it emits from these declarations (see
  * lib/Conversion/RuntimeAbi.h). Structs are declared by lists of their fields, for it to read.
