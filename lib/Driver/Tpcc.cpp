@@ -35,6 +35,8 @@
 
 #include <csignal>
 #include <set>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 using namespace tpc;
 using llvm::Error;
@@ -532,6 +534,13 @@ int tpc::tpccMain(int argc, char **argv) {
   TpccOptions options;
   if (!options.parse(argc, argv))
     return 1;
+  if (options.parent) {
+    // LLVM's handler removes temporary files.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != options.parent)
+      return fail(options, "--end-with=" + std::to_string(options.parent) +
+                               ": this process is not the parent, or has ended");
+  }
 
   bool groups = !options.printGroups.empty();
   std::string error;
