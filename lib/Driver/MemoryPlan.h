@@ -2,7 +2,7 @@
 //
 // Each split is lowered to buffers, and what a rank will hold is added up from these: weights,
 // inputs, the stack that a step works on, workspaces. What the executable finds when it starts
-// (runtime/program/CountMemory.h) is at most that.
+// (runtime/program/EstimateMemory.h) is at most that.
 //
 //===----------------------------------------------------------------------===//
 

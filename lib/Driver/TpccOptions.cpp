@@ -59,7 +59,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   buffers  runtime calls on planned memory, beside the tensors that they stand for
   ptx      with --target=cuda: all kernels as one text for GPUs
   llvm     LLVM IR
-  obj      an object file that defines tpc_program_v5
+  obj      an object file that defines tpc_program_v6
   lib      a shared library for C (tpc/session.h) and Python (tpc.load), which take executables as well
   exe      the executable
   onnx-sharded   the model's own file, with shardings and stages as ONNX's multi-device fields

@@ -260,9 +260,9 @@ TEST_P(DeviceTest, ProductsOfManyShapes) {
       auto last = static_cast<size_t>(m - 1);
       EXPECT_NEAR(valuesOf(out, last + 1)[last], x[2 * last] * w[0] + x[2 * last + 1] * w[1], 1e-5);
     }
-  const std::vector<std::string> questions = device->questions();
-  EXPECT_LT(questions.size(), static_cast<size_t>(most));
-  EXPECT_EQ(std::set(questions.begin(), questions.end()).size(), questions.size());
+  const std::vector<std::string> pendingTunings = device->pendingTunings();
+  EXPECT_LT(pendingTunings.size(), static_cast<size_t>(most));
+  EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
 }
 
 // Whoever answers takes the memory that was said, and asks nothing new; work is as before.
@@ -311,21 +311,21 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   };
   // Sums of small multiples of 1/4096: exact in whichever order.
   const auto expected = compute();
-  const std::vector<std::string> questions = device->questions();
-  if (questions.empty())
+  const std::vector<std::string> pendingTunings = device->pendingTunings();
+  if (pendingTunings.empty())
     return; // it has no choice
-  EXPECT_EQ(std::set(questions.begin(), questions.end()).size(), questions.size());
+  EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
   std::vector<std::string> answers;
-  for (const std::string &question : questions) {
+  for (const std::string &question : pendingTunings) {
     DeviceMemory own(*device, device->bytesToAnswer(question));
     answers.push_back(device->answer(question, own.data()));
-    ASSERT_TRUE(device->adopt(question, answers.back())) << question;
+    ASSERT_TRUE(device->applyTuning(question, answers.back())) << question;
   }
   auto sorted = [](std::vector<std::string> texts) {
     std::sort(texts.begin(), texts.end());
     return texts;
   };
-  EXPECT_EQ(sorted(device->questions()), sorted(questions));
+  EXPECT_EQ(sorted(device->pendingTunings()), sorted(pendingTunings));
   EXPECT_EQ(compute(), expected);
   // Another device, which was only told.
   std::unique_ptr<World> other = World::threads(Grid({{"tp", 1}}), 1);
@@ -334,8 +334,8 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   auto heldBefore = std::exchange(memory, {});
   auto matricesBefore = std::exchange(alive, {});
   compute();
-  for (size_t i = 0; i < questions.size(); ++i)
-    EXPECT_TRUE(device->adopt(questions[i], answers[i])) << questions[i];
+  for (size_t i = 0; i < pendingTunings.size(); ++i)
+    EXPECT_TRUE(device->applyTuning(pendingTunings[i], answers[i])) << pendingTunings[i];
   EXPECT_EQ(compute(), expected);
   alive.clear();
   memory.clear();

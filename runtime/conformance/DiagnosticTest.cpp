@@ -1,8 +1,8 @@
 //===- DiagnosticTest.cpp - where errors are printed, and by whom ---------===//
 
 #include "core/Diagnostic.h"
-#include "core/Patience.h"
-#include "core/Speaker.h"
+#include "core/MessageClaim.h"
+#include "core/Timeout.h"
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -61,30 +61,30 @@ TEST(Diagnostic, BeginsOnALineOfItsOwn) {
             "\nnote: other\n");
 }
 
-TEST(Speaker, IsOneUntilItEnds) {
+TEST(MessageClaim, IsOneUntilItEnds) {
   std::string name = "tpc-test-" + std::to_string(getpid());
   {
-    Speaker first, second;
+    MessageClaim first, second;
     EXPECT_TRUE(first.claim(name));
     EXPECT_TRUE(first.claim(name));
     EXPECT_FALSE(second.claim(name));
     EXPECT_TRUE(second.claim(name + "-other"));
   }
-  Speaker third;
+  MessageClaim third;
   EXPECT_TRUE(third.claim(name));
   EXPECT_TRUE(claimMessage(name, "rank 1"));
   EXPECT_FALSE(claimMessage(name, "rank 1"));
   EXPECT_TRUE(claimMessage(name, "rank 2"));
 }
 
-TEST(Patience, OfAPartCountsForTheWhole) {
-  Patience whole(0.05), part(1000, &whole), endless(0, &whole);
+TEST(Timeout, OfAPartCountsForTheWhole) {
+  Timeout whole(0.05), part(1000, &whole), endless(0, &whole);
   int looks = 0;
   for (; !part.isOver() && looks < 100000; ++looks)
     usleep(1000);
   EXPECT_LT(looks, 100000);
   EXPECT_TRUE(whole.isOver());
   EXPECT_TRUE(endless.isOver());
-  Patience second(1000, &whole);
+  Timeout second(1000, &whole);
   EXPECT_TRUE(second.isOver());
 }

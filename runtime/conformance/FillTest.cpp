@@ -16,10 +16,10 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// A filler of so little staging that parts take several pieces.
-class Narrow final : public Filler {
+/// A loader of so little staging that parts take several pieces.
+class Narrow final : public WeightLoader {
 public:
-  Narrow(Filler &own, int64_t bytes, int64_t elements)
+  Narrow(WeightLoader &own, int64_t bytes, int64_t elements)
       : own(own), bytes(bytes), elements(elements) {}
   int64_t mostBytes() const override { return bytes; }
   int64_t mostElements() const override { return elements; }
@@ -27,13 +27,13 @@ public:
     EXPECT_LE(size, bytes);
     return own.begin(size);
   }
-  void put(void *to, int32_t dtype, int32_t source, std::span<const FillFactor> factors) override {
+  void put(void *to, int32_t dtype, int32_t source, std::span<const LoadFactor> factors) override {
     own.put(to, dtype, source, factors);
   }
   void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,
-            std::span<const FillFactor> factors) override {
+            std::span<const LoadFactor> factors) override {
     int64_t count = 1, tables = 0;
-    for (const FillFactor &factor : factors) {
+    for (const LoadFactor &factor : factors) {
       count *= factor.size;
       tables += static_cast<int64_t>(factor.offsets.size_bytes());
     }
@@ -47,7 +47,7 @@ public:
   }
 
 private:
-  Filler &own;
+  WeightLoader &own;
   const int64_t bytes, elements;
 };
 
@@ -155,8 +155,8 @@ std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillI
 } // namespace
 
 TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
-  std::unique_ptr<Filler> filler = device->makeFiller();
-  if (!filler)
+  std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+  if (!loader)
     return; // the host fills its memory
   constexpr tpc_dtype types[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
                                  TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
@@ -182,7 +182,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
       expected.insert(expected.end(), at, at + to);
     }
     int64_t most = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
-    Narrow narrow(*filler, most, most);
+    Narrow narrow(*loader, most, most);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fill(*device, narrow, piece.view, dtype, source, data, at);
     });
@@ -200,8 +200,8 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
 
 /// What lies between is left out, also where the part is in the order of the file and of its type.
 TEST_P(DeviceTest, EveryThirdElementIsTaken) {
-  std::unique_ptr<Filler> filler = device->makeFiller();
-  if (!filler)
+  std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+  if (!loader)
     return;
   const LocalView views[] = {{5, {{{40, 3, {}, {}}}}},
                              {5, {{{4, 100, {}, {}}}, {{10, 3, {}, {}}}}}};
@@ -224,7 +224,7 @@ TEST_P(DeviceTest, EveryThirdElementIsTaken) {
             at = reinterpret_cast<const std::byte *>(&value);
           expected.insert(expected.end(), at, at + to);
         }
-        Narrow narrow(*filler, elements * from, elements);
+        Narrow narrow(*loader, elements * from, elements);
         EXPECT_EQ(filled(*this, view.count() * to,
                          [&](std::byte *at) {
                            fill(*device, narrow, view, dtype, source, file.data(), at);
@@ -235,8 +235,8 @@ TEST_P(DeviceTest, EveryThirdElementIsTaken) {
 }
 
 TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
-  std::unique_ptr<Filler> filler = device->makeFiller();
-  if (!filler)
+  std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+  if (!loader)
     return;
   for (tpc_dtype source : {TPC_F16, TPC_BF16}) {
     LocalView view{0, {{{1 << 16, 1, {}, {}}}}};
@@ -244,7 +244,7 @@ TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
     for (size_t i = 0; i < file.size(); ++i)
       file[i] = static_cast<uint16_t>(i);
     std::vector<std::byte> actual = filled(*this, 4 << 16, [&](std::byte *at) {
-      fill(*device, *filler, view, TPC_F32, source,
+      fill(*device, *loader, view, TPC_F32, source,
            reinterpret_cast<const std::byte *>(file.data()), at);
     });
     for (size_t i = 0; i < file.size(); ++i) {
@@ -259,8 +259,8 @@ TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
 }
 
 TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
-  std::unique_ptr<Filler> filler = device->makeFiller();
-  if (!filler)
+  std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+  if (!loader)
     return;
   struct Types {
     tpc_dtype dtype, source;
@@ -299,7 +299,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
       expected.insert(expected.end(), bytes, bytes + to);
     }
     int64_t most = int64_t(8) << random() % 8;
-    Narrow narrow(*filler, most, random() % 2 ? most : 1 << 20);
+    Narrow narrow(*loader, most, random() % 2 ? most : 1 << 20);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fillDrawn(narrow, piece.view, dtype, source, drawn.generator(), at);
     });
@@ -309,19 +309,19 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
 }
 
 // Its memory is used to the last byte, and it may end before what it was told is done.
-TEST_P(DeviceTest, FillersEndBehindTheirWork) {
+TEST_P(DeviceTest, LoadersEndAfterTheirWork) {
   const std::vector<float> values = {3, 1, 4, 1, 5};
   for (bool most : {true, false}) {
-    std::unique_ptr<Filler> filler = device->makeFiller();
-    if (!filler)
+    std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
+    if (!loader)
       return;
     float *data = tensor(std::vector<float>(values.size()));
     auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
-    std::byte *written = filler->begin(most ? filler->mostBytes() : bytes);
+    std::byte *written = loader->begin(most ? loader->mostBytes() : bytes);
     std::memcpy(written, values.data(), static_cast<size_t>(bytes));
-    const FillFactor all{static_cast<int64_t>(values.size()), 1, 1, {}};
-    filler->put(data, TPC_F32, TPC_F32, {&all, 1});
-    filler.reset();
+    const LoadFactor all{static_cast<int64_t>(values.size()), 1, 1, {}};
+    loader->put(data, TPC_F32, TPC_F32, {&all, 1});
+    loader.reset();
     EXPECT_EQ(valuesOf(data, values.size()), values);
   }
 }

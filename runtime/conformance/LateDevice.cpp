@@ -1,7 +1,7 @@
 //===- LateDevice.cpp - a device that does what it may --------------------===//
 
 #include "LateDevice.h"
-#include "LateLinks.h"
+#include "LateBackend.h"
 #include "core/Context.h"
 #include "core/DType.h"
 #include <algorithm>
@@ -260,18 +260,19 @@ public:
     return std::exchange(status, tpc_status{});
   }
 
-  std::unique_ptr<Links> makeLinks() override {
+  std::unique_ptr<CollectiveBackend> makeCollectiveBackend() override {
     if (!linked)
       return nullptr;
-    return makeLateLinks([this](const std::vector<const void *> &used, std::function<void()> work) {
-      Accesses accesses;
-      for (const void *address : used)
-        if (address)
-          accesses.push_back(wholeOf(address));
-      later(std::move(accesses), std::move(work));
-      // Others wait for it, and nobody does work while this rank waits on the host.
-      run();
-    });
+    return makeLateBackend(
+        [this](const std::vector<const void *> &used, std::function<void()> work) {
+          Accesses accesses;
+          for (const void *address : used)
+            if (address)
+              accesses.push_back(wholeOf(address));
+          later(std::move(accesses), std::move(work));
+          // Others wait for it, and nobody does work while this rank waits on the host.
+          run();
+        });
   }
 
 private:
@@ -349,7 +350,7 @@ private:
       codeOf->kernels[kernel].function(env.data(), &status, operands, lo, hi);
   }
 
-  /// Counted: access within access is access.
+  /// DryRunLibraries: access within access is access.
   void access(bool begins) {
     accessible += begins ? 1 : -1;
     if (accessible == (begins ? 1 : 0))

@@ -25,7 +25,7 @@
 namespace tpc::rt::conformance {
 
 const DeviceKind &lateDevices();
-/// The same with links between the ranks of this process (LateLinks.h).
+/// The same with links between the ranks of this process (LateBackend.h).
 const DeviceKind &linkedLateDevices();
 
 /// How often work of this process was done before some that had been called for earlier.

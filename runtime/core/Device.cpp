@@ -1,8 +1,8 @@
 //===- Device.cpp - where tensors are, and what computes on them ----------===//
 
 #include "core/Device.h"
-#include "core/Filler.h"
-#include "core/Links.h"
+#include "core/CollectiveBackend.h"
+#include "core/WeightLoader.h"
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,7 +13,7 @@ namespace tpc::rt {
 Matrix::~Matrix() = default;
 MemorySource::~MemorySource() = default;
 Recording::~Recording() = default;
-Filler::~Filler() = default;
+WeightLoader::~WeightLoader() = default;
 Device::~Device() = default;
 bool Device::isHosts() const { return true; }
 MemorySource &Device::frames() { return *this; }
@@ -31,7 +31,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
-bool Device::choose(const Choice &, ChoiceTaker) { return false; }
+bool Device::choose(const SamplingRequest &, ChoiceTaker) { return false; }
 void Device::copyRows(const Rows &rows) {
   for (int64_t row = 0; row < rows.count; ++row)
     copy(static_cast<std::byte *>(rows.to) + row * rows.toStride,
@@ -40,13 +40,13 @@ void Device::copyRows(const Rows &rows) {
 void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
   throw std::logic_error("internal error: a device that does not choose has no scores");
 }
-std::unique_ptr<Filler> Device::makeFiller() { return nullptr; }
+std::unique_ptr<WeightLoader> Device::makeWeightLoader() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }
-std::vector<std::string> Device::questions() { return {}; }
+std::vector<std::string> Device::pendingTunings() { return {}; }
 int64_t Device::bytesToAnswer(const std::string &) { return 0; }
 std::string Device::answer(const std::string &, void *) { return ""; }
-bool Device::adopt(const std::string &, const std::string &) { return false; }
+bool Device::applyTuning(const std::string &, const std::string &) { return false; }
 bool Device::canRecord() const { return false; }
 std::unique_ptr<Recording> Device::prepareRecording() { return nullptr; }
 void Device::beginRecording(Recording &) {}
@@ -56,9 +56,9 @@ void Device::replay(Recording &) {}
 uint64_t Device::memoryMoves() const { return 0; }
 std::optional<std::string> Device::pending() const { return std::nullopt; }
 uint64_t Device::workMoves() const { return 0; }
-std::unique_ptr<Links> Device::makeLinks() { return nullptr; }
+std::unique_ptr<CollectiveBackend> Device::makeCollectiveBackend() { return nullptr; }
 
-Links::~Links() = default;
+CollectiveBackend::~CollectiveBackend() = default;
 
 DeviceKind::~DeviceKind() = default;
 std::string DeviceKind::products() const { return "tpc"; }
@@ -73,7 +73,7 @@ const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string 
 void DeviceKind::shareKernels(const std::vector<std::string> &) const {}
 std::string DeviceKind::environmentProblem() const { return ""; }
 std::string DeviceKind::place(const Placement &) const { return ""; }
-Seat DeviceKind::seatOf(int) const { return {}; }
+DeviceAssignment DeviceKind::assignmentOf(int) const { return {}; }
 std::string DeviceKind::settle(bool) const { return ""; }
 void DeviceKind::chooseByMeasuring(bool) const {}
 int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }

@@ -17,7 +17,7 @@
 #define TPC_RT_CORE_DEVICE_H
 
 #include "core/Arena.h"
-#include "core/Choice.h"
+#include "core/SamplingRequest.h"
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +31,8 @@
 
 namespace tpc::rt {
 
-class Filler;
-class Links;
+class WeightLoader;
+class CollectiveBackend;
 
 /// The right side of a product, [k, n], in the layout that the device likes.
 class Matrix {
@@ -114,10 +114,10 @@ public:
   /// order of scores (generate/Score.h); the least there is of rows that are not wanted, or show
   /// their largest tokens, which stay with the device. False, and nothing is done: somebody else
   /// has to choose.
-  using ChoiceTaker = std::function<void(const std::byte *best, const Chosen &chosen)>;
-  virtual bool choose(const Choice &choice, ChoiceTaker take);
-  /// Behind a step, of scores that it has kept (Chosen): how many are in which bin below `largest`,
-  /// then the sums of their weights (generate/Score.h).
+  using ChoiceTaker = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
+  virtual bool choose(const SamplingRequest &choice, ChoiceTaker take);
+  /// Behind a step, of scores that it has kept (SamplingResult): how many are in which bin below
+  /// `largest`, then the sums of their weights (generate/Score.h).
   virtual void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums);
 
   /// Between these, all work before done, this and other ranks of the process may read and write
@@ -150,7 +150,7 @@ public:
   virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) = 0;
   /// What fills memory of this device with weights as files have them, for as long as that lives;
   /// nothing else is called for meanwhile that works. Null: the host does.
-  virtual std::unique_ptr<Filler> makeFiller();
+  virtual std::unique_ptr<WeightLoader> makeWeightLoader();
   /// The transpose of a dense [n, k] in the device's memory, which outlives it.
   virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                               int32_t dtype) = 0;
@@ -181,15 +181,16 @@ public:
   //
   // A device may choose by measuring how it does some work. Ranks that did so each for itself would
   // compute different bits: between steps, one of those that have a question answers it for all of
-  // them. Both are texts of one line; equal questions have one answer.
+  // them. Both are texts of one line; equal pendingTunings have one answer.
 
   /// Those that the work which was called for leaves open: of a device that only counts.
-  virtual std::vector<std::string> questions();
-  /// Bytes of its memory that it takes to answer one of its questions, as `memory` of `answer`.
+  virtual std::vector<std::string> pendingTunings();
+  /// Bytes of its memory that it takes to answer one of its pendingTunings, as `memory` of
+  /// `answer`.
   virtual int64_t bytesToAnswer(const std::string &question);
   virtual std::string answer(const std::string &question, void *memory);
   /// Work is done so from now on. False: that is no answer to it here.
-  virtual bool adopt(const std::string &question, const std::string &answer);
+  virtual bool applyTuning(const std::string &question, const std::string &answer);
 
   //===--- steps that are replayed ----------------------------------------===//
   //
@@ -221,7 +222,7 @@ public:
 
   /// What ranks' devices communicate by, if they do so without the host. Null: they do not. The
   /// same on all ranks, and asked once, before the first run.
-  virtual std::unique_ptr<Links> makeLinks();
+  virtual std::unique_ptr<CollectiveBackend> makeCollectiveBackend();
 };
 
 /// A piece of the device's memory as the host sees it, for as long as this lives.
@@ -271,7 +272,7 @@ struct MemoryUse {
 };
 
 /// A device that a rank has.
-struct Seat {
+struct DeviceAssignment {
   std::string id; ///< of no other device of any host; empty: processors
   std::string name;
 };
@@ -306,7 +307,7 @@ public:
   /// Before the first is made. Empty, or why ranks of this process cannot all have one.
   virtual std::string place(const Placement &placement) const;
   /// After that: the one that a rank of this process has.
-  virtual Seat seatOf(int rank) const;
+  virtual DeviceAssignment assignmentOf(int rank) const;
   /// After that: whether ranks of the world, anywhere, have one in common. What is to be said once.
   virtual std::string settle(bool shared) const;
   /// Before the first is made: whether they choose by measuring; without this, they do.

@@ -1,8 +1,8 @@
 //===- DeviceWatch.cpp - what becomes of a process's devices --------------===//
 
 #include "core/DeviceWatch.h"
-#include "core/Patience.h"
-#include "core/Standstill.h"
+#include "core/HangDetector.h"
+#include "core/Timeout.h"
 #include "core/Transport.h"
 #include "core/World.h"
 #include <algorithm>
@@ -73,11 +73,11 @@ std::string DeviceWatch::judge(double seconds, int &rank) {
 }
 
 std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
-  std::vector<Beat> beats;
+  std::vector<Heartbeat> beats;
   uint64_t sum = 0;
   bool anyOnDevice = false;
   for (int i = 0; i < world.numLocal(); ++i) {
-    beats.push_back(beatOf(i));
+    beats.push_back(heartbeatOf(i));
     sum += beats.back().moves;
     anyOnDevice |= beats.back().onDevice;
   }
@@ -88,8 +88,8 @@ std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
   moves = sum;
   if (idle < world.timeout())
     return "";
-  Standstill standstill{world.size(), [&](int of) -> const Beat & { return beats[of]; },
-                        [&](int of) { return world.grid().describe(of); }};
+  HangDetector standstill{world.size(), [&](int of) -> const Heartbeat & { return beats[of]; },
+                          [&](int of) { return world.grid().describe(of); }};
   rank = standstill.first();
   std::string message = world.describeTimeout() + ": " + standstill.describeWait(rank);
   for (int other = 0; other < world.size(); ++other)
@@ -98,9 +98,9 @@ std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
   return message;
 }
 
-Beat DeviceWatch::beatOf(int rank) const {
+Heartbeat DeviceWatch::heartbeatOf(int rank) const {
   const tpc_context &ctx = world.local(rank);
-  Beat beat;
+  Heartbeat beat;
   beat.moves = world.deviceMoves(ctx);
   if (auto wait = world.deviceWait(ctx)) {
     beat.waits = beat.onDevice = true;

@@ -14,7 +14,7 @@
 #ifndef TPC_RT_CORE_DEVICEWATCH_H
 #define TPC_RT_CORE_DEVICEWATCH_H
 
-#include "core/Beat.h"
+#include "core/Heartbeat.h"
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -40,7 +40,7 @@ private:
   /// Of one look, `seconds` after the last, which rank has failed; empty: all is well.
   std::string judge(double seconds, int &rank);
   std::string judgeWaits(double seconds, int &rank);
-  Beat beatOf(int rank) const;
+  Heartbeat heartbeatOf(int rank) const;
 
   World &world;
   std::mutex mutex; // of what follows

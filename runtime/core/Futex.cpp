@@ -20,7 +20,7 @@ void Futex::wakeAll() {
 }
 
 void Futex::sleep(uint32_t seen, bool endless) {
-  timespec look{0, static_cast<long>(Patience::longestLook * 1e9)};
+  timespec look{0, static_cast<long>(Timeout::longestLook * 1e9)};
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, endless ? nullptr : &look, nullptr, 0);
   sleepers.fetch_sub(1, std::memory_order_seq_cst);

@@ -3,8 +3,8 @@
 #ifndef TPC_RT_CORE_FUTEX_H
 #define TPC_RT_CORE_FUTEX_H
 
-#include "core/Patience.h"
 #include "core/Spin.h"
+#include "core/Timeout.h"
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@ public:
   /// which `counts` held, which is asked now and then.
   template <class Done, class Counts>
   std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
-    Patience patience(timeout);
+    Timeout patience(timeout);
     tpc_spin spin = tpc_spin_begin(maySpin, 0);
     for (;;) {
       uint32_t now = value.load(std::memory_order_seq_cst);

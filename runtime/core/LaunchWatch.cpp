@@ -2,9 +2,9 @@
 
 #include "core/LaunchWatch.h"
 #include "core/Diagnostic.h"
-#include "core/Patience.h"
-#include "core/Speaker.h"
+#include "core/MessageClaim.h"
 #include "core/Termination.h"
+#include "core/Timeout.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -85,7 +85,7 @@ PeerProcess launcherOf(const Launcher &launcher) {
     return {};
   int64_t process = getppid();
   while (process > 1 && Variables(process).get(launcher.variable))
-    process = Sight(process).parent;
+    process = PeerState(process).parent;
   return process > 0 ? PeerProcess(process, true) : PeerProcess();
 }
 

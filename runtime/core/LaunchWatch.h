@@ -15,7 +15,7 @@
 #define TPC_RT_CORE_LAUNCHWATCH_H
 
 #include "core/Launcher.h"
-#include "core/Sight.h"
+#include "core/PeerState.h"
 #include <atomic>
 #include <map>
 #include <thread>

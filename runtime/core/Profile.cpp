@@ -1,7 +1,7 @@
 //===- Profile.cpp - where the time of a step goes ------------------------===//
 
 #include "core/Profile.h"
-#include "core/Links.h"
+#include "core/CollectiveBackend.h"
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -70,21 +70,23 @@ public:
     return device->transposeOf(data, k, n, dtype);
   }
 
-  std::vector<std::string> questions() override { return device->questions(); }
+  std::vector<std::string> pendingTunings() override { return device->pendingTunings(); }
   int64_t bytesToAnswer(const std::string &question) override {
     return device->bytesToAnswer(question);
   }
   std::string answer(const std::string &question, void *memory) override {
     return device->answer(question, memory);
   }
-  bool adopt(const std::string &question, const std::string &answer) override {
-    return device->adopt(question, answer);
+  bool applyTuning(const std::string &question, const std::string &answer) override {
+    return device->applyTuning(question, answer);
   }
 
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
   void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
   tpc_status endStep() override { return device->endStep(); }
-  std::unique_ptr<Links> makeLinks() override { return device->makeLinks(); }
+  std::unique_ptr<CollectiveBackend> makeCollectiveBackend() override {
+    return device->makeCollectiveBackend();
+  }
   std::optional<std::string> pending() const override { return device->pending(); }
   uint64_t workMoves() const override { return device->workMoves(); }
 

@@ -1,7 +1,7 @@
 //===- RuntimeLibrary.cpp - libraries that come with the runtime ----------===//
 
 #include "core/RuntimeLibrary.h"
-#include "core/OwnFile.h"
+#include "core/ExecutableFile.h"
 #include <cstdlib>
 #include <dlfcn.h>
 #include <unistd.h>

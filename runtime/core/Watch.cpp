@@ -42,11 +42,11 @@ struct VerdictText {
 } // namespace
 
 struct Watch::Other {
-  std::unique_ptr<Line> line;
+  std::unique_ptr<MessageSocket> line;
   PeerProcess process;
   uint64_t host = 0;
   std::string address; ///< if it is on another host
-  Beat beat;
+  Heartbeat beat;
   Silence silence;
   bool heard = false, saidBye = false, wasTerminated = false;
   double closed = 0, stuck = 0, terminated = 0;
@@ -127,9 +127,9 @@ std::string Watch::describe(int of) const {
   return world ? world->grid().describe(of) : "rank " + std::to_string(of);
 }
 
-Beat Watch::beat() const {
+Heartbeat Watch::beat() const {
   std::lock_guard<std::mutex> lock(mutex);
-  Beat beat;
+  Heartbeat beat;
   beat.waits = waits;
   beat.missing = missing;
   beat.left = left.load(std::memory_order_relaxed);
@@ -154,7 +154,7 @@ Beat Watch::beat() const {
 
 void Watch::run() {
   auto last = Clock::now();
-  double untilBeat = 0;
+  double untilHeartbeat = 0;
   std::vector<pollfd> polled;
   for (;;) {
     polled = {{wakeUp, POLLIN, 0}, {Termination::event(), POLLIN, 0}};
@@ -168,7 +168,7 @@ void Watch::run() {
     // While somebody is about to be given up, or this process, looks are closer.
     if (terminated >= 0)
       polled[1].fd = -1;
-    double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilBeat, 0.0);
+    double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilHeartbeat, 0.0);
     poll(polled.data(), polled.size(), static_cast<int>(wait * 1e3) + 1);
     eventfd_t ignored;
     eventfd_read(wakeUp, &ignored);
@@ -178,15 +178,17 @@ void Watch::run() {
     last = now;
     for (size_t i = 0; i < others.size(); ++i)
       if (others[i].line)
-        others[i].heard = others[i].line->hear(
-            [&](Line::Word word, std::string_view text) { hear(static_cast<int>(i), word, text); });
-    untilBeat -= passed;
-    if (untilBeat <= 0) {
-      untilBeat = period;
+        others[i].heard =
+            others[i].line->hear([&](MessageSocket::Word word, std::string_view text) {
+              hear(static_cast<int>(i), word, text);
+            });
+    untilHeartbeat -= passed;
+    if (untilHeartbeat <= 0) {
+      untilHeartbeat = period;
       std::string text = beat().encode();
       for (Other &other : others)
         if (other.line && !saidBye)
-          other.line->say(Line::Word::Beat, text);
+          other.line->say(MessageSocket::Word::Heartbeat, text);
     }
     bool isEnding, isFailing, alone;
     {
@@ -205,7 +207,7 @@ void Watch::run() {
     if (isEnding && !saidBye && (!isHub() || alone || isOver())) {
       for (Other &other : others)
         if (other.line)
-          other.line->say(Line::Word::Bye);
+          other.line->say(MessageSocket::Word::Bye);
       saidBye = true;
     }
     if (saidBye && (isHub() || alone || isOver()))
@@ -221,11 +223,11 @@ bool Watch::isOver() const {
   return true;
 }
 
-void Watch::hear(int from, Line::Word word, std::string_view text) {
+void Watch::hear(int from, MessageSocket::Word word, std::string_view text) {
   Other &other = others[from];
   switch (word) {
-  case Line::Word::Beat: {
-    Beat beat;
+  case MessageSocket::Word::Heartbeat: {
+    Heartbeat beat;
     if (beat.decode(text, static_cast<int>(others.size()))) {
       if (beat.moves != other.beat.moves)
         other.stuck = idle = 0;
@@ -235,12 +237,12 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
     }
     return;
   }
-  case Line::Word::Failed:
+  case MessageSocket::Word::Failed:
     // It has said why.
     if (isHub())
       endAll("", -1, false);
     return;
-  case Line::Word::Verdict: {
+  case MessageSocket::Word::Verdict: {
     VerdictText verdict;
     if (isHub() || text.size() != sizeof(verdict))
       return;
@@ -252,13 +254,13 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
     killStopped(verdict.culprit);
     leave();
   }
-  case Line::Word::Terminated:
+  case MessageSocket::Word::Terminated:
     other.wasTerminated = true;
     return;
-  case Line::Word::Bye:
+  case MessageSocket::Word::Bye:
     other.saidBye = true;
     return;
-  case Line::Word::Table: // before the watch
+  case MessageSocket::Word::Table: // before the watch
     return;
   }
 }
@@ -272,7 +274,7 @@ void Watch::judge(double seconds) {
     terminated = 0;
     for (Other &other : others)
       if (other.line)
-        other.line->say(Line::Word::Terminated);
+        other.line->say(MessageSocket::Word::Terminated);
   }
   for (size_t i = 0; i < others.size(); ++i)
     if (others[i].line && !others[i].saidBye)
@@ -329,7 +331,7 @@ void Watch::reportOwnTermination() {
 }
 
 bool Watch::waitsForEnded(int waiting) const {
-  const Beat &beat = others[waiting].beat;
+  const Heartbeat &beat = others[waiting].beat;
   // Of the members that a device may wait for it does not say who has done its part.
   return beat.waits && !beat.left && !beat.onDevice &&
          std::any_of(beat.missing.begin(), beat.missing.end(),
@@ -337,7 +339,7 @@ bool Watch::waitsForEnded(int waiting) const {
 }
 
 void Watch::judgeWaits(double seconds) {
-  Beat mine = beat();
+  Heartbeat mine = beat();
   if (mine.moves != others[rank].beat.moves)
     others[rank].stuck = idle = 0;
   others[rank].beat = std::move(mine);
@@ -369,7 +371,7 @@ void Watch::judgeWaits(double seconds) {
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
-  Standstill all = standstill();
+  HangDetector all = standstill();
   int first = all.first();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
@@ -388,9 +390,9 @@ std::string Watch::lastSeen(int of) const {
 }
 
 // Others than rank 0 know of themselves alone.
-Standstill Watch::standstill() const {
+HangDetector Watch::standstill() const {
   return {static_cast<int>(others.size()),
-          [this](int of) -> const Beat & { return others[of].beat; },
+          [this](int of) -> const Heartbeat & { return others[of].beat; },
           [this](int of) { return describe(of); }};
 }
 
@@ -432,16 +434,17 @@ void Watch::tell(int culprit, bool sayWaits) {
   std::string_view text(reinterpret_cast<const char *>(&verdict), sizeof(verdict));
   for (size_t i = 0; i < others.size(); ++i)
     if (others[i].line)
-      others[i].line->say(isHub() ? Line::Word::Verdict : Line::Word::Failed,
+      others[i].line->say(isHub() ? MessageSocket::Word::Verdict : MessageSocket::Word::Failed,
                           isHub() ? text : std::string_view());
   // Until they have ended, so that no launcher ends them before they have said what they have to.
   bool answered = false; // rank 0 does
   for (int i = 0; i < 100 && !answered; ++i) {
     bool anyOpen = false;
     for (size_t j = 0; j < others.size(); ++j)
-      if (Line *line = others[j].line.get(); line && static_cast<int>(j) != culprit) {
-        line->hear(
-            [&](Line::Word word, std::string_view) { answered |= word == Line::Word::Verdict; });
+      if (MessageSocket *line = others[j].line.get(); line && static_cast<int>(j) != culprit) {
+        line->hear([&](MessageSocket::Word word, std::string_view) {
+          answered |= word == MessageSocket::Word::Verdict;
+        });
         anyOpen |= line->isOpen();
       }
     if (!anyOpen)

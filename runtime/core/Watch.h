@@ -7,8 +7,8 @@
 //
 //   * A process whose line is closed without a word of farewell was killed, or has crashed.
 //   * One that says nothing for some seconds is frozen (stopped, or its host is gone), unless it
-//     can be seen to be held by a debugger or to wait for a core (Sight.h). Only time in which the
-//     listener itself could run counts: if the whole job is suspended, nobody is at fault.
+//     can be seen to be held by a debugger or to wait for a core (PeerState.h). Only time in which
+//     the listener itself could run counts: if the whole job is suspended, nobody is at fault.
 //   * One that alone was asked to end by SIGTERM. Launchers ask all.
 //   * All wait for each other, and nothing is transferred, for `timeout` seconds: a deadlock. As
 //     long as somebody computes or transfers, nobody has waited for too long.
@@ -22,11 +22,11 @@
 #ifndef TPC_RT_CORE_WATCH_H
 #define TPC_RT_CORE_WATCH_H
 
-#include "core/Beat.h"
-#include "core/Line.h"
-#include "core/Sight.h"
-#include "core/Speaker.h"
-#include "core/Standstill.h"
+#include "core/HangDetector.h"
+#include "core/Heartbeat.h"
+#include "core/MessageClaim.h"
+#include "core/MessageSocket.h"
+#include "core/PeerState.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -43,10 +43,11 @@ class World;
 class Watch {
 public:
   struct Member {
-    std::unique_ptr<Line> line; ///< of rank 0 to each other rank, of each other rank to rank 0
-    int64_t process = 0;        ///< its number on its host
-    uint64_t host = 0;          ///< the same for processes that can see each other's numbers
-    std::string address;        ///< of its host, for messages
+    std::unique_ptr<MessageSocket>
+        line;            ///< of rank 0 to each other rank, of each other rank to rank 0
+    int64_t process = 0; ///< its number on its host
+    uint64_t host = 0;   ///< the same for processes that can see each other's numbers
+    std::string address; ///< of its host, for messages
   };
 
   /// `members` by rank. `timeout`: as Session::timeout; 0 also exempts the frozen.
@@ -78,8 +79,8 @@ private:
   void run();
   bool isHub() const { return rank == 0; }
   /// This rank's own, now.
-  Beat beat() const;
-  void hear(int from, Line::Word word, std::string_view text);
+  Heartbeat beat() const;
+  void hear(int from, MessageSocket::Word word, std::string_view text);
   /// Judges, when `seconds` more have passed in which this process could run.
   void judge(double seconds);
   void judgeLine(int of, double seconds);
@@ -93,7 +94,7 @@ private:
   bool isOver() const;
   std::string lastSeen(int of) const;
   /// Of what is known of all ranks.
-  Standstill standstill() const;
+  HangDetector standstill() const;
   /// Ends all processes. `culprit`: whose process is to be killed, or -1.
   [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits);
   /// The others are told, and have a moment.
@@ -128,7 +129,7 @@ private:
   double terminated = -1; ///< seconds since the launcher asked this process to end
   bool isTerminatedAlone = false, saidBye = false;
   int wakeUp = -1;
-  Speaker speaker;
+  MessageClaim speaker;
   std::thread thread;
 };
 

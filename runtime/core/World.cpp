@@ -1,10 +1,10 @@
 //===- World.cpp - all ranks of a run -------------------------------------===//
 
 #include "core/World.h"
+#include "core/CollectiveBackend.h"
 #include "core/Cores.h"
 #include "core/DeviceWatch.h"
 #include "core/Diagnostic.h"
-#include "core/Links.h"
 #include "core/NoTransport.h"
 #include "core/OutOfMemory.h"
 #include <chrono>
@@ -72,9 +72,10 @@ void World::asRank(int rank, const std::function<void()> &fn) const {
 
 void World::reach(tpc_context &ctx, std::unique_ptr<Transport> host) const {
   asRank(ctx.rank, [&] {
-    std::unique_ptr<Links> links = size() > 1 ? ctx.device->makeLinks() : nullptr;
+    std::unique_ptr<CollectiveBackend> links =
+        size() > 1 ? ctx.device->makeCollectiveBackend() : nullptr;
     ctx.transport =
-        links ? makeLinkTransport(ctx, std::move(host), std::move(links)) : std::move(host);
+        links ? makeDeviceTransport(ctx, std::move(host), std::move(links)) : std::move(host);
   });
 }
 

@@ -108,8 +108,8 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
 void addChoices(Inputs &inputs, const Generation &generation) {
   Tensor tensor;
   tensor.dtype = TPC_I64;
-  tensor.shape = {inputs.stepRows,
-                  RowChoice::bytes(generation.vocabulary) / static_cast<int64_t>(sizeof(int64_t))};
+  tensor.shape = {inputs.stepRows, RowSampling::bytes(generation.vocabulary) /
+                                       static_cast<int64_t>(sizeof(int64_t))};
   tensor.data = Buffer(*byteCount(tensor.shape, TPC_I64));
   std::memset(tensor.data.data(), 0, tensor.data.size());
   inputs.tensors.push_back(std::move(tensor));

@@ -64,12 +64,12 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     return sink;
   };
   if (std::optional<Rows> part = choices && !selection ? rowsOf(block) : std::nullopt) {
-    int64_t bytes = RowChoice::bytes(vocabulary);
+    int64_t bytes = RowSampling::bytes(vocabulary);
     auto *settings = static_cast<const std::byte *>(ctx.data.inputs[numInputs]) + part->row * bytes;
     if (ctx.device->choose(
             {data, dtype, part->rows, part->count, part->first,
-             reinterpret_cast<const RowChoice *>(settings), bytes},
-            [arrived, part = *part](const std::byte *best, const Chosen &chosen) {
+             reinterpret_cast<const RowSampling *>(settings), bytes},
+            [arrived, part = *part](const std::byte *best, const SamplingResult &chosen) {
               arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, best, chosen);
             }))
       return;
@@ -109,12 +109,12 @@ std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
   return Rows{ofRows->first, ofRows->second, ofTokens->first, ofTokens->second};
 }
 
-const RowChoice &LogitsSink::choiceOf(int64_t row) const {
-  return *reinterpret_cast<const RowChoice *>(choices->data.data() +
-                                              row * RowChoice::bytes(vocabulary));
+const RowSampling &LogitsSink::choiceOf(int64_t row) const {
+  return *reinterpret_cast<const RowSampling *>(choices->data.data() +
+                                                row * RowSampling::bytes(vocabulary));
 }
 
-void LogitsSink::arrive(const Rows &part, const std::byte *from, const Chosen &chosen) {
+void LogitsSink::arrive(const Rows &part, const std::byte *from, const SamplingResult &chosen) {
   for (int64_t row = part.row; row < part.row + part.rows; ++row, from += sizeof(Ranked)) {
     auto found = std::lower_bound(wanted.begin(), wanted.end(), row);
     if (found == wanted.end() || *found != row)
@@ -130,7 +130,7 @@ void LogitsSink::arrive(const Rows &part, const std::byte *from, const Chosen &c
 void LogitsSink::copyLargest(tpc_context &ctx) {
   largest.clear();
   for (ChosenRows &part : parts) {
-    const RowChoice &end = choiceOf(part.rows.row + part.rows.rows - 1);
+    const RowSampling &end = choiceOf(part.rows.row + part.rows.rows - 1);
     int64_t count = end.place + end.shown - choiceOf(part.rows.row).place;
     part.begin = largest.size();
     if (count == 0)
@@ -222,7 +222,7 @@ std::vector<LogitsPiece> LogitsSink::pieces(tpc_context &ctx) {
       continue;
     }
     const ChosenRows &part = parts[static_cast<size_t>(each.part)];
-    const RowChoice &own = choiceOf(wanted[static_cast<size_t>(each.row)]);
+    const RowSampling &own = choiceOf(wanted[static_cast<size_t>(each.row)]);
     size_t begin = part.begin + static_cast<size_t>(own.place - choiceOf(part.rows.row).place);
     piece.largest = std::span(largest).subspan(
         begin, static_cast<size_t>(std::min<int64_t>(own.shown, each.count)));

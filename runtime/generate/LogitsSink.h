@@ -57,15 +57,15 @@ private:
   };
   std::optional<Rows> rowsOf(const Block &block) const;
   void arrive(const Block &block, const std::byte *from);
-  void arrive(const Rows &rows, const std::byte *from, const Chosen &chosen);
-  const RowChoice &choiceOf(int64_t row) const;
+  void arrive(const Rows &rows, const std::byte *from, const SamplingResult &chosen);
+  const RowSampling &choiceOf(int64_t row) const;
   void copyLargest(tpc_context &ctx);
   const float *scoresOf(const Kept &own) const;
   void keep(int64_t at, int64_t count, const std::byte *from);
 
   struct ChosenRows {
     Rows rows;
-    Chosen chosen;
+    SamplingResult chosen;
     size_t begin; ///< of its largest among all that were copied
   };
   const int32_t output;

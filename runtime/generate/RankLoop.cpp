@@ -20,7 +20,7 @@ int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.tok
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
 /// `place`: what rows before show.
-RowChoice choiceOf(const SampledRow &row, int32_t place) {
+RowSampling choiceOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,
           !settings.isGreedy(),
@@ -37,19 +37,19 @@ RowChoice choiceOf(const SampledRow &row, int32_t place) {
 /// `choices`: of all rows of a step, of which these are sampled.
 void putChoices(Tensor &choices, int64_t vocabulary, const StepItem &item,
                 const std::vector<SampledRow> &rows) {
-  const int64_t bytes = RowChoice::bytes(vocabulary);
+  const int64_t bytes = RowSampling::bytes(vocabulary);
   auto next = item.sampled.begin();
   int32_t place = 0;
   for (int64_t row = 0; row < item.rows(); ++row) {
     std::byte *to = choices.data.data() + row * bytes;
-    RowChoice choice{};
+    RowSampling choice{};
     choice.place = place;
     if (next != item.sampled.end() && *next == row) {
       const SampledRow &own = rows[static_cast<size_t>(next++ - item.sampled.begin())];
       choice = choiceOf(own, place);
       if (choice.penalty != 1) {
-        std::byte *bits = to + sizeof(RowChoice);
-        std::memset(bits, 0, static_cast<size_t>(bytes) - sizeof(RowChoice));
+        std::byte *bits = to + sizeof(RowSampling);
+        std::memset(bits, 0, static_cast<size_t>(bytes) - sizeof(RowSampling));
         for (int64_t token : own.seen)
           bits[token / 8] |= std::byte(1 << token % 8);
       }

@@ -1,6 +1,6 @@
 //===- Sampler.cpp - chooses tokens of logits that are split --------------===//
 
-#include "core/Choice.h"
+#include "core/SamplingRequest.h"
 #include "generate/Filtered.h"
 #include <stdexcept>
 
@@ -93,7 +93,7 @@ int64_t SampledRow::shown() const {
   constexpr int64_t ofTopP = 64;
   if (!settings.isFiltered())
     return 0;
-  return settings.topK ? std::min(settings.topK, RowChoice::mostShown) : ofTopP;
+  return settings.topK ? std::min(settings.topK, RowSampling::mostShown) : ofTopP;
 }
 
 std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {

@@ -12,7 +12,7 @@
 #ifndef TPC_RT_GENERATE_SCORE_H
 #define TPC_RT_GENERATE_SCORE_H
 
-#include "core/Choice.h"
+#include "core/SamplingRequest.h"
 #include "generate/Random.h"
 #include <algorithm>
 #include <bit>

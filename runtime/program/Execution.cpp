@@ -4,8 +4,8 @@
 #include "core/Cores.h"
 #include "core/Diagnostic.h"
 #include "core/Step.h"
-#include "program/CountMemory.h"
 #include "program/Error.h"
+#include "program/EstimateMemory.h"
 #include "program/Notes.h"
 #include "program/Weights.h"
 #include <algorithm>
@@ -209,13 +209,13 @@ void Execution::prepareSizes(const Inputs &inputs) {
   if (frameBytes.size() == mostSizes)
     frameBytes.clear();
   std::vector<int64_t> &frames = frameBytes[inputs.symbols];
-  std::vector<std::vector<std::string>> questions;
+  std::vector<std::vector<std::string>> pendingTunings;
   for (int i = 0; i < world->numLocal(); ++i) {
-    MemoryNeed need = countMemory(program, manifest, {&inputs, 1}, world->local(i).rank);
+    MemoryNeed need = estimateMemory(program, manifest, {&inputs, 1}, world->local(i).rank);
     frames.push_back(need.frames);
-    questions.push_back(std::move(need.questions));
+    pendingTunings.push_back(std::move(need.pendingTunings));
   }
-  choices.settle(*world, questions, [&](const std::function<void(tpc_context &)> &fn) {
+  choices.settle(*world, pendingTunings, [&](const std::function<void(tpc_context &)> &fn) {
     run([&](tpc_context &ctx) {
       reserveFrames(ctx, inputs.symbols);
       fn(ctx);

@@ -5,10 +5,10 @@
 
 #include "core/Profile.h"
 #include "core/World.h"
-#include "program/Choices.h"
 #include "program/CommandLine.h"
 #include "program/Inputs.h"
 #include "program/Outputs.h"
+#include "program/Tuner.h"
 #include <functional>
 #include <memory>
 
@@ -94,7 +94,7 @@ private:
   /// Where memory is counted: what frames of each local rank take, by sizes of steps.
   std::map<SymbolValues, std::vector<int64_t>> frameBytes;
   static constexpr size_t mostSizes = 64; ///< that are kept
-  Choices choices;
+  Tuner choices;
   OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;
 };

@@ -137,7 +137,7 @@ private:
 
 } // namespace
 
-void fill(Device &device, Filler &filler, const LocalView &view, tpc_dtype dtype,
+void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
           tpc_dtype sourceDtype, const std::byte *data, void *to) {
   int64_t first = 0;
   std::vector<Factor> factors = factorsOf(view, first);
@@ -154,28 +154,28 @@ void fill(Device &device, Filler &filler, const LocalView &view, tpc_dtype dtype
     isInPlace &= factors[f].to == factors[f + 1].to * factors[f + 1].size;
   isInPlace &= last.to == 1;
   int64_t elementBytes = sizeOf(sourceDtype), resultBytes = sizeOf(dtype);
-  forEachBox(factors, filler.mostBytes() / (elementBytes * spread), [&](const Box &box) {
+  forEachBox(factors, loader.mostBytes() / (elementBytes * spread), [&](const Box &box) {
     int64_t count = spread;
     auto *at = static_cast<std::byte *>(to);
-    std::vector<FillFactor> staged;
+    std::vector<LoadFactor> staged;
     for (size_t f = factors.size(); f-- > 0; count *= box[f].size()) {
       at += box[f].begin * factors[f].to * resultBytes;
       if (box[f].size() > 1)
         staged.push_back({box[f].size(), factors[f].to, count, {}});
     }
     int64_t bytes = count * elementBytes;
-    std::byte *written = isInPlace ? device.beginWrite(at, bytes) : filler.begin(bytes);
+    std::byte *written = isInPlace ? device.beginWrite(at, bytes) : loader.begin(bytes);
     Reader(data, elementBytes, spread, factors, box, written).read(0, first);
     if (isInPlace)
       return device.endWrite();
     // Neighbours of the dense part are of neighbouring threads.
     std::sort(staged.begin(), staged.end(),
-              [](const FillFactor &a, const FillFactor &b) { return a.to > b.to; });
-    filler.put(at, dtype, sourceDtype, staged);
+              [](const LoadFactor &a, const LoadFactor &b) { return a.to > b.to; });
+    loader.put(at, dtype, sourceDtype, staged);
   });
 }
 
-void fillDrawn(Filler &filler, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
+void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
                const Generator &generator, void *to) {
   int64_t first = 0;
   std::vector<Factor> factors = factorsOf(view, first);
@@ -183,17 +183,17 @@ void fillDrawn(Filler &filler, const LocalView &view, tpc_dtype dtype, tpc_dtype
   if (factors.empty())
     return;
   if (!isFloat)
-    return filler.clear(to, view.count() * sizeOf(dtype));
+    return loader.clear(to, view.count() * sizeOf(dtype));
   bool hasTables = std::any_of(factors.begin(), factors.end(),
                                [](const Factor &factor) { return !factor.offsets.empty(); });
   // Of a box, indices of more than one value are no more than its elements together.
-  int64_t most = filler.mostElements();
+  int64_t most = loader.mostElements();
   if (hasTables)
-    most = std::min<int64_t>(most, filler.mostBytes() / sizeof(int64_t));
+    most = std::min<int64_t>(most, loader.mostBytes() / sizeof(int64_t));
   forEachBox(factors, most, [&](const Box &box) {
     auto *at = static_cast<std::byte *>(to);
     int64_t from = first;
-    std::vector<FillFactor> drawn;
+    std::vector<LoadFactor> drawn;
     for (size_t f = 0; f < factors.size(); ++f) {
       const Factor &factor = factors[f];
       at += box[f].begin * factor.to * sizeOf(dtype);
@@ -201,14 +201,14 @@ void fillDrawn(Filler &filler, const LocalView &view, tpc_dtype dtype, tpc_dtype
         from += factor.at(box[f].begin);
         continue;
       }
-      FillFactor own{box[f].size(), factor.to, factor.from, {}};
+      LoadFactor own{box[f].size(), factor.to, factor.from, {}};
       if (factor.offsets.empty())
         from += factor.at(box[f].begin);
       else
         own.offsets = std::span(factor.offsets).subspan(box[f].begin, box[f].size());
       drawn.push_back(own);
     }
-    filler.draw(at, dtype, sourceDtype, generator, from, drawn);
+    loader.draw(at, dtype, sourceDtype, generator, from, drawn);
   });
 }
 

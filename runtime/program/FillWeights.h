@@ -4,18 +4,18 @@
 #define TPC_RT_PROGRAM_FILLWEIGHTS_H
 
 #include "core/Device.h"
-#include "core/Filler.h"
+#include "core/WeightLoader.h"
 #include "program/View.h"
 
 namespace tpc::rt {
 
 /// Puts the elements of `view`, dense and row-major, to `to`, which is the device's; `data`: the
 /// file's tensor.
-void fill(Device &device, Filler &filler, const LocalView &view, tpc_dtype dtype,
+void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
           tpc_dtype sourceDtype, const std::byte *data, void *to);
 
 /// The same of numbers that are drawn.
-void fillDrawn(Filler &filler, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
+void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
                const Generator &generator, void *to);
 
 } // namespace tpc::rt

@@ -15,7 +15,7 @@
 using namespace tpc::rt;
 
 // Test programs hold all of the runtime and no program.
-#pragma weak tpc_program_v5
+#pragma weak tpc_program_v6
 
 namespace {
 
@@ -79,7 +79,7 @@ int tpc::rt::keepError(int status, const char *message) {
 }
 
 const Manifest &tpc::rt::manifestOfProgram() {
-  static const auto *manifest = new Manifest(readManifest(tpc_program_v5));
+  static const auto *manifest = new Manifest(readManifest(tpc_program_v6));
   return *manifest;
 }
 
@@ -115,7 +115,7 @@ int tpc_model_open(int32_t count, const char *const *flags, tpc_model **model) {
       require(flags[i], "a flag");
       texts.emplace_back(flags[i]);
     }
-    *model = new tpc_model{{tpc_program_v5, manifestOfProgram(), texts}, ""};
+    *model = new tpc_model{{tpc_program_v6, manifestOfProgram(), texts}, ""};
   });
 }
 

@@ -308,7 +308,7 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
 }
 
 /// Room for all of the rank's parameters, dense, for a device that fills them. Where each lies.
-std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, Filler &filler,
+std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, WeightLoader &loader,
                              LoadedWeights &loaded) {
   std::vector<void *> places(manifest.parameters.size(), nullptr);
   std::vector<size_t> offsets(manifest.parameters.size(), 0);
@@ -328,7 +328,7 @@ std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, Filler 
   forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
     places[i] = base + offsets[i];
     if (parameter.matmulRhs)
-      ctx.data.matrices[i] = filler.matrixOf(places[i], shape[0], shape[1], parameter.dtype);
+      ctx.data.matrices[i] = loader.matrixOf(places[i], shape[0], shape[1], parameter.dtype);
     else
       ctx.data.parameters[i] = places[i];
   });
@@ -341,10 +341,10 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   auto loaded = std::make_unique<LoadedWeights>();
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
   ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
-  std::unique_ptr<Filler> filler = ctx.device->makeFiller();
+  std::unique_ptr<WeightLoader> loader = ctx.device->makeWeightLoader();
   std::vector<void *> places;
-  if (filler)
-    places = makeRoom(ctx, manifest, *filler, *loaded);
+  if (loader)
+    places = makeRoom(ctx, manifest, *loader, *loaded);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);
@@ -354,14 +354,14 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     if (parameter.matmulRhs && !ctx.data.matrices[index])
       makeMatrices(ctx, manifest, index);
     if (sources.isNothing) {
-      if (!filler)
+      if (!loader)
         load(ctx, parameter, view, index, Nothing{}, *loaded);
       continue;
     }
     if (sources.seed) {
       RandomSource random(*sources.seed, parameter);
-      if (filler)
-        fillDrawn(*filler, view, parameter.dtype, parameter.sourceDtype, random.generator(),
+      if (loader)
+        fillDrawn(*loader, view, parameter.dtype, parameter.sourceDtype, random.generator(),
                   places[i]);
       else
         load(ctx, parameter, view, index, Drawn{random, parameter.dtype, parameter.sourceDtype},
@@ -369,8 +369,8 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       continue;
     }
     Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
-    if (filler)
-      fill(*ctx.device, *filler, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
+    if (loader)
+      fill(*ctx.device, *loader, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
            places[i]);
     else if (parameter.dtype == parameter.sourceDtype)
       load(ctx, parameter, view, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)},

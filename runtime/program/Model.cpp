@@ -2,9 +2,9 @@
 
 #include "program/Model.h"
 #include "core/Device.h"
-#include "core/OwnFile.h"
-#include "program/CountMemory.h"
+#include "core/ExecutableFile.h"
 #include "program/Error.h"
+#include "program/EstimateMemory.h"
 #include "program/Notes.h"
 #include "program/Setup.h"
 #include <atomic>
@@ -51,7 +51,7 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
   argv.push_back(nullptr);
   Options options = parseCommandLine(static_cast<int>(argv.size()) - 1, argv.data(), manifest);
   if (options.mode != Options::Mode::Run)
-    throw UserError("--help, --describe, --describe-device and --bench are questions to an "
+    throw UserError("--help, --describe, --describe-device and --bench are pendingTunings to an "
                     "executable; a library is opened to be run");
   if (!options.positional.empty() || !options.inputs.empty() || !options.outputs.empty() ||
       !options.outputAnywhere.empty() || options.isBatch)

@@ -15,7 +15,7 @@
 #ifndef TPC_RT_PROGRAM_RANDOMWEIGHTS_H
 #define TPC_RT_PROGRAM_RANDOMWEIGHTS_H
 
-#include "core/Filler.h"
+#include "core/WeightLoader.h"
 #include "program/Manifest.h"
 
 namespace tpc::rt {

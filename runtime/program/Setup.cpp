@@ -3,10 +3,10 @@
 #include "program/Setup.h"
 #include "core/Device.h"
 #include "core/RankThreads.h"
+#include "program/AssignDevices.h"
 #include "program/Error.h"
 #include "program/Execution.h"
 #include "program/Notes.h"
-#include "program/PlaceRanks.h"
 #include <algorithm>
 
 namespace tpc::rt {
@@ -46,7 +46,7 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
                     "--target=cuda");
   if (!program.gpu_code)
     return;
-  chooseDevices(placeRanks(program, session, launcher, manifest, options.shareGpus));
+  chooseDevices(assignDevices(program, session, launcher, manifest, options.shareGpus));
 }
 
 /// Ranks of one run use the same kernels: those of another instruction set round differently, and

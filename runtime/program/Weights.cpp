@@ -1,7 +1,7 @@
 //===- Weights.cpp - finds and checks weight files ------------------------===//
 
 #include "program/Weights.h"
-#include "core/OwnFile.h"
+#include "core/ExecutableFile.h"
 #include "program/Error.h"
 #include "tpc/digest.h"
 #include <cstdio>

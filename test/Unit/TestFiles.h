@@ -1,7 +1,7 @@
 //===- TestFiles.h - Folders and protobuf messages for tests ---*- C++ -*-===//
 
-#ifndef TPC_TEST_UNIT_IMPORT_TESTFILES_H
-#define TPC_TEST_UNIT_IMPORT_TESTFILES_H
+#ifndef TPC_TEST_UNIT_TESTFILES_H
+#define TPC_TEST_UNIT_TESTFILES_H
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"

@@ -122,7 +122,7 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
   let summary = "Turns ops on buffers into runtime calls, the pipeline into the program object";
   let description = [{
     Nothing of `tpc` and `tpc_buffer` is left. Each op on buffers becomes one call of the runtime. Kernels have been lowered (`tpc-lower-kernels`),
-    and static sizes, which have names until then, their numbers. `tpc_program_v5` refers to the manifest and to one function for each stage.
+    and static sizes, which have names until then, their numbers. `tpc_program_v6` refers to the manifest and to one function for each stage.
     Needs `tpc-plan-buffers` before it.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_TRANSFORMS_PIPELINE_CHAIN_H
-#define TPC_LIB_TRANSFORMS_PIPELINE_CHAIN_H
+#ifndef TPC_LIB_TRANSFORMS_STAGES_CHAIN_H
+#define TPC_LIB_TRANSFORMS_STAGES_CHAIN_H
 
 #include "tpc/Analysis/Cost.h"
 
@@ -110,4 +110,4 @@ func::FuncOp cloneAsFunction(OpBuilder &builder, Location loc, StringRef name,
 
 } // namespace mlir::tpc
 
-#endif // TPC_LIB_TRANSFORMS_PIPELINE_CHAIN_H
+#endif // TPC_LIB_TRANSFORMS_STAGES_CHAIN_H

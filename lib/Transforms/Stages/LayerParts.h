@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_TRANSFORMS_PIPELINE_LAYERPARTS_H
-#define TPC_LIB_TRANSFORMS_PIPELINE_LAYERPARTS_H
+#ifndef TPC_LIB_TRANSFORMS_STAGES_LAYERPARTS_H
+#define TPC_LIB_TRANSFORMS_STAGES_LAYERPARTS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
@@ -46,4 +46,4 @@ private:
 
 } // namespace mlir::tpc
 
-#endif // TPC_LIB_TRANSFORMS_PIPELINE_LAYERPARTS_H
+#endif // TPC_LIB_TRANSFORMS_STAGES_LAYERPARTS_H

@@ -1,7 +1,7 @@
 //===- StageMarks.h - Ops that say in which stage they are ------*- C++ -*-===//
 
-#ifndef TPC_LIB_TRANSFORMS_PIPELINE_STAGEMARKS_H
-#define TPC_LIB_TRANSFORMS_PIPELINE_STAGEMARKS_H
+#ifndef TPC_LIB_TRANSFORMS_STAGES_STAGEMARKS_H
+#define TPC_LIB_TRANSFORMS_STAGES_STAGEMARKS_H
 
 #include "Chain.h"
 
@@ -42,4 +42,4 @@ private:
 
 } // namespace mlir::tpc
 
-#endif // TPC_LIB_TRANSFORMS_PIPELINE_STAGEMARKS_H
+#endif // TPC_LIB_TRANSFORMS_STAGES_STAGEMARKS_H

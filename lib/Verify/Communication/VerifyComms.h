@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_VERIFYCOMMS_H
-#define TPC_LIB_ANALYSIS_VERIFYCOMMS_H
+#ifndef TPC_LIB_VERIFY_COMMUNICATION_VERIFYCOMMS_H
+#define TPC_LIB_VERIFY_COMMUNICATION_VERIFYCOMMS_H
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Verify/Schedule.h"
@@ -80,4 +80,4 @@ LogicalResult checkOutputs(const Schedule &schedule);
 
 } // namespace mlir::tpc::comms
 
-#endif // TPC_LIB_ANALYSIS_VERIFYCOMMS_H
+#endif // TPC_LIB_VERIFY_COMMUNICATION_VERIFYCOMMS_H

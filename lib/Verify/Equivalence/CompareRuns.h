@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_COMPARERUNS_H
-#define TPC_LIB_ANALYSIS_COMPARERUNS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_COMPARERUNS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_COMPARERUNS_H
 
 #include "../Interpret/Coverage.h"
 
@@ -22,4 +22,4 @@ LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved,
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_COMPARERUNS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_COMPARERUNS_H

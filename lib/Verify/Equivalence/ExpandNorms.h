@@ -1,7 +1,7 @@
 //===- ExpandNorms.h - Norms by their definition ----------------*- C++ -*-===//
 
-#ifndef TPC_LIB_ANALYSIS_EXPANDNORMS_H
-#define TPC_LIB_ANALYSIS_EXPANDNORMS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -12,4 +12,4 @@ void expandNorms(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_EXPANDNORMS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_LEMMAS_H
-#define TPC_LIB_ANALYSIS_LEMMAS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_LEMMAS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_LEMMAS_H
 
 #include "Relation.h"
 
@@ -53,4 +53,4 @@ LogicalResult verifyRounds(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_LEMMAS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_LEMMAS_H

@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_MULTISETS_H
-#define TPC_LIB_ANALYSIS_MULTISETS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_MULTISETS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_MULTISETS_H
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -63,4 +63,4 @@ private:
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_MULTISETS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_MULTISETS_H

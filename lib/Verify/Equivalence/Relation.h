@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_RELATION_H
-#define TPC_LIB_ANALYSIS_RELATION_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_RELATION_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_RELATION_H
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -83,4 +83,4 @@ std::string toText(ArrayRef<StringAttr> axes);
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_RELATION_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_RELATION_H

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_REPEATS_H
-#define TPC_LIB_ANALYSIS_REPEATS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_REPEATS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_REPEATS_H
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -43,4 +43,4 @@ std::string toText(const Repeats &repeats);
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_REPEATS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_REPEATS_H

@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_SIZEREDUCTION_H
-#define TPC_LIB_ANALYSIS_SIZEREDUCTION_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_SIZEREDUCTION_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_SIZEREDUCTION_H
 
 #include "../Interpret/World.h"
 
@@ -151,4 +151,4 @@ private:
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_SIZEREDUCTION_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_SIZEREDUCTION_H

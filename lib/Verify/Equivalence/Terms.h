@@ -15,8 +15,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_TERMS_H
-#define TPC_LIB_ANALYSIS_TERMS_H
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_TERMS_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_TERMS_H
 
 #include "Multisets.h"
 #include "ProofOps.h"
@@ -140,4 +140,4 @@ LogicalResult compareOutputs(ModuleOp program, Terms &terms, const ProgramTerms 
 
 } // namespace mlir::tpc::equivalence
 
-#endif // TPC_LIB_ANALYSIS_TERMS_H
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_TERMS_H

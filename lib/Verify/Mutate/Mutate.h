@@ -1,7 +1,7 @@
 //===- Mutate.h - Seeded mistakes -------------------------------*- C++ -*-===//
 
-#ifndef TPC_LIB_ANALYSIS_MUTATE_H
-#define TPC_LIB_ANALYSIS_MUTATE_H
+#ifndef TPC_LIB_VERIFY_MUTATE_MUTATE_H
+#define TPC_LIB_VERIFY_MUTATE_MUTATE_H
 
 #include "tpc/Dialect/Dist.h"
 
@@ -83,4 +83,4 @@ ArrayRef<Mutation> getConstantMutations();
 
 } // namespace mlir::tpc::mutate
 
-#endif // TPC_LIB_ANALYSIS_MUTATE_H
+#endif // TPC_LIB_VERIFY_MUTATE_MUTATE_H

@@ -1,7 +1,7 @@
 //===- Attention.cpp - attention ------------------------------------------===//
 
 #include "cuda/library/Attention.h"
-#include "cuda/library/Trail.h"
+#include "cuda/library/InFlightOperations.h"
 #include <algorithm>
 #include <cstring>
 
@@ -37,13 +37,13 @@ void Attention::endRecording() {
 void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
   const tpc_gpu_attention &own = kernels.attentionOf(args);
   if (own.library && fused.compute(args, isRecording))
-    return Trail::add(driver, stream, "attention by cuDNN");
+    return InFlightOperations::add(driver, stream, "attention by cuDNN");
   Address at = place(args);
   if (!attention::splitsKeys(args))
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
   int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
   if (bytes > workspaceBytes) {
-    Trail::synchronize(driver, stream); // it is in use until then
+    InFlightOperations::synchronize(driver, stream); // it is in use until then
     workspace.reset();
     ++moves;
     workspace = std::make_unique<Block>(driver, bytes);

@@ -3,7 +3,7 @@
 #ifndef TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
 
-#include "core/Choice.h"
+#include "core/SamplingRequest.h"
 #include "cuda/library/SumBins.h"
 #include <string>
 
@@ -22,9 +22,9 @@ const char *chooseKernel(int32_t dtype);
 struct ChosenSizes {
   int64_t best, largest, scores;
 
-  explicit ChosenSizes(const Choice &choice)
+  explicit ChosenSizes(const SamplingRequest &choice)
       : best(choice.rows * static_cast<int64_t>(sizeof(int64_t))),
-        largest(best * RowChoice::mostShown),
+        largest(best * RowSampling::mostShown),
         scores(choice.rows * choice.count * static_cast<int64_t>(sizeof(float))) {}
   int64_t bytes() const { return best + largest + scores; }
 };
@@ -39,7 +39,7 @@ struct ChooseLaunch {
   uint32_t rowBytes;     ///< of settings
 
   /// `memory`: for what it makes, one behind the other.
-  ChooseLaunch(const Choice &choice, const ChosenSizes &sizes, uint64_t memory)
+  ChooseLaunch(const SamplingRequest &choice, const ChosenSizes &sizes, uint64_t memory)
       : logits(reinterpret_cast<uint64_t>(choice.logits)),
         rows(reinterpret_cast<uint64_t>(choice.settings)), best(memory),
         largest(best + static_cast<uint64_t>(sizes.best)),

@@ -4,8 +4,8 @@
 #include "core/DType.h"
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/ChooseKernels.h"
-#include "cuda/library/CudaFiller.h"
 #include "cuda/library/CudaMatrix.h"
+#include "cuda/library/CudaWeightLoader.h"
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -75,7 +75,7 @@ void *CudaDevice::allocate(int64_t bytes) {
 // wrong here is said by whoever waits for it next.
 void CudaDevice::release(void *memory) {
   driver.cuCtxSetCurrent(queue.context);
-  Trail::Wait wait;
+  InFlightOperations::Wait wait;
   driver.cuStreamSynchronize(queue.stream);
   ++moves;
   driver.cuMemFree_v2(addressOf(memory));
@@ -265,9 +265,9 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void 
 }
 
 // Through memory that products work with, which nobody needs meanwhile.
-std::unique_ptr<Filler> CudaDevice::makeFiller() {
-  return std::make_unique<CudaFiller>(*this, queue, matrices, workspace.address,
-                                      workspaceOf(queue.gpu));
+std::unique_ptr<WeightLoader> CudaDevice::makeWeightLoader() {
+  return std::make_unique<CudaWeightLoader>(*this, queue, matrices, workspace.address,
+                                            workspaceOf(queue.gpu));
 }
 
 std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n,

@@ -51,7 +51,7 @@ public:
   };
   std::vector<Delivery> deliveries;
   uint64_t operations = 0; ///< of links
-  std::shared_ptr<const Trail::Calls> calls;
+  std::shared_ptr<const InFlightOperations::Calls> calls;
 };
 
 /// Pinned memory for an arena.
@@ -67,7 +67,7 @@ private:
 };
 
 class CudaMatrix;
-class NcclLinks;
+class NcclBackend;
 
 class CudaDevice final : public Device {
 public:
@@ -100,7 +100,7 @@ public:
   std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
                                                     int32_t dtype) override;
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override;
-  std::unique_ptr<Filler> makeFiller() override;
+  std::unique_ptr<WeightLoader> makeWeightLoader() override;
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                       int32_t dtype) override;
 
@@ -114,15 +114,15 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void append(const tpc_append_args &args) override;
-  bool choose(const Choice &choice, ChoiceTaker take) override;
+  bool choose(const SamplingRequest &choice, ChoiceTaker take) override;
   void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums) override;
   tpc_status endStep() override;
-  std::unique_ptr<Links> makeLinks() override;
+  std::unique_ptr<CollectiveBackend> makeCollectiveBackend() override;
 
-  std::vector<std::string> questions() override;
+  std::vector<std::string> pendingTunings() override;
   int64_t bytesToAnswer(const std::string &question) override;
   std::string answer(const std::string &question, void *memory) override;
-  bool adopt(const std::string &question, const std::string &answer) override;
+  bool applyTuning(const std::string &question, const std::string &answer) override;
 
   bool canRecord() const override { return true; }
   std::unique_ptr<Recording> prepareRecording() override;
@@ -219,7 +219,7 @@ private:
   bool hostTakesPart = false;
   uint64_t moves = 0;
 
-  NcclLinks *links = nullptr; // which are the transport's
+  NcclBackend *links = nullptr; // which are the transport's
   std::unique_ptr<Block> stepNumbers;
   std::unique_ptr<Transfers> transfers;
   Pinned stepReached;

@@ -3,8 +3,8 @@
 #include "core/Context.h"
 #include "core/DType.h"
 #include "cuda/Interface.h"
-#include "cuda/library/Counted.h"
 #include "cuda/library/CudaDevice.h"
+#include "cuda/library/DryRunLibraries.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -35,14 +35,14 @@ public:
     return nullptr;
   }
   std::string place(const Placement &wanted) const override;
-  Seat seatOf(int rank) const override {
+  DeviceAssignment assignmentOf(int rank) const override {
     const Gpu &gpu = gpuOf(rank);
     return {gpu.uuid, gpu.name};
   }
   std::string settle(bool shared) const override;
   int64_t freeBytes(int rank) const override;
   const DeviceKind *counted() const override;
-  MemoryUse &use() const override { return CountedMemory::ofThread().use; }
+  MemoryUse &use() const override { return DryRunMemory::ofThread().use; }
   void chooseByMeasuring(bool does) const override { measures = does; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
@@ -72,7 +72,7 @@ private:
   mutable const nccl::Library *nccl = nullptr;
   mutable bool measures = true;
   mutable std::vector<int> kept; // GPUs whose contexts freeBytes() has made
-  mutable std::unique_ptr<Counted> nothing;
+  mutable std::unique_ptr<DryRunLibraries> nothing;
   mutable std::unique_ptr<CudaDevices> countedKind;
 };
 
@@ -114,7 +114,7 @@ int64_t CudaDevices::freeBytes(int rank) const {
 
 const DeviceKind *CudaDevices::counted() const {
   if (!nothing)
-    nothing = std::make_unique<Counted>(vendor.driver, vendor.library);
+    nothing = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
   countedKind = std::make_unique<CudaDevices>(Vendor{nothing->driver, nothing->library}, gpus);
   countedKind->placement = placement;
   countedKind->measures = measures;

@@ -16,7 +16,7 @@
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
-#include "cuda/library/NcclLinks.h"
+#include "cuda/library/NcclBackend.h"
 #include "cuda/library/SumBins.h"
 #include <algorithm>
 #include <cstring>
@@ -68,13 +68,13 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
   driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
                                            static_cast<size_t>(bytes), queue.stream),
                "to copy");
-  Trail::add(driver, queue.stream, "a copy");
+  InFlightOperations::add(driver, queue.stream, "a copy");
 }
 
 void CudaDevice::copyRows(const Rows &rows) {
   enter();
   cuda::copyRows(driver, queue.stream, rows, "to copy rows");
-  Trail::add(driver, queue.stream, "a copy of rows");
+  InFlightOperations::add(driver, queue.stream, "a copy of rows");
 }
 
 void CudaDevice::append(const tpc_append_args &args) {
@@ -132,7 +132,7 @@ void CudaDevice::attention(const tpc_attention_args &args) {
 
 // Each call of a step has memory of its own, which stays as it is until the next step begins: in
 // the first step of a shape it may grow, and what was recorded is recorded anew.
-bool CudaDevice::choose(const Choice &choice, ChoiceTaker take) {
+bool CudaDevice::choose(const SamplingRequest &choice, ChoiceTaker take) {
   const char *kernel = chooseKernel(choice.dtype);
   if (!kernel || choice.rows > mostChosenRows || choice.first + choice.count > INT32_MAX)
     return false;
@@ -149,8 +149,8 @@ bool CudaDevice::choose(const Choice &choice, ChoiceTaker take) {
   }
   ChooseLaunch launch(choice, sizes, memory->address);
   choosing.run(kernel, launch, choice.rows);
-  Chosen made{static_cast<const int64_t *>(pointerTo(launch.largest)),
-              static_cast<const float *>(pointerTo(launch.scores))};
+  SamplingResult made{static_cast<const int64_t *>(pointerTo(launch.largest)),
+                      static_cast<const float *>(pointerTo(launch.scores))};
   deliver(pointerTo(launch.best), sizes.best,
           [take = std::move(take), made](const std::byte *best) { take(best, made); });
   return true;
@@ -192,7 +192,7 @@ void CudaDevice::deliver(const void *from, int64_t bytes, Taker take) {
     driver.check(
         driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
         "to copy to the host");
-  Trail::add(driver, queue.stream, "a copy to the host");
+  InFlightOperations::add(driver, queue.stream, "a copy to the host");
   deliveries.push_back({to, std::move(take)});
 }
 
@@ -203,7 +203,7 @@ tpc_status CudaDevice::endStep() {
   driver.check(driver.cuMemcpyDtoHAsync_v2(statusRead.data(), status.address, sizeof(tpc_status),
                                            queue.stream),
                "to copy to the host");
-  Trail::add(driver, queue.stream, "a copy to the host");
+  InFlightOperations::add(driver, queue.stream, "a copy to the host");
   queue.synchronize();
   for (const auto &[data, take] : replayed ? replayed->deliveries : deliveries)
     take(data);
@@ -226,7 +226,8 @@ uint64_t CudaDevice::memoryMoves() const {
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
-  if (hostTakesPart || Trail::isBlocking()) // of the calls of a graph, none is waited for alone
+  if (hostTakesPart ||
+      InFlightOperations::isBlocking()) // of the calls of a graph, none is waited for alone
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
@@ -291,10 +292,10 @@ void CudaDevice::replay(Recording &recording) {
 }
 
 //===----------------------------------------------------------------------===//
-// Links
+// CollectiveBackend
 //===----------------------------------------------------------------------===//
 
-std::unique_ptr<Links> CudaDevice::makeLinks() {
+std::unique_ptr<CollectiveBackend> CudaDevice::makeCollectiveBackend() {
   if (!nccl)
     return nullptr;
   enter();
@@ -308,8 +309,8 @@ std::unique_ptr<Links> CudaDevice::makeLinks() {
   auto *reached = reinterpret_cast<uint32_t *>(stepReached.reserve(sizeof(uint32_t)));
   *reached = 0;
   transfers = std::make_unique<Transfers>(driver, queue.stream);
-  auto made = std::make_unique<NcclLinks>(queue, *nccl, frameMemory, *transfers,
-                                          StepNumbers{stepNumbers->address, count, reached});
+  auto made = std::make_unique<NcclBackend>(queue, *nccl, frameMemory, *transfers,
+                                            StepNumbers{stepNumbers->address, count, reached});
   links = made.get();
   return made;
 }

@@ -1,7 +1,7 @@
 //===- Driver.cpp - loading the CUDA driver -------------------------------===//
 
 #include "cuda/library/Driver.h"
-#include "cuda/library/Trail.h"
+#include "cuda/library/InFlightOperations.h"
 #include "cuda/library/VendorLibrary.h"
 #include <stdexcept>
 
@@ -67,7 +67,8 @@ std::string Driver::describe(Result result) const {
 void Driver::raise(Result result, const char *what) const {
   bool isLate = endsContext(result);
   throw std::runtime_error("the GPU failed " + std::string(isLate ? "while it worked" : what) +
-                           ": " + describe(result) + (isLate ? Trail::describe() : ""));
+                           ": " + describe(result) +
+                           (isLate ? InFlightOperations::describe() : ""));
 }
 
 const Driver *Driver::load(std::string &problem) {

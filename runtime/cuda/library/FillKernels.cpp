@@ -4,8 +4,8 @@
 // floats say how they round (FillKernelsTest). They are bound by the host's link: a division for
 // each index is hidden by it.
 //
-// Their one parameter is where the work is described, behind which its factors are: CudaFiller.cpp
-// has both as structs, whose offsets are the numbers below.
+// Their one parameter is where the work is described, behind which its factors are:
+// CudaWeightLoader.cpp has both as structs, whose offsets are the numbers below.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- Kernels.cpp - a program's kernels on a GPU -------------------------===//
 
 #include "cuda/library/Kernels.h"
-#include "cuda/library/Trail.h"
+#include "cuda/library/InFlightOperations.h"
 #include "tpc/attention.h"
 #include <algorithm>
 #include <map>
@@ -172,7 +172,7 @@ void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> param
       1, static_cast<unsigned>(kernel.dynamic_shared_bytes), stream, parameters.data(), nullptr);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel.name) + "'").c_str());
-  Trail::add(driver, stream, "kernel", kernel.name);
+  InFlightOperations::add(driver, stream, "kernel", kernel.name);
 }
 
 void Kernels::launch(int32_t place, void *const *operands, int32_t count, int64_t rows,

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/DType.h"
+#include "cuda/library/InFlightOperations.h"
 #include "cuda/library/ProductPlan.h"
-#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -99,7 +99,7 @@ public:
   void begin() { record(events[0]); }
   float milliseconds() {
     record(events[1]);
-    Trail::Wait wait;
+    InFlightOperations::Wait wait;
     driver.check(driver.cuEventSynchronize(events[1]), "while it worked");
     float elapsed = 0;
     driver.check(driver.cuEventElapsedTime(&elapsed, events[0], events[1]), "to measure time");
@@ -201,7 +201,8 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
       if (!isTaken)
         break;
       checkComputed(status, call);
-      Trail::add(driver, stream, "a measured product", nullptr, {shape.m, shape.k, shape.n});
+      InFlightOperations::add(driver, stream, "a measured product", nullptr,
+                              {shape.m, shape.k, shape.n});
       float elapsed = watch.milliseconds();
       if (i > 0)
         own = std::min(own, elapsed);
@@ -216,7 +217,7 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
   return best ? std::optional(*best) : std::nullopt;
 }
 
-bool Products::adopt(const ProductShape &asked, const blas::Algorithm &algorithm) {
+bool Products::applyTuning(const ProductShape &asked, const blas::Algorithm &algorithm) {
   const ProductShape shape = computed(asked);
   Plan &plan = planOf(shape);
   blas::Heuristic checked{};

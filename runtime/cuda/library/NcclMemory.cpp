@@ -38,7 +38,7 @@ void NcclMemory::release(void *memory) {
     return drivers.release(memory);
   queue.driver.cuCtxSetCurrent(queue.context);
   // It may wait for a GPU that hangs, which whoever aborts does not.
-  Trail::Wait wait;
+  InFlightOperations::Wait wait;
   queue.driver.cuStreamSynchronize(queue.stream);
   ++numMoves;
   {

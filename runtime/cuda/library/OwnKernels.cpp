@@ -1,7 +1,7 @@
 //===- OwnKernels.cpp - kernels of this library, at run time --------------===//
 
 #include "cuda/library/OwnKernels.h"
-#include "cuda/library/Trail.h"
+#include "cuda/library/InFlightOperations.h"
 
 namespace tpc::rt::cuda {
 
@@ -34,7 +34,7 @@ void OwnKernels::run(const char *kernel, void **parameters, int64_t blocks, unsi
                                         1, 0, queue.stream, parameters, nullptr);
   if (result != success)
     driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
-  Trail::add(driver, queue.stream, "kernel", kernel);
+  InFlightOperations::add(driver, queue.stream, "kernel", kernel);
 }
 
 } // namespace tpc::rt::cuda

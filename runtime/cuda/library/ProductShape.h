@@ -18,7 +18,7 @@ struct ProductShape {
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias
   /// The bias of the product that this is a part of, where that has no epilogue for it: so each
-  /// question has an answer of its own, whatever other questions a rank has.
+  /// question has an answer of its own, whatever other pendingTunings a rank has.
   uint32_t alignBiasApart = 0;
   auto operator<=>(const ProductShape &) const = default;
 

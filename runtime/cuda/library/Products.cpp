@@ -1,8 +1,8 @@
 //===- Products.cpp - matrix products by cuBLASLt -------------------------===//
 
 #include "core/DType.h"
+#include "cuda/library/InFlightOperations.h"
 #include "cuda/library/ProductPlan.h"
-#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -170,7 +170,7 @@ bool Products::run(const ProductCall &call) {
     blas::Status status = run(plan, call, plan.algorithms.front());
     if (status != blas::notSupported) {
       checkComputed(status, call);
-      Trail::add(driver, stream, "a product", nullptr, {call.m, call.k, call.n});
+      InFlightOperations::add(driver, stream, "a product", nullptr, {call.m, call.k, call.n});
       return true;
     }
     plan.algorithms.erase(plan.algorithms.begin());
@@ -181,7 +181,7 @@ bool Products::run(const ProductCall &call) {
 const void *Products::onesOf(int64_t rows, int32_t dtype) {
   Ones &own = ones[dtype];
   if (rows > own.count) {
-    Trail::synchronize(driver, stream); // those may be in use
+    InFlightOperations::synchronize(driver, stream); // those may be in use
     own.block.reset();
     ++moves;
     // Words of 32 bits, be they one or two of them.

@@ -9,9 +9,9 @@
 // k] is A' and is. The bias is one of A's rows, as cuBLASLt's epilogue wants it. This is said here,
 // and nowhere else.
 //
-// Which algorithm computes a product: the one that was measured to be the fastest (measure, adopt),
-// or else the first that the library recommends and then takes. Ranks measure for each other, so
-// that they compute the same bits (Device::answer).
+// Which algorithm computes a product: the one that was measured to be the fastest (measure,
+// applyTuning), or else the first that the library recommends and then takes. Ranks measure for
+// each other, so that they compute the same bits (Device::answer).
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,7 +73,7 @@ public:
   std::optional<blas::Algorithm> measure(const ProductShape &shape, Address memory,
                                          std::span<const Address> lent);
   /// From now on it is the one. False: the library does not take it.
-  bool adopt(const ProductShape &shape, const blas::Algorithm &algorithm);
+  bool applyTuning(const ProductShape &shape, const blas::Algorithm &algorithm);
 
 private:
   struct Plan;

@@ -23,7 +23,7 @@ void Queue::enter() {
 }
 
 void Queue::synchronize() {
-  Trail::synchronize(driver, stream);
+  InFlightOperations::synchronize(driver, stream);
   ++synchronizations;
 }
 

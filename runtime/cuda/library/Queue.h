@@ -3,8 +3,8 @@
 #ifndef TPC_RT_CUDA_LIBRARY_QUEUE_H
 #define TPC_RT_CUDA_LIBRARY_QUEUE_H
 
+#include "cuda/library/InFlightOperations.h"
 #include "cuda/library/Kernels.h"
-#include "cuda/library/Trail.h"
 #include <utility>
 
 namespace tpc::rt::cuda {
@@ -27,7 +27,7 @@ public:
   Context context = nullptr;
   Stream stream = nullptr;
   uint64_t synchronizations = 0;
-  Trail trail;
+  InFlightOperations trail;
 };
 
 /// A place in the order of a queue.
@@ -54,7 +54,7 @@ public:
   void wait() {
     if (!std::exchange(isSet, false) || setAt != queue->synchronizations)
       return;
-    Trail::Wait wait;
+    InFlightOperations::Wait wait;
     queue->driver.check(queue->driver.cuEventSynchronize(event), "while it worked");
   }
 

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "cuda/library/SumBins.h"
-#include "core/Choice.h"
 #include "core/ExpFactors.h"
+#include "core/SamplingRequest.h"
 #include <bit>
 #include <cstdio>
 

@@ -1,7 +1,7 @@
 //===- Transfers.cpp - messages beside the work of a GPU ------------------===//
 
 #include "cuda/library/Transfers.h"
-#include "cuda/library/Trail.h"
+#include "cuda/library/InFlightOperations.h"
 #include <algorithm>
 
 namespace tpc::rt::cuda {
@@ -34,7 +34,7 @@ Transfers::~Transfers() {
 }
 
 void Transfers::synchronize() {
-  Trail::Wait wait;
+  InFlightOperations::Wait wait;
   driver.check(driver.cuStreamSynchronize(stream), "while it communicated");
 }
 
@@ -48,7 +48,7 @@ Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
   if (bytes > direction.bytes) {
     if (direction.bytes) { // what is freed is in use until then
       join();
-      Trail::synchronize(driver, compute);
+      InFlightOperations::synchronize(driver, compute);
       ++moves;
     }
     direction.bytes = std::max(bytes, leastBlock);

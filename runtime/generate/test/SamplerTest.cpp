@@ -18,7 +18,7 @@ using Logits = std::vector<std::vector<float>>;
 /// Where the shards of a row begin; the last number is the vocabulary.
 using Split = std::vector<int64_t>;
 
-struct Chosen {
+struct SamplingResult {
   std::vector<SampledToken> tokens;
   Sampler::Counts counts;
 };
@@ -74,8 +74,9 @@ struct OnDevice final : DevicePieces {
 
 /// Each rank has a part of each row, and all must find the same. Every other rank has a device that
 /// chooses.
-Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const Split &split) {
-  Chosen result;
+SamplingResult choose(const Logits &logits, const std::vector<SampledRow> &rows,
+                      const Split &split) {
+  SamplingResult result;
   std::mutex mutex;
   bool isFirst = true;
   auto error = runWorld(static_cast<int>(split.size()) - 1, [&](tpc_context &ctx) {
@@ -186,7 +187,7 @@ TEST(Sampler, SplitsChooseWhatOnePlaceDoes) {
       for (size_t i = 0; i < rows.size(); ++i)
         wanted.push_back(referenceToken(logits[i], rows[i]));
       for (const Split &split : splitsOf(vocabulary)) {
-        Chosen chosen = choose(logits, rows, split);
+        SamplingResult chosen = choose(logits, rows, split);
         for (size_t i = 0; i < rows.size(); ++i) {
           const SamplingSettings &own = rows[i].settings;
           ASSERT_EQ(chosen.tokens[i].token, wanted[i])
@@ -347,7 +348,8 @@ TEST(Sampler, WhatIsNoNumberIsSaidOfItsRow) {
                                {1, 1, 0, 0.9, 0},
                                {1.2f, 0.5f, 0, 0.9, 0}})
     for (const Split &split : splitsOf(100)) {
-      Chosen chosen = choose(logits, {{own, {}, 0, 0}, {own, {}, 0, 0}, {own, {}, 0, 0}}, split);
+      SamplingResult chosen =
+          choose(logits, {{own, {}, 0, 0}, {own, {}, 0, 0}, {own, {}, 0, 0}}, split);
       EXPECT_FALSE(chosen.tokens[0].isNoNumber);
       EXPECT_TRUE(chosen.tokens[1].isNoNumber);
       EXPECT_EQ(chosen.tokens[1].token, 71);
@@ -360,7 +362,7 @@ TEST(Sampler, RowsDoNotKnowOfEachOther) {
                    normalLogits(500, 2, 3)[0]};
   std::vector<SampledRow> rows = {
       {{1, 1, 0, 0.99, 3}, {}, 4, 9}, {{1, 0, 0, 1, 0}, {}, 0, 0}, {{1, 1, 0, 1, 3}, {}, 4, 9}};
-  Chosen together = choose(logits, rows, evenly(500, 3));
+  SamplingResult together = choose(logits, rows, evenly(500, 3));
   for (size_t i = 0; i < rows.size(); ++i)
     EXPECT_EQ(choose({logits[i]}, {rows[i]}, evenly(500, 2)).tokens[0].token,
               together.tokens[i].token);

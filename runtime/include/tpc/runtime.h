@@ -94,7 +94,7 @@ typedef struct {
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v5;
+extern const tpc_program tpc_program_v6;
 
 /* ---- memory ---- */
 

@@ -254,8 +254,9 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--json", "x.npy"}), {"--json goes with --describe"});
   expectError(run({}, {"--describe", "x.npy"}),
               {"--describe runs nothing; leave out --input and --output"});
-  expectError(run({}, {"--describe", "--bench"}),
-              {"--bench, --describe and --describe-device are questions of their own: ask one"});
+  expectError(
+      run({}, {"--describe", "--bench"}),
+      {"--bench, --describe and --describe-device are pendingTunings of their own: ask one"});
   expectError(run({}, {"--bench", "-o", "x.npy"}),
               {"--bench saves no outputs; leave out --output"});
   expectError(run({}, {"--bench", "x.npy"}),

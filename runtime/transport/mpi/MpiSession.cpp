@@ -2,8 +2,8 @@
 
 #include "core/Cores.h"
 #include "core/Diagnostic.h"
-#include "core/Patience.h"
 #include "core/RuntimeLibrary.h"
+#include "core/Timeout.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include "transport/messages/MessageTransport.h"
@@ -47,7 +47,7 @@ public:
       watch = std::thread([=, this] {
         // In steps, so that time in which all of it was stopped does not count.
         std::unique_lock<std::mutex> lock(mutex);
-        for (Patience patience(seconds); !patience.isOver();)
+        for (Timeout patience(seconds); !patience.isOver();)
           if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
             return;
         std::fprintf(stderr, "error: %s: has waited for %g s (--timeout=%g) %s\n", who.c_str(),
@@ -128,7 +128,7 @@ bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeti
   meeting.attendees = {self};
   if (role.size == 1)
     return true;
-  Patience patience(startTimeout(timeout));
+  Timeout patience(startTimeout(timeout));
   Directions directions;
   Socket listener;
   if (role.rank == 0) {

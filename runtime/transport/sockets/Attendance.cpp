@@ -3,20 +3,20 @@
 #include "transport/sockets/Attendance.h"
 #include "core/Diagnostic.h"
 #include "core/LaunchWatch.h"
-#include "core/Speaker.h"
+#include "core/MessageClaim.h"
 #include "core/Termination.h"
 #include <algorithm>
 
 namespace tpc::rt {
 
 std::string Arrival::look(double grace, bool judgesSilence,
-                          const std::function<void(Line::Word, std::string_view)> &hear) {
+                          const std::function<void(MessageSocket::Word, std::string_view)> &hear) {
   constexpr auto period = std::chrono::milliseconds(100);
   constexpr double longestStep = 0.5; // this process may have been stopped itself
   auto now = Clock::now();
   double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
   last = now;
-  bool heard = line->hear([&](Line::Word word, std::string_view text) {
+  bool heard = line->hear([&](MessageSocket::Word word, std::string_view text) {
     if (hear)
       hear(word, text);
   });
@@ -26,9 +26,9 @@ std::string Arrival::look(double grace, bool judgesSilence,
                         : "has ended before all ranks had met: it was killed, has crashed, or has "
                           "said what is wrong";
   }
-  if (now - lastBeat >= period) {
-    line->say(Line::Word::Beat);
-    lastBeat = now;
+  if (now - lastHeartbeat >= period) {
+    line->say(MessageSocket::Word::Heartbeat);
+    lastHeartbeat = now;
   }
   std::string what = silence.judge(heard, passed, process, address);
   return what.empty() || !judgesSilence ? "" : what + " (before all ranks had met)";

@@ -8,8 +8,8 @@
 #ifndef TPC_RT_TRANSPORT_SOCKETS_ATTENDANCE_H
 #define TPC_RT_TRANSPORT_SOCKETS_ATTENDANCE_H
 
-#include "core/Line.h"
-#include "core/Sight.h"
+#include "core/MessageSocket.h"
+#include "core/PeerState.h"
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -23,7 +23,7 @@ class Arrival {
 public:
   Arrival() = default;
   /// `address`: of the other end, for messages; empty if it is on this host.
-  Arrival(std::unique_ptr<Line> line, const PeerProcess &process, std::string address)
+  Arrival(std::unique_ptr<MessageSocket> line, const PeerProcess &process, std::string address)
       : line(std::move(line)), process(process), address(std::move(address)) {}
 
   bool hasCome() const { return line != nullptr; }
@@ -33,9 +33,9 @@ public:
   /// the rank: "is frozen: …". One that has ended may be started again for a moment, `grace`
   /// seconds. `judgesSilence`: false exempts the frozen.
   std::string look(double grace, bool judgesSilence,
-                   const std::function<void(Line::Word, std::string_view)> &hear = {});
+                   const std::function<void(MessageSocket::Word, std::string_view)> &hear = {});
 
-  std::unique_ptr<Line> line;
+  std::unique_ptr<MessageSocket> line;
   PeerProcess process;
 
 private:
@@ -43,7 +43,7 @@ private:
   std::string address;
   Silence silence;
   double gone = 0;
-  Clock::time_point last = Clock::now(), lastBeat{};
+  Clock::time_point last = Clock::now(), lastHeartbeat{};
 };
 
 /// Prints what has happened to `rank` at the start, unless another process of this host does, and

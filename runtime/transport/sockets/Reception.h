@@ -71,7 +71,7 @@ private:
     std::string from;
     size_t heard = 0;
     Greeting greeting;
-    Patience patience{5};
+    Timeout patience{5};
   };
   void accept();
   void ignore(const Guest &guest);

@@ -39,7 +39,7 @@ std::string listOf(const std::vector<int> &ranks) {
   return text + (ranks.size() > 16 ? ", …" : "");
 }
 
-std::string secondsOf(const Patience &patience) {
+std::string secondsOf(const Timeout &patience) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g s", patience.seconds());
   return text;
@@ -86,7 +86,7 @@ std::string peerAddress(int socket) {
 Arrival arrivalOf(Socket socket, const Attendee &self, uint64_t host, int64_t process) {
   bool isNear = host == self.host;
   std::string address = isNear ? "" : peerAddress(socket.get());
-  return {std::make_unique<Line>(socket.release()), PeerProcess(process, isNear),
+  return {std::make_unique<MessageSocket>(socket.release()), PeerProcess(process, isNear),
           std::move(address)};
 }
 
@@ -112,7 +112,7 @@ bool lookAtAll(const Role &role, Meeting &meeting) {
 bool giveUp(Meeting &meeting) {
   for (Arrival &arrival : meeting.arrivals)
     if (arrival.isOpen())
-      arrival.line->say(Line::Word::Failed);
+      arrival.line->say(MessageSocket::Word::Failed);
   return false;
 }
 
@@ -123,12 +123,13 @@ std::string tableOf(const Meeting &meeting) {
                       meeting.attendees.size() * sizeof(Attendee));
 }
 
-bool sendTable(const Role &role, Meeting &meeting, Patience &patience) {
+bool sendTable(const Role &role, Meeting &meeting, Timeout &patience) {
   std::string table = tableOf(meeting);
   for (int rank = 1; rank < role.size; ++rank) {
-    Line &line = *meeting.arrivals[rank].line;
-    for (size_t at = 0; at < table.size(); at += Line::longest)
-      line.say(Line::Word::Table, std::string_view(table).substr(at, Line::longest));
+    MessageSocket &line = *meeting.arrivals[rank].line;
+    for (size_t at = 0; at < table.size(); at += MessageSocket::longest)
+      line.say(MessageSocket::Word::Table,
+               std::string_view(table).substr(at, MessageSocket::longest));
     while (line.hasUnsent() && !patience.isOver()) {
       if (!lookAtAll(role, meeting))
         return false;
@@ -178,7 +179,7 @@ int Meeting::coresOnHost(int rank) const {
 }
 
 bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
-                Patience &patience, Meeting &meeting, std::string &error) {
+                Timeout &patience, Meeting &meeting, std::string &error) {
   error.clear();
   meeting.arrivals.resize(role.size);
   meeting.attendees.resize(role.size);
@@ -214,7 +215,7 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
       continue;
     auto [why, isFatal] = objection(role, greeting, meeting);
     Answer answer = answerOf(self, why);
-    Patience some(5, &patience);
+    Timeout some(5, &patience);
     bool answered = writeAll(socket.get(), &answer, sizeof(answer), some);
     if (isFatal) {
       error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
@@ -244,13 +245,13 @@ void refuseLate(const Role &role, Meeting &meeting, const std::string &error) {
   for (int rank = 1; rank < role.size; ++rank)
     told[rank] = meeting.arrivals[rank].hasCome();
   Answer answer = answerOf(meeting.attendees[0], "the run has ended: " + error);
-  Patience patience(4);
+  Timeout patience(4);
   while (std::count(told.begin(), told.end(), false) && !patience.isOver()) {
     Greeting greeting;
     Socket socket;
     if (!meeting.reception->next(greeting, socket) || greeting.run != fnv1a(role.run))
       continue;
-    Patience some(1, &patience);
+    Timeout some(1, &patience);
     writeAll(socket.get(), &answer, sizeof(answer), some);
     if (greeting.rank < told.size())
       told[greeting.rank] = true;
@@ -261,12 +262,12 @@ namespace {
 
 /// Greets whoever listens at `address`. False, with the reason, if that is no rank 0; a refusal is
 /// an answer.
-bool ask(const Address &address, const Greeting &greeting, Patience &patience, Socket &socket,
+bool ask(const Address &address, const Greeting &greeting, Timeout &patience, Socket &socket,
          Answer &answer, std::string &reason) {
   socket = connectTo(address, patience, reason);
   if (!socket)
     return false;
-  Patience some(10, &patience);
+  Timeout some(10, &patience);
   auto *bytes = reinterpret_cast<char *>(&answer);
   constexpr size_t first = sizeof(answer.magic);
   bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
@@ -285,7 +286,7 @@ bool ask(const Address &address, const Greeting &greeting, Patience &patience, S
 } // namespace
 
 bool attend(const Role &role, const Attendee &self, const std::string &where,
-            const std::function<std::vector<Address>(std::string &)> &find, Patience &patience,
+            const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
             Meeting &meeting, std::string &error) {
   Greeting greeting = greet(role, Greeting::Attend, self, {});
   Socket socket;
@@ -318,14 +319,14 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
   bool hasFailed = false;
   // Rank 0 says who has not come, if it can.
   constexpr double graceForRankZero = 0.7;
-  Patience grace(graceForRankZero);
+  Timeout grace(graceForRankZero);
   while (table.size() < expected) {
-    std::string what =
-        first.look(/*grace=*/0, role.judgesSilence, [&](Line::Word word, std::string_view text) {
-          if (word == Line::Word::Table)
-            table += text;
-          hasFailed |= word == Line::Word::Failed;
-        });
+    std::string what = first.look(/*grace=*/0, role.judgesSilence,
+                                  [&](MessageSocket::Word word, std::string_view text) {
+                                    if (word == MessageSocket::Word::Table)
+                                      table += text;
+                                    hasFailed |= word == MessageSocket::Word::Failed;
+                                  });
     if (hasFailed)
       LaunchWatch::noteFailure();
     if (hasFailed || LaunchWatch::endsProcess())
@@ -381,7 +382,7 @@ Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error) {
   return listener;
 }
 
-bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Patience &patience,
+bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeout &patience,
                 std::vector<Socket> &sockets, std::string &error) {
   sockets.resize(role.size);
   const Attendee &self = meeting.attendees[role.rank];
@@ -435,7 +436,7 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Patie
     bool expected = greeting.kind == Greeting::Data && greeting.nonce == meeting.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
     Answer answer(expected ? "" : "it is not expected here");
-    Patience some(5, &patience);
+    Timeout some(5, &patience);
     if (!writeAll(socket.get(), &answer, sizeof(answer), some) || !expected)
       continue;
     sockets[peer] = std::move(socket);

@@ -44,12 +44,12 @@ struct Meeting {
 /// Rank 0 waits for the others. `where`: what it listens on, for the message when somebody does not
 /// come. The error is empty where it has been printed.
 bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
-                Patience &patience, Meeting &meeting, std::string &error);
+                Timeout &patience, Meeting &meeting, std::string &error);
 
 /// The others come. `find`: the addresses of rank 0; asked again until it is there. The error is
 /// empty where it has been printed, or rank 0 prints it.
 bool attend(const Role &role, const Attendee &self, const std::string &where,
-            const std::function<std::vector<Address>(std::string &)> &find, Patience &patience,
+            const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
             Meeting &meeting, std::string &error);
 
 /// After receiveAll has failed and the error has been printed: tells ranks that come too late, for
@@ -61,7 +61,7 @@ void refuseLate(const Role &role, Meeting &meeting, const std::string &error);
 Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error);
 
 /// Connects each with each. `sockets` by rank.
-bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Patience &patience,
+bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeout &patience,
                 std::vector<Socket> &sockets, std::string &error);
 
 /// How long ranks wait for each other at the start, of a timeout that may be 0: never.

@@ -109,7 +109,7 @@ Lookup lookUp(const std::string &host, int flags) {
 
 } // namespace
 
-std::vector<Address> resolve(const std::string &host, int port, Patience &patience,
+std::vector<Address> resolve(const std::string &host, int port, Timeout &patience,
                              std::string &error) {
   Lookup result = lookUp(host, AI_NUMERICHOST);
   if (result.addresses.empty()) {
@@ -194,7 +194,7 @@ Socket listenOn(Address &address, int backlog, std::string &error) {
   return listener;
 }
 
-Socket connectTo(const Address &address, Patience &patience, std::string &error) {
+Socket connectTo(const Address &address, Timeout &patience, std::string &error) {
   sockaddr_storage storage;
   socklen_t size = address.fill(storage);
   Socket result(socket(address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -202,7 +202,7 @@ Socket connectTo(const Address &address, Patience &patience, std::string &error)
   if (!problem && connect(result.get(), reinterpret_cast<sockaddr *>(&storage), size) != 0)
     problem = errno;
   if (problem == EINPROGRESS) {
-    Patience some(3, &patience);
+    Timeout some(3, &patience);
     pollfd polled{result.get(), POLLOUT, 0};
     while (poll(&polled, 1, 100) <= 0 && !some.isOver())
       ;
@@ -230,7 +230,7 @@ static bool isTemporary(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-bool readAll(int socket, void *data, size_t bytes, Patience &patience) {
+bool readAll(int socket, void *data, size_t bytes, Timeout &patience) {
   for (auto *at = static_cast<char *>(data); bytes;) {
     ssize_t some = recv(socket, at, bytes, MSG_DONTWAIT);
     if (some > 0) {
@@ -247,7 +247,7 @@ bool readAll(int socket, void *data, size_t bytes, Patience &patience) {
   return true;
 }
 
-bool writeAll(int socket, const void *data, size_t bytes, Patience &patience) {
+bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience) {
   for (auto *at = static_cast<const char *>(data); bytes;) {
     ssize_t some = send(socket, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (some > 0) {

@@ -3,7 +3,7 @@
 #ifndef TPC_RT_TRANSPORT_SOCKETS_SOCKET_H
 #define TPC_RT_TRANSPORT_SOCKETS_SOCKET_H
 
-#include "core/Patience.h"
+#include "core/Timeout.h"
 #include <cstdint>
 #include <string>
 #include <sys/socket.h>
@@ -48,7 +48,7 @@ struct Address {
 
 /// The addresses of a host name or number; empty, with a reason, if there are none, or if the name
 /// service has not answered when patience is over.
-std::vector<Address> resolve(const std::string &host, int port, Patience &patience,
+std::vector<Address> resolve(const std::string &host, int port, Timeout &patience,
                              std::string &error);
 /// The addresses of this host at which others may reach it, loopback last; with the name or number
 /// of an interface only its own. Empty, with a reason, if there is none.
@@ -59,11 +59,11 @@ Socket listenOn(Address &address, int backlog, std::string &error);
 /// Of all interfaces, over both families where the system can.
 Address anyAddress(int port);
 /// Does not wait longer than some seconds for an answer.
-Socket connectTo(const Address &address, Patience &patience, std::string &error);
+Socket connectTo(const Address &address, Timeout &patience, std::string &error);
 
 /// All bytes, or false: the other side has gone, or patience is over, however often a byte comes.
-bool readAll(int socket, void *data, size_t bytes, Patience &patience);
-bool writeAll(int socket, const void *data, size_t bytes, Patience &patience);
+bool readAll(int socket, void *data, size_t bytes, Timeout &patience);
+bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience);
 /// Whether the other side has closed it. Nothing is read.
 bool isClosed(int socket);
 

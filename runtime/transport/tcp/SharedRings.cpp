@@ -187,7 +187,7 @@ std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, c
 
 } // namespace
 
-bool shareRings(const Role &role, const Meeting &meeting, Patience &patience,
+bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error) {
   std::vector<int> near;

@@ -50,7 +50,7 @@ struct Ring {
 /// Streams for all pairs of ranks of this host, in place of those sockets, which they take;
 /// `streams` and `sockets` by rank. If any of the host's ranks cannot have them, none has, and
 /// sockets do. False only if a rank is gone.
-bool shareRings(const Role &role, const Meeting &meeting, Patience &patience,
+bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error);
 

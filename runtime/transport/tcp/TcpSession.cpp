@@ -60,7 +60,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     return nullptr;
   };
   Role role{launcher.rank, launcher.size, launcher.run, launcher.key(), timeout > 0};
-  Patience patience(startTimeout(timeout));
+  Timeout patience(startTimeout(timeout));
   Attendee self = Attendee::self();
   Meeting meeting;
   std::unique_ptr<Watch> watch;
@@ -99,7 +99,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (!connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
         !shareRings(role, meeting, patience, sockets, streams, error)) {
       // The watch names a rank that has ended, and says more.
-      for (Patience some(graceForOthers, &patience); !some.isOver();)
+      for (Timeout some(graceForOthers, &patience); !some.isOver();)
         poll(nullptr, 0, 50);
       complain();
       printDiagnostic("error", std::exchange(error, ""));

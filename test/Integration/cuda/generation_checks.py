@@ -174,7 +174,7 @@ def checks_of_devices(scratch: Path) -> list:
         ("generation from long prompts", LIBRARY, lambda folder: all_of_them[-1].check_long(folder)),
         ("own kernels", "test/bin/CudaKernelTests", lambda folder: check_tests(
             "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*")),
-        ("counted memory", "test/bin/CudaKernelTests", lambda folder: check_tests("CudaKernelTests", folder, True, "CountedMemory.*"))]
+        ("counted memory", "test/bin/CudaKernelTests", lambda folder: check_tests("CudaKernelTests", folder, True, "DryRunMemory.*"))]
 
 
 def checks_of_loop(scratch: Path) -> list:

@@ -42,7 +42,7 @@ SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/Cu
           "cudnn": (["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
                     ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
           "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
-          "links": (["runtime/transport/links", "runtime/core/Piece.h"],
+          "links": (["runtime/transport/devices", "runtime/core/Piece.h"],
                     ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"]),
           "generation": (["runtime/generate", "runtime/core/State.cpp"],
                          ["lib/libtpc_runtime.a", "test/bin/RuntimeGenerateTests"])}

@@ -318,7 +318,7 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   std::memset(results, 0, sizeof(*results) * size_t(requested));
   bool usable = false;
   for (int i = 0; i < count; ++i) {
-    Choice choice = choose(problem, *preference, driver().seed(), unsigned(i));
+    SamplingRequest choice = choose(problem, *preference, driver().seed(), unsigned(i));
     HeuristicResult &result = results[i];
     // An entry that says itself that it is none.
     if (i + 1 < count && choice.chunk == 100) {
@@ -343,7 +343,7 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
 }
 
 static Status checkAlgo(const char *call, const Problem &problem, const Algo *algo,
-                        Choice &choice) {
+                        SamplingRequest &choice) {
   std::memcpy(&choice, algo, sizeof(choice));
   if (choice.magic != choiceMagic)
     return misuse(call, INVALID_VALUE, "an algorithm that no heuristic gave");
@@ -360,7 +360,7 @@ Status cublasLtMatmulAlgoCheck(Context *handle, Desc *desc, Layout *a, Layout *b
     return status;
   if (!algo || !result)
     return INVALID_VALUE;
-  Choice choice;
+  SamplingRequest choice;
   if (Status status = checkAlgo(call, problem, algo, choice))
     return traced(call, status);
   result->algo = *algo;
@@ -402,7 +402,7 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
       (cLayout->ld != dLayout->ld || cLayout->order != dLayout->order ||
        cLayout->stride != dLayout->stride))
     return misuse(call, INVALID_VALUE, "C is D, with another layout");
-  Choice choice;
+  SamplingRequest choice;
   if (algo) {
     if (Status status = checkAlgo(call, problem, algo, choice))
       return traced(call, status);

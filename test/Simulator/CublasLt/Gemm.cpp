@@ -63,7 +63,8 @@ namespace {
 
 class Matmul final : public Work {
 public:
-  Matmul(const Problem &problem, const Operands &operands, const Choice &choice, bool tanhGelu)
+  Matmul(const Problem &problem, const Operands &operands, const SamplingRequest &choice,
+         bool tanhGelu)
       : Work("matmul " + std::to_string(problem.m) + "x" + std::to_string(problem.n) + "x" +
              std::to_string(problem.k)),
         problem(problem), operands(operands), choice(choice), tanhGelu(tanhGelu) {}
@@ -206,14 +207,14 @@ private:
 
   Problem problem;
   Operands operands;
-  Choice choice;
+  SamplingRequest choice;
   bool tanhGelu;
 };
 
 } // namespace
 
 std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
-                                 const Choice &choice, bool tanhGelu) {
+                                 const SamplingRequest &choice, bool tanhGelu) {
   return std::make_shared<Matmul>(problem, operands, choice, tanhGelu);
 }
 

@@ -55,18 +55,19 @@ struct Problem {
 };
 
 /// What an Algo holds.
-struct Choice {
+struct SamplingRequest {
   uint64_t magic, problem, id, workspace;
   std::array<uint32_t, 4> alignment;
   uint32_t chunk; // of k: what is summed before it is added to the rest
   uint32_t refused;
   double pace; // how long it takes, of what the best possible would
 };
-static_assert(sizeof(Choice) == sizeof(Algo));
+static_assert(sizeof(SamplingRequest) == sizeof(Algo));
 constexpr uint64_t choiceMagic = 0x7470632d6c740001;
 
 /// The n-th algorithm for a problem, as this seed has them.
-Choice choose(const Problem &problem, const Preference &preference, uint64_t seed, unsigned n);
+SamplingRequest choose(const Problem &problem, const Preference &preference, uint64_t seed,
+                       unsigned n);
 
 struct Operands {
   std::array<uint64_t, 4> addresses; // A, B, C, D
@@ -76,7 +77,7 @@ struct Operands {
 };
 
 std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
-                                 const Choice &choice, bool tanhGelu);
+                                 const SamplingRequest &choice, bool tanhGelu);
 
 } // namespace sim::lt
 

@@ -102,13 +102,14 @@ uint64_t Problem::hash() const {
   return hash;
 }
 
-Choice choose(const Problem &problem, const Preference &preference, uint64_t seed, unsigned n) {
+SamplingRequest choose(const Problem &problem, const Preference &preference, uint64_t seed,
+                       unsigned n) {
   uint64_t random = mix(mix(problem.hash(), seed), n);
   auto draw = [&](uint64_t below) {
     random = mix(random, below);
     return (random >> 11) % below;
   };
-  Choice made{};
+  SamplingRequest made{};
   made.magic = choiceMagic;
   made.problem = problem.hash();
   made.id = n;

@@ -1,7 +1,7 @@
 //===- Arithmetic.h - opcodes that integers and floats share --------------===//
 
-#ifndef TPC_TEST_SIMULATOR_ARITHMETIC_H
-#define TPC_TEST_SIMULATOR_ARITHMETIC_H
+#ifndef TPC_TEST_SIMULATOR_PTX_ARITHMETIC_H
+#define TPC_TEST_SIMULATOR_PTX_ARITHMETIC_H
 
 #include "Decoder.h"
 #include "Lanes.h"

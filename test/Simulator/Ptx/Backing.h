@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_BACKING_H
-#define TPC_TEST_SIMULATOR_BACKING_H
+#ifndef TPC_TEST_SIMULATOR_PTX_BACKING_H
+#define TPC_TEST_SIMULATOR_PTX_BACKING_H
 
 #include <cstddef>
 #include <cstdint>

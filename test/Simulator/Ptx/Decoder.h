@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_DECODER_H
-#define TPC_TEST_SIMULATOR_DECODER_H
+#ifndef TPC_TEST_SIMULATOR_PTX_DECODER_H
+#define TPC_TEST_SIMULATOR_PTX_DECODER_H
 
 #include "Float.h"
 #include "Syntax.h"

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_DEVICEMEMORY_H
-#define TPC_TEST_SIMULATOR_DEVICEMEMORY_H
+#ifndef TPC_TEST_SIMULATOR_PTX_DEVICEMEMORY_H
+#define TPC_TEST_SIMULATOR_PTX_DEVICEMEMORY_H
 
 #include "Shadow.h"
 

@@ -1,7 +1,7 @@
 //===- Float.h - PTX's arithmetic on floats -------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_FLOAT_H
-#define TPC_TEST_SIMULATOR_FLOAT_H
+#ifndef TPC_TEST_SIMULATOR_PTX_FLOAT_H
+#define TPC_TEST_SIMULATOR_PTX_FLOAT_H
 
 #include <bit>
 #include <cmath>

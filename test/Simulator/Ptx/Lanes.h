@@ -1,7 +1,7 @@
 //===- Lanes.h - functions of numbers as functions over the lanes ---------===//
 
-#ifndef TPC_TEST_SIMULATOR_LANES_H
-#define TPC_TEST_SIMULATOR_LANES_H
+#ifndef TPC_TEST_SIMULATOR_PTX_LANES_H
+#define TPC_TEST_SIMULATOR_PTX_LANES_H
 
 #include "Warp.h"
 

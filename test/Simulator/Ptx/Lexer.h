@@ -1,7 +1,7 @@
 //===- Lexer.h - the words of a PTX text ----------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_LEXER_H
-#define TPC_TEST_SIMULATOR_LEXER_H
+#ifndef TPC_TEST_SIMULATOR_PTX_LEXER_H
+#define TPC_TEST_SIMULATOR_PTX_LEXER_H
 
 #include <cstdint>
 #include <stdexcept>

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_MACHINE_H
-#define TPC_TEST_SIMULATOR_MACHINE_H
+#ifndef TPC_TEST_SIMULATOR_PTX_MACHINE_H
+#define TPC_TEST_SIMULATOR_PTX_MACHINE_H
 
 #include "Warp.h"
 

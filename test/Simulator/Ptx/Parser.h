@@ -1,7 +1,7 @@
 //===- Parser.h - reads a PTX text ----------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_PARSER_H
-#define TPC_TEST_SIMULATOR_PARSER_H
+#ifndef TPC_TEST_SIMULATOR_PTX_PARSER_H
+#define TPC_TEST_SIMULATOR_PTX_PARSER_H
 
 #include "Syntax.h"
 

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_PROGRAM_H
-#define TPC_TEST_SIMULATOR_PROGRAM_H
+#ifndef TPC_TEST_SIMULATOR_PTX_PROGRAM_H
+#define TPC_TEST_SIMULATOR_PTX_PROGRAM_H
 
 #include "Ptx.h"
 #include "Types.h"

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_PTX_H
-#define TPC_TEST_SIMULATOR_PTX_H
+#ifndef TPC_TEST_SIMULATOR_PTX_PTX_H
+#define TPC_TEST_SIMULATOR_PTX_PTX_H
 
 #include "DeviceMemory.h"
 

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_SHADOW_H
-#define TPC_TEST_SIMULATOR_SHADOW_H
+#ifndef TPC_TEST_SIMULATOR_PTX_SHADOW_H
+#define TPC_TEST_SIMULATOR_PTX_SHADOW_H
 
 #include "Backing.h"
 

@@ -1,7 +1,7 @@
 //===- Syntax.h - statements of a function's body, before decoding --------===//
 
-#ifndef TPC_TEST_SIMULATOR_SYNTAX_H
-#define TPC_TEST_SIMULATOR_SYNTAX_H
+#ifndef TPC_TEST_SIMULATOR_PTX_SYNTAX_H
+#define TPC_TEST_SIMULATOR_PTX_SYNTAX_H
 
 #include "Lexer.h"
 #include "Program.h"

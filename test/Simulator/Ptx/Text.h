@@ -1,7 +1,7 @@
 //===- Text.h - messages --------------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_TEXT_H
-#define TPC_TEST_SIMULATOR_TEXT_H
+#ifndef TPC_TEST_SIMULATOR_PTX_TEXT_H
+#define TPC_TEST_SIMULATOR_PTX_TEXT_H
 
 #include <charconv>
 #include <cstdint>

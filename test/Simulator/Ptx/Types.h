@@ -1,7 +1,7 @@
 //===- Types.h - the types and state spaces of PTX ------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_TYPES_H
-#define TPC_TEST_SIMULATOR_TYPES_H
+#ifndef TPC_TEST_SIMULATOR_PTX_TYPES_H
+#define TPC_TEST_SIMULATOR_PTX_TYPES_H
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 //===- Warp.h - one warp: registers, and where its lanes are --------------===//
 
-#ifndef TPC_TEST_SIMULATOR_WARP_H
-#define TPC_TEST_SIMULATOR_WARP_H
+#ifndef TPC_TEST_SIMULATOR_PTX_WARP_H
+#define TPC_TEST_SIMULATOR_PTX_WARP_H
 
 #include "Program.h"
 

@@ -1,7 +1,7 @@
 //===- Device.h - the same launch on a real device ------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_DEVICE_H
-#define TPC_TEST_SIMULATOR_DEVICE_H
+#ifndef TPC_TEST_SIMULATOR_PTXRUN_DEVICE_H
+#define TPC_TEST_SIMULATOR_PTXRUN_DEVICE_H
 
 #include "Options.h"
 

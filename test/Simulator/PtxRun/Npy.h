@@ -1,7 +1,7 @@
 //===- Npy.h - NumPy's files ----------------------------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_NPY_H
-#define TPC_TEST_SIMULATOR_NPY_H
+#ifndef TPC_TEST_SIMULATOR_PTXRUN_NPY_H
+#define TPC_TEST_SIMULATOR_PTXRUN_NPY_H
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 //===- Options.h - the command line of tpc-ptx-run ------------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_OPTIONS_H
-#define TPC_TEST_SIMULATOR_OPTIONS_H
+#ifndef TPC_TEST_SIMULATOR_PTXRUN_OPTIONS_H
+#define TPC_TEST_SIMULATOR_PTXRUN_OPTIONS_H
 
 #include "Ptx/Ptx.h"
 

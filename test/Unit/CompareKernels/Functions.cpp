@@ -103,7 +103,7 @@ static std::string getText(const Function &function) {
 }
 
 static bool check(mlir::MLIRContext &context, const Function &function) {
-  Choice choice;
+  SamplingRequest choice;
   std::unique_ptr<Program> program = Program::parse(context, getText(function), choice);
   if (!program)
     return false;

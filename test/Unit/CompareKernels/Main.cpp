@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
   Options options{from, seeds, {work, elements}, verbose};
   Totals totals;
   Tallies tallies;
-  Choice choice;
+  SamplingRequest choice;
   choice.name = name;
   for (StringRef input : inputs) {
     auto [path, grid] = input.rsplit('@');

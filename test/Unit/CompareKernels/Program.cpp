@@ -47,7 +47,7 @@ static std::string getText(kernel::FuncOp func, const EnvLayout &layout) {
   return text;
 }
 
-bool Program::choose(Choice &choice) {
+bool Program::choose(SamplingRequest &choice) {
   auto found = EnvLayout::get(*module);
   if (failed(found))
     return false;
@@ -133,13 +133,14 @@ bool Program::lowerForCpu() {
   return true;
 }
 
-bool Program::lower(Choice &choice) {
+bool Program::lower(SamplingRequest &choice) {
   if (!module || !choose(choice))
     return false;
   return kernels.empty() || (lowerForGpu() && lowerForCpu());
 }
 
-std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text, Choice &choice) {
+std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text,
+                                        SamplingRequest &choice) {
   auto program = std::make_unique<Program>();
   program->module = parseSourceString<ModuleOp>(text, &context);
   if (program->module && !kernel::getKernels(*program->module)) {
@@ -153,7 +154,7 @@ std::unique_ptr<Program> Program::parse(MLIRContext &context, StringRef text, Ch
 }
 
 std::unique_ptr<Program> Program::load(MLIRContext &context, StringRef input, StringRef grid,
-                                       Choice &choice) {
+                                       SamplingRequest &choice) {
   ::tpc::DiagnosticPrinter printer(&context, llvm::errs(), [](DiagnosticSeverity) {});
   if (grid.empty()) {
     auto text = llvm::MemoryBuffer::getFile(input);

@@ -27,7 +27,7 @@ struct Kernel {
 };
 
 /// What chooses kernels of a program.
-struct Choice {
+struct SamplingRequest {
   std::string name;           // part of its name
   std::set<std::string> seen; // texts of kernels that were chosen before: each is taken once
 };
@@ -39,10 +39,10 @@ public:
   /// `input`: ONNX, or a program of an early level as text, split over a grid; without a grid, as
   /// for parse(). Says itself what is wrong.
   static std::unique_ptr<Program> load(mlir::MLIRContext &context, llvm::StringRef input,
-                                       llvm::StringRef grid, Choice &choice);
+                                       llvm::StringRef grid, SamplingRequest &choice);
   /// A program as text, at the level of kernels or before kernels are built.
   static std::unique_ptr<Program> parse(mlir::MLIRContext &context, llvm::StringRef text,
-                                        Choice &choice);
+                                        SamplingRequest &choice);
 
   const std::vector<Kernel> &getKernels() const { return kernels; }
   unsigned countAll() const { return all; }
@@ -52,8 +52,8 @@ public:
   const ptx::Module &getPtxModule() const { return *parsed; }
 
 private:
-  bool lower(Choice &choice);
-  bool choose(Choice &choice);
+  bool lower(SamplingRequest &choice);
+  bool choose(SamplingRequest &choice);
   bool lowerForGpu();
   bool lowerForCpu();
 

@@ -53,7 +53,7 @@ struct Rows {
   int32_t dtype = TPC_F32;
   int64_t count = 1, first = 0;
   std::vector<float> logits; ///< as they are in memory
-  std::vector<RowChoice> settings;
+  std::vector<RowSampling> settings;
   std::vector<std::set<int64_t>> seen; ///< tokens of each row's sequence
   int64_t vocabulary = 0;
 
@@ -92,16 +92,16 @@ struct Rows {
         logits.push_back(rounded(dtype, x));
       }
       const float temperatures[] = {1, 0.7f, 1.3f, 0.01f, 50};
-      RowChoice own{random() % 5 != 0,
-                    random() % 3 != 0,
-                    temperatures[random() % 5],
-                    static_cast<uint32_t>(random()),
-                    random(),
-                    random() % 7,
-                    1,
-                    0,
-                    0,
-                    0};
+      RowSampling own{random() % 5 != 0,
+                      random() % 3 != 0,
+                      temperatures[random() % 5],
+                      static_cast<uint32_t>(random()),
+                      random(),
+                      random() % 7,
+                      1,
+                      0,
+                      0,
+                      0};
       if (!own.isDrawn)
         own.temperature = 1;
       seen.emplace_back();
@@ -110,7 +110,7 @@ struct Rows {
         for (int64_t i = 0; i < 1 + vocabulary / 4; ++i)
           seen.back().insert(static_cast<int64_t>(random() % static_cast<uint64_t>(vocabulary)));
       }
-      const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowChoice::mostShown};
+      const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowSampling::mostShown};
       if (own.isWanted && own.isDrawn && random() % 2)
         own.shown = shown[random() % std::size(shown)];
       settings.push_back(own);
@@ -120,7 +120,7 @@ struct Rows {
 
   void setPlaces() {
     // Steps may have rows before.
-    for (int32_t place = 5; RowChoice &own : settings) {
+    for (int32_t place = 5; RowSampling &own : settings) {
       own.place = place;
       place += own.shown;
     }
@@ -128,7 +128,7 @@ struct Rows {
 
   float scoreOf(size_t row, int64_t token) const {
     float score = logits[row * size_t(count) + size_t(token - first)];
-    const RowChoice &own = settings[row];
+    const RowSampling &own = settings[row];
     if (own.penalty != 1 && seen[row].contains(token))
       score = score < 0 ? score * own.penalty : score / own.penalty;
     return score / own.temperature;
@@ -147,7 +147,7 @@ struct Rows {
   std::vector<int64_t> expected() const {
     std::vector<int64_t> best;
     for (size_t row = 0; row < settings.size(); ++row) {
-      const RowChoice &own = settings[row];
+      const RowSampling &own = settings[row];
       Draw draw{own.seed, own.sequence, own.position};
       Ranked largest = nobody;
       for (int64_t token = first; own.isWanted && !own.shown && token < first + count; ++token) {
@@ -188,21 +188,21 @@ struct Rows {
       memory.setReadOnly(at);
       return at;
     };
-    auto settingsBytes = size_t(RowChoice::bytes(vocabulary));
+    auto settingsBytes = size_t(RowSampling::bytes(vocabulary));
     std::vector<uint8_t> rows(settings.size() * settingsBytes);
     for (size_t row = 0; row < settings.size(); ++row) {
       uint8_t *own = rows.data() + row * settingsBytes;
-      std::memcpy(own, &settings[row], sizeof(RowChoice));
+      std::memcpy(own, &settings[row], sizeof(RowSampling));
       for (int64_t token : seen[row])
-        own[sizeof(RowChoice) + size_t(token / 8)] |= uint8_t(1 << token % 8);
+        own[sizeof(RowSampling) + size_t(token / 8)] |= uint8_t(1 << token % 8);
     }
-    Choice choice{reinterpret_cast<void *>(put(stored, "logits")),
-                  dtype,
-                  std::ssize(settings),
-                  count,
-                  first,
-                  reinterpret_cast<const RowChoice *>(put(rows, "settings")),
-                  int64_t(settingsBytes)};
+    SamplingRequest choice{reinterpret_cast<void *>(put(stored, "logits")),
+                           dtype,
+                           std::ssize(settings),
+                           count,
+                           first,
+                           reinterpret_cast<const RowSampling *>(put(rows, "settings")),
+                           int64_t(settingsBytes)};
     cuda::ChosenSizes sizes(choice);
     uint64_t at = memory.allocate(size_t(sizes.bytes()), "chosen");
     ChooseLaunch launch(choice, sizes, at);
@@ -216,7 +216,7 @@ struct Rows {
     std::vector<int64_t> best(settings.size());
     EXPECT_TRUE(memory.copyOut(best.data(), at, best.size() * 8));
     for (size_t row = 0; row < settings.size(); ++row) {
-      const RowChoice &own = settings[row];
+      const RowSampling &own = settings[row];
       if (!own.shown)
         continue;
       std::vector<int64_t> largest(size_t(own.shown));

@@ -1,7 +1,7 @@
 //===- Kernels.h - kernels that are right, for tests to break -------------===//
 
-#ifndef TPC_TEST_UNIT_KERNELS_H
-#define TPC_TEST_UNIT_KERNELS_H
+#ifndef TPC_TEST_UNIT_PTX_KERNELS_H
+#define TPC_TEST_UNIT_PTX_KERNELS_H
 
 namespace ptx {
 

@@ -1,7 +1,7 @@
 //===- PtxTesting.h - what tests of the PTX interpreter share -------------===//
 
-#ifndef TPC_TEST_UNIT_PTXTESTING_H
-#define TPC_TEST_UNIT_PTXTESTING_H
+#ifndef TPC_TEST_UNIT_PTX_PTXTESTING_H
+#define TPC_TEST_UNIT_PTX_PTXTESTING_H
 
 #include "Ptx/Ptx.h"
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_UNIT_TABLE_H
-#define TPC_TEST_UNIT_TABLE_H
+#ifndef TPC_TEST_UNIT_PTX_TABLE_H
+#define TPC_TEST_UNIT_PTX_TABLE_H
 
 #include "PtxTesting.h"
 

@@ -1,7 +1,7 @@
 //===- NcclTesting.h - ranks as threads and as processes ------------------===//
 
-#ifndef TPC_TEST_UNIT_NCCLTESTING_H
-#define TPC_TEST_UNIT_NCCLTESTING_H
+#ifndef TPC_TEST_UNIT_SIMULATOR_NCCLTESTING_H
+#define TPC_TEST_UNIT_SIMULATOR_NCCLTESTING_H
 
 #include "Nccl/Functions.h"
 #include "SimulatorTesting.h"

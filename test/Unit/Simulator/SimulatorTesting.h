@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TEST_UNIT_SIMULATORTESTING_H
-#define TPC_TEST_UNIT_SIMULATORTESTING_H
+#ifndef TPC_TEST_UNIT_SIMULATOR_SIMULATORTESTING_H
+#define TPC_TEST_UNIT_SIMULATOR_SIMULATORTESTING_H
 
 #include "Cuda/Functions.h"
 

@@ -150,6 +150,6 @@ tpc_program makeProgram() {
 } // namespace
 
 /// Also for processes that load this file, linked as a library.
-extern "C" const tpc_program tpc_program_v5 = makeProgram();
+extern "C" const tpc_program tpc_program_v6 = makeProgram();
 
-int main(int argc, char **argv) { return tpc_main(&tpc_program_v5, argc, argv); }
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }

@@ -1,0 +1,70 @@
+//===- HangDetectorTest.cpp - who is named first ----------------------------===//
+
+#include "core/HangDetector.h"
+#include <gtest/gtest.h>
+
+using namespace tpc::rt;
+
+namespace {
+
+struct Ranks {
+  std::vector<Heartbeat> beats;
+  HangDetector all{0, [this](int of) -> const Heartbeat & { return beats[of]; },
+                   [](int of) { return "rank " + std::to_string(of); }};
+
+  explicit Ranks(std::vector<Heartbeat> given) : beats(std::move(given)) {
+    all.ranks = static_cast<int>(beats.size());
+  }
+};
+
+Heartbeat onDevice(const char *at, std::vector<int> missing = {}) {
+  return {.waits = true, .onDevice = true, .missing = std::move(missing), .at = at};
+}
+Heartbeat onHost(const char *at, std::vector<int> missing) {
+  return {.waits = true, .missing = std::move(missing), .at = at};
+}
+Heartbeat computing() { return {.at = "computing"}; }
+
+} // namespace
+
+TEST(HangDetector, WhoIsInTheSameOperationIsNotMissing) {
+  Ranks ranks({onDevice("in all_reduce 7", {1, 2}), onDevice("in all_reduce 7", {0, 2}),
+               onDevice("in all_reduce 6", {0, 1})});
+  EXPECT_EQ(ranks.all.missing(0), std::vector<int>{2});
+  EXPECT_EQ(ranks.all.missing(2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 2");
+}
+
+TEST(HangDetector, WhoIsInALaterOperationOfTheGroupIsNotMissing) {
+  Ranks ranks({onDevice("in all_reduce 7", {1}), onDevice("in all_gather 6", {0})});
+  ranks.beats[0].axes = ranks.beats[1].axes = 1;
+  ranks.beats[0].number = 7;
+  ranks.beats[1].number = 6;
+  EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 1");
+  EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in all_gather 6");
+  EXPECT_EQ(ranks.all.first(), 0);
+  // Of another group nothing is known.
+  ranks.beats[0].axes = 2;
+  EXPECT_EQ(ranks.all.missing(1), std::vector<int>{0});
+}
+
+TEST(HangDetector, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
+  // 0 waits for 1, 1 for 2, and that computes: on the host, or on its device.
+  for (const Heartbeat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {
+    Ranks ranks({onDevice("in receive 1", {1}), onDevice("in receive 2", {2}), last});
+    EXPECT_EQ(ranks.all.first(), 1);
+    EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in receive 2 for rank 2");
+  }
+}
+
+TEST(HangDetector, WhoWaitsForItsOwnDeviceIsFirstWhereNobodyWaitsForIt) {
+  Ranks ranks({onHost("in all_reduce", {1}), onHost("in all_reduce", {0}),
+               onDevice("computing on its device, in kernel 'k'")});
+  EXPECT_EQ(ranks.all.first(), 2);
+}
+
+TEST(HangDetector, OfThoseThatWaitForEachOtherTheFirstThatHasNotEnded) {
+  Ranks ranks({Heartbeat{.waits = true, .left = true, .missing = {}, .at = ""},
+               onHost("in send", {2}), onHost("in send", {1})});
+  EXPECT_EQ(ranks.all.first(), 1);
+}

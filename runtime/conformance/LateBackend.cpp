@@ -1,0 +1,233 @@
+//===- LateBackend.cpp - links between late devices -------------------------===//
+
+#include "LateBackend.h"
+#include "core/DType.h"
+#include "core/Reduce.h"
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+namespace tpc::rt::conformance {
+namespace {
+
+std::mutex everybody;
+std::string brokenBy;
+
+/// What the members of a link share.
+class Meeting {
+public:
+  explicit Meeting(int members) : slots(members) {}
+
+  struct Slot {
+    CommCall call; // a member that calls for something else leaves at once, and its plan with it
+    const std::byte *from;
+  };
+
+  /// With all members; false: it was aborted.
+  bool meet(int index, const CommCall &call, const std::byte *from, std::byte *to) {
+    slots[index] = {call, from};
+    if (!arrive())
+      return false;
+    std::vector<std::byte> result = compute(index, call);
+    if (!arrive())
+      return false;
+    std::copy(result.begin(), result.end(), to);
+    return true;
+  }
+
+  /// Messages of one call, begun together.
+  struct Message {
+    int from, to;
+    const CommCall *call;
+    std::byte *data;
+  };
+  bool deliver(const std::vector<Message> &messages) {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (const Message &message : messages)
+      if (message.call->kind == CommCall::Send)
+        waiting[{message.from, message.to}].push_back(message);
+    changed.notify_all();
+    for (const Message &message : messages) {
+      auto &queue = waiting[{message.from, message.to}];
+      if (message.call->kind == CommCall::Send)
+        continue;
+      changed.wait(lock, [&] { return isAborted || !queue.empty(); });
+      if (isAborted)
+        return false;
+      if (queue.front().call->count != message.call->count)
+        throw std::runtime_error("a message is received as one of another size");
+      std::copy_n(queue.front().data, message.call->count, message.data);
+      queue.pop_front();
+      changed.notify_all();
+    }
+    for (const Message &message : messages)
+      if (message.call->kind == CommCall::Send)
+        changed.wait(lock, [&] {
+          auto &queue = waiting[{message.from, message.to}];
+          return isAborted || std::none_of(queue.begin(), queue.end(), [&](const Message &other) {
+                   return other.call == message.call;
+                 });
+        });
+    return !isAborted;
+  }
+
+  void abort() {
+    std::lock_guard<std::mutex> lock(mutex);
+    isAborted = true;
+    changed.notify_all();
+  }
+
+private:
+  bool arrive() {
+    std::unique_lock<std::mutex> lock(mutex);
+    uint64_t mine = round;
+    if (++arrived == slots.size()) {
+      arrived = 0;
+      ++round;
+      changed.notify_all();
+    }
+    changed.wait(lock, [&] { return isAborted || round != mine; });
+    return !isAborted;
+  }
+
+  std::vector<std::byte> compute(int index, const CommCall &call) const {
+    for (const Slot &slot : slots)
+      if (slot.call.kind != call.kind || slot.call.count != call.count ||
+          slot.call.dtype != call.dtype || slot.call.reduction != call.reduction ||
+          slot.call.peer != call.peer)
+        throw std::runtime_error("the members of a group call for different things");
+    size_t members = slots.size(), bytes = static_cast<size_t>(call.count * sizeOf(call.dtype));
+    std::vector<std::byte> result;
+    switch (call.kind) {
+    case CommCall::AllGather:
+      for (const Slot &slot : slots)
+        result.insert(result.end(), slot.from, slot.from + bytes);
+      return result;
+    case CommCall::Broadcast:
+      return {slots[call.peer].from, slots[call.peer].from + bytes};
+    default:
+      break;
+    }
+    // As around a ring that begins somewhere.
+    size_t offset = call.kind == CommCall::ReduceScatter ? index * bytes : 0;
+    size_t first = call.kind == CommCall::ReduceScatter ? index + 1 : members / 2;
+    auto inputOf = [&](size_t i) { return slots[(first + i) % members].from + offset; };
+    result.assign(inputOf(0), inputOf(0) + bytes);
+    for (size_t i = 1; i < members; ++i) {
+      const void *both[] = {inputOf(i), result.data()};
+      reduce(call.dtype, call.reduction, result.data(), both, 2, call.count);
+    }
+    return result;
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Slot> slots;
+  size_t arrived = 0;
+  uint64_t round = 0;
+  std::map<std::pair<int, int>, std::deque<Message>> waiting;
+  bool isAborted = false;
+};
+
+class LateBackend final : public CollectiveBackend {
+public:
+  explicit LateBackend(DoOnDevice onDevice) : onDevice(std::move(onDevice)) {}
+
+  std::string name() const override { return "late links"; }
+  Id makeId() override {
+    static std::atomic<uint64_t> last{0};
+    Id id{};
+    uint64_t number = ++last;
+    std::memcpy(id.data(), &number, sizeof(number));
+    return id;
+  }
+  int connect(const Id &id, int members, int index) override {
+    static std::map<Id, std::weak_ptr<Meeting>> all;
+    std::lock_guard<std::mutex> lock(everybody);
+    std::shared_ptr<Meeting> meeting = all[id].lock();
+    if (!meeting)
+      all[id] = meeting = std::make_shared<Meeting>(members);
+    std::lock_guard<std::mutex> own(mutex);
+    links.push_back({meeting, index});
+    return static_cast<int>(links.size()) - 1;
+  }
+  void close() override {}
+
+  void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override {
+    onDevice({in, out, stage}, [=, this, member = link == none ? Member{} : links[link]] {
+      work(member, plan,
+           {static_cast<std::byte *>(const_cast<void *>(in)), static_cast<std::byte *>(out),
+            static_cast<std::byte *>(stage)});
+    });
+  }
+
+  Progress progress() override { return {reached.load(), done.load()}; }
+  std::string problem(int) override {
+    std::lock_guard<std::mutex> lock(everybody);
+    return brokenBy;
+  }
+  void abort() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Member &member : links)
+      member.meeting->abort();
+  }
+
+private:
+  struct Member {
+    std::shared_ptr<Meeting> meeting;
+    int index = 0;
+  };
+  using Memories = std::array<std::byte *, 3>;
+
+  void work(const Member &member, const CommPlan &plan, const Memories &memories) {
+    auto at = [&](CommPlace place) {
+      return memories[static_cast<size_t>(place.memory)] + place.offset;
+    };
+    auto copy = [&](const std::vector<CommCopy> &copies) {
+      for (const CommCopy &copy : copies)
+        for (int64_t row = 0; row < copy.rows; ++row)
+          std::copy_n(at(copy.from) + row * copy.fromStride, copy.width,
+                      at(copy.to) + row * copy.toStride);
+    };
+    for (const CommFill &fill : plan.fills)
+      std::fill_n(at(fill.at), fill.bytes, std::byte(0));
+    copy(plan.before);
+    ++reached;
+    std::vector<Meeting::Message> messages;
+    bool ends = false;
+    for (const CommCall &call : plan.calls)
+      if (call.kind == CommCall::Send)
+        messages.push_back({member.index, call.peer, &call, at(call.from)});
+      else if (call.kind == CommCall::Receive)
+        messages.push_back({call.peer, member.index, &call, at(call.to)});
+      else
+        ends |= !member.meeting->meet(member.index, call, at(call.from), at(call.to));
+    if (ends || (!messages.empty() && !member.meeting->deliver(messages)))
+      return;
+    ++done;
+    copy(plan.after);
+  }
+
+  DoOnDevice onDevice;
+  std::mutex mutex;
+  std::vector<Member> links;
+  std::atomic<uint64_t> reached{0}, done{0};
+};
+
+} // namespace
+
+std::unique_ptr<CollectiveBackend> makeLateBackend(DoOnDevice onDevice) {
+  return std::make_unique<LateBackend>(std::move(onDevice));
+}
+
+void breakLateBackend(const std::string &problem) {
+  std::lock_guard<std::mutex> lock(everybody);
+  brokenBy = problem;
+}
+
+} // namespace tpc::rt::conformance

@@ -1,0 +1,46 @@
+//===- HangDetector.cpp - who waits for whom --------------------------------===//
+
+#include "core/HangDetector.h"
+#include <algorithm>
+
+namespace tpc::rt {
+
+std::vector<int> HangDetector::missing(int rank) const {
+  const Heartbeat &mine = heartbeatOf(rank);
+  std::vector<int> found;
+  for (int other : mine.missing) {
+    const Heartbeat &theirs = heartbeatOf(other);
+    bool isSame = mine.onDevice && theirs.onDevice && theirs.at == mine.at;
+    bool isLater = mine.axes && theirs.axes == mine.axes && theirs.number > mine.number;
+    if (!isSame && !isLater)
+      found.push_back(other);
+  }
+  return found;
+}
+
+int HangDetector::first() const {
+  auto isLate = [&](int rank) { return !heartbeatOf(rank).waits || missing(rank).empty(); };
+  for (int rank = 0; rank < ranks; ++rank)
+    if (std::vector<int> found = missing(rank);
+        heartbeatOf(rank).waits && std::any_of(found.begin(), found.end(), isLate))
+      return rank;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (heartbeatOf(rank).onDevice && missing(rank).empty())
+      return rank;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (!heartbeatOf(rank).left)
+      return rank;
+  return 0;
+}
+
+std::string HangDetector::describeWait(int rank) const {
+  std::string text = describe(rank) + " " + heartbeatOf(rank).at;
+  const char *join = " for ";
+  for (int other : missing(rank)) {
+    text += join + describe(other);
+    join = ", ";
+  }
+  return text;
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,131 @@
+//===- PeerState.cpp - what can be seen of a process of this host -------------===//
+
+#include "core/PeerState.h"
+#include "core/ControlGroup.h"
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <sys/types.h>
+
+namespace tpc::rt {
+
+namespace {
+
+/// The fields of a file `stat` behind the name, which may have anything in it: the first is 3, the
+/// state.
+std::istringstream fieldsOf(const std::string &path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  size_t at = line.rfind(')');
+  return std::istringstream(at == std::string::npos ? "" : line.substr(at + 1));
+}
+
+/// A thread that runs, waits for a core, or waits for a disk, can do nothing about its silence.
+bool anyThreadRuns(int64_t process) {
+  std::error_code error;
+  std::filesystem::directory_iterator tasks("/proc/" + std::to_string(process) + "/task", error);
+  for (; !error && tasks != std::filesystem::directory_iterator(); tasks.increment(error)) {
+    char state = 0;
+    fieldsOf(tasks->path().string() + "/stat") >> state;
+    if (state != 'S' && state != 'I')
+      return true;
+  }
+  return static_cast<bool>(error);
+}
+
+} // namespace
+
+PeerState::PeerState(int64_t process) {
+  std::istringstream fields = fieldsOf("/proc/" + std::to_string(process) + "/stat");
+  std::string field;
+  for (int number = 3; number <= 22 && fields >> field; ++number)
+    if (number == 3)
+      state = field[0];
+    else if (number == 4)
+      parent = std::strtoll(field.c_str(), nullptr, 10);
+    else if (number == 22)
+      begin = std::strtoull(field.c_str(), nullptr, 10);
+}
+
+PeerProcess::PeerProcess(int64_t process, bool isNear)
+    : process(process), begin(isNear ? PeerState(process).begin : 0) {}
+
+PeerProcess::State PeerProcess::state() const {
+  if (begin == 0)
+    return State::Unseen;
+  PeerState sight(process);
+  if (sight.begin != begin || !sight.state)
+    return State::Unseen;
+  switch (sight.state) {
+  case 'Z':
+  case 'X':
+  case 'x':
+    return State::Ended;
+  case 't':
+    return State::Traced;
+  case 'T':
+    return State::Stopped;
+  case 'S':
+    if (anyThreadRuns(process))
+      return State::Runs;
+    [[fallthrough]];
+  case 'D':
+    if (ControlGroup("", process).isFrozen())
+      return State::Frozen;
+    return sight.state == 'S' ? State::Asleep : State::Runs;
+  default:
+    return State::Runs;
+  }
+}
+
+bool PeerProcess::isStopped() const {
+  State now = state();
+  return now == State::Stopped || now == State::Frozen;
+}
+
+bool PeerProcess::hasEnded() const {
+  if (begin == 0)
+    return false;
+  PeerState sight(process);
+  if (sight.state)
+    return sight.begin != begin || std::string_view("ZXx").find(sight.state) != std::string::npos;
+  return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+}
+
+void PeerProcess::kill() const {
+  if (begin != 0 && process > 1 && PeerState(process).begin == begin)
+    ::kill(static_cast<pid_t>(process), SIGKILL);
+}
+
+std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
+                           const std::string &address) {
+  using State = PeerProcess::State;
+  seconds = heard ? 0 : seconds + passed;
+  if (seconds < ofStopped)
+    return "";
+  State state = peer.state();
+  if (state == State::Traced)
+    seconds = 0;
+  bool isStopped = state == State::Stopped || state == State::Frozen;
+  double most = isStopped ? ofStopped : state == State::Runs ? ofStarved : ofUnseen;
+  if (seconds < most)
+    return "";
+  char text[16];
+  std::snprintf(text, sizeof(text), "%.0f s", seconds);
+  if (state == State::Unseen && !address.empty())
+    return "is frozen or cut off: nothing has come from " + address + " for " + text +
+           "; its process is stopped, its host is down, or the network between them is cut";
+  return std::string("is frozen: ") +
+         (state == State::Stopped  ? "its process was stopped"
+          : state == State::Frozen ? "its control group was frozen"
+                                   : "its process says nothing") +
+         ", " + text + " ago";
+}
+
+} // namespace tpc::rt

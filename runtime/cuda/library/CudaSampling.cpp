@@ -1,0 +1,99 @@
+//===- CudaSampling.cpp - what a GPU chooses by measuring -------------------===//
+//
+// Algorithms of products. A question says which machine it is asked on and which product, such as
+// "NVIDIA H100, sm_90, 132 multiprocessors, driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …"; an
+// answer is an algorithm's bytes, which are good for equal libraries, or "first": there is no
+// choice.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/CudaDevice.h"
+#include "cuda/library/CudaMatrix.h"
+#include <cstring>
+#include <stdexcept>
+
+namespace tpc::rt::cuda {
+namespace {
+
+constexpr const char *first = "first", *separator = ": ";
+
+std::string spell(const blas::Algorithm &algorithm) {
+  constexpr const char *digits = "0123456789abcdef";
+  std::string text;
+  for (uint64_t word : algorithm.data)
+    for (int shift = 60; shift >= 0; shift -= 4)
+      text += digits[word >> shift & 15];
+  return text;
+}
+
+std::optional<blas::Algorithm> algorithmOf(const std::string &text) {
+  blas::Algorithm algorithm{};
+  constexpr size_t width = 16;
+  if (text.size() != width * std::size(algorithm.data) ||
+      text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return std::nullopt;
+  for (size_t i = 0; i < std::size(algorithm.data); ++i)
+    algorithm.data[i] = std::stoull(text.substr(i * width, width), nullptr, 16);
+  return algorithm;
+}
+
+} // namespace
+
+std::string CudaDevice::machine() const {
+  return queue.gpu.name + ", sm_" + std::to_string(queue.gpu.architecture) + ", " +
+         std::to_string(queue.gpu.multiprocessors) + " multiprocessors, driver " +
+         std::to_string(driver.version) + ", " + library.describe();
+}
+
+std::optional<ProductShape> CudaDevice::shapeOf(const std::string &question) const {
+  std::string prefix = machine() + separator;
+  return question.starts_with(prefix) ? ProductShape::parse(question.substr(prefix.size()))
+                                      : std::nullopt;
+}
+
+std::vector<Address> CudaDevice::matricesOf(const ProductShape &shape) {
+  std::vector<Address> found;
+  std::erase_if(matrices, [](const auto &one) { return one.expired(); });
+  if (shape.batch == 1)
+    for (const auto &one : matrices)
+      if (auto matrix = one.lock();
+          matrix && matrix->k == shape.k && matrix->n == shape.n && matrix->dtype == shape.dtype &&
+          matrix->transposed == shape.transposed && matrix->rows % shape.alignW == 0)
+        found.push_back(matrix->rows);
+  return found;
+}
+
+std::vector<std::string> CudaDevice::pendingTunings() {
+  std::vector<std::string> all;
+  if (measures)
+    for (const ProductShape &shape : products.shapes())
+      all.push_back(machine() + separator + shape.text());
+  return all;
+}
+
+int64_t CudaDevice::bytesToAnswer(const std::string &question) {
+  std::optional<ProductShape> shape = shapeOf(question);
+  return shape ? cuda::Products::bytesToMeasure(*shape, !matricesOf(*shape).empty()) : 0;
+}
+
+std::string CudaDevice::answer(const std::string &question, void *memory) {
+  enter();
+  std::optional<ProductShape> shape = shapeOf(question);
+  if (!shape)
+    throw std::logic_error("internal error: a question of another GPU");
+  auto best = products.measure(*shape, addressOf(memory), matricesOf(*shape));
+  return best ? spell(*best) : first;
+}
+
+bool CudaDevice::applyTuning(const std::string &question, const std::string &answer) {
+  enter();
+  std::optional<ProductShape> shape = shapeOf(question);
+  if (!shape)
+    return false;
+  if (answer == first)
+    return true;
+  std::optional<blas::Algorithm> algorithm = algorithmOf(answer);
+  return algorithm && products.applyTuning(*shape, *algorithm);
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,56 @@
+//===- CudaWeightLoader.h - weights converted and packed by a GPU ---------------===//
+//
+// What the host writes goes through the device's two pinned buffers to memory that products work
+// with later; kernels of this library take it from there. All is on one stream.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_CUDAWEIGHTLOADER_H
+#define TPC_RT_CUDA_LIBRARY_CUDAWEIGHTLOADER_H
+
+#include "core/Device.h"
+#include "core/WeightLoader.h"
+#include "cuda/library/CudaMatrix.h"
+#include "cuda/library/Queue.h"
+#include <map>
+#include <string_view>
+#include <vector>
+
+namespace tpc::rt::cuda {
+
+class CudaWeightLoader final : public WeightLoader {
+public:
+  using Matrices = std::vector<std::weak_ptr<const CudaMatrix>>;
+  /// Writes by `device`, which is the one of `queue`, to `bytes` at `staging`. What is made is
+  /// added to `matrices`.
+  CudaWeightLoader(Device &device, Queue &queue, Matrices &matrices, Address staging,
+                   int64_t bytes);
+  ~CudaWeightLoader() override;
+
+  int64_t mostBytes() const override;
+  std::byte *begin(int64_t bytes) override;
+  void put(void *to, int32_t dtype, int32_t source, std::span<const LoadFactor> factors) override;
+  void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,
+            std::span<const LoadFactor> factors) override;
+  void clear(void *to, int64_t bytes) override;
+  std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n, int32_t dtype) override;
+
+private:
+  struct Work;
+  void launch(const char *kernel, Work work, std::span<const LoadFactor> factors);
+
+  Device &device;
+  Queue &queue;
+  const Driver &driver;
+  Matrices &matrices;
+  const Address staging;
+  const int64_t stagingBytes;
+  Module module = nullptr;
+  std::map<std::string_view, Function> functions;
+  std::byte *written = nullptr; // by the host, of so many bytes
+  int64_t writtenBytes = 0;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_CUDAWEIGHTLOADER_H

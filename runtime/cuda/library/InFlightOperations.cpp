@@ -1,0 +1,155 @@
+//===- InFlightOperations.cpp - what a GPU was called for ------------------------------===//
+
+#include "cuda/library/InFlightOperations.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tpc::rt::cuda {
+namespace {
+
+InFlightOperations *&ofThread() {
+  thread_local InFlightOperations *trail = nullptr;
+  return trail;
+}
+
+} // namespace
+
+InFlightOperations::~InFlightOperations() {
+  if (ofThread() == this)
+    ofThread() = nullptr;
+}
+
+void InFlightOperations::use() { ofThread() = this; }
+
+std::string InFlightOperations::Call::describe() const {
+  std::string text = what;
+  if (name)
+    text += " '" + std::string(name) + "'";
+  for (size_t i = 0; i < sizes.size() && sizes[0]; ++i)
+    text += (i ? " x " : " of ") + std::to_string(sizes[i]);
+  return text;
+}
+
+void InFlightOperations::add(const Driver &driver, Stream stream, const char *what,
+                             const char *name, std::array<int64_t, 3> sizes) {
+  InFlightOperations *own = ofThread();
+  if (!own)
+    return;
+  {
+    std::lock_guard<std::mutex> lock(own->mutex);
+    (own->isRecording ? own->recorded : own->calls).push_back({what, name, sizes, own->lastSaid});
+    ++own->movements;
+  }
+  if (isBlocking()) // and if it is, nothing is recorded
+    synchronize(driver, stream);
+}
+
+void InFlightOperations::said(uint32_t number) {
+  if (InFlightOperations *own = ofThread()) {
+    std::lock_guard<std::mutex> lock(own->mutex);
+    own->lastSaid = number;
+  }
+}
+
+void InFlightOperations::synchronize(const Driver &driver, Stream stream) {
+  {
+    Wait wait;
+    driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  }
+  if (InFlightOperations *own = ofThread())
+    own->clear();
+}
+
+bool InFlightOperations::isBlocking() {
+  static const bool blocking = [] {
+    const char *text = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return text && *text && std::strcmp(text, "0") != 0;
+  }();
+  return blocking;
+}
+
+std::string InFlightOperations::describe() {
+  const InFlightOperations *own = ofThread();
+  if (!own)
+    return "";
+  std::lock_guard<std::mutex> lock(own->mutex);
+  std::string text = own->describeCalls();
+  return text.empty() ? "" : ", in " + text;
+}
+
+InFlightOperations::Wait::Wait() : trail(ofThread()) {
+  if (!trail)
+    return;
+  std::lock_guard<std::mutex> lock(trail->mutex);
+  ++trail->waits;
+  ++trail->movements;
+}
+
+InFlightOperations::Wait::~Wait() {
+  if (!trail)
+    return;
+  std::lock_guard<std::mutex> lock(trail->mutex);
+  --trail->waits;
+  ++trail->movements;
+}
+
+void InFlightOperations::beginRecording() {
+  std::lock_guard<std::mutex> lock(mutex);
+  recorded.clear();
+  lastSaid = 0;
+  isRecording = true;
+}
+
+std::shared_ptr<const InFlightOperations::Calls> InFlightOperations::endRecording() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isRecording = false;
+  lastSaid = 0;
+  return std::make_shared<const Calls>(std::exchange(recorded, {}));
+}
+
+void InFlightOperations::replay(std::shared_ptr<const Calls> all, const uint32_t *number) {
+  std::lock_guard<std::mutex> lock(mutex);
+  replayed = std::move(all);
+  reached = number;
+  ++movements;
+}
+
+void InFlightOperations::clear() {
+  std::lock_guard<std::mutex> lock(mutex);
+  calls.clear();
+  replayed = nullptr;
+  reached = nullptr;
+  ++movements;
+}
+
+std::optional<std::string> InFlightOperations::pending() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string text = describeCalls();
+  return text.empty() && !waits ? std::nullopt : std::optional(text);
+}
+
+std::string InFlightOperations::describeCalls() const {
+  auto begin = calls.begin(), end = calls.end();
+  if (replayed) {
+    begin = replayed->begin();
+    end = replayed->end();
+    // A call is over before the number behind it is said, and begins behind the one before it.
+    // Messages are beside that, and may say later ones meanwhile.
+    if (reached) {
+      auto isAfter = [](uint32_t said, const Call &call) { return said < call.behind; };
+      end = std::upper_bound(begin, end, __atomic_load_n(reached, __ATOMIC_ACQUIRE), isAfter);
+      begin = std::find_if(begin, end,
+                           [&](const Call &call) { return call.behind == std::prev(end)->behind; });
+    }
+  }
+  auto count = std::distance(begin, end);
+  if (count == 0)
+    return "";
+  if (count == 1)
+    return begin->describe();
+  return "one of " + std::to_string(count) + " calls, from " + begin->describe() + " to " +
+         std::prev(end)->describe() + " (CUDA_LAUNCH_BLOCKING=1 tells which)";
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,287 @@
+//===- EstimateMemory.cpp - what ranks will hold of their devices' memory ----===//
+
+#include "program/EstimateMemory.h"
+#include "core/PlannedDevices.h"
+#include "core/Step.h"
+#include "program/Error.h"
+#include "program/Execution.h"
+#include "program/View.h"
+#include "program/Weights.h"
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <sys/sysinfo.h>
+
+namespace tpc::rt {
+namespace {
+
+/// What libraries and the driver take by themselves, which nobody says: kernels of cuBLASLt's, and
+/// buffers of NCCL's where ranks have one another. An estimate, for a note.
+constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
+
+/// Ranks of this thread are made on another kind of device, for as long as this lives.
+class OnDevices {
+public:
+  explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { chooseDevices(kind); }
+  OnDevices(const OnDevices &) = delete;
+  OnDevices &operator=(const OnDevices &) = delete;
+  ~OnDevices() { chooseDevices(before); }
+
+private:
+  const DeviceKind &before;
+};
+
+/// Takes nothing: it would be in the host's memory.
+struct NoOutputs : OutputSink {
+  void take(tpc_context &, int32_t, const void *, int32_t, const int64_t *, const int64_t *,
+            const int64_t *, const Selection *) override {}
+};
+
+/// What a rank says of itself and its device.
+struct Row {
+  int rank = 0;
+  int64_t free = 0;
+  MemoryNeed need;
+  DeviceAssignment seat;
+};
+
+std::string pack(const Row &row) {
+  std::ostringstream text;
+  text << row.rank << " " << row.free << " " << row.need.libraries << " " << row.need.weights << " "
+       << row.need.caches << " " << row.need.step << " " << row.need.most << " " << row.seat.id
+       << " " << row.seat.name << "\n";
+  return text.str();
+}
+
+std::vector<Row> unpack(const std::string &text) {
+  std::vector<Row> rows;
+  std::istringstream from(text);
+  for (Row row; from >> row.rank >> row.free >> row.need.libraries >> row.need.weights >>
+                    row.need.caches >> row.need.step >> row.need.most >> row.seat.id &&
+                std::getline(from >> std::ws, row.seat.name);)
+    rows.push_back(row);
+  return rows;
+}
+
+std::string sizeText(int64_t bytes) {
+  bool large = bytes >= int64_t(1) << 30;
+  char text[64];
+  std::snprintf(text, sizeof(text), large ? "%.2f GiB" : "%.1f MiB",
+                static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 20));
+  return text;
+}
+
+/// With the very number.
+std::string exactText(int64_t bytes) {
+  return sizeText(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+std::string listOf(const std::vector<const Row *> &rows) {
+  std::string text = rows.size() > 1 ? "ranks " : "rank ";
+  for (size_t i = 0; i < rows.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == rows.size() ? " and " : ", ") + std::to_string(rows[i]->rank);
+  return text;
+}
+
+/// Those of a task: the one that needs most is one of them.
+std::string sizesOf(std::span<const Inputs> steps) {
+  std::vector<std::string> found;
+  for (const Inputs &step : steps)
+    if (std::string text = textOf(step.symbols);
+        std::find(found.begin(), found.end(), text) == found.end())
+      found.push_back(std::move(text));
+  std::string all;
+  for (const std::string &text : found)
+    all += (all.empty() ? "" : " or ") + text;
+  return all;
+}
+
+/// Empty, or why those that have one device find no room on it.
+std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_t free,
+                      const std::string &sizes) {
+  if (need <= free)
+    return "";
+  const MemoryNeed &one = rows[0]->need;
+  std::string who = listOf(rows);
+  bool hasCaches = one.caches > 0;
+  return who + (rows.size() > 1 ? " have " : " has ") + rows[0]->seat.name + " " +
+         rows[0]->seat.id + ", of which " + exactText(free) + " are free, but " +
+         (rows.size() > 1 ? "need together " : "needs ") + exactText(need) + ": " +
+         (rows.size() > 1 ? "of rank " + std::to_string(rows[0]->rank) + " " : "") + "weights " +
+         sizeText(one.weights) + (hasCaches ? ", caches " + sizeText(one.caches) : "") +
+         ", a step" + (sizes.empty() ? "" : " with " + sizes) + " " + sizeText(one.step) +
+         ", libraries " + sizeText(one.libraries) +
+         ".\nNothing was loaded. Split the model over more ranks (tpcc --memory-plan=SIZE lists "
+         "splits that fit), or " +
+         (hasCaches ? "ask for fewer or shorter sequences" : "run smaller sizes");
+}
+
+} // namespace
+
+std::string textOf(const SymbolValues &sizes) {
+  std::string text;
+  for (const auto &[name, value] : sizes)
+    text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(value);
+  return text;
+}
+
+MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
+                          std::span<const Inputs> steps, int rank) {
+  const DeviceKind &kind = plannedDevices();
+  OnDevices nothingIsDone(kind);
+  MemoryUse &use = kind.use();
+  use.most = use.now;
+  use.mostAsked = use.asked;
+  const MemoryUse before = use;
+  NoOutputs outputs;
+  std::unique_ptr<World> world = World::alone(manifest.grid, rank);
+  tpc_context &ctx = world->local(0);
+  WeightSources nothing;
+  nothing.isNothing = true;
+  MemoryNeed need;
+  try {
+    ctx.transport->connect(ctx);
+    need.libraries = use.asked - before.asked;
+    loadWeights(ctx, manifest, nothing);
+    ctx.device->load(program);
+    need.weights = use.asked - before.asked - need.libraries;
+    need.most = use.most - before.now;
+    auto run = [&](const Inputs &inputs) {
+      ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
+      runStep(ctx, program, manifest, inputs);
+    };
+    // Steps of these sizes again and again: in the first of each the stack grows.
+    for (const Inputs &inputs : steps)
+      run(inputs);
+    need.frames = static_cast<int64_t>(ctx.arena.peak());
+    need.pendingTunings = ctx.device->pendingTunings();
+    for (const std::string &question : need.pendingTunings)
+      need.frames = std::max(need.frames, ctx.device->bytesToAnswer(question));
+    ctx.arena.reserve(static_cast<size_t>(need.frames));
+    use.most = use.now;
+    use.mostAsked = use.asked;
+    for (const Inputs &inputs : steps)
+      run(inputs);
+  } catch (const RankStopped &) {
+    throw UserError(world->errorMessage());
+  }
+  need.stack = static_cast<int64_t>(ctx.arena.reserved());
+  need.caches = ctx.state.bytes();
+  need.step = use.mostAsked - before.asked - need.libraries - need.weights - need.caches;
+  need.most = std::max(need.most, use.most - before.now);
+  return need;
+}
+
+namespace {
+/// Memory and swap of this machine, or of the container that this is.
+int64_t bytesOfMachine() {
+  struct sysinfo info = {};
+  if (sysinfo(&info) != 0)
+    return std::numeric_limits<int64_t>::max();
+  auto bytes = static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+  int64_t limit = 0;
+  if (std::ifstream file("/sys/fs/cgroup/memory.max"); file >> limit && limit > 0)
+    bytes = std::min(bytes, limit);
+  return bytes;
+}
+} // namespace
+
+void checkHostMemory(const tpc_program &program, const Manifest &manifest,
+                     std::span<const Inputs> steps, int first, int end, const std::string &room) {
+  double need = 0; // a sum may be more than 64 bits hold
+  MemoryNeed one;
+  for (int rank = first; rank < end; ++rank) {
+    one = estimateMemory(program, manifest, steps, rank);
+    need += static_cast<double>(one.caches) + static_cast<double>(one.step);
+  }
+  int64_t most = bytesOfMachine();
+  if (need <= static_cast<double>(most))
+    return;
+  throw UserError(
+      "memory for " + room + " is more than this machine has, which is " + exactText(most) +
+      ": rank " + std::to_string(end - 1) + " needs caches of " + sizeText(one.caches) + " and " +
+      sizeText(one.step) + " for a step" +
+      (end - first > 1 ? ", and there are " + std::to_string(end - first) + " ranks" : "") +
+      ". Nothing was loaded. Give a smaller --max-batch or --max-sequence");
+}
+
+std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
+                       std::span<const Inputs> steps) {
+  std::string text;
+  std::vector<std::pair<std::string, std::vector<int>>> lines; // ranks that hold the same are one
+  for (int rank = 0; rank < manifest.grid.numRanks(); ++rank) {
+    MemoryNeed need = estimateMemory(program, manifest, steps, rank);
+    int64_t weights = weightBytesOf(manifest, rank).total();
+    std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(need.caches) +
+                       ", a step " + sizeText(need.step) +
+                       (need.libraries ? ", libraries " + sizeText(need.libraries) : "") + ": " +
+                       exactText(weights + need.caches + need.step + need.libraries);
+    auto known = std::find_if(lines.begin(), lines.end(),
+                              [&](const auto &other) { return other.first == line; });
+    if (known == lines.end())
+      known = lines.insert(lines.end(), {line, {}});
+    known->second.push_back(rank);
+  }
+  for (const auto &[line, ranks] : lines) {
+    text += ranks.size() > 1 ? "ranks" : "rank";
+    for (int rank : ranks)
+      text += " " + std::to_string(rank);
+    text += ": " + line + "\n";
+  }
+  return text;
+}
+
+std::string checkMemory(const tpc_program &program, const Manifest &manifest,
+                        std::span<const Inputs> steps, Session *session) {
+  if (!deviceKind().counted())
+    return "";
+  std::string mine;
+  agreeOn(session, [&] {
+    for (int rank = session ? session->rank() : 0,
+             end = session ? rank + 1 : manifest.grid.numRanks();
+         rank < end; ++rank)
+      mine +=
+          pack({rank, deviceKind().freeBytes(rank), estimateMemory(program, manifest, steps, rank),
+                deviceKind().assignmentOf(rank)});
+  });
+  std::string all = mine;
+  if (session) {
+    all.clear();
+    for (const std::string &text : session->textsOfAll(mine))
+      all += text;
+  }
+  std::vector<Row> rows = unpack(all);
+  std::map<std::string, std::vector<const Row *>> byDevice;
+  for (const Row &row : rows)
+    byDevice[row.seat.id].push_back(&row);
+  std::string problem, note;
+  int first = manifest.grid.numRanks();
+  for (const auto &[id, own] : byDevice) {
+    int64_t need = 0, free = own[0]->free;
+    for (const Row *row : own) {
+      need += row->need.most;
+      free = std::min(free, row->free);
+    }
+    std::string found = problemOf(own, need, free, sizesOf(steps));
+    // The one of the lowest rank.
+    if (!found.empty() && own[0]->rank < first) {
+      problem = found;
+      first = own[0]->rank;
+    }
+    int64_t rest = free - need;
+    if (note.empty() && rest < (rows.size() > 1 ? unsaidOfSeveral : unsaid))
+      note = listOf(own) + (own.size() > 1 ? " leave " : " leaves ") + sizeText(rest) + " of " +
+             own[0]->seat.name + " " + id +
+             " free, which may be too little for what its driver and libraries take by themselves";
+  }
+  agreeOn(session, [&] {
+    if (!problem.empty())
+      throw UserError(problem);
+  });
+  return note;
+}
+
+} // namespace tpc::rt

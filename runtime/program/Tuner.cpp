@@ -1,0 +1,143 @@
+//===- Tuner.cpp - what ranks choose by measuring -----------------------===//
+
+#include "program/Tuner.h"
+#include "core/Device.h"
+#include "program/Notes.h"
+#include <cstdio>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+namespace tpc::rt {
+namespace {
+
+/// Of all processes, one after the other.
+std::string textOfAll(World &world, const std::string &mine) {
+  Session *session = world.session();
+  if (!session)
+    return mine;
+  std::string all;
+  for (const std::string &text : session->textsOfAll(mine))
+    all += text;
+  return all;
+}
+
+/// The two parts of each line.
+std::vector<std::pair<std::string, std::string>> pairsOf(const std::string &text) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  std::istringstream from(text);
+  for (std::string line; std::getline(from, line);)
+    if (size_t tab = line.find('\t'); tab != std::string::npos)
+      pairs.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+  return pairs;
+}
+
+/// What the session is said to do, for as long as this lives.
+class SessionDoes {
+public:
+  SessionDoes(Session *session, const char *what)
+      : session(session), before(session ? session->doing.exchange(what) : nullptr) {}
+  SessionDoes(const SessionDoes &) = delete;
+  SessionDoes &operator=(const SessionDoes &) = delete;
+  ~SessionDoes() {
+    if (session)
+      session->doing = before;
+  }
+
+private:
+  Session *const session;
+  const char *const before;
+};
+
+/// What one rank answers.
+struct Answer {
+  std::string question, text; ///< empty at first: to be measured
+  bool isMeasured = false;
+};
+
+/// In the memory that frames will have.
+void answer(tpc_context &ctx, std::vector<Answer> &answers) {
+  for (Answer &one : answers) {
+    if (!one.text.empty() && ctx.device->applyTuning(one.question, one.text))
+      continue;
+    void *memory = ctx.arena.push(ctx.device->bytesToAnswer(one.question));
+    if (!memory)
+      throw std::bad_alloc();
+    one.text = ctx.device->answer(one.question, memory);
+    one.isMeasured = true;
+    ctx.arena.pop(memory);
+  }
+}
+
+} // namespace
+
+void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pendingTunings,
+                   const std::function<void(const std::function<void(tpc_context &)> &)> &run) {
+  if (!measures)
+    return;
+  const SessionDoes doing(world.session(), "while algorithms are measured");
+  const int firstRank = world.local(0).rank;
+  std::string mine;
+  for (int i = 0; i < world.numLocal(); ++i)
+    for (const std::string &question : pendingTunings[static_cast<size_t>(i)])
+      if (!settled.contains(question))
+        mine += question + "\t" + std::to_string(firstRank + i) + "\n";
+  std::map<std::string, std::vector<int>> asked;
+  for (const auto &[question, rank] : pairsOf(textOfAll(world, mine)))
+    asked[question].push_back(std::stoi(rank));
+  if (asked.empty())
+    return;
+
+  // Ranks take turns, so that they measure at the same time.
+  std::vector<std::vector<Answer>> answers(static_cast<size_t>(world.numLocal()));
+  size_t turn = 0;
+  for (auto at = asked.begin(); at != asked.end();) {
+    if (settled.size() >= maxTunings) {
+      at = asked.erase(at);
+      continue;
+    }
+    const auto &[question, ranks] = *at;
+    settled.insert(question);
+    int local = ranks[turn++ % ranks.size()] - firstRank;
+    if (local >= 0 && local < world.numLocal()) {
+      const std::string *known = cache.find(question);
+      answers[static_cast<size_t>(local)].push_back({question, known ? *known : ""});
+    }
+    ++at;
+  }
+  if (asked.empty())
+    return;
+  run([&](tpc_context &ctx) { answer(ctx, answers[static_cast<size_t>(ctx.rank - firstRank)]); });
+
+  std::vector<std::pair<std::string, std::string>> measured;
+  mine.clear();
+  for (const std::vector<Answer> &ofRank : answers)
+    for (const Answer &one : ofRank) {
+      mine += one.question + "\t" + one.text + "\n";
+      if (one.isMeasured)
+        measured.emplace_back(one.question, one.text);
+    }
+  cache.add(measured);
+  // Questions are not empty.
+  if (std::string note = cache.takeNote(); !note.empty())
+    mine += "\t" + note + "\n";
+  std::set<std::string> notes;
+  std::map<std::string, std::string> agreed;
+  for (const auto &[question, text] : pairsOf(textOfAll(world, mine)))
+    if (question.empty())
+      notes.insert(text);
+    else
+      agreed[question] = text;
+  if (firstRank == 0)
+    for (const std::string &text : notes)
+      note(text);
+  run([&](tpc_context &ctx) {
+    for (const std::string &question : pendingTunings[static_cast<size_t>(ctx.rank - firstRank)])
+      if (asked.contains(question) && !ctx.device->applyTuning(question, agreed.at(question)))
+        throw std::runtime_error("an algorithm that another rank has measured for products is "
+                                 "refused here (--deterministic measures none): " +
+                                 question);
+  });
+}
+
+} // namespace tpc::rt

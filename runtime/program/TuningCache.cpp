@@ -1,0 +1,142 @@
+//===- TuningCache.cpp - what devices have measured, from run to run ------===//
+
+#include "program/TuningCache.h"
+#include "program/Error.h"
+#include "program/File.h"
+#include "tpc/fnv1a.h"
+#include <chrono>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <string_view>
+#include <sys/file.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tpc::rt {
+namespace {
+
+constexpr std::string_view header = "tpc measurements 1\n", end = "end ";
+/// Of a file of some other kind not more is read.
+constexpr int64_t mostBytes = 64 << 20;
+
+std::string lastLine(std::string_view before) {
+  return std::string(end) + toHexDigits(spreadBits(fnv1a(before))) + "\n";
+}
+
+/// Whoever writes has it to himself. Where that cannot be had in ten seconds it goes without: what
+/// another writes at the same time may be lost, which is measured again.
+class Lock {
+public:
+  explicit Lock(const std::string &path)
+      : fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    for (int i = 0; fd >= 0 && i < 1000 && flock(fd, LOCK_EX | LOCK_NB) != 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  Lock(const Lock &) = delete;
+  Lock &operator=(const Lock &) = delete;
+  ~Lock() {
+    if (fd >= 0)
+      close(fd);
+  }
+
+private:
+  int fd;
+};
+
+} // namespace
+
+TuningCache::TuningCache(const std::string &folder) : folder(folder), path(folder + "/measured") {}
+
+std::string TuningCache::folderOfUser() {
+  if (const char *own = std::getenv("TPC_CACHE"))
+    return own;
+  // A path that is not absolute is to be ignored, as the standard has it.
+  if (const char *caches = std::getenv("XDG_CACHE_HOME"); caches && *caches == '/')
+    return std::string(caches) + "/tpc";
+  const char *home = std::getenv("HOME");
+  return home && *home == '/' ? std::string(home) + "/.cache/tpc" : "";
+}
+
+TuningCache::Answers TuningCache::read() {
+  std::error_code ignored;
+  if (folder.empty() || !std::filesystem::exists(path, ignored))
+    return {};
+  auto ignore = [&](const std::string &why) {
+    note = "'" + path + "' " + why + ": it is ignored, and what is measured replaces it";
+    return Answers();
+  };
+  std::string text;
+  try {
+    File file(path);
+    if (file.size() > mostBytes)
+      return ignore("is too large for what was measured");
+    text.resize(static_cast<size_t>(file.size()));
+    if (!file.readAt(text.data(), text.size(), 0))
+      return ignore("cannot be read");
+  } catch (const UserError &error) {
+    return ignore(std::string("cannot be read (") + error.what() + ")");
+  }
+  std::string_view rest = text;
+  if (!rest.starts_with(header))
+    return ignore(rest.starts_with(header.substr(0, header.find('1')))
+                      ? "is of another version of tpc"
+                      : "is damaged");
+  size_t last = rest.rfind("\n", rest.size() < 2 ? 0 : rest.size() - 2) + 1;
+  if (rest.substr(last) != lastLine(rest.substr(0, last)))
+    return ignore("is damaged");
+  rest = rest.substr(0, last);
+  rest.remove_prefix(header.size());
+  Answers answers;
+  while (!rest.empty()) {
+    size_t tab = rest.find('\t'), line = rest.find('\n');
+    if (tab >= line)
+      return ignore("is damaged");
+    answers.emplace_back(rest.substr(0, tab), rest.substr(tab + 1, line - tab - 1));
+    rest.remove_prefix(line + 1);
+  }
+  return answers;
+}
+
+void TuningCache::write(const Answers &answers) {
+  std::string text(header);
+  size_t dropped = answers.size() > maxEntries ? answers.size() - maxEntries : 0;
+  for (size_t i = dropped; i < answers.size(); ++i)
+    text += answers[i].first + "\t" + answers[i].second + "\n";
+  text += lastLine(text);
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+const std::string *TuningCache::find(const std::string &question) {
+  if (!std::exchange(isRead, true))
+    for (auto &[asked, answer] : read())
+      known[asked] = answer;
+  auto found = known.find(question);
+  return found == known.end() ? nullptr : &found->second;
+}
+
+void TuningCache::add(const std::vector<std::pair<std::string, std::string>> &answers) {
+  if (folder.empty() || answers.empty())
+    return;
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  Lock lock(path + ".lock");
+  std::unordered_map<std::string, std::string> added;
+  for (const auto &[question, answer] : answers)
+    known[question] = added[question] = answer;
+  std::string before = std::exchange(note, "");
+  Answers all = read();
+  // Of what is damaged was said when it was first read.
+  note = std::move(before);
+  std::erase_if(all, [&](const auto &one) { return added.contains(one.first); });
+  all.insert(all.end(), added.begin(), added.end());
+  try {
+    write(all);
+  } catch (const UserError &error) {
+    note = std::string(error.what()) + ": algorithms are measured again next time";
+  }
+}
+
+} // namespace tpc::rt

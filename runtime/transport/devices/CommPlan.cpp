@@ -1,0 +1,208 @@
+//===- CommPlan.cpp - collectives made of calls on equal parts ------------===//
+
+#include "transport/devices/CommPlan.h"
+#include "core/AllToAll.h"
+#include "core/BlockMove.h"
+#include "core/DType.h"
+#include "core/Exchange.h"
+
+namespace tpc::rt {
+
+namespace {
+
+constexpr CommPlace inAt(int64_t offset) { return {CommMemory::In, offset}; }
+constexpr CommPlace outAt(int64_t offset) { return {CommMemory::Out, offset}; }
+constexpr CommPlace stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
+
+/// Room in the stage. Places are aligned, as libraries like it.
+int64_t reserve(CommPlan &plan, int64_t bytes) {
+  int64_t at = plan.stageBytes;
+  plan.stageBytes = (at + bytes + 63) / 64 * 64;
+  return at;
+}
+
+void add(std::vector<CommCopy> &list, CommPlace from, CommPlace to,
+         const std::vector<StridedCopy> &copies) {
+  for (const StridedCopy &copy : copies)
+    list.push_back({{from.memory, from.offset + copy.from},
+                    {to.memory, to.offset + copy.to},
+                    copy.width,
+                    copy.rows,
+                    copy.fromStride,
+                    copy.toStride});
+}
+
+bool isInRow(const std::vector<StridedCopy> &copies) {
+  return copies.size() == 1 && copies[0].rows == 1;
+}
+
+/// A part of n of a tensor [outer, n, inner] becomes, or comes from, a tensor of its own.
+struct Slice {
+  int64_t outer, n, inner;
+  Part part;
+
+  int64_t bytes() const { return outer * part.size * inner; }
+  CommCopy between(CommPlace whole, CommPlace block, bool intoBlock) const {
+    int64_t width = part.size * inner;
+    whole.offset += part.offset * inner;
+    if (intoBlock)
+      return {whole, block, width, outer, n * inner, width};
+    return {block, whole, width, outer, width, n * inner};
+  }
+};
+
+bool areEqual(const Group &group, int64_t n) {
+  // The first part is the largest, the last one the smallest.
+  return group.part(n, 0).size == group.part(n, group.size() - 1).size;
+}
+
+/// Members give each other pieces.
+template <typename Pieces> CommPlan planPieces(const Group &group, const Pieces &pieces) {
+  CommPlan plan;
+  int me = group.index;
+  add(plan.before, inAt(0), outAt(0), pieces.piece(me, me).copies(Piece::Source, Piece::Target));
+  for (int peer = 0; peer < group.size(); ++peer) {
+    if (peer == me)
+      continue;
+    if (Piece sent = pieces.piece(me, peer); int64_t bytes = sent.bytes()) {
+      std::vector<StridedCopy> copies = sent.copies(Piece::Source, Piece::Message);
+      CommPlace from = inAt(copies[0].from);
+      if (!isInRow(copies)) {
+        from = stageAt(reserve(plan, bytes));
+        add(plan.before, inAt(0), from, copies);
+      }
+      plan.calls.push_back({CommCall::Send, from, {}, bytes, TPC_U8, TPC_SUM, peer});
+    }
+    if (Piece received = pieces.piece(peer, me); int64_t bytes = received.bytes()) {
+      std::vector<StridedCopy> copies = received.copies(Piece::Message, Piece::Target);
+      CommPlace to = outAt(copies[0].to);
+      if (!isInRow(copies)) {
+        to = stageAt(reserve(plan, bytes));
+        add(plan.after, to, outAt(0), copies);
+      }
+      plan.calls.push_back({CommCall::Receive, {}, to, bytes, TPC_U8, TPC_SUM, peer});
+    }
+  }
+  return plan;
+}
+
+/// Everybody gets everybody's part of [outer, n, inner].
+struct Gathered {
+  const Group &group;
+  int64_t outer, n, inner;
+
+  Piece piece(int from, int) const {
+    Part part = group.part(n, from);
+    return Piece({{{{0, 0, outer}}, part.size * inner, n * inner},
+                  {{{0, part.offset, part.size}}, inner, inner}},
+                 inner);
+  }
+};
+
+} // namespace
+
+CommPlan planAllReduce(tpc_dtype dtype, tpc_reduction reduction, int64_t count) {
+  CommPlan plan;
+  plan.calls = {{CommCall::AllReduce, inAt(0), outAt(0), count, dtype, reduction}};
+  return plan;
+}
+
+CommPlan planAllGather(const Group &group, int64_t outer, int64_t n, int64_t inner) {
+  if (!areEqual(group, n))
+    return planPieces(group, Gathered{group, outer, n, inner});
+  CommPlan plan;
+  int64_t bytes = outer * group.part(n, 0).size * inner;
+  CommPlace to = outAt(0);
+  if (outer > 1) {
+    to = stageAt(reserve(plan, bytes * group.size()));
+    for (int member = 0; member < group.size(); ++member)
+      plan.after.push_back(Slice{outer, n, inner, group.part(n, member)}.between(
+          outAt(0), stageAt(to.offset + member * bytes), /*intoBlock=*/false));
+  }
+  plan.calls = {{CommCall::AllGather, inAt(0), to, bytes}};
+  return plan;
+}
+
+CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction reduction,
+                           int64_t outer, int64_t n, int64_t inner) {
+  CommPlan plan;
+  Slice mine{outer, n, inner, group.part(n, group.index)};
+  int64_t bytes = outer * group.part(n, 0).size * inner; // of the largest
+  CommPlace from = inAt(0), to = outAt(0);
+  if (outer > 1 || !areEqual(group, n)) {
+    from = stageAt(reserve(plan, bytes * group.size()));
+    for (int member = 0; member < group.size(); ++member) {
+      Slice part{outer, n, inner, group.part(n, member)};
+      CommPlace block = stageAt(from.offset + member * bytes);
+      if (part.bytes())
+        plan.before.push_back(part.between(inAt(0), block, /*intoBlock=*/true));
+      // What others add to it is not looked at, but numbers it must be.
+      if (int64_t rest = bytes - part.bytes())
+        plan.fills.push_back({stageAt(block.offset + part.bytes()), rest});
+    }
+  }
+  if (mine.bytes() != bytes) {
+    to = stageAt(from.offset + group.index * bytes);
+    if (int64_t size = mine.bytes())
+      plan.after.push_back({to, outAt(0), size, 1, size, size});
+  }
+  plan.calls = {{CommCall::ReduceScatter, from, to, bytes / sizeOf(dtype), dtype, reduction}};
+  return plan;
+}
+
+CommPlan planAllToAll(const Group &group, const AllToAllShape &shape) {
+  return planPieces(group, AllToAll(group, shape));
+}
+
+CommPlan planPermute(const Grid &grid, const Group &group, const PermuteShape &shape) {
+  return planPieces(group, BlockMove(grid, group, shape));
+}
+
+CommPlan planExchange(const Grid &grid, const Group &group, const ExchangeShape &shape) {
+  return planPieces(group, Exchange(grid, group, shape));
+}
+
+CommPlan planBroadcast(int64_t bytes, int root) {
+  CommPlan plan;
+  plan.calls = {{CommCall::Broadcast, outAt(0), outAt(0), bytes, TPC_U8, TPC_SUM, root}};
+  return plan;
+}
+
+CommPlan planSend(int64_t bytes, int peer) {
+  CommPlan plan;
+  plan.calls = {{CommCall::Send, inAt(0), {}, bytes, TPC_U8, TPC_SUM, peer}};
+  return plan;
+}
+
+CommPlan planReceive(int64_t bytes, int peer) {
+  CommPlan plan;
+  plan.calls = {{CommCall::Receive, {}, outAt(0), bytes, TPC_U8, TPC_SUM, peer}};
+  return plan;
+}
+
+std::vector<CommPlan> planWarmUp(const Group &group) {
+  constexpr int64_t size = 64;
+  int64_t members = group.size();
+  auto plan = [&](std::vector<CommCall> calls) {
+    CommPlan plan;
+    plan.stageBytes = 2 * members * size;
+    plan.fills = {{stageAt(0), plan.stageBytes}};
+    plan.calls = std::move(calls);
+    return plan;
+  };
+  CommPlace from = stageAt(0), to = stageAt(members * size);
+  int64_t count = size / sizeOf(TPC_F32);
+  std::vector<CommCall> messages;
+  for (int peer = 0; peer < members; ++peer)
+    if (peer != group.index) {
+      CommPlace sent = stageAt(peer * size), received = stageAt((members + peer) * size);
+      messages.push_back({CommCall::Send, sent, {}, size, TPC_U8, TPC_SUM, peer});
+      messages.push_back({CommCall::Receive, {}, received, size, TPC_U8, TPC_SUM, peer});
+    }
+  return {plan({{CommCall::AllReduce, from, to, count, TPC_F32}}),
+          plan({{CommCall::AllGather, from, to, size}}),
+          plan({{CommCall::ReduceScatter, from, to, count, TPC_F32}}),
+          plan({{CommCall::Broadcast, from, from, size}}), plan(std::move(messages))};
+}
+
+} // namespace tpc::rt
