@@ -18,7 +18,7 @@ namespace {
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
     std::abort();
   std::vector<Watch::Member> members(3);
-  members[0] = {std::make_unique<Line>(sockets[0]), getpid() + 100000, 7, ""};
+  members[0] = {std::make_unique<MessageSocket>(sockets[0]), getpid() + 100000, 7, ""};
   members[1] = {nullptr, process, 7, ""};
   members[2] = {nullptr, getpid(), 7, ""};
   Watch watch(2, std::move(members), 60);
