@@ -65,7 +65,7 @@ static bool exchangeConstants(Mutator &m) {
   if (!op)
     return false;
   auto found = others(op);
-  arith::ConstantOp other = found[m.draw(found.size())];
+  arith::ConstantOp other = m.drawFrom(found);
   TypedAttr value = op.getValue();
   op.setValueAttr(other.getValue());
   other.setValueAttr(value);
@@ -104,7 +104,7 @@ static bool changeIndex(Mutator &m, function_ref<Value(OpBuilder &, Location, Va
   for (OpOperand &index : load.getIndicesMutable())
     if (varies(index.get()))
       indices.push_back(&index);
-  OpOperand *index = indices[m.draw(indices.size())];
+  OpOperand *index = m.drawFrom(indices);
   index->set(change(m.builder, load.getLoc(), index->get()));
   return true;
 }
@@ -135,7 +135,7 @@ static bool wrapIndex(Mutator &m) {
       if (auto n = putValues(size, m.grid).asConstant(); n && *n > 4)
         limits.push_back(*n);
   });
-  int64_t limit = limits[m.draw(limits.size())];
+  int64_t limit = m.drawFrom(limits);
   return changeIndex(m, [&](OpBuilder &b, Location loc, Value index) -> Value {
     Value n = arith::ConstantIndexOp::create(b, loc, limit);
     if (m.seed % 2)
@@ -188,7 +188,7 @@ static bool dropMaximum(Mutator &m) {
 }
 
 static bool capSize(Mutator &m) {
-  auto size = m.pick<kernel::SizeOp>([](kernel::SizeOp) { return true; });
+  auto size = m.pickAny<kernel::SizeOp>();
   if (!size)
     return false;
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(),
