@@ -187,12 +187,36 @@ static bool dropMaximum(Mutator &m) {
   return true;
 }
 
+/// Returns whether a size is larger than a limit on some rank. Sizes of the model are symbols, and
+/// have no bound.
+static bool mayExceed(Mutator &m, const SymExpr &size, int64_t limit) {
+  SymExpr value = putValues(size, m.grid);
+  std::set<std::string> symbols;
+  value.collectSymbols(symbols);
+  std::map<std::string, int64_t> last;
+  for (const std::string &symbol : symbols) {
+    StringRef axis = symbol;
+    if (!axis.consume_front("rank."))
+      return true;
+    last[symbol] = m.sizeOf(axis) - 1;
+  }
+  std::map<std::string, int64_t> first = last;
+  for (auto &coordinate : first)
+    coordinate.second = 0;
+  return llvm::any_of(ArrayRef{first, last}, [&](const auto &coordinates) {
+    std::optional<int64_t> number = value.evaluate(coordinates);
+    return !number || *number > limit;
+  });
+}
+
 static bool capSize(Mutator &m) {
-  auto size = m.pickAny<kernel::SizeOp>();
+  int64_t limit = m.draw(2) ? 100 : 999;
+  auto size =
+      m.pick<kernel::SizeOp>([&](kernel::SizeOp op) { return mayExceed(m, op.getExpr(), limit); });
   if (!size)
     return false;
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(),
-                                      SymExpr::min(size.getExpr(), SymExpr(m.draw(2) ? 100 : 999)));
+                                      SymExpr::min(size.getExpr(), SymExpr(limit)));
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();
   m.place = other;
