@@ -3,9 +3,13 @@
 #include "tpc/Driver/ToolOutput.h"
 #include "OutputFile.h"
 #include "tpc/Support/ReadFile.h"
+#include "tpc/staged_file.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/WithColor.h"
+
+#include <memory>
+#include <unistd.h>
 
 using llvm::StringRef;
 
@@ -36,15 +40,53 @@ static bool isNamedPipe(StringRef path) {
          status.type() == llvm::sys::fs::file_type::fifo_file;
 }
 
+namespace {
+
+/// The file of -o, which upstream's mains write by the name of its descriptor.
+struct StagedOutput {
+  std::string path;
+  std::string argument; ///< in argv until the tool ends
+  tpc::StagedFile file;
+};
+
+} // namespace
+
+static std::unique_ptr<StagedOutput> stagedOutput;
+
+/// Opens a staged file for the output `path` and names its descriptor in `argument`, behind
+/// `prefix`. Leaves devices and pipes alone.
+static bool stageOutput(const char *tool, StringRef path, StringRef prefix, char *&argument) {
+  llvm::sys::fs::file_status status;
+  bool exists = !llvm::sys::fs::status(path, status);
+  if (path == "-" || (exists && !llvm::sys::fs::is_regular_file(status)) ||
+      access("/proc/self/fd", X_OK) != 0)
+    return true;
+  auto output = std::make_unique<StagedOutput>();
+  output->path = path.str();
+  if (int error = output->file.open(tpc::resolveOutput(path).str().str(), 0666))
+    return fail(tool, "cannot write '" + path +
+                          "': " + std::error_code(error, std::generic_category()).message());
+  output->argument = (prefix + "/proc/self/fd/" + llvm::Twine(output->file.descriptor())).str();
+  argument = output->argument.data();
+  stagedOutput = std::move(output);
+  return true;
+}
+
 bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   std::vector<std::string> outputs, others;
+  StringRef prefix; // of the last output, in the argument that names it
+  int place = 0;
   for (int i = 1; i < argc; ++i) {
     StringRef text = argv[i];
     bool isFlag = text.consume_front("--") || (text.size() > 1 && text.consume_front("-"));
     if (isFlag && text == "o" && i + 1 < argc) {
       outputs.push_back(argv[++i]);
+      prefix = "";
+      place = i;
     } else if (isFlag && text.consume_front("o=")) {
       outputs.push_back(text.str());
+      prefix = StringRef(argv[i]).drop_back(text.size());
+      place = i;
     } else {
       if (!isFlag)
         others.push_back(text.str());
@@ -63,10 +105,17 @@ bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   for (const std::string &output : outputs)
     if (llvm::Error error = checkOutputPath(output, others))
       return fail(tool, llvm::toString(std::move(error)));
-  return true;
+  // Of several the tool itself complains.
+  return outputs.size() != 1 || stageOutput(tool, outputs[0], prefix, argv[place]);
 }
 
 int tpc::finishToolOutput(const char *tool, int status) {
+  if (std::unique_ptr<StagedOutput> output = std::move(stagedOutput); output && status == 0)
+    if (int error = output->file.commit()) {
+      fail(tool, "cannot write '" + output->path +
+                     "': " + std::error_code(error, std::generic_category()).message());
+      status = 1;
+    }
   llvm::outs().flush();
   if (!llvm::outs().has_error())
     return status;

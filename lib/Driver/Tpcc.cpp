@@ -11,6 +11,8 @@
 #include "llvm/Support/PrettyStackTrace.h"
 
 #include <csignal>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 using namespace tpc;
 using llvm::Error;
@@ -25,6 +27,13 @@ int tpc::tpccMain(int argc, char **argv) {
   TpccOptions options;
   if (!options.parse(argc, argv))
     return 1;
+  if (options.parent) {
+    // LLVM's handler removes temporary files.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != options.parent)
+      return fail(options, "--end-with=" + std::to_string(options.parent) +
+                               ": this process is not the parent, or has ended");
+  }
 
   bool groups = !options.printGroups.empty();
   std::string error;

@@ -284,6 +284,11 @@ bool TpccOptions::parse(int argc, char **argv) {
                             "one JSON object in each line: severity, message, node, file, line, "
                             "notes")),
       cl::cat(answers));
+  cl::opt<int, true> parentOption(
+      "end-with",
+      cl::desc(
+          "End when this process ends, which must be the parent (for libraries that run tpcc)"),
+      cl::value_desc("process"), cl::location(parent), cl::init(0), cl::Hidden, cl::cat(answers));
 
   cl::HideUnrelatedOptions({&files, &partitioning, &answers, &cl::getGeneralCategory()});
   cl::extrahelp moreHelp(examples);

@@ -42,6 +42,7 @@ struct TpccOptions {
   std::string memoryPlan; // the memory of a GPU, to find splits for
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
+  int parent = 0; // the process with which tpcc ends; 0: none
   bool noVerify = false;
   bool digestWeights = false;
   std::string certificate;

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpc.session import Session, TpcError, encode, flag_of, path_of
+from tpc.session import Session, TpcError, encode, flag_of, nearest, path_of
 from tpc.text import ids_of, load_tokenizer, read_defaults
 
 # Cached programs beyond this number are removed, the least recently used first.
@@ -23,6 +26,9 @@ _KEPT_PROGRAMS = 32
 _REPORT_TOKENS = 128
 # Options of tpcc that name a file that it reads.
 _FILE_OPTIONS = ("annotations", "links", "reference")
+# Options of tpcc that compile() does not take.
+_COMMAND_OPTIONS = ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups", "diagnostics", "help",
+                    "help_list", "version")
 
 
 @dataclass(frozen=True)
@@ -95,9 +101,28 @@ def _flags(options: Mapping) -> list[str]:
     return flags
 
 
+@functools.cache
+def _options(tpcc: str, changed: int) -> tuple[str, ...]:
+    """Returns the names of tpcc's options as Python has them, from its own list; none where it gives no list. `changed`: when the
+    file was written."""
+    listed = subprocess.run([tpcc, "--help-list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    return tuple(name.replace("-", "_") for name in re.findall(r"^  --?([A-Za-z][\w-]*)", listed.stdout.partition("\nEXAMPLES")[0], re.M))
+
+
+def _check_options(options: Mapping) -> None:
+    """Options that are None or False are not passed on: tpcc would not report unknown ones."""
+    tpcc = find_tpcc()
+    known = _options(str(tpcc), tpcc.stat().st_mtime_ns) if options else ()
+    own = [name for name, parameter in inspect.signature(compile).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in options:
+        if known and name not in known:
+            usable = [*own, *(each for each in known if each not in _COMMAND_OPTIONS)]
+            raise TpcError(f"compile() has no option '{name}'{nearest(name, usable)}; tpcc --help lists them")
+
+
 def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
-    """Runs tpcc. Returns its standard output and its messages; an interrupt ends it as well."""
-    process = subprocess.Popen([find_tpcc(), *arguments, "--diagnostics=json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    """Runs tpcc. Returns its standard output and its messages. An interrupt ends it, and so does the end of this process."""
+    process = subprocess.Popen([find_tpcc(), *arguments, "--diagnostics=json", f"--end-with={os.getpid()}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
     try:
         output, errors = process.communicate()
@@ -156,6 +181,14 @@ def _trim(folder: Path) -> None:
             path.unlink()
 
 
+def _absolute(what: str, path) -> Path:
+    path = Path(path_of(what, path))
+    try:
+        return path.absolute()
+    except OSError as error:
+        raise TpcError(f"{what} '{path}': the working directory cannot be found ({error.strerror}); give an absolute path") from None
+
+
 def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=None, out=None, cache: bool = True,
             verbose: bool = False, threads: int | None = None, session: Mapping | None = None, **options) -> CompiledSession:
     """Compiles an ONNX model and opens the program, with all ranks as threads of this process.
@@ -172,12 +205,13 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
 
     Raises CompileError with the ONNX node, the file and what to do; TpcError if the program cannot be opened.
     """
-    for name in ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups", "help", "version"):
+    for name in _COMMAND_OPTIONS:
         if name in options:
             raise TpcError(f"compile() makes a program and opens it: {name} is an option of the command tpcc alone"
                            if name not in ("o", "megatron_shard") else
                            f"{name} is spelled {'out' if name == 'o' else 'shard'} here")
-    model = Path(path_of("the model", model)).absolute()
+    _check_options(options)
+    model = _absolute("the model", model)
     # An integer would be a file descriptor.
     options |= {name: path_of(name, options[name]) for name in _FILE_OPTIONS if options.get(name) is not None}
     flags = {} if session is None else session
@@ -199,17 +233,18 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
         return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **flags)
 
     if out is not None:
-        path = Path(path_of("out", out)).absolute()
+        path = _absolute("out", out)
         return load(path, build(path))
     folder = _cache_folder() if cache else None
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="tpc-") as temporary:
             path = Path(temporary) / model.stem
             return load(path, build(path))
+    other = "name another folder for it as TPC_CACHE, or leave it out with cache=False"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TpcError(f"cannot make the cache folder '{folder}': {error.strerror}; name another one as TPC_CACHE, or cache=False") from None
+        raise TpcError(f"cannot make the cache folder '{folder}': {error.strerror}; {other}") from None
     path = folder / f"{_digest(model, arguments, options)}-{model.stem}"
     if path.exists():
         try:
@@ -220,7 +255,12 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
             with contextlib.suppress(OSError):
                 os.utime(path)
             return opened
-    messages = build(path)
+    try:
+        messages = build(path)
+    except CompileError as error:
+        if f"'{path}'" not in str(error):
+            raise
+        raise CompileError([Message("error", f"the program cannot be kept in the cache: {str(error).removeprefix('error: ')}; {other}")], 1) from None
     _trim(folder)
     return load(path, messages)
 

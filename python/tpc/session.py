@@ -10,6 +10,8 @@ is runtime/include/tpc/session.h by ctypes: arrays go in and come out where they
 from __future__ import annotations
 
 import ctypes
+import difflib
+import inspect
 import json
 import operator
 import os
@@ -192,6 +194,12 @@ def _library(path) -> ctypes.CDLL:
     return library
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns " (did you mean 'NAME'?)" for the most similar of the known names, or nothing."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f" (did you mean '{found[0]}'?)" if found else ""
+
+
 def flag_of(name: str, value) -> list[str]:
     """`deterministic=True` is --deterministic, `shape={"batch": 1}` is --shape=batch=1."""
     name = "--" + name.replace("_", "-")
@@ -222,6 +230,12 @@ class Session:
     def __init__(self, path, *, weights=None, threads=None, **flags):
         self._library = _library(path)
         self._lock = threading.Lock()  # nobody closes what somebody uses
+        text = self._library.tpc_describe()
+        if text is None:
+            raise TpcError(self._error())
+        # Sizes, grid, groups of ranks, bytes of weights: what the executable's --describe --json prints.
+        self.description: dict = json.loads(text)
+        self._check_flags(flags)
         texts = flag_of("weights", weights) + flag_of("threads_per_rank", threads)
         for name, value in flags.items():
             texts += flag_of(name, value)
@@ -231,16 +245,18 @@ class Session:
         self._model = model
         self._close = weakref.finalize(self, self._library.tpc_model_close, model)
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
-        text = self._library.tpc_describe()
-        if text is None:
-            raise TpcError(self._error())
-        # Sizes, grid, groups of ranks, bytes of weights: what the executable's --describe --json prints.
-        self.description: dict = json.loads(text)
         self.inputs = [Port.of(port) for port in self.description["inputs"]]
         self.outputs = [Port.of(port) for port in self.description["outputs"]]
         if generation := self.description.get("generation"):
             # Others are what the program tells itself: how many tokens there are.
             self.inputs = [port for port in self.inputs if port.name == generation["tokens"]]
+
+    def _check_flags(self, flags: Mapping) -> None:
+        """Flags that are None or False are not passed on: the program would not report unknown ones."""
+        known = [flag.removeprefix("--").replace("-", "_") for flag in self.description.get("flags", ())]
+        for name in flags:
+            if known and name not in known:
+                raise TpcError(f"load() has no flag '{name}'{nearest(name, known)}; the program's --help lists them")
 
     def _error(self) -> str:
         return self._library.tpc_last_error().decode(errors="replace")
@@ -322,7 +338,16 @@ class Session:
     def stream(self, ids, **settings) -> Generation:
         """Tokens as they come: of one prompt (a row of ids) just these, of several the row and the token. Settings are those of
         `generate`. What is not asked for any more ends with `close()`, or `with`."""
+        self._check_settings("stream", settings)
         return Generation(self, ids, **settings)
+
+    @staticmethod
+    def _check_settings(function: str, settings: Mapping) -> None:
+        known = [name for name, parameter in inspect.signature(Generation.__init__).parameters.items()
+                 if parameter.kind is parameter.KEYWORD_ONLY]
+        for name in settings:
+            if name not in known:
+                raise TpcError(f"{function}() has no setting '{name}'{nearest(name, known)}; it has " + ", ".join(known))
 
     def generate(self, ids, **settings):
         """What follows a prompt (a row of ids): a row of ids. Of several prompts, a list of such rows.
@@ -331,6 +356,7 @@ class Session:
         by it and tokens drawn, with `seed`; of the `top_k` most probable, and of as few of these as have the probability `top_p`.
         `repetition_penalty`: 1 is none. `stop_ids`: tokens that end a row, which has them as its last.
         """
+        self._check_settings("generate", settings)
         with self.stream(ids, **settings) as tokens:
             rows: list[list[int]] = [[] for _ in tokens.finish]
             for row, token in tokens.pairs():
@@ -346,6 +372,13 @@ def _has_mask(value, depth: int = 64) -> bool:
     return depth > 0 and isinstance(value, (list, tuple)) and any(_has_mask(each, depth - 1) for each in value)
 
 
+def _has_bool(value, depth: int = 64) -> bool:
+    """Whether a list has True or False in it, which numpy takes for 1 and 0 among numbers."""
+    if isinstance(value, (bool, np.bool_)):
+        return True
+    return depth > 0 and isinstance(value, (list, tuple)) and any(_has_bool(each, depth - 1) for each in value)
+
+
 def _made(what: str, value, wanted: np.dtype | None) -> np.ndarray:
     """An array of what is none, of the type that is wanted if that has the same values."""
     try:
@@ -353,7 +386,10 @@ def _made(what: str, value, wanted: np.dtype | None) -> np.ndarray:
     except Exception as error:  # also what objects raise that are to make an array of themselves
         raise TpcError(f"{what} is no array: {error}") from None
     if wanted is None or found.dtype == wanted:
-        return found
+        if wanted is None or wanted.kind == "b" or not _has_bool(value):
+            return found
+    if wanted.kind != "b" and _has_bool(value):
+        raise TpcError(f"{what} is {wanted}, and what is given has True or False in it: give numbers")
     exact = found.size == 0 or found.dtype.kind in "biu" and (wanted.kind in "iu" or wanted.kind == "b" and ((found == 0) | (found == 1)).all())
     if not exact and (wanted.kind in "biu" or found.dtype.kind not in "biuf"):
         return found  # the program has more to say about it
@@ -367,6 +403,8 @@ def _made(what: str, value, wanted: np.dtype | None) -> np.ndarray:
 def _integer(name: str, value, low: int, high: int) -> int:
     """ctypes would keep the lowest 64 bits of any."""
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TpcError(f"{name} {_short(value)}: expected an integer") from None
@@ -378,7 +416,7 @@ def _integer(name: str, value, low: int, high: int) -> int:
 
 def _number(name: str, value) -> float:
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool, np.bool_)):
             raise TypeError
         return float(value)
     except OverflowError:
@@ -399,7 +437,12 @@ def _row(what: str, ids) -> np.ndarray:
     """Ids of tokens, one after the other."""
     _check_row(what, ids)
     try:
-        array = ids if isinstance(ids, np.ndarray) else np.asarray(list(ids))
+        ids = ids if isinstance(ids, np.ndarray) else list(ids)
+        if _has_bool(ids):
+            raise TpcError(f"{what} is a row of token ids, and has True or False in it")
+        array = np.asarray(ids)
+    except TpcError:
+        raise
     except Exception:  # rows of several lengths, and objects that make no array
         raise TpcError(f"{what} is a row of token ids, and not one of rows") from None
     if array.ndim != 1 or array.size and array.dtype.kind not in "iu":

@@ -82,10 +82,7 @@ def notes_of(tokenizer, path, text: str) -> list[str]:
     if lost := sum(not known and letter.isprintable() and not letter.isspace() for letter, known in zip(text, covered)):
         notes.append(f"the tokenizer leaves out {lost} characters of the prompt, for which it has no tokens")
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
-    try:
-        config = _read(folder / "tokenizer_config.json")
-    except TextError:
-        return notes
+    config = _read(folder / "tokenizer_config.json")
     for name, place in (("bos", 0), ("eos", -1)):
         wanted, token = config.get(f"add_{name}_token"), config.get(f"{name}_token")
         token = token.get("content") if isinstance(token, dict) else token

@@ -4,12 +4,15 @@
 #include "core/Launcher.h"
 #include "program/Describe.h"
 #include "program/Error.h"
+#include "program/Inputs.h"
 #include "tpc/printable.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <set>
+#include <stdexcept>
+#include <utility>
 
 namespace tpc::rt {
 namespace {
@@ -65,6 +68,32 @@ std::pair<std::string, std::string> splitPair(const std::string &value,
   return {value.substr(0, equals), value.substr(equals + 1)};
 }
 
+/// The number of single-character edits (insert, remove, replace) between two words.
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(
+          row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] == b[j] ? 0 : 1)}));
+  }
+  return row[b.size()];
+}
+
+/// " (did you mean '--shape'?)", or nothing where no flag is close.
+std::string suggestFlag(std::string_view flag) {
+  std::string_view nearest;
+  size_t least = std::max<size_t>(flag.size() / 3, 2);
+  for (std::string_view known : knownFlags())
+    if (size_t distance = editDistance(flag, known); distance < least) {
+      least = distance;
+      nearest = known;
+    }
+  return nearest.empty() ? "" : " (did you mean '" + std::string(nearest) + "'?)";
+}
+
 class Parser {
 public:
   Parser(int argc, char **argv, const Manifest &manifest)
@@ -94,6 +123,11 @@ private:
     size_t equals = text.find('=');
     flag = text.substr(0, equals);
     inlineValue = equals == std::string::npos ? nullptr : argv[at] + equals + 1;
+    std::span<const std::string_view> known = knownFlags();
+    bool isShort = flag == "-h" || flag == "-v" || flag == "-i" || flag == "-o";
+    if (!isShort && std::find(known.begin(), known.end(), flag) == known.end())
+      throw UserError("unknown flag '" + flag + "'" + suggestFlag(flag) + "; see " +
+                      options.program + " --help");
     if (flag == "--help" || flag == "-h")
       setMode(Options::Mode::Help);
     else if (flag == "--describe")
@@ -140,7 +174,7 @@ private:
       options.generation.note(flag);
     } else if (!setGenerationFlag(options.generation, flag,
                                   [&] { return flag == "--prompt-ids" ? value() : onlyValue(); }))
-      throw UserError("unknown flag '" + flag + "'; see " + options.program + " --help");
+      throw std::logic_error("the flag " + flag + " is listed and not parsed");
   }
 
   std::string value() {
@@ -236,8 +270,10 @@ private:
     if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
         options.profile)
       throw UserError("--profile goes with --bench");
-    if (options.mode != Options::Mode::Help)
-      checkGeneration(files, outputs);
+    if (options.mode == Options::Mode::Help)
+      return;
+    checkGeneration(files, outputs);
+    checkSizeNames(options.shape, manifest);
   }
 
   void checkGeneration(bool files, bool outputs) {
@@ -282,6 +318,43 @@ std::string joined(const std::vector<std::string> &shape) {
 }
 
 } // namespace
+
+std::span<const std::string_view> knownFlags() {
+  static constexpr std::string_view flags[] = {"--help",
+                                               "--describe",
+                                               "--describe-device",
+                                               "--bench",
+                                               "--profile",
+                                               "--share-gpus",
+                                               "--deterministic",
+                                               "--json",
+                                               "--verbose",
+                                               "--input",
+                                               "--output",
+                                               "--batch-of",
+                                               "--shape",
+                                               "--weights",
+                                               "--verify-weights",
+                                               "--products",
+                                               "--threads-per-rank",
+                                               "--timeout",
+                                               "--repeat",
+                                               "--warmup",
+                                               "--serve-stdin",
+                                               "--prompt-ids",
+                                               "--max-new-tokens",
+                                               "--temperature",
+                                               "--top-k",
+                                               "--top-p",
+                                               "--repetition-penalty",
+                                               "--seed",
+                                               "--stop-ids",
+                                               "--max-sequence",
+                                               "--prefill-chunk",
+                                               "--max-batch",
+                                               "--logits"};
+  return flags;
+}
 
 Options parseCommandLine(int argc, char **argv, const Manifest &manifest) {
   return Parser(argc, argv, manifest).run();

@@ -7,7 +7,9 @@
 #include "program/Manifest.h"
 #include "program/SizeExpr.h"
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tpc::rt {
@@ -43,6 +45,9 @@ struct Options {
 
 /// Throws UserError. Flags take their value after `=` or as the next argument.
 Options parseCommandLine(int argc, char **argv, const Manifest &manifest);
+
+/// Long names of all flags, such as "--shape".
+std::span<const std::string_view> knownFlags();
 
 /// What --help prints.
 std::string helpText(const Manifest &manifest, const std::string &program);

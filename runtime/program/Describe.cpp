@@ -1,6 +1,7 @@
 //===- Describe.cpp - what a program is, from its manifest ----------------===//
 
 #include "program/Describe.h"
+#include "program/CommandLine.h"
 #include "program/View.h"
 #include <algorithm>
 #include <cstdio>
@@ -202,6 +203,8 @@ std::string describeJson(const Manifest &manifest) {
   for (int axis = 0; axis < grid.numAxes(); ++axis)
     result["groups"][grid.axes()[axis].name] = groupsOf(grid, axis);
   result["symbols"] = manifest.symbols;
+  for (std::string_view flag : knownFlags())
+    result["flags"].push_back(flag);
   result["inputs"] = result["outputs"] = result["files"] = result["ranks"] = result["parameters"] =
       json::array();
   for (const Port &port : manifest.inputs)

@@ -300,15 +300,19 @@ void refuseUnknown(const Manifest &manifest, const std::vector<std::string> &inp
       throw UserError("there is no input '" + name + "'; the program takes " +
                       (names.empty() ? "none" : listOf(names)));
   }
-  for (const auto &[symbol, value] : given)
+  checkSizeNames(given, manifest);
+}
+
+} // namespace
+
+void checkSizeNames(const SymbolValues &sizes, const Manifest &manifest) {
+  for (const auto &[symbol, value] : sizes)
     if (std::find(manifest.symbols.begin(), manifest.symbols.end(), symbol) ==
         manifest.symbols.end())
       throw UserError("--shape: there is no size '" + symbol + "'" +
                       (manifest.symbols.empty() ? "; the program's shapes are fixed"
                                                 : "; the program has " + listOf(manifest.symbols)));
 }
-
-} // namespace
 
 std::string Inputs::digest() const {
   std::string text;

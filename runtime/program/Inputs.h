@@ -44,6 +44,9 @@ struct Given {
   Tensor tensor;
 };
 
+/// Throws UserError where a size of --shape is none of the program's.
+void checkSizeNames(const SymbolValues &sizes, const Manifest &manifest);
+
 /// `take` gives the inputs called `names`, one after the other in the program's order. Binds
 /// symbols from their shapes and from `given` (--shape), fills in what has a default, and checks
 /// ids and constraints. Throws UserError. `giveIt`: how to give an input NAME that is missing.

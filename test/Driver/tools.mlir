@@ -11,6 +11,11 @@
 // RUN: cmp %s %t.mlir
 // SAME: error: the output '{{.*}}' is the input '{{.*}}.mlir': it would be overwritten
 
+// A tool that fails leaves its output as it was.
+// RUN: echo before > %t.before && not tpc-opt %s --tpc-verify-comms=nonsense -o %t.before && grep before %t.before
+// RUN: tpc-opt %s -o %t.before && FileCheck %s --check-prefix=AFTER --input-file=%t.before
+// AFTER: @keeps_sizes
+
 // REDUCE: USAGE: tpc-reduce
 // UNKNOWN: Unknown command line argument '--no-such-pass'
 

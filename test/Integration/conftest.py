@@ -67,6 +67,11 @@ def pytest_timeout_set_timer(item, settings):
     return True
 
 
+def pytest_terminal_summary(terminalreporter):
+    for path, library in harness.stale_tools():
+        terminalreporter.write_line(f"{path} is older than {library}, and knows other text: run ninja -C {harness.BUILD}")
+
+
 @pytest.fixture
 def corpus():
     if not CORPUS.is_dir():

@@ -34,6 +34,14 @@ LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
 TIMEOUT_SECONDS = 300
 
 
+def stale_tools() -> list[tuple[Path, Path]]:
+    """Tools of tests that were not linked again with the compiler, as where only `tpc-product` was built."""
+    library = BUILD / "lib" / "libTPCDialect.a"
+    tools = [BUILD / "test" / "bin" / name for name in ("tpc-build-staged", "tpc-compare-kernels", "tpc-import-many")]
+    return [(path, library) for path in tools
+            if library.exists() and path.exists() and path.stat().st_mtime < library.stat().st_mtime]
+
+
 def find_cuda_tool(name: str) -> Path | None:
     """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as well."""
     home = os.environ.get("CUDA_HOME")

@@ -38,6 +38,14 @@ def processes_of(program: Path) -> dict[int, int]:
     return found
 
 
+def is_there(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def until(condition, seconds=120):
     clock = LoadClock()
     while not condition():

@@ -199,7 +199,8 @@ public:
              << "'" << kSourceAttr << "' of the step is not its reference's: weights would be "
              << "looked for elsewhere";
     return failure(failed(compareInputs()) || failed(compareConstraints()) ||
-                   failed(compareWeights(step, reference)) || failed(compareOrder()));
+                   failed(compareWeights(step, reference)) || failed(compareOrder()) ||
+                   failed(checkCachePorts()));
   }
 
 private:
@@ -238,6 +239,33 @@ private:
     for (auto [have, want] : llvm::zip(own, other))
       if (have.getSymName() != want.getSymName())
         return have.emitOpError() << "stands where its reference has @" << want.getSymName();
+    return success();
+  }
+
+  /// Inputs and outputs of a cache have its name, where they have one, and caches are declared in
+  /// the order of their inputs.
+  LogicalResult checkCachePorts() {
+    FailureOr<Ports> ports = readPorts(step);
+    if (failed(ports))
+      return failure();
+    for (auto [list, what] : {std::pair(&ports->inputs, "input"), {&ports->outputs, "output"}})
+      for (const Port &port : *list)
+        if (FlatSymbolRefAttr cache = getCache(port.attributes);
+            cache && !port.getName().empty() && port.getName() != cache.getValue())
+          return emitError(step.getLoc())
+                 << what << " '" << port.getName() << "' of the step is of cache " << cache
+                 << ", and must have its name";
+    auto caches = step.getOps<CacheOp>();
+    auto next = caches.begin();
+    for (const Port &port : ports->inputs) {
+      FlatSymbolRefAttr cache = getCache(port.attributes);
+      if (!cache || next == caches.end())
+        continue;
+      if ((*next).getSymName() != cache.getValue())
+        return (*next).emitOpError()
+               << "stands where the input of cache " << cache << " is the next";
+      ++next;
+    }
     return success();
   }
 
@@ -326,15 +354,6 @@ private:
     return tables;
   }
 
-  /// No cache may hold more than a table has.
-  static bool isOf(const Table &table, DictionaryAttr constraint) {
-    auto least = constraint.getAs<IntegerAttr>("min"), most = constraint.getAs<IntegerAttr>("max");
-    auto why = constraint.getAs<StringAttr>("why");
-    return getSize(constraint) == table.size && least && least.getInt() == 0 && most &&
-           most.getInt() == table.rows && why && why.getValue().contains(table.weight) &&
-           why.getValue().contains(std::to_string(table.rows));
-  }
-
   /// Returns whether caches of that capacity look up rows of the table alone. Limits of positions
   /// grow with the capacity, also those of a minimum or a quotient.
   bool isWithin(const Table &table, int64_t capacity) const {
@@ -342,21 +361,49 @@ private:
     return rows && *rows <= table.rows;
   }
 
-  /// Returns whether the constraint bounds the capacity by the largest that the table has rows for.
-  bool isTight(const Table &table, DictionaryAttr constraint) const {
+  /// Returns the largest capacity that a constraint of the capacity alone accepts; none for other
+  /// constraints. Their sizes grow with the capacity.
+  std::optional<int64_t> getLargestCapacity(DictionaryAttr constraint) const {
+    auto placed = PlacedStep::lookup(step);
     auto most = constraint.getAs<IntegerAttr>("max");
-    return most && getSize(constraint) == SymExpr::symbol(PlacedStep::lookup(step)->capacity) &&
-           isWithin(table, most.getInt()) && !isWithin(table, most.getInt() + 1);
+    if (!placed || !most)
+      return std::nullopt;
+    auto accepts = [&](int64_t capacity) {
+      auto size = getSize(constraint).evaluate({{placed->capacity, capacity}});
+      return size && *size <= most.getInt();
+    };
+    int64_t accepted = 0, refused = int64_t(1) << 40;
+    if (!accepts(accepted) || accepts(refused))
+      return std::nullopt;
+    while (refused - accepted > 1) {
+      int64_t middle = accepted + (refused - accepted) / 2;
+      (accepts(middle) ? accepted : refused) = middle;
+    }
+    return accepted;
   }
 
   int64_t getLargestCapacity(ArrayRef<DictionaryAttr> constraints) const {
     int64_t largest = 1 << 20; // where nothing limits it
-    auto placed = PlacedStep::lookup(step);
     for (DictionaryAttr constraint : constraints)
-      if (auto most = constraint.getAs<IntegerAttr>("max");
-          most && placed && getSize(constraint) == SymExpr::symbol(placed->capacity))
-        largest = std::min(largest, most.getInt());
+      largest = std::min(largest, getLargestCapacity(constraint).value_or(largest));
     return largest;
+  }
+
+  /// Returns whether the constraint keeps caches to the rows of the table, asks for no more than
+  /// that, and names the table.
+  bool isOf(const Table &table, DictionaryAttr constraint) const {
+    auto least = constraint.getAs<IntegerAttr>("min"), most = constraint.getAs<IntegerAttr>("max");
+    auto why = constraint.getAs<StringAttr>("why");
+    std::string rows = " has " + std::to_string(table.rows) + " rows";
+    if (!least || least.getInt() != 0 || !most || !why ||
+        (table.weight.empty()
+             ? !why.getValue().starts_with("table ") || !why.getValue().ends_with(rows)
+             : why.getValue() != "table " + table.weight + rows))
+      return false;
+    if (getSize(constraint) == table.size)
+      return most.getInt() == table.rows;
+    std::optional<int64_t> largest = getLargestCapacity(constraint);
+    return largest && isWithin(table, *largest) && !isWithin(table, *largest + 1);
   }
 
   LogicalResult compareConstraints() {
@@ -377,9 +424,7 @@ private:
                << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
                << " to the " << table.rows << " rows of table '" << table.weight << "'";
     for (DictionaryAttr have : own)
-      if (llvm::none_of(
-              tables,
-              [&](const Table &table) { return isOf(table, have) || isTight(table, have); }) &&
+      if (llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
                                         << ", which nothing of its reference asks for";

@@ -29,6 +29,9 @@ public:
   template <typename OpT> OpT pick(llvm::function_ref<bool(OpT)> fits) {
     return choose(ArrayRef<OpT>(find<OpT>(fits)));
   }
+  template <typename OpT> OpT pickAny() {
+    return pick<OpT>([](OpT) { return true; });
+  }
   template <typename OpT> OpT choose(ArrayRef<OpT> list) {
     if (list.empty())
       return {};
@@ -39,6 +42,9 @@ public:
   }
   /// A number in [0, n) that is independent of the place.
   uint64_t draw(uint64_t n) const { return (seed * 0x9e3779b97f4a7c15u >> 33) % n; }
+  template <typename ListT> decltype(auto) drawFrom(ListT &list) const {
+    return list[draw(list.size())];
+  }
 
   int64_t sizeOf(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
   /// A truth value that differs along an axis: "is my coordinate 0?"

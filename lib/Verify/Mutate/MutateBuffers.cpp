@@ -70,26 +70,26 @@ static bool shareSlot(Mutator &m) {
   if (!slot)
     return false;
   auto found = others(slot);
-  slot.setOffsetAttr(found[m.draw(found.size())].getOffset());
+  slot.setOffsetAttr(m.drawFrom(found).getOffset());
   return true;
 }
 
 static bool shiftSlot(Mutator &m) {
-  auto slot = m.pick<buffer::SlotOp>([](buffer::SlotOp) { return true; });
+  auto slot = m.pickAny<buffer::SlotOp>();
   if (slot)
     slot.setOffsetAttr(add(m, slot.getOffset(), m.draw(2) ? 64 : -64));
   return bool(slot);
 }
 
 static bool shiftPart(Mutator &m) {
-  auto part = m.pick<buffer::PartOp>([](buffer::PartOp) { return true; });
+  auto part = m.pickAny<buffer::PartOp>();
   if (part)
     part.setFromAttr(add(m, part.getFrom(), 1));
   return bool(part);
 }
 
 static bool smallFrame(Mutator &m) {
-  auto push = m.pick<buffer::PushOp>([](buffer::PushOp) { return true; });
+  auto push = m.pickAny<buffer::PushOp>();
   if (push)
     push.setBytesAttr(add(m, push.getBytes(), -64));
   return bool(push);
@@ -125,7 +125,7 @@ static bool stalePlace(Mutator &m) {
     return false;
   for (OpOperand *read : getReads(op))
     if (auto others = getOthers(op, read->get(), true); !others.empty()) {
-      read->set(others[m.draw(others.size())]);
+      read->set(m.drawFrom(others));
       return true;
     }
   return false;
@@ -141,7 +141,7 @@ static bool otherResult(Mutator &m) {
   if (!op)
     return false;
   auto found = others(op);
-  getWrites(op)[0]->set(found[m.draw(found.size())]);
+  getWrites(op)[0]->set(m.drawFrom(found));
   return true;
 }
 
@@ -155,7 +155,7 @@ static bool inPlace(Mutator &m) {
   if (!op)
     return false;
   auto reads = getReads(op);
-  getWrites(op)[0]->set(reads[m.draw(reads.size())]->get());
+  getWrites(op)[0]->set(m.drawFrom(reads)->get());
   return true;
 }
 
@@ -184,7 +184,7 @@ template <SmallVector<OpOperand *> (*get)(Operation *)> static bool swapPlaces(M
 //===----------------------------------------------------------------------===//
 
 static bool dropCopy(Mutator &m) {
-  auto copy = m.pick<buffer::CopyOp>([](buffer::CopyOp) { return true; });
+  auto copy = m.pickAny<buffer::CopyOp>();
   if (!copy)
     return false;
   m.place = copy->getParentOp();
@@ -235,7 +235,7 @@ static bool wrongCount(Mutator &m) {
   if (!op)
     return false;
   auto counts = getCounts(op);
-  NamedAttribute attr = counts[m.draw(counts.size())];
+  NamedAttribute attr = m.drawFrom(counts);
   op->setAttr(attr.getName(), add(m, cast<buffer::ExprAttr>(attr.getValue()), 1));
   return true;
 }
@@ -329,7 +329,7 @@ static bool wrongParameter(Mutator &m) {
   if (!parameter)
     return false;
   auto found = others(parameter);
-  parameter.setEntry(found[m.draw(found.size())].getEntry());
+  parameter.setEntry(m.drawFrom(found).getEntry());
   return true;
 }
 
@@ -352,7 +352,7 @@ static bool wrongEntry(Mutator &m) {
 }
 
 static bool wrongInput(Mutator &m) {
-  auto input = m.pick<buffer::InputOp>([](buffer::InputOp) { return true; });
+  auto input = m.pickAny<buffer::InputOp>();
   if (input)
     input.setIndex(input.getIndex() ? input.getIndex() - 1 : 1);
   return bool(input);
@@ -368,17 +368,17 @@ static bool wrongState(Mutator &m) {
   if (!state)
     return false;
   llvm::erase_if(states, [&](buffer::StateOp o) { return o.getCache() == state.getCache(); });
-  state.setCacheAttr(states[m.draw(states.size())].getCacheAttr());
+  state.setCacheAttr(m.drawFrom(states).getCacheAttr());
   return true;
 }
 
 // What a product computes behind its sum is left out, or something else.
 static bool wrongEpilogue(Mutator &m) {
-  auto product = m.pick<buffer::ProductOp>([](buffer::ProductOp) { return true; });
+  auto product = m.pickAny<buffer::ProductOp>();
   if (!product)
     return false;
   auto parts = product.getParts();
-  buffer::ProductOp::Part &part = parts[m.draw(parts.size())];
+  buffer::ProductOp::Part &part = m.drawFrom(parts);
   if (part.residual && m.draw(2))
     part.residual = {};
   else if (part.bias && m.draw(2))
@@ -456,7 +456,7 @@ static bool wrongList(Mutator &m) {
   if (!op)
     return false;
   auto found = lists(op);
-  NamedAttribute attr = found[m.draw(found.size())];
+  NamedAttribute attr = m.drawFrom(found);
   SmallVector<Attribute> list(cast<ArrayAttr>(attr.getValue()).getValue());
   Attribute &entry = list[m.seed % list.size()];
   entry = add(m, cast<buffer::ExprAttr>(entry), 1);

@@ -65,7 +65,7 @@ static bool exchangeConstants(Mutator &m) {
   if (!op)
     return false;
   auto found = others(op);
-  arith::ConstantOp other = found[m.draw(found.size())];
+  arith::ConstantOp other = m.drawFrom(found);
   TypedAttr value = op.getValue();
   op.setValueAttr(other.getValue());
   other.setValueAttr(value);
@@ -104,7 +104,7 @@ static bool changeIndex(Mutator &m, function_ref<Value(OpBuilder &, Location, Va
   for (OpOperand &index : load.getIndicesMutable())
     if (varies(index.get()))
       indices.push_back(&index);
-  OpOperand *index = indices[m.draw(indices.size())];
+  OpOperand *index = m.drawFrom(indices);
   index->set(change(m.builder, load.getLoc(), index->get()));
   return true;
 }
@@ -135,7 +135,7 @@ static bool wrapIndex(Mutator &m) {
       if (auto n = putValues(size, m.grid).asConstant(); n && *n > 4)
         limits.push_back(*n);
   });
-  int64_t limit = limits[m.draw(limits.size())];
+  int64_t limit = m.drawFrom(limits);
   return changeIndex(m, [&](OpBuilder &b, Location loc, Value index) -> Value {
     Value n = arith::ConstantIndexOp::create(b, loc, limit);
     if (m.seed % 2)
@@ -187,12 +187,36 @@ static bool dropMaximum(Mutator &m) {
   return true;
 }
 
+/// Returns whether a size is larger than a limit on some rank. Sizes of the model are symbols, and
+/// have no bound.
+static bool mayExceed(Mutator &m, const SymExpr &size, int64_t limit) {
+  SymExpr value = putValues(size, m.grid);
+  std::set<std::string> symbols;
+  value.collectSymbols(symbols);
+  std::map<std::string, int64_t> last;
+  for (const std::string &symbol : symbols) {
+    StringRef axis = symbol;
+    if (!axis.consume_front("rank."))
+      return true;
+    last[symbol] = m.sizeOf(axis) - 1;
+  }
+  std::map<std::string, int64_t> first = last;
+  for (auto &coordinate : first)
+    coordinate.second = 0;
+  return llvm::any_of(ArrayRef{first, last}, [&](const auto &coordinates) {
+    std::optional<int64_t> number = value.evaluate(coordinates);
+    return !number || *number > limit;
+  });
+}
+
 static bool capSize(Mutator &m) {
-  auto size = m.pick<kernel::SizeOp>([](kernel::SizeOp) { return true; });
+  int64_t limit = m.draw(2) ? 100 : 999;
+  auto size =
+      m.pick<kernel::SizeOp>([&](kernel::SizeOp op) { return mayExceed(m, op.getExpr(), limit); });
   if (!size)
     return false;
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(),
-                                      SymExpr::min(size.getExpr(), SymExpr(m.draw(2) ? 100 : 999)));
+                                      SymExpr::min(size.getExpr(), SymExpr(limit)));
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();
   m.place = other;

@@ -49,7 +49,7 @@ static bool dropIndex(Mutator &m) {
   for (OpOperand &index : op.getIndicesMutable())
     if (isa<BlockArgument>(index.get()))
       varying.push_back(&index);
-  varying[m.draw(varying.size())]->set(arith::ConstantIndexOp::create(m.builder, op.getLoc(), 0));
+  m.drawFrom(varying)->set(arith::ConstantIndexOp::create(m.builder, op.getLoc(), 0));
   return true;
 }
 
@@ -88,7 +88,7 @@ template <typename OpT> static bool shorten(Mutator &m) {
   if (!op)
     return false;
   SmallVector<::tpc::SymExpr> sizes = op.getExprs();
-  ::tpc::SymExpr &size = sizes[m.draw(sizes.size())];
+  ::tpc::SymExpr &size = m.drawFrom(sizes);
   size = size - 1;
   // Only the dialect makes attributes of sizes.
   auto loop = kernel::ElementsOp::create(m.builder, op.getLoc(), sizes);
@@ -99,7 +99,7 @@ template <typename OpT> static bool shorten(Mutator &m) {
 
 // A loop's size, or one that indices are computed with, is another one of the kernel.
 static bool otherSize(Mutator &m) {
-  auto op = m.pick<kernel::SizeOp>([](kernel::SizeOp) { return true; });
+  auto op = m.pickAny<kernel::SizeOp>();
   if (!op)
     return false;
   ::tpc::SymExpr expr = op.getExpr();
@@ -165,7 +165,7 @@ static bool otherOperand(Mutator &m) {
     if (others.empty())
       continue;
     m.place = op;
-    op->setOperand(operand, others[m.draw(others.size())]);
+    op->setOperand(operand, m.drawFrom(others));
     return true;
   }
   return false;
@@ -184,7 +184,7 @@ static bool otherMemory(Mutator &m) {
   if (!op)
     return false;
   SmallVector<Value> list = others(op);
-  op.getMemrefMutable().set(list[m.draw(list.size())]);
+  op.getMemrefMutable().set(m.drawFrom(list));
   return true;
 }
 
@@ -274,7 +274,7 @@ static bool foldCast(Mutator &m) {
 }
 
 static bool fastMath(Mutator &m) {
-  auto op = m.pick<arith::SubFOp>([](arith::SubFOp) { return true; });
+  auto op = m.pickAny<arith::SubFOp>();
   if (!op)
     return false;
   op.setFastmath(arith::FastMathFlags::nnan | arith::FastMathFlags::contract);
@@ -282,7 +282,7 @@ static bool fastMath(Mutator &m) {
 }
 
 static bool otherComparison(Mutator &m) {
-  auto op = m.pick<arith::CmpIOp>([](arith::CmpIOp) { return true; });
+  auto op = m.pickAny<arith::CmpIOp>();
   if (!op)
     return false;
   using P = arith::CmpIPredicate;
@@ -307,7 +307,7 @@ static bool otherComparison(Mutator &m) {
 //===----------------------------------------------------------------------===//
 
 template <typename OpT> static bool drop(Mutator &m) {
-  auto op = m.pick<OpT>([](OpT) { return true; });
+  auto op = m.pickAny<OpT>();
   if (!op)
     return false;
   op.erase();

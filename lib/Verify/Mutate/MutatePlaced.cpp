@@ -72,7 +72,7 @@ static bool appendNeighbours(Mutator &m) {
   return true;
 }
 static bool appendForgotten(Mutator &m) {
-  auto op = m.pick<AppendOp>([](AppendOp) { return true; });
+  auto op = m.pickAny<AppendOp>();
   if (!op)
     return false;
   op.replaceAllUsesWith(op.getCache());

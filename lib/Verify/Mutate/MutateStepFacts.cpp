@@ -62,21 +62,39 @@ static bool otherStepInput(Mutator &m) {
     return true;
   });
 }
+/// Of a step that takes pasts and returns longer ones.
+static bool changeStepSymbols(Mutator &m, function_ref<bool(StepSymbols &)> change) {
+  auto symbols = StepSymbols::lookup(m.module);
+  if (!symbols || !change(*symbols))
+    return false;
+  symbols->attachTo(m.module);
+  return true;
+}
 static bool swapStepSymbols(Mutator &m) {
-  return changeStep(m, [&](PlacedStep &step) {
-    if (step.windowed && m.draw(2))
-      std::swap(step.capacity, step.windowed->room);
-    else
-      std::swap(step.tokens, step.capacity);
+  auto swap = [](StepSymbols &symbols) {
+    std::swap(symbols.past, symbols.tokens);
     return true;
-  });
+  };
+  return changeStepSymbols(m, swap) || changeStep(m, [&](PlacedStep &step) {
+           if (step.windowed && m.draw(2))
+             std::swap(step.capacity, step.windowed->room);
+           else
+             std::swap(step.tokens, step.capacity);
+           return true;
+         });
 }
 static bool otherStepSymbol(Mutator &m) {
   auto caches = m.module.getOps<CacheOp>();
   if (caches.empty())
     return false;
   auto batch = getSymbolName(getSizes((*caches.begin()).getType())[0]);
-  return batch && changeStep(m, [&](PlacedStep &step) {
+  if (!batch)
+    return false;
+  auto change = [&](StepSymbols &symbols) {
+    (m.draw(2) ? symbols.tokens : symbols.past) = *batch;
+    return true;
+  };
+  return changeStepSymbols(m, change) || changeStep(m, [&](PlacedStep &step) {
            (m.draw(2) ? step.tokens : step.capacity) = *batch;
            return true;
          });
@@ -84,7 +102,7 @@ static bool otherStepSymbol(Mutator &m) {
 static bool dropStep(Mutator &m) { return bool(m.module->removeAttr(kStepAttr)); }
 
 static bool changeCacheType(Mutator &m) {
-  auto cache = m.pick<CacheOp>([](CacheOp) { return true; });
+  auto cache = m.pickAny<CacheOp>();
   if (!cache)
     return false;
   SmallVector<SymExpr> sizes = getSizes(cache.getType());
@@ -108,9 +126,7 @@ static bool reorderCaches(Mutator &m) {
 // Weights and entries of the table of parameters
 //===----------------------------------------------------------------------===//
 
-static WeightOp pickWeight(Mutator &m) {
-  return m.pick<WeightOp>([](WeightOp) { return true; });
-}
+static WeightOp pickWeight(Mutator &m) { return m.pickAny<WeightOp>(); }
 static bool moveWeight(Mutator &m) {
   auto weight = pickWeight(m);
   if (weight)
@@ -154,9 +170,7 @@ static bool changeWeightType(Mutator &m) {
   return true;
 }
 
-static buffer::EntryOp pickEntry(Mutator &m) {
-  return m.pick<buffer::EntryOp>([](buffer::EntryOp) { return true; });
-}
+static buffer::EntryOp pickEntry(Mutator &m) { return m.pickAny<buffer::EntryOp>(); }
 static bool moveEntry(Mutator &m) {
   auto entry = pickEntry(m);
   if (!entry)
@@ -188,30 +202,54 @@ static bool changeEntryView(Mutator &m) {
       ViewAttr::get(m.context, view.getOffset() + 1, view.getDims()), load.getType()));
   return true;
 }
-/// The stride of a factor that several elements have.
-static bool changeEntryStride(Mutator &m) {
-  auto findFactor = [](buffer::EntryOp op) -> std::optional<std::pair<unsigned, unsigned>> {
-    ViewAttr view = op.getLoad().getView();
-    for (unsigned d = 0; view && d < view.getDims().size(); ++d)
-      for (auto [i, factor] : llvm::enumerate(view.getFactors(d)))
-        if (factor.getSize() > 1)
-          return std::pair(d, unsigned(i));
-    return std::nullopt;
-  };
-  auto entry = m.pick<buffer::EntryOp>([&](buffer::EntryOp op) { return bool(findFactor(op)); });
-  if (!entry)
+/// Changes the factors of a dimension of a view: of all places that fit, the seed's.
+static bool changeEntryFactors(Mutator &m,
+                               function_ref<bool(ArrayRef<StridedFactorAttr>, unsigned)> fits,
+                               function_ref<void(SmallVectorImpl<Attribute> &, unsigned)> change) {
+  SmallVector<std::tuple<buffer::EntryOp, unsigned, unsigned>> places;
+  for (auto entry : m.find<buffer::EntryOp>([](buffer::EntryOp) { return true; }))
+    if (ViewAttr view = entry.getLoad().getView())
+      for (unsigned d = 0; d < view.getDims().size(); ++d) {
+        auto factors = llvm::to_vector(view.getFactors(d));
+        for (unsigned i = 0; i < factors.size(); ++i)
+          if (fits(factors, i))
+            places.emplace_back(entry, d, i);
+      }
+  if (places.empty())
     return false;
+  auto [entry, d, i] = places[m.seed % places.size()];
+  m.place = entry;
   buffer::LoadAttr load = entry.getLoad();
   SmallVector<ArrayAttr> dims(load.getView().getDims());
-  auto [d, i] = *findFactor(entry);
   SmallVector<Attribute> factors(dims[d].getValue());
-  auto factor = cast<StridedFactorAttr>(factors[i]);
-  factors[i] = StridedFactorAttr::get(m.context, factor.getSize(), factor.getStride() + 1);
+  change(factors, i);
   dims[d] = m.builder.getArrayAttr(factors);
   entry.setLoadAttr(buffer::LoadAttr::get(
       m.context, load.getUse(), load.getWeight(),
       ViewAttr::get(m.context, load.getView().getOffset(), dims), load.getType()));
   return true;
+}
+/// The stride of a factor that several elements have.
+static bool changeEntryStride(Mutator &m) {
+  return changeEntryFactors(
+      m, [](ArrayRef<StridedFactorAttr> factors, unsigned i) { return factors[i].getSize() > 1; },
+      [&](SmallVectorImpl<Attribute> &factors, unsigned i) {
+        auto factor = cast<StridedFactorAttr>(factors[i]);
+        factors[i] = StridedFactorAttr::get(m.context, factor.getSize(), factor.getStride() + 1);
+      });
+}
+/// Of heads that are repeated or in blocks, the number of heads and of copies.
+static bool swapEntrySizes(Mutator &m) {
+  return changeEntryFactors(
+      m,
+      [](ArrayRef<StridedFactorAttr> factors, unsigned i) {
+        return i + 1 < factors.size() && factors[i].getSize() != factors[i + 1].getSize();
+      },
+      [&](SmallVectorImpl<Attribute> &factors, unsigned i) {
+        auto a = cast<StridedFactorAttr>(factors[i]), b = cast<StridedFactorAttr>(factors[i + 1]);
+        factors[i] = StridedFactorAttr::get(m.context, b.getSize(), a.getStride());
+        factors[i + 1] = StridedFactorAttr::get(m.context, a.getSize(), b.getStride());
+      });
 }
 static bool addEntry(Mutator &m) {
   auto entry = pickEntry(m);
@@ -242,6 +280,7 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-entry-use", "a parameter is packed, or not", changeEntryUse},
       {"fact-entry-view", "a view begins an element later", changeEntryView},
       {"fact-entry-stride", "elements of a parameter are farther apart", changeEntryStride},
+      {"fact-entry-sizes", "sizes of two factors of a view are exchanged", swapEntrySizes},
       {"fact-entry-more", "a parameter is loaded twice", addEntry},
   };
   return mutations;

@@ -2,6 +2,7 @@
 
 #include "ToyTest.h"
 #include "ReferenceSampler.h"
+#include "conformance/LimitTime.h"
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -53,7 +54,7 @@ Process::Process(const Ranks &run, const std::vector<std::string> &arguments) {
     for (const std::string &argument : command)
       list.push_back(const_cast<char *>(argument.c_str()));
     list.push_back(nullptr);
-    alarm(60);
+    limitTime();
     std::signal(SIGPIPE, SIG_DFL);
     execvp(list[0], list.data());
     _exit(127);

@@ -1,6 +1,7 @@
 //===- Harness.cpp - runs the test program --------------------------------===//
 
 #include "Harness.h"
+#include "conformance/LimitTime.h"
 #include "core/Half.h"
 #include "program/File.h"
 #include "program/Npy.h"
@@ -62,7 +63,7 @@ Outcome runCommand(const std::vector<std::string> &command,
     for (const std::string &argument : command)
       arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);
-    alarm(60);
+    limitTime();
     execvp(arguments[0], arguments.data());
     _exit(127);
   }

@@ -1,7 +1,5 @@
 """Seeded mistakes in plans of memory: each is refused by tpc-verify-buffers, or the program computes the same."""
 
-import collections
-import concurrent.futures
 import functools
 import json
 import random
@@ -12,7 +10,9 @@ import numpy as np
 import pytest
 
 import harness
+import mutants
 from models import COMMITTED, FAMILIES, MODELS
+from mutants import tpc_opt
 
 GRIDS = {"gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"], "llama-past": ["tp2,pp2,dp2,mb2", "tp3"], "gpt2-odd-opset20": ["tp2x2", "dp2"],
          "falcon-dynamo": ["tp4,sp"], "gemma2-past": ["tp2,sp,dp2"],
@@ -24,14 +24,8 @@ PROMPTS = ("3,5,7,11,13", "2")
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
-def tpc_opt(*arguments):
-    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=120)
-
-
-@functools.cache
 def kinds() -> list[str]:
-    listed = tpc_opt(harness.TOP / "test/Transforms/Inputs/gpt2.mlir", "--tpc-mutate=kind=list", "-o", "/dev/null").check()
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if line.startswith("buffer-")]
+    return mutants.kinds("buffer-")
 
 
 @pytest.fixture(scope="session")
@@ -49,23 +43,15 @@ def programs(tmp_path_factory):
 
 
 def judge(program, kind, seed):
-    """Who refuses it; None if the program has no place for a mistake of this kind."""
-    mutate = f"--tpc-mutate=kind={kind},seed={seed}"
-    by_ops = tpc_opt(program, mutate, "-o", "/dev/null")
-    assert not by_ops.timed_out and by_ops.returncode in (0, 1), f"a verifier hangs or crashes\n{by_ops}"
-    if "has no place for" in by_ops.stderr:
-        return None
-    if by_ops.returncode:
-        return "ops"
-    verified = tpc_opt(program, mutate, "--tpc-verify-buffers", "-o", "/dev/null")
-    assert not verified.timed_out and verified.returncode in (0, 1), f"the verifier hangs or crashes\n{verified}"
-    if verified.returncode:
-        return "buffers"
+    mutate = mutants.mutation(kind, seed)
+    if refused := mutants.refuses(program, mutate):
+        return None if mutants.has_no_place(refused) else {"ops"}
+    if mutants.refuses(program, mutate, "--tpc-verify-buffers"):
+        return {"buffers"}
     code = [tpc_opt(program, *mutation, *LOWER).check().stdout for mutation in ([], [mutate])]
     if code[0] == code[1]:
-        return "same code"
-    assert compute(program) == compute(program, mutate), f"nobody refuses {kind}, seed {seed}, of {program}"
-    return "equal"
+        return mutants.SAME_CODE
+    return mutants.SAME_RESULTS if compute(program) == compute(program, mutate) else mutants.ACCEPTED
 
 
 def compute(program, *mutate):
@@ -96,49 +82,38 @@ def logits_of(executable, prompt, path):
     return path.read_bytes()
 
 
-def run(programs, cases):
-    table = {kind: collections.Counter() for kind in kinds()}
+def run(programs, cases, name):
     places = {case[:-2]: programs(*case[:-2]) for case in cases}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda case: judge(places[case[:-2]], *case[-2:]), cases)
-        for (*_, kind, _), verdict in zip(cases, verdicts):
-            table[kind][verdict or "no place"] += 1
-    columns = ["ops", "buffers", "same code", "equal", "no place"]
-    print(f"\n{'kind':24}", *(f"{column:>10}" for column in columns))
-    for kind, row in table.items():
-        print(f"{kind:24}", *(f"{row[column]:10}" for column in columns))
-    total = sum(table.values(), collections.Counter())
-    print(f"{'all':24}", *(f"{total[column]:10}" for column in columns))
-    return table, total
+    table = mutants.Table(kinds())
+    table.judge(lambda case: judge(places[case[:-2]], *case[-2:]), cases, lambda case: ("buffers", case[-2], case))
+    return table.report(name)
 
 
 @pytest.mark.slow
 def test_sample(programs):
     pick = random.Random(1)
     cases = [("llama-past", "tp2,pp2,dp2,mb2", kind, pick.randrange(1000)) for kind in kinds()]
-    _, total = run(programs, cases)
-    assert total["buffers"] >= 20
+    assert run(programs, cases, "sample_of_buffers").by("buffers") >= 20
 
 
 @pytest.mark.slow
 def test_sample_of_caches(programs):
     pick = random.Random(2)
     cases = [("llama-past", "tp4", "--generate", kind, pick.randrange(1000)) for kind in kinds()]
-    table, total = run(programs, cases)
-    assert total["buffers"] >= 15 and table["buffer-wrong-state"]["buffers"] == 1
+    table = run(programs, cases, "sample_of_caches")
+    assert table.by("buffers") >= 15 and table.by("buffers", "buffer-wrong-state") == 1
 
 
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, grid, kind, seed * 37) for name, grids in GRIDS.items() for grid in grids for kind in kinds() for seed in range(3)]
-    table, total = run(programs, cases)
-    assert total["ops"] + total["buffers"] + total["same code"] + total["equal"] >= 300
-    assert [kind for kind, row in table.items() if not row["ops"] + row["buffers"]] == ["buffer-wrong-state"]
+    table = run(programs, cases, "buffers")
+    assert table.mutants() >= 300
+    assert table.unrefused() == ["buffer-wrong-state"]
 
 
 @pytest.mark.long
 def test_all_of_caches(programs):
     cases = [(name, grid, "--generate", kind, seed * 37) for name, grids in GENERATING.items() for grid in grids for kind in kinds()
              for seed in range(4)]
-    _, total = run(programs, cases)
-    assert total["ops"] + total["buffers"] + total["same code"] + total["equal"] >= 200
+    assert run(programs, cases, "caches").mutants() >= 200

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from onnx import TensorProto, helper
 import tpc
 from conftest import TOP
 from harness import BUILD, run, tool
+from liveness import is_there, until
 from models import COMMITTED
 from tpc import compiler, reference
 
@@ -147,7 +149,7 @@ def test_a_program_for_gpus_needs_one():
 
 @pytest.mark.parametrize("options,words", [
     ({"shard": "tp0"}, "number must be at least 1"), ({"shard": "tp2,xy3"}, "xy3"), ({"generate": "some"}, "--generate=some"),
-    ({"target": "tpu"}, "tpu"), ({"weights": "/nowhere"}, "/nowhere"), ({"colour": "red"}, "--colour=red"),
+    ({"target": "tpu"}, "tpu"), ({"weights": "/nowhere"}, "/nowhere"),
     ({"precision": "f8", "target": "cuda"}, "f8"), ({"O": 7}, "-O7"), ({"annotations": "/nowhere"}, "/nowhere")], ids=str)
 def test_options_that_tpcc_refuses(options, words):
     with pytest.raises(tpc.CompileError, match=words) as caught:
@@ -157,7 +159,11 @@ def test_options_that_tpcc_refuses(options, words):
 
 @pytest.mark.parametrize("options,words", [
     ({"emit": "obj"}, "emit is an option of the command tpcc"), ({"megatron_shard": "tp2"}, "spelled shard"),
-    ({"o": "x"}, "spelled out")], ids=str)
+    ({"o": "x"}, "spelled out"),
+    *(({name: value}, f"no option '{name}' .did you mean '{meant}'") for name, meant in (("no_verfy", "no_verify"), ("genarate", "generate"))
+      for value in (None, False, True, "x")),
+    ({"session": {"determinstic": False}}, "no flag 'determinstic' .did you mean 'deterministic'"), ({"colour": None}, "no option 'colour';")],
+    ids=str)
 def test_options_that_are_none_of_compile(options, words):
     with pytest.raises(tpc.TpcError, match=words):
         tpc.compile(MODEL.path, **options)
@@ -256,6 +262,50 @@ def test_two_sessions_at_once():
     for thread in threads:
         thread.join()
     assert np.allclose(results["tp2"], results["pp2"], atol=1e-4)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path):
+    """A limit of the size of files stands for a full disk."""
+    text = ("import resource, sys, tpc\nresource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\n"
+            f"for options in ({{}}, {{'out': {str(tmp_path / 'own')!r}}}):\n    try:\n        tpc.compile({str(MODEL.path)!r}, **options)\n"
+            "    except tpc.CompileError as error:\n        print(error)\n")
+    said = run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python"), "TPC_CACHE": str(tmp_path)}).check().stdout.splitlines()
+    assert said[0].startswith("error: the program cannot be kept in the cache: cannot write '") and said[0].endswith("with cache=False")
+    assert said[1] == f"error: cannot write '{tmp_path / 'own'}': File too large"
+
+
+def test_the_working_directory_is_gone(tmp_path):
+    """Absolute paths work, others are named."""
+    tpc.compile(MODEL.path, out=tmp_path / "program").close()
+    (tmp_path / "gone").mkdir()
+    text = ("import os, sys, tpc\nos.rmdir(os.getcwd())\n"
+            f"tpc.load({str(tmp_path / 'program')!r})\ntpc.compile({str(MODEL.path)!r}, cache=False)\n"
+            f"for call in (lambda: tpc.load('x'), lambda: tpc.compile('x'), lambda: tpc.compile({str(MODEL.path)!r}, out='x')):\n"
+            "    try:\n        call()\n    except tpc.TpcError as error:\n        print(error)\n")
+    result = subprocess.run([sys.executable, "-c", text], cwd=tmp_path / "gone", env={**os.environ, "PYTHONPATH": str(TOP / "python")},
+                            capture_output=True, text=True)
+    assert result.returncode == 0 and len(re.findall("'x': .*(No such file|absolute path)", result.stdout)) == 3, result
+
+
+def test_the_compiler_ends_with_its_caller(tmp_path):
+    """tpcc waits for a pipe that stands for its work when Python is killed."""
+    os.mkfifo(tmp_path / "pipe")
+    text = ("from tpc import compiler\n"
+            f"compiler._run([{str(MODEL.path)!r}, '--emit=model', '-o', {str(tmp_path / 'pipe')!r}], False)\n")
+    process = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": str(TOP / "python")})
+
+    def compilers():
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+
+    until(lambda: process.poll() is not None or compilers())
+    child, = compilers()
+    time.sleep(0.5)  # it works by now
+    assert is_there(child)
+    process.kill()
+    process.wait()
+    until(lambda: not is_there(child))
+    assert run([tool("tpcc"), MODEL.path, "--end-with=1", "-o", tmp_path / "program"]).returncode == 1
 
 
 def test_an_interrupt_ends_the_compiler(tmp_path):

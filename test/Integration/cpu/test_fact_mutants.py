@@ -9,27 +9,23 @@ import re
 import pytest
 
 import harness
+import mutants
 import test_facts
 from models import MODELS
+from mutants import tpc_opt
 
 # Sliding-window caches and copies of heads; tables of positions; defaults and masks; a past that is given.
 PROGRAMS = [("mistral-dynamo", "tp2,pp2,mb2", "--generate"), ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
             ("gpt2-odd-opset20", "tp2,dp2,sp"), ("llama-past", "tp2,pp2,mb2")]
 MORE = [("gemma2-dynamo", "tp2,pp2", "--generate"), ("phi3-past", "dp2,pp2,mb2", "--generate"), ("bloom-past", "tp2x2"),
         ("gpt2-differing-layers", "pp2")]
-LEVELS = ["step", "staged", "kernels", "buffers"]
+LEVELS = ["step", "placed", "staged", "kernels", "buffers"]
 TO_LLVM = {"staged": ["--tpc-lower-to-llvm"], "kernels": ["--tpc-plan-buffers", "--tpc-lower-kernels", "--tpc-lower-program"],
            "buffers": ["--tpc-lower-kernels", "--tpc-lower-program"]}
 
 
-def tpc_opt(*arguments):
-    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=120)
-
-
-@functools.cache
 def kinds() -> list[str]:
-    listed = tpc_opt(harness.TOP / "test/Transforms/Inputs/gpt2.mlir", "--tpc-mutate=kind=list", "-o", "/dev/null").check()
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if line.startswith("fact-")]
+    return mutants.kinds("fact-")
 
 
 @pytest.fixture(scope="session")
@@ -45,25 +41,25 @@ def programs(tmp_path_factory):
             harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", *([] if level == "model" else [f"--megatron-shard={grid}"]),
                          *flags, f"--emit={level}", "-o", own / f"{level}.mlir"]).check()
         if flags:
-            file, before = own / "import.mlir", own / "before.mlir"
+            file = own / "import.mlir"
             harness.run([harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]).check()
-            tpc_opt(file, "--tpc-step-pipeline", "-o", before).check()
-            tpc_opt(file, "--tpc-last-step-pipeline", "-o", own / "step.mlir").check()
+            for pipeline, level in (("model", "reference"), ("step", "step"), ("last-step", "placed")):
+                tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
         return own
 
     return make
 
 
 def verifiers(folder, level):
-    """The verifier of facts, and the others of the level."""
+    """The verifiers of the level by name. That of facts stands alone: others are not asked about what it refuses."""
     model, staged = folder / "model.mlir", folder / "staged.mlir"
-    if level == "step":
-        return [], [f"--tpc-verify-generation=reference={folder / 'before.mlir'}"]
+    if level in ("step", "placed"):
+        return {"generation": f"--tpc-verify-generation=reference={folder / ('reference' if level == 'step' else 'step')}.mlir"}
     if level == "staged":
-        return [f"--tpc-verify-facts=reference={model}"], ["--tpc-verify-comms", f"--tpc-verify-equivalence=reference={model}"]
-    facts = [f"--tpc-verify-facts=reference={model} staged={staged}"]
-    lowered = ["--tpc-verify-buffers", f"--tpc-verify-lowered=reference={model} staged={staged}"]
-    return facts, lowered if level == "buffers" else []
+        return {"facts": f"--tpc-verify-facts=reference={model}", "comms": "--tpc-verify-comms",
+                "equivalence": f"--tpc-verify-equivalence=reference={model}"}
+    lowered = {"buffers": "--tpc-verify-buffers", "lowered": f"--tpc-verify-lowered=reference={model} staged={staged}"}
+    return {"facts": f"--tpc-verify-facts=reference={model} staged={staged}"} | (lowered if level == "buffers" else {})
 
 
 def code(folder, level, *mutation):
@@ -73,49 +69,33 @@ def code(folder, level, *mutation):
 
 
 def judge(folder, level, kind, seed):
-    """Who refuses it; None if the program has no place for a fault of this kind."""
-    program = folder / f"{level}.mlir"
+    program, mutate = folder / f"{level}.mlir", mutants.mutation(kind, seed)
     if not program.exists():
         return None
-    mutate = f"--tpc-mutate=kind={kind},seed={seed}"
-
-    def refuses(*arguments):
-        result = tpc_opt(program, mutate, *arguments, "-o", "/dev/null")
-        assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
-        return result if result.returncode else None
-
-    facts, others = verifiers(folder, level)
-    if refused := refuses(*facts):
-        if "has no place for" in refused.stderr:
-            return None
-        return "facts" if facts and not refuses() else "ops"
-    if others and refuses(*others):
-        return "others"
-    assert level in TO_LLVM, f"nobody refuses {kind}, seed {seed}, of {program}"
+    if refused := mutants.refuses(program, mutate):
+        return None if mutants.has_no_place(refused) else {"ops"}
+    caught = set()
+    for name, verifier in verifiers(folder, level).items():
+        if mutants.refuses(program, mutate, verifier):
+            caught.add(name)
+        if "facts" in caught:
+            break
+    if caught:
+        return caught
+    if level not in TO_LLVM:
+        return mutants.ACCEPTED
     own = code(folder, level, mutate)
-    assert own[0] or own == code(folder, level), f"nobody refuses {kind}, seed {seed}, of {program}"
-    return "not lowered" if own[0] else "same code"
+    if own[0]:
+        return {"lowering"}  # it is not compiled
+    return mutants.SAME_CODE if own == code(folder, level) else mutants.ACCEPTED
 
 
-def run(programs, cases):
-    """By kind: how many who has refused. A case is a program, a level, a kind and a seed."""
+def run(programs, cases, name):
+    """The table of kinds and levels. A case is a program, a level, a kind and a seed."""
     folders = {case[0]: programs(*case[0]) for case in cases}
-    table = {kind: collections.Counter() for kind in kinds()}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda case: judge(folders[case[0]], *case[1:]), cases)
-        for (_, level, kind, _), verdict in zip(cases, verdicts):
-            table[kind][verdict or "no place"] += 1
-    columns = ["ops", "facts", "others", "same code", "not lowered", "no place"]
-    print(f"\n{'kind':26}", *(f"{column:>12}" for column in columns))
-    for kind, row in table.items():
-        print(f"{kind:26}", *(f"{row[column]:12}" for column in columns))
-    total = sum(table.values(), collections.Counter())
-    print(f"{'all':26}", *(f"{total[column]:12}" for column in columns))
-    return table, total
-
-
-def mutants(total):
-    return sum(total.values()) - total["no place"]
+    table = mutants.Table(kinds())
+    table.judge(lambda case: judge(folders[case[0]], *case[1:]), cases, lambda case: (case[1], case[2], case))
+    return table.report(name)
 
 
 def test_sample(programs):
@@ -123,9 +103,9 @@ def test_sample(programs):
     where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
     cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]
     cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
-    table, total = run(programs, cases)
-    assert [kind for kind, row in table.items() if not row["ops"] + row["facts"] + row["others"]] == []
-    assert total["facts"] >= 45 and not total["not lowered"]
+    table = run(programs, cases, "sample_of_facts")
+    assert table.unrefused() == []
+    assert table.by("facts") >= 45 and not table.by("lowering")
 
 
 # Read off the compiler, files and ops: faults in ops are in test_kernel_mutants.py and test_buffer_mutants.py.
@@ -164,7 +144,7 @@ def test_each_key_is_changed_by_some_fault(programs):
         folder = programs(*program)
         own = manifest(folder)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            mutations = [f"--tpc-mutate=kind={kind},seed={seed}" for kind in kinds() for seed in (0, 1, 2)]
+            mutations = [mutants.mutation(kind, seed) for kind in kinds() for seed in (0, 1, 2)]
             for other in pool.map(functools.partial(manifest, folder), mutations):
                 changed |= {key for key in own.keys() | (other or {}).keys() if other and other.get(key) != own.get(key)}
     rows = set(test_facts.table("Manifest")) - NO_FACTS - test_facts.RARE
@@ -174,7 +154,7 @@ def test_each_key_is_changed_by_some_fault(programs):
 @pytest.mark.long
 def test_all(programs):
     cases = [(program, level, kind, seed) for program in PROGRAMS + MORE for level in LEVELS for kind in kinds() for seed in (0, 1)]
-    table, total = run(programs, cases)
-    assert mutants(total) >= 1000
+    table = run(programs, cases, "facts")
+    assert table.mutants() >= 1000
     # Each kind has a place, and each is refused somewhere.
-    assert [kind for kind, row in table.items() if not row["ops"] + row["facts"] + row["others"]] == []
+    assert table.unrefused() == []

@@ -1,8 +1,6 @@
 """Seeded mistakes in kernels, and in functions of tensors with what was made of them: each is refused by tpc-verify-lowered, or the
 executable computes the same."""
 
-import collections
-import concurrent.futures
 import functools
 import random
 import threading
@@ -12,8 +10,10 @@ import onnx
 import pytest
 
 import harness
+import mutants
 from halves import as_float, halve
 from models import COMMITTED, FAMILIES
+from mutants import tpc_opt
 
 # Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
 CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dynamo", "tp3"), ("olmo2-past", "pp2,mb2"),
@@ -21,20 +21,10 @@ CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dyn
          ("gpt_neox-past.generate", "pp2,mb2")]
 # Needs indices that are multiplied or divided: tables of positions in graphs that the tests make have them.
 WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
-VERIFIERS = ("ops", "lowered")
-SECONDS = 120
 
 
-def tpc_opt(*arguments):
-    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=SECONDS)
-
-
-@functools.cache
 def kinds() -> list[str]:
-    empty = harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir"
-    listed = tpc_opt(empty, "--tpc-mutate=kind=list", "-o", "/dev/null").check()
-    names = [line.split(":")[0] for line in listed.stdout.splitlines()]
-    return [name for name in names if name.startswith(("kernel-", "lowered-"))]
+    return mutants.kinds("kernel-", "lowered-")
 
 
 class Lowered:
@@ -64,9 +54,7 @@ class Lowered:
         results = {}
         for verifier, flags in checks.items():
             each = ["--verify-each=0"] if flags else []
-            result = tpc_opt(self.text("buffers"), *each, *arguments, *flags, "-o", "/dev/null")
-            assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
-            if result.returncode:
+            if result := mutants.refuses(self.text("buffers"), *each, *arguments, *flags):
                 results[verifier] = result
         return results
 
@@ -106,48 +94,29 @@ def programs(tmp_path_factory):
 
 
 def judge(program, kind, seed):
-    """Who refuses it. None if the program has no place for a bug of this kind; nobody if it computes the same."""
-    mutate = f"--tpc-mutate=kind={kind},seed={seed}"
+    mutate = mutants.mutation(kind, seed)
     refused = program.verify(mutate)
-    if any("has no place for" in result.stderr for result in refused.values()):
-        return None
-    if not refused:
-        text = program.folder / f"{kind}-{seed}.mlir"
-        tpc_opt(program.text("buffers"), mutate, "-o", text).check()
-        for before, after in zip(program.outputs(), program.run(text), strict=True):
-            for name, expected in before.items():
-                computed, expected = as_float(after[name]), as_float(expected)
-                largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
-                # A cast that is left out is what rounding does.
-                share = 1e-2 if after[name].itemsize == 2 else 1e-5
-                np.testing.assert_allclose(computed, expected, rtol=0, atol=share * largest,
-                                           err_msg=f"nobody refuses a wrong program: {kind}, seed {seed}")
-    return set(refused)
+    if refused:
+        return None if any(map(mutants.has_no_place, refused.values())) else refused
+    text = program.folder / f"{kind}-{seed}.mlir"
+    tpc_opt(program.text("buffers"), mutate, "-o", text).check()
+    for before, after in zip(program.outputs(), program.run(text), strict=True):
+        for name, expected in before.items():
+            # A cast that is left out is what rounding does.
+            share = 1e-2 if after[name].itemsize == 2 else 1e-5
+            computed, expected = as_float(after[name]), as_float(expected)
+            largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
+            if not np.allclose(computed, expected, rtol=0, atol=share * largest):
+                return mutants.ACCEPTED
+    return mutants.SAME_RESULTS
 
 
-def run(programs, cases):
-    """The table of kinds and who refused them."""
-    for name, grid, *_ in cases:
-        programs(name, grid)
-    table = {kind: collections.Counter() for kind in kinds()}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda case: judge(programs(*case[:2]), *case[2:]), cases)
-        for (*_, kind, _), refused in zip(cases, verdicts, strict=True):
-            row = table[kind]
-            if refused is None:
-                row["no place"] += 1
-                continue
-            row["mutants"] += 1
-            row["equal"] += not refused
-            for verifier in refused:
-                row[verifier] += 1
-                row[f"{verifier} alone"] += len(refused) == 1
-    columns = ["mutants", *VERIFIERS, *(f"{verifier} alone" for verifier in VERIFIERS), "equal"]
-    print(f"\n{'kind':28}", *(f"{column:>14}" for column in columns))
-    total = sum(table.values(), collections.Counter())
-    for kind, row in [*table.items(), ("all", total)]:
-        print(f"{kind:28}", *(f"{row[column]:14}" for column in columns))
-    return table, total
+def run(programs, cases, name):
+    places = {case[:2]: programs(*case[:2]) for case in cases}
+    table = mutants.Table(kinds())
+    table.judge(lambda case: judge(places[case[:2]], *case[2:]), cases,
+                lambda case: ("tensors and kernels" if case[2].startswith("lowered-") else "kernels", case[2], case))
+    return table.report(name)
 
 
 def test_there_are_enough_kinds():
@@ -157,21 +126,21 @@ def test_there_are_enough_kinds():
 def test_sample(programs):
     """One place of each kind."""
     pick = random.Random(1)
-    table, total = run(programs, [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()])
-    assert total["mutants"] >= 16
-    assert total["ops alone"] >= 1 and total["lowered alone"] >= 12
+    table = run(programs, [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()], "sample_of_kernels")
+    assert table.mutants() >= 16
+    assert table.alone("ops") >= 1 and table.alone("lowered") >= 12
 
 
 def test_sample_of_steps(programs):
     """Of a store under a condition there is one alone: new keys behind those that a cache has."""
-    table, total = run(programs, [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()])
-    assert total["lowered"] >= 12
-    assert table["kernel-store-always"]["ops"] == table["kernel-store-always"]["lowered"] == 1
+    table = run(programs, [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()], "sample_of_kernels_of_steps")
+    assert table.by("lowered") >= 12
+    assert table.by("ops", "kernel-store-always") == table.by("lowered", "kernel-store-always") == 1
 
 
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, grid, kind, seed) for name, grid in CASES for kind in kinds() for seed in range(5)]
-    table, total = run(programs, cases)
-    assert total["mutants"] >= 300
-    assert [kind for kind, row in table.items() if not row["mutants"]] == WITHOUT_PLACE
+    table = run(programs, cases, "kernels")
+    assert table.mutants() >= 300
+    assert [kind for kind in kinds() if not table.mutants(kind)] == WITHOUT_PLACE

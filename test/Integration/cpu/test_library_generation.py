@@ -98,7 +98,11 @@ for words, ids, settings in (
         (["stop_ids", "float64"], [1], {"stop_ids": [1.5]}), (["stop_ids", "50"], [1], {"stop_ids": 50}),
         (["one of rows"], [[1], [2, [3, 4]]], {}), (["row of token ids", "None"], None, {}), (["row of token ids"], [None], {}),
         (["row of token ids"], [[1], None], {}), (["row of token ids"], b"12", {}), (["row of token ids"], {1: 2}, {}),
-        (["row of token ids", "'1'"], ["1", "2"], {}), (["row of token ids", "bool"], [True], {}), (["row of token ids"], 10**5000, {}),
+        (["row of token ids", "'1'"], ["1", "2"], {}), (["row of token ids", "True"], [True], {}), (["row of token ids", "True"], [[True]], {}),
+        (["row of token ids", "True"], [1, True], {}), (["row of token ids", "bool"], np.array([True]), {}), (["stop_ids", "True"], [1], {"stop_ids": [True]}),
+        (["max_new_tokens True"], [1], {"max_new_tokens": True}), (["temperature True"], [1], {"temperature": True}),
+        (["generate() has no setting 'nonsense'; it has max_new_tokens, temp"], [1], {"nonsense": 1}),
+        (["'temprature' (did you mean 'temperature'?)"], [1], {"temprature": None}), (["row of token ids"], 10**5000, {}),
         (["row of token ids"], object(), {}), (["mask"], np.ma.array([1, 2], mask=[0, 1]), {}),
         (["mask"], [np.ma.array([1, 2], mask=[0, 1]), [3]], {}), (["mask"], [np.ma.masked, 1], {}),
         (["temperature None", "no number"], [1], {"temperature": None}), (["temperature [1]"], [1], {"temperature": [1]}),
@@ -122,6 +126,7 @@ refused(["said with each request"], tpc.load, sys.argv[1], temperature=1)
 refused(["said with each request"], tpc.load, sys.argv[1], prompt_ids="1,2")
 session.close()
 refused(["closed"], session.generate, [1])
+refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stream, [1], seeds=1)
 """)
 
 

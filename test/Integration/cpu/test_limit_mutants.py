@@ -1,36 +1,30 @@
 """Seeded mistakes in windows, caps and edges of masks, at all levels: each is refused, or compiles to the same code."""
 
-import collections
-import concurrent.futures
 import functools
 import random
 
 import pytest
 
 import harness
+import mutants
 from models import MODELS
+from mutants import tpc_opt
 
 # Windows in all layers, in every second one with caps of scores and of the head, and with few kv heads.
 FILES = ["mistral-dynamo", "phi3-dynamo", "gemma2-dynamo"]
 # Attention with a cap and a mask that is made of comparisons; it is no step.
 CAPPED, FORWARD = "unraised-window", ["staged", "buffers"]
 LEVELS = ["step", "placed", "staged", "staged.generate", "buffers", "buffers.generate"]
+VERIFIERS = {"step": "generation", "placed": "generation", "staged": "randomized", "buffers": "buffers or lowered"}
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
-SECONDS = 120
-
-
-def tpc_opt(*arguments):
-    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=SECONDS)
 
 
 def source(name):
     return harness.TOP / "test" / "Verify" / "Inputs" / f"{name}.mlir" if name == CAPPED else MODELS / f"{name}.onnx"
 
 
-@functools.cache
 def kinds() -> list[str]:
-    listed = tpc_opt(harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir", "--tpc-mutate=kind=list", "-o", "/dev/null").check()
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if line.startswith("limit-")]
+    return mutants.kinds("limit-")
 
 
 @pytest.fixture(scope="session")
@@ -69,36 +63,21 @@ def programs(tmp_path_factory):
 
 
 def judge(program, flags, kind, seed):
-    """What becomes of a mutant; None if the program has no place for one of this kind."""
-    mutate = ["--verify-each=0", f"--tpc-mutate=kind={kind},seed={seed}"]
-    result = tpc_opt(program, *mutate, *flags, "-o", "/dev/null")
-    assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
-    if "has no place for" in result.stderr:
-        return None
-    if result.returncode:
-        return "refused"
+    mutate = ["--verify-each=0", mutants.mutation(kind, seed)]
+    if refused := mutants.refuses(program, *mutate, *flags):
+        return None if mutants.has_no_place(refused) else {VERIFIERS[program.name.split(".")[1]]}
     if "buffers" in program.name:
         code = [tpc_opt(program, *flags, *LOWER).check().stdout for flags in ([], mutate)]
         if code[0] == code[1]:
-            return "same code"
-    return "seen by nobody"
+            return mutants.SAME_CODE
+    return mutants.ACCEPTED
 
 
-def run(programs, cases):
+def run(programs, cases, name):
     places = {case[:2]: programs(*case[:2]) for case in cases}
-    table = {kind: collections.Counter() for kind in kinds()}
-    wrong = []
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for case, verdict in zip(cases, pool.map(lambda case: judge(*places[case[:2]], *case[2:]), cases)):
-            if verdict:
-                table[case[2]][verdict] += 1
-            if verdict == "seen by nobody":
-                wrong.append(case)
-    print(f"\n{'kind':28}{'refused':>10}{'same code':>12}")
-    for kind, row in table.items():
-        print(f"{kind:28}{row['refused']:10}{row['same code']:12}")
-    assert not wrong, f"mistakes that nobody sees: {wrong}"
-    return table
+    table = mutants.Table(kinds())
+    table.judge(lambda case: judge(*places[case[:2]], *case[2:]), cases, lambda case: (case[1].split(".")[0], case[2], case))
+    return table.report(name)
 
 
 def test_sample(programs):
@@ -106,14 +85,12 @@ def test_sample(programs):
     pick = random.Random(3)
     cases = [("gemma2-dynamo", level, kind, pick.randrange(100)) for i, level in enumerate(LEVELS) for kind in kinds()[i % 3::3]]
     cases += [(CAPPED, level, kind, pick.randrange(100)) for i, level in enumerate(FORWARD) for kind in kinds()[7 + i::2]]
-    table = run(programs, cases)
-    assert sum(row["refused"] for row in table.values()) >= 15
+    assert run(programs, cases, "sample_of_limits").refused() >= 15
 
 
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, level, kind, seed) for name in FILES for level in LEVELS for kind in kinds() for seed in range(4)]
     cases += [(CAPPED, level, kind, seed) for level in FORWARD for kind in kinds() for seed in range(8)]
-    table = run(programs, cases)
-    assert sum(row["refused"] for row in table.values()) >= 300
-    assert all(row["refused"] for kind, row in table.items())
+    table = run(programs, cases, "limits")
+    assert table.refused() >= 300 and table.unrefused() == []

@@ -1,14 +1,14 @@
 """Seeded bugs in partitioned programs: each is refused at compile time, or the program still computes the same."""
 
-import collections
-import concurrent.futures
 import functools
 import random
 
 import pytest
 
 import harness
+import mutants
 from models import MODELS
+from mutants import tpc_opt
 
 INPUTS = harness.TOP / "test" / "Transforms" / "Inputs"
 MODEL_PROGRAMS = {
@@ -21,20 +21,13 @@ MODEL_PROGRAMS = {
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
 SHARDING = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize", "--cse", "--tpc-split-stages",
             "--tpc-schedule-pipeline", "--cse", "--tpc-hoist-invariants"]
-SECONDS = 120
 
 
-def tpc_opt(*arguments, timeout=SECONDS):
-    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=timeout)
-
-
-@functools.cache
 def kinds() -> list[str]:
-    listed = tpc_opt(MODEL_PROGRAMS["gpt2"][0], "--tpc-mutate=kind=list", "-o", "/dev/null").check()
     # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in test_step_mutants.py,
     # those in facts in test_fact_mutants.py, in windows and caps in test_limit_mutants.py, in constants in test_kernel_mutants.py.
     others = ("buffer-", "kernel-", "lowered-", "step-", "place-", "fact-", "limit-")
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if not line.startswith(others)]
+    return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 
 
 @pytest.fixture(scope="session")
@@ -60,54 +53,26 @@ def programs(tmp_path_factory):
 
 
 def judge(model, staged, shape, kind, seed):
-    """Who refuses it: the verifiers of ops, communication and equivalence, each by itself. None if the program has no
-    place for a bug of this kind."""
-    mutate = f"--tpc-mutate=kind={kind},seed={seed}"
-
-    def refuses(*arguments):
-        result = tpc_opt(staged, *arguments, "-o", "/dev/null")
-        assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
-        return result if result.returncode else None
-
-    by_ops = refuses(mutate)
-    if by_ops and "has no place for" in by_ops.stderr:
+    """The verifiers of ops, communication and equivalence, each by itself."""
+    mutate = mutants.mutation(kind, seed)
+    by_ops = mutants.refuses(staged, mutate)
+    if mutants.has_no_place(by_ops):
         return None
     caught = {name for name, verifier in (("comms", "--tpc-verify-comms"),
                                           ("equivalence", f"--tpc-verify-equivalence=reference={model}"))
-              if refuses("--verify-each=0", mutate, verifier)}
-    if by_ops:
-        caught.add("ops")
-    if not caught:
-        same = tpc_opt(staged, mutate, f"--tpc-evaluate=shape={shape}", "-o", "/dev/null")
-        assert not same.timed_out and same.returncode == 0, f"nobody refuses a wrong program\n{same}"
-        assert "is the same" in same.stdout
-    return caught
+              if mutants.refuses(staged, "--verify-each=0", mutate, verifier)}
+    caught |= {"ops"} if by_ops else set()
+    if caught:
+        return caught
+    same = tpc_opt(staged, mutate, f"--tpc-evaluate=shape={shape}", "-o", "/dev/null")
+    return mutants.SAME_RESULTS if same.returncode == 0 and "is the same" in same.stdout else mutants.ACCEPTED
 
 
-def run(programs, cases):
-    """The table of kinds and who caught them."""
-    places = {(name, grid): programs(name, grid) for name, grid, *_ in cases}
-    table = {kind: collections.Counter() for kind in kinds()}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda case: judge(*places[case[:2]], *case[2:]), cases)
-        for (name, grid, kind, seed), caught in zip(cases, verdicts):
-            row = table[kind]
-            if caught is None:
-                row["no place"] += 1
-                continue
-            row["mutants"] += 1
-            row["equivalent"] += not caught
-            row["comms alone"] += caught == {"comms"}
-            row["equivalence alone"] += caught == {"equivalence"}
-            for verifier in caught:
-                row[verifier] += 1
-    columns = ["mutants", "ops", "comms", "equivalence", "comms alone", "equivalence alone", "equivalent"]
-    print(f"\n{'kind':22}", *(f"{column:>18}" for column in columns))
-    for kind, row in table.items():
-        print(f"{kind:22}", *(f"{row[column]:18}" for column in columns))
-    total = sum(table.values(), collections.Counter())
-    print(f"{'all':22}", *(f"{total[column]:18}" for column in columns))
-    return table, total
+def run(programs, cases, name):
+    places = {case[:2]: programs(*case[:2]) for case in cases}
+    table = mutants.Table(kinds())
+    table.judge(lambda case: judge(*places[case[:2]], *case[2:]), cases, lambda case: ("staged", case[2], case))
+    return table.report(name)
 
 
 def test_there_are_enough_kinds():
@@ -130,17 +95,17 @@ def test_sample(programs):
     for kind in ("shift-window", "drop-window", "other-slopes", "drop-slopes", "shift-shard"):
         cases.append(("window", "tp4,sp,pp3" if kind == "drop-slopes" else "tp2", kind, pick.randrange(1000)))
     cases.append(("llama", "tp2,pp2,dp2,mb2", "swap-held", 0))
-    table, total = run(programs, cases)
-    assert total["mutants"] >= 60
-    assert [kind for kind, row in table.items() if not row["mutants"]] == []
+    table = run(programs, cases, "sample_of_partitioned")
+    assert table.mutants() >= 60
+    assert [kind for kind in kinds() if not table.mutants(kind)] == []
     # With either verifier switched off, some bugs would go through.
-    assert total["comms alone"] >= 2 and total["equivalence alone"] >= 10
+    assert table.alone("comms") >= 2 and table.alone("equivalence") >= 10
 
 
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, grid, kind, seed) for name in MODEL_PROGRAMS for grid in GRIDS for kind in kinds()
              for seed in range(4)]
-    table, total = run(programs, cases)
-    assert total["mutants"] >= 1000
-    assert total["comms alone"] and total["equivalence alone"]
+    table = run(programs, cases, "partitioned")
+    assert table.mutants() >= 1000
+    assert table.alone("comms") and table.alone("equivalence")

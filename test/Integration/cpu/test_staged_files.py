@@ -20,6 +20,7 @@ WRITERS = {
     "object": [tool("tpcc"), MODEL, "--emit=obj", "-o", "FILE"], "text": [tool("tpcc"), MODEL, "--emit=staged", "-o", "FILE"],
     "onnx": [tool("tpcc"), MODEL, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", "FILE"],
     "report": [tool("tpcc"), MODEL, "--report=FILE", *SHAPE], "certificate": [tool("tpcc"), MODEL, "--certificate=FILE"],
+    "tpc-opt": [tool("tpc-opt"), "x.mlir", "-o", "FILE"], "tpc-translate": [tool("tpc-translate"), "--import-onnx", MODEL, "-o=FILE"],
     "output": ["PROGRAM", "x.npy", "--output", "output=FILE"]}
 
 
@@ -31,6 +32,7 @@ def library(tmp_path_factory):
 @pytest.fixture
 def write(tpcc, library, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 2, 40), np.float32))
+    (tmp_path / "x.mlir").write_text("func.func private @f()")
     (tmp_path / "out").mkdir()
 
     def write(writer, name="file", **env):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from harness import BUILD, LAUNCH, LoadClock, run
-from liveness import until
+from liveness import is_there, until
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 MAGIC = b"tpc-run2"
@@ -217,14 +217,6 @@ def descendants(process):
         with open(f"/proc/{process}/task/{task}/children") as file:
             children += [int(word) for word in file.read().split()]
     return children + [below for child in children for below in descendants(child)]
-
-
-def is_there(process):
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("wrapped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["in a script", ""])

@@ -232,11 +232,13 @@ PLACES = {"pipe": (make_fifo, "not a regular file"), "link to nothing": (lambda 
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", ["generation_config.json", "genai_config.json", "tokenizer.json"])
-def test_what_is_no_file(tmp_path, place, name):
+@pytest.mark.parametrize("name", ["generation_config.json", "genai_config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_what_is_no_file(tmp_path, folder, place, name):
     make, words = PLACES[place]
     make(tmp_path / name)
     with pytest.raises(TextError, match=f"{name}.*({words})"):
+        if name == "tokenizer_config.json":
+            notes_of(load_tokenizer(folder), tmp_path, "Once")
         (load_tokenizer if name == "tokenizer.json" else read_defaults)(tmp_path)
 
 
