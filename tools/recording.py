@@ -21,7 +21,7 @@ COMMANDS = [
     f'python -m tpc.generate ./stories --tokenizer {STORIES} --prompt "Once upon a time"',
 ]
 
-COLUMNS, CELL, LINE, MARGIN = 92, 8.05, 19, 18
+COLUMNS, CELL, LINE, MARGIN = 96, 8.05, 19, 18
 # Seconds: per typed character, before the output, per line of output, at the end.
 TYPING, WAIT, PRINTING, HOLD = 0.025, 0.6, 0.25, 6.0
 

@@ -211,3 +211,14 @@ def test_sizes():
         page.name: words for page in USER_PAGES if (words := len(page.read_text().split())) > 1100
     }
     assert not long, f"user pages of more than 1,100 words: {long}"
+
+
+def test_dockerfile_names_what_exists():
+    text = (TOP / "Dockerfile").read_text()
+    for source in re.findall(r"^COPY ([^-]\S*) ", text, re.M):
+        assert (TOP / source).exists(), source
+    usage = run([TOP / "setup", "--help"]).check().stdout
+    for command in re.findall(r"\./setup (\w+)", text):
+        assert re.search(rf"\./setup \[?{command}\b", usage), command
+    for name in re.findall(r"test/Models/stories/(\S+)|stories/(\w+\.onnx)", text):
+        assert (TOP / "test" / "Models" / "stories" / "".join(name)).exists(), name

@@ -138,6 +138,19 @@ def test_nothing_chosen_is_no_success(pack, tmp_path):
     call(pack, tmp_path / "results", "machines")[0].refused("there is no part 'machines'")
 
 
+def test_generation_is_compared_with_pytorch(tmp_path):
+    """The last request of a prompt's length counts, and a missing peer leaves its cell empty."""
+    from one_gpu import table
+
+    lines = [{"name": "llama1b bf16 gen", "prompt": 512, "first_ms": first, "step_ms": step} for first, step in [(9, 9), (4, 2)]]
+    lines += [{"model": "llama-1b", "way": "eager", "case": "decode1@512", "ms": 10},
+              {"model": "llama-1b", "way": "compiled+graph", "case": "prefill512_last", "ms": 3}]
+    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    text = table.render([tmp_path / "lines.jsonl"])
+    assert text.splitlines()[-1] == "| LLaMA-3.2-1B shape | 2.00 | 5.00 |  | 4.00 |  | 0.75 |"
+    assert "GPT-2" not in text
+
+
 def test_the_page_is_what_the_script_writes():
     from one_gpu import table
 
