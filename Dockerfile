@@ -6,7 +6,7 @@
 
 FROM debian:12 AS build
 WORKDIR /src
-# Debian's packages are a layer of their own: only a change of ./setup installs them again.
+# Debian's packages are a layer of their own: only a change of this script installs them again.
 COPY setup ./
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates \
     && ./setup packages
