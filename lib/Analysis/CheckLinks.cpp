@@ -1,8 +1,8 @@
-//===- CheckLinks.cpp - Warn of tensor parallelism between nodes ----------===//
+//===- CheckLinks.cpp - Warnings about tensor parallelism across nodes ----===//
 //
-// Collectives of tensor (and sequence) parallelism wait for each other several times in a
-// layer, so they belong on the fastest links. Groups that reach over the border of a
-// node go as fast as the link between nodes.
+// Collectives of tensor (and sequence) parallelism are blocking and occur several times in a layer,
+// so they should use the fastest links. Groups that cross a node boundary run at the speed of the
+// inter-node link.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +20,11 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// What one rank of the stage that communicates most sends over groups with an axis, in a step.
+/// Bytes and seconds per step that one rank of the stage with the most traffic sends over groups
+/// with an axis.
 struct Traffic {
   double bytes = 0, seconds = 0;
-  double withinNode = 0; // seconds, were all ranks in one node
+  double withinNode = 0; // seconds if all ranks were in one node
 };
 
 struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
@@ -90,7 +91,7 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
                           traffic.bytes / (1 << 20), traffic.seconds * 1e3,
                           traffic.withinNode * 1e3)
                 .str();
-    // In an order that begins with tp, this axis fills blocks of so many ranks.
+    // In an order that begins with tp, the blocks of this axis have this many ranks.
     int64_t block = axis == "tpy" ? size * grid.getAxisSize("tpx") : size;
     if (node % block == 0)
       diag << "; an order that begins with tp keeps it in a node";

@@ -1,4 +1,4 @@
-//===- Cost.cpp - What ops cost on one rank -------------------------------===//
+//===- Cost.cpp - Cost of ops on one rank ---------------------------------===//
 
 #include "CostOp.h"
 
@@ -16,7 +16,7 @@ Cost &Cost::operator+=(const Cost &o) {
   return *this;
 }
 
-/// Whether a value is the right side of products only, through calls.
+/// Whether all uses of a value, through calls, are right sides of matmuls.
 static bool isRightSide(Value value) {
   return llvm::all_of(value.getUses(), [](OpOperand &use) {
     if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
@@ -72,15 +72,15 @@ double CostModel::getBytes(Type type) const {
   return estimateLocalBytes(type, grid, coordinates, symbols);
 }
 
-/// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own
-/// that is not summed over (parts that are concatenated, what a slice is taken from), the space is
-/// not a product of all: then the elements of the largest tensor.
+/// Returns the points of the rule's iteration space on this rank. If a tensor has a dimension of
+/// its own that is not reduced (operands of a concatenation, the operand of a slice), the space is
+/// not a product of all factors: then the elements of the largest tensor count.
 double CostModel::getPoints(ShardingRuleOpInterface op) const {
   ShardingRule rule = op.getShardingRule();
   SmallVector<double> sizes;
   for (const ShardingRule::Factor &factor : rule.factors)
     sizes.push_back(double(evaluateOr1(factor.size, symbols)));
-  // Where a dimension's split is known by factor, local sizes replace global ones.
+  // Local sizes replace global ones where the split of a dimension is known by factor.
   auto localize = [&](Value value, const ShardingRule::Dims &dims) {
     for (auto [dim, factors] : llvm::zip(getDist(value).getDims(), dims)) {
       SmallVector<::tpc::SymExpr> parts;
@@ -128,7 +128,7 @@ LogicalResult CostModel::check() const {
     if (isa<CostOpInterface>(op))
       return WalkResult::advance();
     op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                    << ") cannot be weighed: nothing is known of what it costs";
+                    << ") has no cost model";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());

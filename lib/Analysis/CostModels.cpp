@@ -1,4 +1,4 @@
-//===- CostModels.cpp - What ops cost, op by op ---------------------------===//
+//===- CostModels.cpp - Cost models of ops --------------------------------===//
 
 #include "CostOp.h"
 
@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Arithmetic at each point of the rule's iteration space; all operands are read.
+/// Arithmetic at each point of the rule's iteration space; reads all operands.
 template <typename OpT>
 struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
@@ -22,7 +22,7 @@ struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
   }
 };
 
-/// Of the keys only those of a window meet a query.
+/// Only keys within the window are visible to a query.
 struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp> {
   Cost getCost(Operation *base, CostModel &model) const {
     auto op = cast<AttentionOp>(base);
@@ -35,14 +35,14 @@ struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp
   }
 };
 
-/// Of the table only some rows are read.
+/// Reads only the indexed rows of the table.
 template <typename OpT> struct LookupCost : CostOpInterface::ExternalModel<LookupCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
     return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands().drop_front());
   }
 };
 
-/// In place: new tokens are read and written.
+/// In place: reads and writes only new tokens.
 struct AppendCost : CostOpInterface::ExternalModel<AppendCost, AppendOp> {
   Cost getCost(Operation *op, CostModel &model) const {
     Cost cost;
@@ -58,7 +58,7 @@ struct CollectiveCost : CostOpInterface::ExternalModel<CollectiveCost<OpT>, OpT>
   }
 };
 
-/// Its memory. What reads it pays for the traffic.
+/// Counts the memory of the parameter. Ops that read it count the traffic.
 struct ParameterCost : CostOpInterface::ExternalModel<ParameterCost, ParameterOp> {
   Cost getCost(Operation *op, CostModel &model) const {
     Cost cost;
@@ -73,8 +73,8 @@ struct CallCost : CostOpInterface::ExternalModel<CallCost, func::CallOp> {
   }
 };
 
-/// It moves no bytes: another name for memory, data of the executable, or structure. What crosses
-/// stages is counted where stages are cut (getSendSeconds).
+/// No cost: an alias of memory, data of the executable, or structure. Transfers between stages are
+/// counted where stages are cut (getSendSeconds).
 template <typename OpT> struct NoCost : CostOpInterface::ExternalModel<NoCost<OpT>, OpT> {
   Cost getCost(Operation *, CostModel &) const { return {}; }
 };

@@ -1,4 +1,4 @@
-//===- CostOp.h - What ops cost ---------------------------------*- C++ -*-===//
+//===- CostOp.h - Interface of cost models ----------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_ANALYSIS_COSTOP_H
 #define TPC_LIB_ANALYSIS_COSTOP_H

@@ -1,4 +1,4 @@
-//===- CostOp.td - What ops cost --------------------------------*- tablegen -*-===//
+//===- CostOp.td - Interface of cost models ----------------*- tablegen -*-===//
 
 #ifndef TPC_LIB_ANALYSIS_COSTOP
 #define TPC_LIB_ANALYSIS_COSTOP
@@ -7,11 +7,12 @@ include "mlir/IR/OpBase.td"
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let description = [{
-    An op of which it is known what it costs on one rank.
+    An op with a known cost on one rank.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"What it costs.", "::mlir::tpc::Cost", "getCost", (ins "::mlir::tpc::CostModel &":$model)>
+    InterfaceMethod<"Returns the cost of the op.", "::mlir::tpc::Cost", "getCost",
+      (ins "::mlir::tpc::CostModel &":$model)>
   ];
 }
 

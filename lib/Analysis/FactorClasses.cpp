@@ -1,4 +1,4 @@
-//===- FactorClasses.cpp - Which dimensions are split together ------------===//
+//===- FactorClasses.cpp - Classes of dimensions that are split together --===//
 
 #include "tpc/Analysis/FactorClasses.h"
 
@@ -58,7 +58,7 @@ const ShardingRule &FactorClasses::getRule(Operation *op) const {
   return opNodes.find(op)->second.first;
 }
 
-/// The older node stays the root, so that classes keep their numbers.
+/// Keeps the older node as the root, so that classes keep their numbers.
 void FactorClasses::join(int a, int b) {
   if (b < a)
     std::swap(a, b);
@@ -67,7 +67,7 @@ void FactorClasses::join(int a, int b) {
 }
 
 void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
-  // What is left of the two lists, next leaf last.
+  // The rest of the two lists, next leaf last.
   Classes left, right;
   auto push = [&](Classes &list, int node) {
     Classes leaves;
@@ -79,7 +79,7 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
   for (int node : llvm::reverse(b))
     push(right, node);
 
-  // Divides the class at the end of `list`, of which `size` is the first part.
+  // Divides the class at the end of `list`, with `size` as the major part.
   auto divide = [&](Classes &list, const SymExpr &size, const SymExpr &rest) {
     int node = list.pop_back_val();
     int first = addNode(size), second = addNode(rest);
@@ -91,7 +91,7 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
 
   while (!left.empty() && !right.empty()) {
     int x = find(left.back()), y = find(right.back());
-    // A class may have been divided since it was put on the list.
+    // A class may have been divided after it was added to the list.
     if (!nodes[x].children.empty()) {
       push(left, left.pop_back_val());
       continue;
@@ -177,7 +177,7 @@ void FactorClasses::addOp(Operation *op) {
   if (!ruled) {
     if (isa<func::ReturnOp>(op))
       return;
-    // Nothing is known about it, so everything that it touches is whole.
+    // An unknown op requires all of its dimensions whole.
     auto mark = [&](Value value) {
       for (int node : SmallVector<int, 4>(getNodes(value))) {
         Classes leaves;

@@ -1,4 +1,4 @@
-//===- LinkModel.cpp - What communication costs ---------------------------===//
+//===- LinkModel.cpp - Cost of communication ------------------------------===//
 
 #include "tpc/Analysis/LinkModel.h"
 
@@ -32,7 +32,7 @@ bool LinkModel::crossesNodes(StringRef axis) const {
       return ::tpc::crossesNodes(stride, size, grid.getWorldSize(), grid.getGpusPerNode());
     stride *= size;
   }
-  return false; // mb: in time
+  return false; // mb is an axis in time
 }
 
 Link LinkModel::getLink(StringRef axis) const {

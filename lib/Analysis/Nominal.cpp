@@ -1,4 +1,4 @@
-//===- Nominal.cpp - Sizes to estimate with -------------------------------===//
+//===- Nominal.cpp - Nominal sizes for estimates --------------------------===//
 
 #include "tpc/Analysis/ParseSymbols.h"
 
@@ -70,7 +70,7 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments()) {
           collect(argument.getType());
-          // The first dimension of an input counts samples.
+          // The first dimension of an input is the number of samples.
           if (auto type = dyn_cast<RankedTensorType>(argument.getType());
               type && type.getRank() > 1 &&
               (isa<PipelineOp>(op) || (isa_and_nonnull<SymbolOpInterface>(op) &&

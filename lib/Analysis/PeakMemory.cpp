@@ -1,4 +1,4 @@
-//===- PeakMemory.cpp - Bytes that are live at once -----------------------===//
+//===- PeakMemory.cpp - Peak bytes of live values -------------------------===//
 
 #include "tpc/Analysis/PeakMemory.h"
 
@@ -15,7 +15,7 @@ public:
   PeakCounter(ModuleOp module, const Symbols &symbols)
       : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
 
-  /// The largest sum in a block, without its arguments: they are the caller's.
+  /// Returns the maximum over a block, without its arguments, which the caller counts.
   int64_t getPeak(Block &block);
 
 private:
@@ -32,7 +32,7 @@ int64_t PeakCounter::getBytes(Value value) const {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp>(value.getDefiningOp()))
     return 0;
-  // Of several that are too large the sum still is a number.
+  // The bound keeps sums of several oversized values within 64 bits.
   return int64_t(std::min(estimateLocalBytes(tensor, grid, {}, symbols), 0x1p61));
 }
 
@@ -55,7 +55,7 @@ int64_t PeakCounter::getPeak(Block &block) {
       results += getBytes(result);
     peak = std::max(peak, live + std::max(inside, results));
     live += results;
-    // What this op uses last, or nobody uses, goes.
+    // Values without later uses die here.
     auto isLast = [&](Value value) {
       return llvm::all_of(value.getUsers(), [&](Operation *user) {
         Operation *here = block.findAncestorOpInBlock(*user);
@@ -63,7 +63,7 @@ int64_t PeakCounter::getPeak(Block &block) {
       });
     };
     llvm::SmallSetVector<Value, 8> gone;
-    op.walk([&](Operation *inner) { // what rounds use was computed before them
+    op.walk([&](Operation *inner) { // operands of micro-batch iterations too
       for (Value operand : inner->getOperands())
         if (operand.getDefiningOp() && operand.getParentBlock() == &block && isLast(operand))
           gone.insert(operand);

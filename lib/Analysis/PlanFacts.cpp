@@ -1,4 +1,4 @@
-//===- PlanFacts.cpp - What there is to say about a plan ------------------===//
+//===- PlanFacts.cpp - Facts and warnings about a plan --------------------===//
 
 #include "tpc/Analysis/PlanFacts.h"
 

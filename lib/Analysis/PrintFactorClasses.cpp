@@ -1,4 +1,4 @@
-//===- PrintFactorClasses.cpp - The class of every factor -----------------===//
+//===- PrintFactorClasses.cpp - Printing of factor classes ----------------===//
 
 #include "tpc/Analysis/FactorClasses.h"
 #include "tpc/Analysis/Passes.h"

@@ -1,4 +1,4 @@
-//===- PrintReport.cpp - What a staged program communicates ---------------===//
+//===- PrintReport.cpp - Printing of the report ---------------------------===//
 
 #include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Analysis/Passes.h"

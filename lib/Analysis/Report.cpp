@@ -1,4 +1,4 @@
-//===- Report.cpp - What a staged program communicates and holds ----------===//
+//===- Report.cpp - Communication and memory of a staged program ----------===//
 
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/Copies.h"
@@ -43,15 +43,15 @@ private:
   Coordinates coordinates;
   Report report;
   int64_t stage = 0;                                // the current one
-  SmallVector<SmallVector<ParameterOp>> parameters; // of each stage
-  SmallVector<SmallVector<Type>> caches;            // that each stage keeps
+  SmallVector<SmallVector<ParameterOp>> parameters; // by stage
+  SmallVector<SmallVector<Type>> caches;            // by stage
 };
 
 std::optional<int64_t> Counter::getBytes(Type type) {
   return getLocalBytes(type, grid, coordinates, symbols);
 }
 
-/// Of all rounds.
+/// Returns the bytes over all micro-batches.
 int64_t Counter::getCacheBytes(int64_t stage) {
   int64_t bytes = 0;
   for (Type type : caches[stage]) {
@@ -65,7 +65,7 @@ int64_t Counter::getCacheBytes(int64_t stage) {
   return bytes;
 }
 
-/// Whether a value is a part of what a cache holds before a step.
+/// Whether a value is a slice of a cache's contents before a step.
 static bool isOfCache(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<LocalSliceOp, ExpandOp, ReshapeOp, GatherOp>(op))
@@ -90,7 +90,7 @@ void Counter::add(StringRef axis, StringRef kind, int64_t count, int64_t bytes) 
   row->bytes += count * bytes;
 }
 
-/// Axes joined in the grid's order.
+/// Joins axes in the grid's order.
 std::string Counter::getLabel(ArrayAttr axes) {
   std::string label;
   for (StringAttr axis : grid.getOrder())
@@ -99,8 +99,8 @@ std::string Counter::getLabel(ArrayAttr axes) {
   return label;
 }
 
-/// `dim` without one of `axes` that is innermost on it, which is taken from `axes`. Null if none
-/// is.
+/// Returns `dim` without one of `axes` that is innermost on it, and removes that from `axes`. Null
+/// if none is.
 static DimAttr takeInnermost(DimAttr dim, SmallVectorImpl<StringAttr> &axes, StringAttr &taken) {
   auto take = [&](ArrayRef<StringAttr> all) {
     if (all.empty() || !llvm::is_contained(axes, all.back()))
@@ -122,8 +122,8 @@ static DimAttr takeInnermost(DimAttr dim, SmallVectorImpl<StringAttr> &axes, Str
   return {};
 }
 
-/// Gathers and scatters over several axes are done one axis at a time; each has a whole buffer
-/// of its own.
+/// Gathers and scatters over several axes run one axis at a time; each has a whole buffer of its
+/// own.
 LogicalResult Counter::countSteps(Operation *op, ArrayAttr axesAttr, int64_t times) {
   bool gathers = isa<AllGatherOp>(op);
   auto split = cast<RankedTensorType>((gathers ? op->getOperand(0) : op->getResult(0)).getType());
@@ -134,7 +134,7 @@ LogicalResult Counter::countSteps(Operation *op, ArrayAttr axesAttr, int64_t tim
     SmallVector<DimAttr> dims(dist.getDims());
     StringAttr axis;
     dims[at] = takeInnermost(dims[at], axes, axis);
-    assert(dims[at] && "the verifier has seen that the axes are innermost on it");
+    assert(dims[at] && "the verifier has checked that the axes are innermost");
     dist = dist.withDims(dims);
     auto bytes = getBytes(makeTensorType(split.getElementType(), dist, grid));
     if (!bytes)
@@ -184,7 +184,7 @@ LogicalResult Counter::countBlock(Block &block, int64_t times) {
 }
 
 LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
-  // Once in a step; what rounds read of it is held until the last one.
+  // Prologue: runs once per step; values that iterations read are live until the last one.
   for (Operation &op : stage.getBody().front()) {
     if (isa<MicroBatchesOp>(op))
       continue;
@@ -202,8 +202,8 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
   }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
     Block &body = loop.getBody().front();
-    // Micro-batches of one size are counted together; sizes descend, so each
-    // run is found by bisection.
+    // Micro-batches of equal size are counted together. Sizes descend, so each run is found by
+    // bisection.
     DimAttr batch = loop.getBatchAttr();
     int64_t total = batch ? grid.getMicroBatches() : 1;
     auto getSize = [&](int64_t index) -> std::optional<int64_t> {
@@ -229,7 +229,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       begin = end;
     }
     coordinates.erase("mb");
-    // Outputs are assembled once, whole; caches stay where they are.
+    // Outputs are assembled once, unsplit; caches stay on their ranks.
     for (auto output : body.getOps<OutputOp>()) {
       auto pipeline = output->getParentOfType<PipelineOp>();
       if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]))) {
@@ -274,7 +274,7 @@ ParameterRow Counter::describe(ParameterOp parameter) {
   return row;
 }
 
-/// Bytes of the parameters that its stage holds, for each rank.
+/// Returns, for each rank, the bytes of the parameters in its stage.
 void Counter::countWeights() {
   int64_t world = grid.getWorldSize();
   for (StageRow &row : report.stages) {

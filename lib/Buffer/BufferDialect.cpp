@@ -1,4 +1,4 @@
-//===- BufferDialect.cpp - Places and arguments ---------------------------===//
+//===- BufferDialect.cpp - Extents, arguments and assembly formats --------===//
 
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Elements.h"
@@ -58,7 +58,7 @@ static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {
   if (parseSymExpr(parser, elements) || parser.parseKeyword("x") || parser.parseType(element))
     return failure();
   if (!element.isIntOrFloat())
-    return parser.emitError(loc) << "a place has numbers, not " << element;
+    return parser.emitError(loc) << "a buffer has numbers, not " << element;
   attr = ExtentAttr::get(parser.getContext(), elements, element);
   return success();
 }
@@ -110,7 +110,7 @@ static ParseResult parseUse(AsmParser &parser, ParameterUse &use) {
   return success();
 }
 
-/// Behind the use.
+/// Parses the rest after the use.
 static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load) {
   StringAttr weight;
   ViewAttr view;
@@ -270,7 +270,7 @@ static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parame
     }
     auto epilogue = symbolizeEpilogue(word);
     if (!epilogue)
-      return parser.emitError(loc) << "'" << word << "' is no epilogue of products";
+      return parser.emitError(loc) << "'" << word << "' is not an epilogue";
     activations.push_back(static_cast<int32_t>(*epilogue));
     return success();
   };
@@ -406,8 +406,7 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseAttribute(callee, "callee", result.attributes) ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
                                      [&]() -> ParseResult {
-                                       // Which of the two an operand is: indices of parameters are
-                                       // marked.
+                                       // The keyword marks indices of parameters.
                                        isParameter.push_back(
                                            succeeded(parser.parseOptionalKeyword("parameter")));
                                        return parser.parseOperand(all.emplace_back());

@@ -1,4 +1,4 @@
-//===- BufferOps.cpp - What holds of each op by itself --------------------===//
+//===- BufferOps.cpp - Verification of buffer ops -------------------------===//
 
 #include "tpc/Buffer/Buffer.h"
 
@@ -9,8 +9,8 @@ using namespace mlir::tpc::buffer;
 LogicalResult FuncOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != getArgs().size() + getResultsPlaces().size())
-    return emitOpError() << "has " << block.getNumArguments() << " arguments, and says of "
-                         << getArgs().size() + getResultsPlaces().size() << " what they are";
+    return emitOpError() << "has " << block.getNumArguments() << " arguments, but attributes for "
+                         << getArgs().size() + getResultsPlaces().size();
   for (auto [i, value] : llvm::enumerate(block.getArguments())) {
     bool isPlace = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isPlace();
     if (isPlace != isa<PlaceType>(value.getType()))
@@ -23,18 +23,18 @@ LogicalResult FuncOp::verify() {
 
 LogicalResult buffer::ParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!symbols.lookupNearestSymbolFrom<EntryOp>(*this, getEntryAttr()))
-    return emitOpError() << getEntryAttr() << " is no tpc_buffer.entry";
+    return emitOpError() << getEntryAttr() << " is not a tpc_buffer.entry";
   return success();
 }
 
 LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto callee = symbols.lookupNearestSymbolFrom<FuncOp>(*this, getCalleeAttr());
   if (!callee)
-    return emitOpError() << getCalleeAttr() << " is no tpc_buffer.func";
+    return emitOpError() << getCalleeAttr() << " is not a tpc_buffer.func";
   if (callee.getArgs().size() != getArgs().size() ||
       callee.getResultsPlaces().size() != getWrites().size())
-    return emitOpError() << "gives " << getArgs().size() << " arguments and " << getWrites().size()
-                         << " places for results, and " << getCalleeAttr() << " has "
+    return emitOpError() << "passes " << getArgs().size() << " arguments and " << getWrites().size()
+                         << " result buffers, but " << getCalleeAttr() << " has "
                          << callee.getArgs().size() << " and " << callee.getResultsPlaces().size();
   for (auto [i, value] : llvm::enumerate(getArgs()))
     if (cast<ArgumentAttr>(callee.getArgs()[i]).isPlace() != isa<PlaceType>(value.getType()))
@@ -43,7 +43,7 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 LogicalResult buffer::ProductOp::verify() {
@@ -71,7 +71,7 @@ SmallVector<buffer::ProductOp::Part> buffer::ProductOp::getParts() {
 }
 
 namespace {
-/// What the op keeps of its parts.
+/// Matmuls in the form in which the op stores them.
 struct Lists {
   SmallVector<Value> parameters, biases, residuals, to;
   SmallVector<Attribute> widths;

@@ -1,4 +1,4 @@
-//===- Annotations.cpp - Uses that only say something ---------------------===//
+//===- Annotations.cpp - Uses of values by annotations --------------------===//
 
 #include "tpc/Dialect/Annotations.h"
 
@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 #define GET_OP_CLASSES
 #include "tpc/Dialect/AnnotationOps.cpp.inc"
 
-/// Longer chains are taken for what the model computes.
+/// Maximum length of a chain; ops of longer chains count as model computation.
 static constexpr unsigned kMaxDepth = 16;
 
 static bool isForAnnotations(Operation *op, unsigned depth = 0) {
@@ -54,9 +54,9 @@ LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
 LogicalResult AnnotationOp::verify() {
   DistAttr dist = getDist(getValue());
   if (dist.isSharded() || dist.getPartial() || dist.getLocal())
-    return emitOpError() << "of a value that is distributed; tpc-place-annotations comes before";
+    return emitOpError() << "is on a distributed value; run tpc-place-annotations before";
   if (!getSharding() && !getStage())
-    return emitOpError("says neither a sharding nor a stage");
+    return emitOpError("has neither a sharding nor a stage");
   if (!getSharding())
     return success();
   return verifySharding(getShardingAttr(), getSizes(getValue()), GridAttr::lookup(*this),

@@ -30,7 +30,7 @@ struct SymExprAttrStorage : public AttributeStorage {
   static SymExprAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
     return new (allocator.allocate<SymExprAttrStorage>()) SymExprAttrStorage(key);
   }
-  // What left 64 bits is written like a symbol, and equals nothing.
+  // An overflow is printed like a symbol, and equals nothing.
   bool operator==(const KeyTy &other) const {
     return key.text == other.text && key.value.isOverflow() == other.value.isOverflow();
   }
@@ -83,7 +83,7 @@ InputDefaultAttr InputDefaultAttr::get(MLIRContext *context, InputDefaultKind ki
 }
 
 InputDefaultAttr InputDefaultAttr::get(MLIRContext *context, const SymExpr &past) {
-  // None is said in one way.
+  // "No default" has only one representation: the null attribute.
   SymExprAttr before = past.isConstant(0) ? SymExprAttr() : SymExprAttr::get(context, past);
   return Base::get(context, InputDefaultKind::Positions, before, StringAttr());
 }
@@ -219,7 +219,7 @@ DimAttr DimAttr::get(MLIRContext *context, ArrayRef<FactorAttr> factors,
                      ArrayRef<StringAttr> axes) {
   SmallVector<FactorAttr> merged;
   for (FactorAttr f : factors) {
-    // A factor of 1 that nothing splits says nothing.
+    // Drop unsplit factors of size 1.
     if (f.getAxes().empty() && f.getExpr().isConstant(1))
       continue;
     if (!merged.empty() && f.getAxes().empty() && merged.back().getAxes().empty())
@@ -413,8 +413,7 @@ LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
   return partial ? once(partial.getAxes()) : success();
 }
 
-// The grid is not known here, so of local sizes only what holds for any grid
-// is checked.
+// The grid is not known here, so local sizes are checked only for properties that hold on any grid.
 LogicalResult DistAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (shape.size() != getDims().size())
@@ -431,7 +430,7 @@ LogicalResult DistAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType
                          << "the size that " << *this << " gives it";
   }
   if (!needed)
-    return emitError() << *this << " says nothing: a static, replicated tensor "
+    return emitError() << *this << "is redundant: a static, replicated tensor "
                        << "has no distribution";
   return success();
 }

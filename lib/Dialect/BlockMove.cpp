@@ -1,4 +1,4 @@
-//===- BlockMove.cpp - A split dimension whose elements move --------------===//
+//===- BlockMove.cpp - Collective-permute of one dimension ----------------===//
 
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Elements.h"
@@ -8,14 +8,14 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 //===----------------------------------------------------------------------===//
-// The form of a dimension
+// Factorization of a dimension
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One side: factors before the runs, and the run's.
-struct Form {
+/// One side: the factors before the runs, and the factors of a run.
+struct RunFactors {
   SmallVector<FactorAttr> rest;
-  std::optional<SymExpr> blocks; // of a factor that is split as a product of runs
+  std::optional<SymExpr> blocks; // number of runs in a factor that is split as a whole
   SymExpr n, unit = SymExpr(1);
   BlockMove::Side side;
 };
@@ -25,12 +25,12 @@ static BlockMove::Axes toAxes(ArrayRef<StringAttr> axes) {
   return BlockMove::Axes(axes.begin(), axes.end());
 }
 
-/// `dim` with runs of `every` elements at its minor end.
-static std::optional<Form> getForm(DimAttr dim, const SymExpr &every) {
+/// Factorizes `dim` into runs of `every` elements at its minor end.
+static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
   MLIRContext *context = dim.getContext();
   if (every.isConstant(0))
     return std::nullopt;
-  Form form;
+  RunFactors form;
   form.rest.assign(dim.getFactors().begin(), dim.getFactors().end());
   form.side.product = toAxes(dim.getAxes());
   SmallVector<FactorAttr> run; // minor to major
@@ -49,7 +49,7 @@ static std::optional<Form> getForm(DimAttr dim, const SymExpr &every) {
     if (!more)
       return std::nullopt;
     if (!factor.getAxes().empty()) {
-      // Runs and what is before them are one split factor: a product that is split as a whole.
+      // A split factor contains runs and a part before them: treat it as a product that is split.
       if (!run.empty() || !form.side.product.empty())
         return std::nullopt;
       form.blocks = *more;
@@ -62,7 +62,7 @@ static std::optional<Form> getForm(DimAttr dim, const SymExpr &every) {
     break;
   }
   std::reverse(run.begin(), run.end());
-  // Only the outermost factor may be split.
+  // Only the outermost factor of a run may be split.
   form.n = every;
   for (auto [i, factor] : llvm::enumerate(run)) {
     if (factor.getAxes().empty())
@@ -79,16 +79,16 @@ static std::optional<Form> getForm(DimAttr dim, const SymExpr &every) {
 
 static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr &every) {
   MLIRContext *context = from.getContext();
-  auto in = getForm(from, every), out = getForm(to, every);
+  auto in = factorize(from, every), out = factorize(to, every);
   if (!in || !out)
     return std::nullopt;
   for (auto [a, b] : {std::pair(&*in, &*out), std::pair(&*out, &*in)}) {
-    // A run that is split as a whole may be seen as a product that is.
+    // A run that is split as a whole is equivalent to a split product.
     if (a->n != b->n && a->unit.isConstant(1) && a->side.product.empty()) {
       a->blocks = SymExpr(1);
       a->side.product = std::exchange(a->side.part, {});
     }
-    // A side whose n nobody splits has it in whatever units the other has.
+    // A side with an unsplit n adopts the unit of the other side.
     if (a->side.part.empty() && !b->side.part.empty()) {
       a->n = b->n;
       a->unit = b->unit;
@@ -101,11 +101,11 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
   move.unit = in->unit;
   move.in = in->side;
   move.out = out->side;
-  // What stands before the runs is split over as well where a product is, and alike on all members
-  // otherwise.
+  // If a product is split, factors before the runs are split with it; else they are equal on all
+  // members.
   DimAttr one = DimAttr::get(context, SymExpr(1));
   move.outer = move.blocks = {};
-  for (const Form *form : {&*in, &*out}) {
+  for (const RunFactors *form : {&*in, &*out}) {
     DimAttr rest = DimAttr::get(context, form->rest), outer, blocks;
     if (form->blocks)
       outer = rest, blocks = DimAttr::get(context, *form->blocks);
@@ -118,7 +118,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     move.outer = outer;
     move.blocks = blocks;
   }
-  for (const Form *form : {&*in, &*out}) {
+  for (const RunFactors *form : {&*in, &*out}) {
     if (form->blocks || !form->side.product.empty())
       continue;
     DimAttr rest = DimAttr::get(context, form->rest);
@@ -127,7 +127,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     if (joinDims(context, {move.outer, move.blocks}) != rest)
       return std::nullopt;
   }
-  // The same ranks hold the dimension before and after.
+  // The group must be the same ranks before and after.
   BlockMove::Axes a = move.getAxes(), b = toAxes(move.out.part);
   llvm::append_range(b, move.out.product);
   if (a.size() != b.size() ||
@@ -139,7 +139,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
 std::optional<BlockMove> BlockMove::get(DimAttr from, DimAttr to, std::optional<SymExpr> every) {
   if (every)
     return combine(from, to, *every);
-  // The runs begin where either side has its split factor.
+  // Runs begin where either side has its split factor.
   for (DimAttr dim : {from, to}) {
     SymExpr run = dim.getExpr();
     for (FactorAttr factor : dim.getFactors()) {
@@ -163,7 +163,7 @@ std::optional<BlockMove> BlockMove::get(CollectivePermuteOp op) {
 }
 
 BlockMove::Axes BlockMove::getAxes() const {
-  Axes axes; // each once
+  Axes axes; // without duplicates
   for (StringAttr axis : llvm::concat<const StringAttr>(in.part, in.product))
     if (!llvm::is_contained(axes, axis))
       axes.push_back(axis);
@@ -171,7 +171,7 @@ BlockMove::Axes BlockMove::getAxes() const {
 }
 
 //===----------------------------------------------------------------------===//
-// What is sent
+// Transferred elements
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -182,17 +182,17 @@ struct Span {
 
 Span intersect(Span a, Span b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 
-/// A member's part: the range `own` of each block, and of all of these one range.
-struct Part {
+/// A member's elements: the range `own` of each block, restricted to the range `all` of these.
+struct MemberRange {
   Span own, all;
 
-  /// The elements of a block.
+  /// Returns the range within a block.
   Span in(int64_t block) const {
     Span part = intersect({block * own.size(), (block + 1) * own.size()}, all);
     int64_t shift = own.begin - block * own.size();
     return {part.begin + shift, part.end + shift};
   }
-  /// Blocks that it begins and ends in: those between are whole.
+  /// Returns the blocks that intersect the range: all but the first and the last one are whole.
   Span getBlocks() const {
     if (all.size() == 0)
       return {0, 0};
@@ -228,13 +228,13 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     return 0;
   int64_t begin = ((*shift % run) + run) % run;
 
-  auto getPart = [&](const Side &side, const Values &at) {
+  auto getRange = [&](const Side &side, const Values &at) {
     Span part = split({0, *size}, side.part, grid, at);
     Span own = {part.begin * *width, part.end * *width};
-    return Part{own, split({0, *count * own.size()}, side.product, grid, at)};
+    return MemberRange{own, split({0, *count * own.size()}, side.product, grid, at)};
   };
-  // Of a block: what a member has, and gets from itself.
-  auto getKept = [&](const Part &in, const Part &out, int64_t block) {
+  // Counts the elements of a block that a member keeps.
+  auto getKept = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
     Span source = in.in(block), target = out.in(block);
     Span low = intersect(target, {0, run - begin}), high = intersect(target, {run - begin, run});
     return intersect(source, {low.begin + begin, low.end + begin}).size() +
@@ -247,14 +247,14 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     at[axis.getValue().str()] = 0;
   int64_t most = 0;
   while (true) {
-    Part in = getPart(this->in, at), out = getPart(this->out, at);
+    MemberRange in = getRange(this->in, at), out = getRange(this->out, at);
     Span a = in.getBlocks(), b = out.getBlocks(), both = intersect(a, b);
     int64_t sent = in.all.size();
     std::set<int64_t> ends;
     for (int64_t block : {a.begin, a.end - 1, b.begin, b.end - 1})
       if (block >= both.begin && block < both.end && ends.insert(block).second)
         sent -= getKept(in, out, block);
-    // All other blocks are alike.
+    // All other blocks have equal counts.
     if (int64_t alike = both.size() - int64_t(ends.size()); alike > 0) {
       int64_t block = both.begin;
       while (ends.count(block))

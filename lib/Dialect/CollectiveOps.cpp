@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 #include "tpc/Interfaces/CollectiveInterfaces.cpp.inc"
 
 //===----------------------------------------------------------------------===//
-// What all have in common
+// Common code
 //===----------------------------------------------------------------------===//
 
 static SmallVector<StringAttr> axesOf(ArrayAttr axes) {
@@ -37,8 +37,8 @@ static LogicalResult checkAxes(Operation *op, ArrayAttr axes) {
   return success();
 }
 
-/// The dimension with `axes` as its innermost split taken away, or null: the
-/// last axes of the product, or of one factor if the product has none.
+/// Returns the dimension without `axes` as its innermost split, or null: without the last axes of
+/// the product, or of one factor if the product has none.
 static DimAttr removeInnermost(DimAttr dim, ArrayRef<StringAttr> axes) {
   auto endsWith = [&](ArrayRef<StringAttr> all) {
     return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
@@ -75,8 +75,7 @@ static DistAttr removePartial(DistAttr dist, ArrayRef<StringAttr> axes) {
   return dist.withPartial(PartialAttr::get(dist.getContext(), dist.getPartial().getKind(), rest));
 }
 
-/// Compares distributions, of which types without encoding have none that is
-/// local.
+/// Compares distributions. Types without encoding count as global ones.
 static bool sameDist(DistAttr a, DistAttr b) {
   return a && b && a.withLocal(false) == b.withLocal(false);
 }
@@ -201,7 +200,7 @@ LogicalResult ExchangeOp::verify() {
     return failure();
   DistAttr from = getDist(getOperand()), to = getDist(getResult());
   if (from.getPartial() != to.getPartial())
-    return distMismatch(*this, "both sides must be unreduced alike");
+    return distMismatch(*this, "both sides must be unreduced over the same axes");
   auto exchange = Exchange::get(from, to);
   if (!exchange)
     return distMismatch(*this, "must split a dimension over other axes of ranks, and by factors "
@@ -210,12 +209,12 @@ LogicalResult ExchangeOp::verify() {
     std::string names;
     for (StringAttr axis : exchange->axes)
       names += (names.empty() ? "" : ", ") + axis.getValue().str();
-    return distMismatch(*this, "its axes must be those that split otherwise than before: " + names);
+    return distMismatch(*this, "its axes must be those whose split changes: " + names);
   }
   return success();
 }
 
-/// What others than the root have is lost.
+/// Values on ranks other than the root are lost.
 bool BroadcastOp::keepsEveryElement() { return false; }
 
 LogicalResult BroadcastOp::verify() {
@@ -248,7 +247,7 @@ LogicalResult LocalSliceOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// Which dimension is in parts, and what is sent
+// Split dimensions and transferred bytes
 //===----------------------------------------------------------------------===//
 
 std::optional<int64_t> AllGatherOp::getOperandSplit() { return getDim(); }

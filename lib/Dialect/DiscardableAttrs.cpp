@@ -1,8 +1,8 @@
-//===- DiscardableAttrs.cpp - The attributes tpc.* ------------------------===//
+//===- DiscardableAttrs.cpp - Verification of the tpc.* attributes --------===//
 //
-// What passes and stages tell each other beside the ops: names of inputs, marks of layers, what a
-// tactic has decided. The table below has all of them, with the place where each belongs and the
-// values that it may have. Any other attribute tpc.* is an error, as nobody would verify it.
+// Discardable attributes that passes use to communicate: names of inputs, marks of layers,
+// decisions of tactics. The table below lists all of them, with the allowed ops and values. Any
+// other attribute tpc.* is an error, as no code would verify it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Where an attribute may stand; a table's entry has one or several.
-enum Place : unsigned {
+/// Location of an attribute; a table's entry allows one or several.
+enum AttrOwner : unsigned {
   OnModule = 1,
   OnFunction = 2,
   OnInput = 4, // an argument of a function, or an input of the pipeline
@@ -33,49 +33,49 @@ enum Place : unsigned {
   OnValue = 64, // an op with results
 };
 
-/// Of what says itself where it belongs.
+/// For attributes whose verifier checks the location itself.
 constexpr unsigned anywhere = ~0u;
 
-/// What stands where.
-struct Found {
+/// An attribute in the IR.
+struct AttrUse {
   Attribute value;
-  Type type;     // of the tensor that it says something about; null: of none
+  Type type;     // type of the annotated tensor; null: no tensor
   Operation *op; // null for inputs of a pipeline
   GridAttr grid;
 };
 
 struct Entry {
   StringRef name;
-  unsigned places;
-  StringRef what; // "must be …"
-  bool (*fits)(const Found &);
-  /// Where there is more to say than `what`.
-  LogicalResult (*verify)(const Found &, function_ref<InFlightDiagnostic()>) = nullptr;
+  unsigned owners;
+  StringRef expected; // "must be …"
+  bool (*fits)(const AttrUse &);
+  /// For checks that need a message of their own.
+  LogicalResult (*verify)(const AttrUse &, function_ref<InFlightDiagnostic()>) = nullptr;
 };
 
 } // namespace
 
-template <typename... AttrT> static bool is(const Found &found) {
+template <typename... AttrT> static bool is(const AttrUse &found) {
   return isa<AttrT...>(found.value);
 }
 
-static bool isCount(const Found &found) {
+static bool isCount(const AttrUse &found) {
   auto number = dyn_cast<IntegerAttr>(found.value);
   return number && number.getValue().getSignificantBits() <= 64 && number.getInt() >= 0;
 }
 
-template <typename ElementT> static bool isListOf(const Found &found) {
+template <typename ElementT> static bool isListOf(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, llvm::IsaPred<ElementT>);
 }
 
-/// One #tpc.dim or nothing (unit) for each of something.
-static bool isListOfDims(const Found &found) {
+/// A list of #tpc.dim or unit.
+static bool isListOfDims(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, llvm::IsaPred<DimAttr, UnitAttr>);
 }
 
-static bool areConstraints(const Found &found) {
+static bool areConstraints(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, [](Attribute entry) {
            auto constraint = dyn_cast<DictionaryAttr>(entry);
@@ -94,14 +94,14 @@ static bool isTextIn(DictionaryAttr fields, StringRef name) {
   return isa_and_present<StringAttr>(fields.get(name));
 }
 
-/// {axis, kind, why}, and a size where the collective is of a dimension.
+/// Fields {axis, kind, why}, and a size if the collective moves a dimension.
 static bool isPrediction(Attribute value) {
   auto fields = dyn_cast<DictionaryAttr>(value);
   return fields && isTextIn(fields, "axis") && isTextIn(fields, "kind") &&
          isTextIn(fields, "why") && (!fields.get("size") || isTextIn(fields, "size"));
 }
 
-static bool areTactics(const Found &found) {
+static bool areTactics(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, [](Attribute entry) {
            auto tactic = dyn_cast<DictionaryAttr>(entry);
@@ -114,8 +114,8 @@ static bool areTactics(const Found &found) {
          });
 }
 
-/// Stages of nodes.
-static bool areStages(const Found &found) {
+/// A list of {node, stage}.
+static bool areStages(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && !list.empty() && llvm::all_of(list, [](Attribute entry) {
            auto fields = dyn_cast<DictionaryAttr>(entry);
@@ -124,7 +124,7 @@ static bool areStages(const Found &found) {
          });
 }
 
-static bool areNumbers(const Found &found) {
+static bool areNumbers(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, [](Attribute entry) {
            auto tensor = dyn_cast<DenseElementsAttr>(entry);
@@ -132,15 +132,15 @@ static bool areNumbers(const Found &found) {
          });
 }
 
-static bool hasCopies(const Found &found) { return areCopies(found.value, found.type); }
+static bool hasCopies(const AttrUse &found) { return areCopies(found.value, found.type); }
 
-static bool isHash(const Found &found) {
+static bool isHash(const AttrUse &found) {
   auto text = dyn_cast<StringAttr>(found.value);
   return text && text.size() == 16 && llvm::all_of(text.getValue(), llvm::isHexDigit);
 }
 
-/// A kernel goes over rows of its results.
-static bool isKernel(const Found &found) {
+/// The number of row dimensions of a kernel's results.
+static bool isKernel(const AttrUse &found) {
   auto function = dyn_cast_or_null<FunctionOpInterface>(found.op);
   return isCount(found) && function && !function.isExternal() && function.getNumResults() > 0 &&
          llvm::all_of(function.getResultTypes(), [&](Type type) {
@@ -149,8 +149,8 @@ static bool isKernel(const Found &found) {
          });
 }
 
-/// A product computes what comes right behind it.
-static bool isFused(const Found &found) {
+/// An op that is fused into the matmul directly before it.
+static bool isFused(const AttrUse &found) {
   auto operand = dyn_cast<IntegerAttr>(found.value);
   if (!operand || !operand.getType().isInteger(32) || !found.op ||
       !isa<AddOp, GeluOp, SiluOp, ReluOp>(found.op))
@@ -163,8 +163,8 @@ static bool isFused(const Found &found) {
          (isa<MatmulOp>(producer) || producer->hasAttr(kFusedAttr));
 }
 
-/// Several products of one left side.
-static bool isMerged(const Found &found) {
+/// One of several matmuls with the same left side.
+static bool isMerged(const AttrUse &found) {
   auto product = dyn_cast_or_null<MatmulOp>(found.op);
   return isCount(found) && product && llvm::any_of(product.getLhs().getUses(), [&](OpOperand &use) {
            Operation *other = use.getOwner();
@@ -174,7 +174,7 @@ static bool isMerged(const Found &found) {
          });
 }
 
-/// Whether a cast is from one of these to the other.
+/// Whether a cast converts between these types.
 static bool isBetween(Operation *op, bool fromHalf) {
   auto cast = dyn_cast_or_null<CastOp>(op);
   if (!cast)
@@ -184,22 +184,22 @@ static bool isBetween(Operation *op, bool fromHalf) {
   return (half.isF16() || half.isBF16()) && single.isF32();
 }
 
-/// Products multiply by it.
-static bool isLoaded(const Found &found) {
+/// Whether all uses are matmuls that multiply by the value.
+static bool isLoaded(const AttrUse &found) {
   return isa<UnitAttr>(found.value) && isBetween(found.op, /*fromHalf=*/true) &&
          llvm::all_of(found.op->getUses(), [](OpOperand &use) {
            return isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1;
          });
 }
 
-/// Memory has it already, in another order or as a part.
-static bool isHeld(const Found &found) {
+/// A movement whose result is already in memory, in another order or as a slice.
+static bool isHeld(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
-/// It is how tpc-widen-products writes the result of a product. In a kernel, that is an argument.
-static bool roundsParts(const Found &found) {
+/// A cast that tpc-widen-products inserts after a matmul. In a kernel, its operand is an argument.
+static bool roundsParts(const AttrUse &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
     return false;
   if (Operation *producer = found.op->getOperand(0).getDefiningOp())
@@ -207,7 +207,7 @@ static bool roundsParts(const Found &found) {
   return found.op->getParentOp()->hasAttr(kKernelAttr);
 }
 
-static LogicalResult checkSharding(const Found &found,
+static LogicalResult checkSharding(const AttrUse &found,
                                    function_ref<InFlightDiagnostic()> emitError) {
   auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);
   if (!tensor || !(tensor.hasStaticShape() || isa_and_nonnull<DistAttr>(tensor.getEncoding())))
@@ -216,9 +216,9 @@ static LogicalResult checkSharding(const Found &found,
   return verifySharding(found.value, getSizes(found.type), found.grid, emitError);
 }
 
-/// Types do not know the grid (DistAttr::verifyEncoding): what is static in a local one is what
-/// each rank has.
-static LogicalResult checkGrid(const Found &found, function_ref<InFlightDiagnostic()> emitError) {
+/// Types are verified without the grid (DistAttr::verifyEncoding). With the grid, this checks that
+/// the static sizes of local types are the sizes on each rank.
+static LogicalResult checkGrid(const AttrUse &found, function_ref<InFlightDiagnostic()> emitError) {
   auto grid = dyn_cast<GridAttr>(found.value);
   if (!grid)
     return emitError() << "must be a #tpc.grid, not " << found.value;
@@ -259,43 +259,46 @@ static LogicalResult checkGrid(const Found &found, function_ref<InFlightDiagnost
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnostic()>) {
+static LogicalResult checkLinks(const AttrUse &found, function_ref<InFlightDiagnostic()>) {
   return verifyLinks(found.value, [&] { return found.op->emitError(); });
 }
 
-/// A cache that the module has. (Inputs of pipelines have no op; that cache says who has it.)
-static LogicalResult checkCache(const Found &found, function_ref<InFlightDiagnostic()> emitError) {
+/// Checks that the module has the cache. (Inputs of pipelines have no op; the cache itself checks
+/// them.)
+static LogicalResult checkCache(const AttrUse &found,
+                                function_ref<InFlightDiagnostic()> emitError) {
   auto name = dyn_cast<FlatSymbolRefAttr>(found.value);
   if (!name)
     return emitError() << "must be a symbol, not " << found.value;
   if (found.op && !SymbolTable::lookupNearestSymbolFrom<CacheOp>(found.op, name))
-    return emitError() << "names " << name << ", and there is no such tpc.cache";
+    return emitError() << "names the unknown tpc.cache " << name;
   return success();
 }
 
 static const Entry table[] = {
-    // Of the program.
+    // Program.
     {kGridAttr, OnModule, "", nullptr, checkGrid},
     {kConstraintsAttr, OnModule, "a list of {expr = #tpc.expr<...>, ...}", areConstraints},
     {kSourceAttr, OnModule, "a path", is<StringAttr>},
     {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
-    {kCopiesAttr, OnOutput, "a dimension and how often each of its indices is there", hasCopies},
+    {kCopiesAttr, OnOutput, "a dimension and the number of copies of each of its indices",
+     hasCopies},
     {kDefaultAttr, OnInput, "a #tpc.default", is<InputDefaultAttr>},
     {kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
     {kLayerPartAttr, OnFunction, "a unit attribute", is<UnitAttr>},
 
-    // Generation: what stays between steps.
+    // Generation: state between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
 
-    // What users want; see Sharding.h and LinksAttr.h.
+    // User annotations; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},
     {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
     {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kPipelineStageAttr, OnValue,
      "the index of a stage, or of a call a list of {node = \"name\", stage = index}",
-     [](const Found &found) {
+     [](const AttrUse &found) {
        return isa<IntegerAttr>(found.value) ||
               (isa_and_nonnull<CallOpInterface>(found.op) && areStages(found));
      }},
@@ -315,7 +318,7 @@ static const Entry table[] = {
     {kRepeatedHeadsAttr, OnValue, "a text", is<StringAttr>},
     {kNormsWrittenOutAttr, OnModule, "a unit attribute", is<UnitAttr>},
 
-    // Stages: which it is, and what it costs.
+    // Stages: index and estimated cost.
     {kStageAttr, OnFunction, "the index of a stage", isCount},
     {kSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
     {kLayerSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
@@ -323,53 +326,53 @@ static const Entry table[] = {
     {kTransferSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
     {kWeightBytesAttr, OnFunction | OnStage, "a number of bytes", isCount},
 
-    // What verifiers say, for the manifest.
+    // Results of verifiers, for the manifest.
     {kScheduleAttr, OnModule, "a hash of 16 hexadecimal digits", isHash},
     {kNotVerifiedAttr, OnModule, "a text", is<StringAttr>},
     {kNoRandomizedCheckAttr, OnModule, "a text", is<StringAttr>},
 
     // Lowering.
     {kKernelAttr, OnFunction, "a number of dimensions that all results of its body have", isKernel},
-    {kFusedAttr, OnValue, "an operand that only this op takes, of the matrix product before it",
+    {kFusedAttr, OnValue, "an operand with no other use, the result of the matmul before it",
      isFused},
-    {kMergedAttr, OnValue, "a number, on a matrix product that others of its left side share",
+    {kMergedAttr, OnValue, "a number, on a matmul that shares it with others of its left side",
      isMerged},
     {kHeldAttr, OnValue, "a unit attribute of a movement of a cache", isHeld},
     {kLoadedAttr, OnValue,
-     "a unit attribute of a cast from 16 bits to f32 that only products "
-     "multiply by",
+     "a unit attribute of a cast from 16 bits to f32 that is only "
+     "multiplied by in matmuls",
      isLoaded},
-    {kRoundsPartsAttr, OnValue, "a unit attribute of the cast of a product from f32 to 16 bits",
+    {kRoundsPartsAttr, OnValue, "a unit attribute of the cast of a matmul from f32 to 16 bits",
      roundsParts},
 
-    // Tests: what tpc-evaluate has recorded.
+    // Tests: recorded by tpc-evaluate.
     {kInputsAttr, OnModule, "a list of f64 tensors", areNumbers},
     {kExpectedAttr, OnModule, "a list of f64 tensors", areNumbers},
 };
 
-static std::string listPlaces(unsigned places) {
+static std::string listOwners(unsigned owners) {
   static constexpr std::pair<unsigned, const char *> names[] = {
       {OnModule, "the module"},       {OnFunction, "a function"}, {OnInput, "an input"},
       {OnOutput, "an output"},        {OnStage, "a tpc.stage"},   {OnWeight, "a tpc.weight"},
       {OnValue, "an op with results"}};
   SmallVector<StringRef> list;
   for (auto [place, name] : names)
-    if (places & place)
+    if (owners & place)
       list.push_back(name);
   return llvm::join(list, " or ");
 }
 
-static LogicalResult verify(StringRef name, unsigned place, const Found &found,
+static LogicalResult verify(StringRef name, unsigned place, const AttrUse &found,
                             function_ref<InFlightDiagnostic()> emitError) {
   const Entry *entry = llvm::find_if(table, [&](const Entry &e) { return e.name == name; });
   if (entry == std::end(table))
-    return emitError() << "'" << name << "' is no attribute that tpc knows";
-  if (!(entry->places & place) && entry->places != anywhere)
-    return emitError() << "'" << name << "' belongs on " << listPlaces(entry->places);
+    return emitError() << "unknown attribute '" << name << "'";
+  if (!(entry->owners & place) && entry->owners != anywhere)
+    return emitError() << "'" << name << "' belongs on " << listOwners(entry->owners);
   if (entry->verify)
     return entry->verify(found, [&] { return emitError() << "'" << name << "' "; });
   if (!entry->fits(found))
-    return emitError() << "'" << name << "' must be " << entry->what << ", not " << found.value;
+    return emitError() << "'" << name << "' must be " << entry->expected << ", not " << found.value;
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- DiscardableAttrs.h - The attributes tpc.* ----------------*- C++ -*-===//
+//===- DiscardableAttrs.h - Verification of the tpc.* attributes ----------===//
 
 #ifndef TPC_LIB_DIALECT_DISCARDABLEATTRS_H
 #define TPC_LIB_DIALECT_DISCARDABLEATTRS_H
@@ -7,8 +7,8 @@
 
 namespace mlir::tpc {
 
-/// Checks an attribute tpc.* of an input that is no argument of a function: `input_attrs` of a
-/// pipeline.
+/// Checks an attribute tpc.* in the `input_attrs` of a pipeline, whose inputs are no function
+/// arguments.
 LogicalResult verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,
                                    function_ref<InFlightDiagnostic()> emitError);
 

@@ -1,4 +1,4 @@
-//===- Dist.cpp - Working with distributed tensor types -------------------===//
+//===- Dist.cpp - Reading and building distributed tensor types -----------===//
 
 #include "tpc/Dialect/Dist.h"
 
@@ -42,8 +42,8 @@ RankedTensorType mlir::tpc::makeTensorType(Type element, ArrayRef<SymExpr> sizes
   return makeTensorType(element, DistAttr::get(context, dims));
 }
 
-// Parts are taken from the major end. An unsharded factor that is larger than
-// the part is divided; a sharded one must fit as a whole.
+// Parts are taken from the major end. An unsharded factor that is larger than the part is divided;
+// a sharded one must match completely.
 std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<SymExpr> sizes) {
   if (sizes.size() == 1) {
     if (sizes[0] != dim.getExpr())
@@ -58,7 +58,7 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
   for (const SymExpr &size : sizes) {
     SmallVector<FactorAttr> taken;
     SymExpr need = size;
-    // A part of size 1 owns a split factor of size 1 (one head over two ranks).
+    // A part of size 1 takes a split factor of size 1 (one head over two ranks).
     if (need.isConstant(1) && !rest.empty() && rest.back().getExpr().isConstant(1))
       taken.push_back(rest.pop_back_val());
     while (!need.isConstant(1)) {
@@ -80,7 +80,7 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
     }
     parts.push_back(DimAttr::get(context, taken));
   }
-  // Factors of one that are split (one head over eight ranks) may be left.
+  // Split factors of size 1 (one head over eight ranks) may remain.
   for (FactorAttr factor : llvm::reverse(rest)) {
     if (!factor.getExpr().isConstant(1))
       return std::nullopt;

@@ -1,4 +1,4 @@
-//===- Elements.cpp - What an element of a tensor takes and holds ---------===//
+//===- Elements.cpp - Sizes and rounding of tensor elements ---------------===//
 
 #include "tpc/Dialect/Elements.h"
 
@@ -14,7 +14,7 @@ int64_t mlir::tpc::getElementBytes(Type type) {
 }
 
 double mlir::tpc::roundTo(Type element, double number) {
-  // The verifier rounds every number that it computes.
+  // Fast path: the verifier rounds every number that it computes.
   if (element.isF32())
     return float(number);
   if (auto type = dyn_cast<FloatType>(element)) {

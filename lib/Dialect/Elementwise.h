@@ -1,6 +1,6 @@
-//===- Elementwise.h - What element-wise ops share --------------*- C++ -*-===//
+//===- Elementwise.h - Helpers for element-wise ops -------------*- C++ -*-===//
 //
-// The names that the C++ in ElementwiseOps.td may use.
+// Names that C++ snippets in ElementwiseOps.td may use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,20 +13,20 @@
 
 namespace mlir::tpc::elementwise {
 
-/// The type of a result: all operands broadcast together.
+/// Infers the result type: all operands broadcast together.
 LogicalResult inferElementwise(std::optional<Location> loc, ValueRange operands, Type element,
                                SmallVectorImpl<Type> &types);
-/// Of the last two operands.
+/// Checks that the last two operands have one element type.
 LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands);
 ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
 
-/// An identity that only the second operand has.
+/// Returns an identity that only the second operand has.
 inline std::optional<double> ofRight(unsigned operand, double identity) {
   return operand == 1 ? std::optional<double>(identity) : std::nullopt;
 }
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
 inline bool isInteger(Value tensor) { return isa<IntegerType>(elementTypeOf(tensor)); }
-/// A constant of a float or integer type.
+/// Builds a constant of a float or integer type.
 Value number(OpBuilder &b, Location loc, Type type, double value);
 Value reciprocal(OpBuilder &b, Location loc, Value x);
 Value sigmoid(OpBuilder &b, Location loc, Value x);

@@ -1,7 +1,7 @@
-//===- ElementwiseOps.cpp - One element at a time -------------------------===//
+//===- ElementwiseOps.cpp - Element-wise ops ------------------------------===//
 //
-// What all element-wise ops share, and the computation of those that take more than a line
-// (the others' is in ElementwiseOps.td).
+// Common code of all element-wise ops, and the computation of those that need more than a line (the
+// others are in ElementwiseOps.td).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::elementwise;
 
 //===----------------------------------------------------------------------===//
-// Types and rules: all element-wise ops are alike
+// Types and rules, common to all element-wise ops
 //===----------------------------------------------------------------------===//
 
 LogicalResult elementwise::inferElementwise(std::optional<Location> loc, ValueRange operands,
@@ -51,8 +51,8 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
   return inferError(loc, text);
 }
 
-// Linear if nothing is rounded: parts of a sum are added before they lose digits. But the parts of
-// a product of 16 bits are of 16 bits, also when tpc-widen-products computes it in f32.
+// Linear if nothing is rounded: terms of a sum are added before they lose digits. But the terms of
+// a 16-bit matmul have 16 bits, also if tpc-widen-products computes it in f32.
 ShardingRule CastOp::getShardingRule() {
   auto from = dyn_cast<FloatType>(elementTypeOf(getOperand()));
   auto to = dyn_cast<FloatType>(elementTypeOf(getResult()));
@@ -74,8 +74,8 @@ LogicalResult CastOp::verify() {
 // Scalar computation
 //===----------------------------------------------------------------------===//
 //
-// Floats of 16 bits come as f32, and a result that is wider than the element type is rounded to it
-// by whoever asked (getComputeType in KernelBuilder.h).
+// 16-bit floats are passed as f32. The caller rounds results that are wider than the element type
+// (getComputeType in KernelBuilder.h).
 
 Value elementwise::number(OpBuilder &b, Location loc, Type type, double value) {
   if (isa<FloatType>(type))
@@ -95,7 +95,7 @@ Value elementwise::sigmoid(OpBuilder &b, Location loc, Value x) {
 
 double elementwise::sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// What products compute as well is in functions.h: one formula wherever it runs.
+// Activations of matmul epilogues are in functions.h, the single formula for all targets.
 Value elementwise::silu(OpBuilder &b, Location loc, Value x) {
   return ::tpc::silu(Arithmetic(b, loc, x.getType()), x);
 }
@@ -141,7 +141,7 @@ static Value nonZero(OpBuilder &b, Location loc, Value divisor) {
                                  number(b, loc, divisor.getType(), 1), divisor);
 }
 
-// Nor the least number's division by -1, whose quotient does not exist.
+// Neither is division of the minimum by -1, whose quotient does not exist.
 static Value safeDivisor(OpBuilder &b, Location loc, Value divisor) {
   divisor = nonZero(b, loc, divisor);
   return arith::SelectOp::create(b, loc, isNumber(b, loc, divisor, -1),
@@ -193,7 +193,7 @@ static Value toFloatType(OpBuilder &b, Location loc, Value x, Type type) {
 Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0])) {
     Type type = x[0].getType();
-    if (isFloat(x[1])) { // in the wider type
+    if (isFloat(x[1])) { // computed in the wider type
       Type other = x[1].getType();
       Type wide = other.getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth() ? other : type;
       Value p = math::PowFOp::create(b, loc, toFloatType(b, loc, x[0], wide),
@@ -289,7 +289,7 @@ Value CastOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
     return arith::SIToFPOp::create(b, loc, f, v);
   }
   unsigned width = to.getIntOrFloatBitWidth();
-  Type target = b.getIntegerType(width); // signless, as arith wants
+  Type target = b.getIntegerType(width); // signless, as arith requires
   if (isFloat(v)) {
     if (isUnsigned(to))
       return arith::FPToUIOp::create(b, loc, target, v);

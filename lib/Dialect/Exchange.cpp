@@ -1,4 +1,4 @@
-//===- Exchange.cpp - From one distribution to another, at once -----------===//
+//===- Exchange.cpp - Direct change between two distributions -------------===//
 
 #include "tpc/Dialect/Exchange.h"
 
@@ -12,17 +12,17 @@ using ::tpc::SymExpr;
 
 namespace {
 /// A factor of one side.
-struct Piece {
+struct SideFactor {
   SymExpr size;
   Exchange::Axes axes;
 };
-/// A factor of both.
+/// A factor common to both sides.
 struct Pair {
   SymExpr size;
   Exchange::Axes before, after;
 };
 
-/// One dimension, whose factors it cuts where those of the other side end.
+/// Aligns the factors of both sides of a dimension by cutting them at common boundaries.
 class Aligner {
 public:
   Aligner(MLIRContext *context, SmallVectorImpl<Exchange::Dim> &dims)
@@ -30,14 +30,14 @@ public:
   bool run(DimAttr from, DimAttr to);
 
 private:
-  using Pieces = SmallVector<Piece>; // minor to major
-  static Pieces open(DimAttr dim);
+  using SideFactors = SmallVector<SideFactor>; // minor to major
+  static SideFactors open(DimAttr dim);
   static std::optional<SymExpr> divide(const SymExpr &size, const SymExpr &by) {
     return by.isConstant(0) ? std::nullopt : size.divideExact(by);
   }
-  static bool cut(Pieces &pieces, const SymExpr &size);
-  static std::optional<Pieces> take(Pieces &pieces, SymExpr need);
-  static bool startAlike(Pieces &left, Pieces &right);
+  static bool cut(SideFactors &factors, const SymExpr &size);
+  static std::optional<SideFactors> take(SideFactors &factors, SymExpr need);
+  static bool startAlike(SideFactors &left, SideFactors &right);
   bool runWhole(DimAttr from, DimAttr to);
   void add(SmallVector<Pair> pairs, Exchange::Split product);
 
@@ -46,26 +46,26 @@ private:
 };
 } // namespace
 
-Aligner::Pieces Aligner::open(DimAttr dim) {
-  Pieces pieces;
+Aligner::SideFactors Aligner::open(DimAttr dim) {
+  SideFactors factors;
   for (FactorAttr factor : llvm::reverse(dim.getFactors()))
-    pieces.push_back({factor.getExpr(), Exchange::Axes(factor.getAxes())});
-  return pieces;
+    factors.push_back({factor.getExpr(), Exchange::Axes(factor.getAxes())});
+  return factors;
 }
 
-/// Cuts the next piece, of which `size` is the major part.
-bool Aligner::cut(Pieces &pieces, const SymExpr &size) {
-  auto rest = divide(pieces.back().size, size);
-  if (!rest || !pieces.back().axes.empty())
+/// Cuts the next factor, with `size` as its major part.
+bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
+  auto rest = divide(factors.back().size, size);
+  if (!rest || !factors.back().axes.empty())
     return false;
-  pieces.back().size = *rest;
-  pieces.push_back({size, {}});
+  factors.back().size = *rest;
+  factors.push_back({size, {}});
   return true;
 }
 
-/// Makes the next pieces of both sides equally large, if they can be.
-bool Aligner::startAlike(Pieces &left, Pieces &right) {
-  // One head over eight ranks may stand at the end of the other side.
+/// Cuts the next factors of both sides to equal sizes, if possible.
+bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
+  // A split factor of size 1 (one head over eight ranks) may be at the end of the other side.
   bool ends = left.empty() || right.empty();
   if (ends)
     (left.empty() ? left : right).push_back({SymExpr(1), {}});
@@ -73,25 +73,25 @@ bool Aligner::startAlike(Pieces &left, Pieces &right) {
          (!ends && (cut(right, left.back().size) || cut(left, right.back().size)));
 }
 
-/// The next pieces of which the product is `need`, major to minor.
-std::optional<Aligner::Pieces> Aligner::take(Pieces &pieces, SymExpr need) {
-  Pieces taken;
+/// Takes the next factors whose product is `need`, major to minor.
+std::optional<Aligner::SideFactors> Aligner::take(SideFactors &factors, SymExpr need) {
+  SideFactors taken;
   while (!need.isConstant(1)) {
-    if (pieces.empty())
+    if (factors.empty())
       return std::nullopt;
-    auto rest = divide(need, pieces.back().size);
-    if (!rest && cut(pieces, need))
+    auto rest = divide(need, factors.back().size);
+    if (!rest && cut(factors, need))
       rest = SymExpr(1);
     if (!rest)
       return std::nullopt;
     need = *rest;
-    taken.push_back(pieces.pop_back_val());
+    taken.push_back(factors.pop_back_val());
   }
   return taken;
 }
 
-/// Adds a dimension in which factors stay together, or, where nothing splits their product, one for
-/// each.
+/// Adds a dimension whose factors stay together or, if nothing splits their product, one for each
+/// factor.
 void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
   auto takeCommon = [](Exchange::Axes &a, Exchange::Axes &b) {
     size_t count = 0;
@@ -122,14 +122,14 @@ void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
   }
 }
 
-/// Where an axis splits the product of all.
+/// Handles dimensions in which an axis splits the product of all factors.
 bool Aligner::runWhole(DimAttr from, DimAttr to) {
-  Pieces left = open(from), right = open(to);
+  SideFactors left = open(from), right = open(to);
   Exchange::Split product{Exchange::Axes(from.getAxes()), Exchange::Axes(to.getAxes())};
-  // A factor alone is a product as well.
-  auto see = [](Pieces &pieces, Exchange::Axes &axes, size_t others) {
-    if (pieces.size() == 1 && others > 1 && axes.empty())
-      std::swap(pieces[0].axes, axes);
+  // A single factor is a product as well.
+  auto see = [](SideFactors &factors, Exchange::Axes &axes, size_t others) {
+    if (factors.size() == 1 && others > 1 && axes.empty())
+      std::swap(factors[0].axes, axes);
   };
   see(left, product.before, right.size());
   see(right, product.after, left.size());
@@ -137,7 +137,7 @@ bool Aligner::runWhole(DimAttr from, DimAttr to) {
   while (!left.empty() || !right.empty()) {
     if (!startAlike(left, right))
       return false;
-    Piece a = left.pop_back_val(), b = right.pop_back_val();
+    SideFactor a = left.pop_back_val(), b = right.pop_back_val();
     pairs.push_back({a.size, a.axes, b.axes});
   }
   add(std::move(pairs), std::move(product));
@@ -151,21 +151,21 @@ bool Aligner::run(DimAttr from, DimAttr to) {
   }
   if (!from.getAxes().empty() || !to.getAxes().empty())
     return runWhole(from, to);
-  Pieces left = open(from), right = open(to);
+  SideFactors left = open(from), right = open(to);
   while (!left.empty() || !right.empty()) {
     if (startAlike(left, right)) {
-      Piece a = left.pop_back_val(), b = right.pop_back_val();
+      SideFactor a = left.pop_back_val(), b = right.pop_back_val();
       add({{a.size, a.axes, b.axes}}, {});
       continue;
     }
-    // What one side splits is a product of what the other does.
+    // A factor that one side splits is a product of factors of the other side.
     bool isLeft = divide(left.back().size, right.back().size).has_value();
-    Piece large = (isLeft ? left : right).pop_back_val();
+    SideFactor large = (isLeft ? left : right).pop_back_val();
     auto parts = take(isLeft ? right : left, large.size);
     if (!parts)
       return false;
     SmallVector<Pair> pairs;
-    for (Piece &part : *parts) {
+    for (SideFactor &part : *parts) {
       pairs.push_back({part.size, {}, {}});
       (isLeft ? pairs.back().after : pairs.back().before) = part.axes;
     }
@@ -202,23 +202,23 @@ std::optional<Exchange> Exchange::get(DistAttr from, DistAttr to) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is sent
+// Transferred elements
 //===----------------------------------------------------------------------===//
 
 namespace {
 struct Span {
   int64_t begin, end;
 };
-/// Indices in ascending order.
+/// Ranges of indices, ascending.
 using Spans = std::vector<Span>;
 
-/// Counts for one group.
-class Pieces {
+/// Counts the transferred elements of one group.
+class TrafficCounter {
 public:
-  Pieces(const Exchange &exchange, GridAttr grid, const Exchange::Values &others)
+  TrafficCounter(const Exchange &exchange, GridAttr grid, const Exchange::Values &others)
       : exchange(exchange), grid(grid), at(others) {}
   bool addSizes(const Exchange::Values &coordinates, const Exchange::Values &symbols);
-  std::optional<int64_t> getMost();
+  std::optional<int64_t> getMaximum();
 
 private:
   using Side = Exchange::Axes Exchange::Split::*;
@@ -230,17 +230,18 @@ private:
   const Exchange &exchange;
   GridAttr grid;
   Exchange::Values at;
-  SmallVector<SmallVector<int64_t>> sizes; // of each dimension's factors
+  SmallVector<SmallVector<int64_t>> sizes; // sizes of each dimension's factors
   struct Member {
     SmallVector<Spans> has, needs;
-    int64_t held;    // members with the same number have the same
-    int64_t replica; // its place among them, by its coordinates
+    int64_t dataClass; // members with equal numbers have equal data
+    int64_t replica;   // its index among them, by its coordinates
   };
   std::vector<Member> members;
 };
 } // namespace
 
-bool Pieces::addSizes(const Exchange::Values &coordinates, const Exchange::Values &symbols) {
+bool TrafficCounter::addSizes(const Exchange::Values &coordinates,
+                              const Exchange::Values &symbols) {
   int64_t total = 1;
   for (const Exchange::Dim &dim : exchange.dims) {
     sizes.emplace_back();
@@ -251,11 +252,11 @@ bool Pieces::addSizes(const Exchange::Values &coordinates, const Exchange::Value
       sizes.back().push_back(*size);
     }
   }
-  // Sums over all members stay within 64 bits.
+  // Bound that keeps sums over all members within 64 bits.
   return total <= (int64_t(1) << 52);
 }
 
-Span Pieces::split(int64_t size, ArrayRef<StringAttr> axes) const {
+Span TrafficCounter::split(int64_t size, ArrayRef<StringAttr> axes) const {
   Span range{0, size};
   for (StringAttr axis : axes) {
     int64_t parts = grid.getAxisSize(axis.getValue()), c = at.at(axis.getValue().str());
@@ -266,7 +267,7 @@ Span Pieces::split(int64_t size, ArrayRef<StringAttr> axes) const {
   return range;
 }
 
-Spans Pieces::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const {
+Spans TrafficCounter::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const {
   Spans ranges = {{0, 1}};
   int64_t total = 1;
   for (auto [factor, size] : llvm::zip(dim.factors, sizes)) {
@@ -297,7 +298,7 @@ Spans Pieces::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side s
   return kept;
 }
 
-void Pieces::addMember() {
+void TrafficCounter::addMember() {
   Member member;
   llvm::SmallDenseSet<StringAttr> split;
   for (auto [dim, list] : llvm::zip(exchange.dims, sizes)) {
@@ -307,7 +308,7 @@ void Pieces::addMember() {
       split.insert(factor.split.before.begin(), factor.split.before.end());
     split.insert(dim.product.before.begin(), dim.product.before.end());
   }
-  // In the grid's order, so that members come as ranks do.
+  // In the grid's order, so that members are in the order of ranks.
   int64_t factors[2] = {1, 1}, numbers[2] = {0, 0};
   for (StringAttr axis : grid.getOrder()) {
     if (!llvm::is_contained(exchange.axes, axis))
@@ -316,13 +317,13 @@ void Pieces::addMember() {
     numbers[which] += at.at(axis.getValue().str()) * factors[which];
     factors[which] *= grid.getAxisSize(axis.getValue());
   }
-  member.held = numbers[0];
+  member.dataClass = numbers[0];
   member.replica = numbers[1];
   members.push_back(std::move(member));
 }
 
-/// Elements that are in both boxes.
-int64_t Pieces::count(ArrayRef<Spans> a, ArrayRef<Spans> b) {
+/// Counts elements that are in both boxes.
+int64_t TrafficCounter::count(ArrayRef<Spans> a, ArrayRef<Spans> b) {
   int64_t product = 1;
   for (auto [left, right] : llvm::zip(a, b)) {
     int64_t sum = 0;
@@ -335,7 +336,7 @@ int64_t Pieces::count(ArrayRef<Spans> a, ArrayRef<Spans> b) {
   return product;
 }
 
-std::optional<int64_t> Pieces::getMost() {
+std::optional<int64_t> TrafficCounter::getMaximum() {
   SmallVector<std::string> names;
   for (StringAttr axis : grid.getOrder())
     if (llvm::is_contained(exchange.axes, axis)) {
@@ -360,16 +361,16 @@ std::optional<int64_t> Pieces::getMost() {
   }
   std::map<int64_t, SmallVector<unsigned>> holders;
   for (auto [i, member] : llvm::enumerate(members))
-    holders[member.held].push_back(i);
+    holders[member.dataClass].push_back(i);
   std::vector<int64_t> sent(members.size()), received(members.size());
-  for (const auto &[held, list] : holders) {
+  for (const auto &[dataClass, list] : holders) {
     // Largest first.
-    std::vector<std::pair<int64_t, unsigned>> pieces;
+    std::vector<std::pair<int64_t, unsigned>> messages;
     for (auto [to, member] : llvm::enumerate(members))
-      if (member.held != held)
-        pieces.push_back({-count(members[list[0]].has, member.needs), to});
-    llvm::sort(pieces);
-    for (auto [negative, to] : pieces) {
+      if (member.dataClass != dataClass)
+        messages.push_back({-count(members[list[0]].has, member.needs), to});
+    llvm::sort(messages);
+    for (auto [negative, to] : messages) {
       int64_t replica = members[to].replica;
       unsigned best = *std::min_element(list.begin(), list.end(), [&](unsigned a, unsigned b) {
         return std::tuple(sent[a], members[a].replica != replica, a) <
@@ -384,6 +385,6 @@ std::optional<int64_t> Pieces::getMost() {
 
 std::optional<int64_t> Exchange::getMoved(GridAttr grid, const Values &coordinates,
                                           const Values &symbols) const {
-  Pieces pieces(*this, grid, coordinates);
-  return pieces.addSizes(coordinates, symbols) ? pieces.getMost() : std::nullopt;
+  TrafficCounter counter(*this, grid, coordinates);
+  return counter.addSizes(coordinates, symbols) ? counter.getMaximum() : std::nullopt;
 }

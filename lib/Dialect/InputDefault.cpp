@@ -1,4 +1,4 @@
-//===- InputDefault.cpp - What an input is when it is left out -------------===//
+//===- InputDefault.cpp - Default values of omitted inputs ----------------===//
 
 #include "tpc/Dialect/Tpc.h"
 

@@ -1,4 +1,4 @@
-//===- LocalIndex.cpp - Indices of a dimension and of a rank's part -------===//
+//===- LocalIndex.cpp - Conversion between global and local indices -------===//
 
 #include "tpc/Dialect/LocalIndex.h"
 

@@ -1,4 +1,4 @@
-//===- ModelOps.cpp - What transformers are made of -----------------------===//
+//===- ModelOps.cpp - Transformer ops -------------------------------------===//
 
 #include "OpHelpers.h"
 
@@ -22,7 +22,7 @@ using Dims = ShardingRule::Dims;
 
 static bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
 
-/// Sums of products of 16 bits are f32, and may be given as they are.
+/// Whether a matmul of 16-bit floats returns its f32 sums without rounding.
 bool MatmulOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange given) {
   if (inferred.size() != 1 || given.size() != 1)
     return false;
@@ -163,7 +163,7 @@ ShardingRule AttentionOp::getShardingRule() {
   rule.results = {{{b}, {sq}, heads, {dv}}};
   return rule;
 }
-// Two products; the rule's points are b, sq, heads, d, sk, dv: count each product once.
+// Two matmuls. The rule's points are b, sq, heads, d, sk, dv: count each matmul once.
 double AttentionOp::getFlopsPerPoint() {
   auto d = getSizes(getQ())[3].asConstant(), dv = getSizes(getV())[3].asConstant();
   if (!d || !dv || *d == 0 || *dv == 0)
@@ -189,7 +189,7 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
   Sizes sizes = getSizes(x);
   if (sizes.empty())
     return inferError(loc, "normalization of a scalar");
-  // What has 16 bits may be computed of what has not been rounded to them: f32.
+  // The operand of a 16-bit normalization may be unrounded: f32.
   Type element = elementTypeOf(scale);
   bool fits = element == elementTypeOf(x) || (isHalf(element) && elementTypeOf(x).isF32());
   for (Value v : {scale, bias})
@@ -266,7 +266,7 @@ ShardingRule EmbeddingOp::getShardingRule() {
   rule.linear = {{{0}, true}};
   return rule;
 }
-// A row is copied; the table's size does not matter.
+// Cost of copying a row; independent of the table's size.
 double EmbeddingOp::getFlopsPerPoint() {
   auto rows = getSizes(getTable())[0].asConstant();
   return rows && *rows ? 1.0 / *rows : 0.0;

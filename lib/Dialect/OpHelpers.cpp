@@ -1,4 +1,4 @@
-//===- OpHelpers.cpp - What op implementations share ----------------------===//
+//===- OpHelpers.cpp - Helpers for op implementations ---------------------===//
 
 #include "OpHelpers.h"
 

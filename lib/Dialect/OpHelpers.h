@@ -1,4 +1,4 @@
-//===- OpHelpers.h - What op implementations share --------------*- C++ -*-===//
+//===- OpHelpers.h - Helpers for op implementations -------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DIALECT_OPHELPERS_H
 #define TPC_LIB_DIALECT_OPHELPERS_H
@@ -10,30 +10,30 @@ namespace mlir::tpc {
 using ::tpc::SymExpr;
 using Sizes = SmallVector<SymExpr>;
 
-/// Sizes of a broadcast of `a` and `b` (numpy, aligned at the last dimension);
-/// fails where two sizes are neither equal nor 1.
+/// Returns the sizes of a broadcast of `a` and `b` (NumPy rules, aligned at the last dimension).
+/// Fails if two sizes are neither equal nor 1.
 FailureOr<Sizes> broadcastSizes(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
 
-/// Emits an error at `loc` if there is one; for inferReturnTypes.
+/// Emits an error at `loc`, if given; for inferReturnTypes.
 LogicalResult inferError(std::optional<Location> loc, const Twine &message);
 std::string describe(ArrayRef<SymExpr> sizes);
 
-/// Factor of each dimension of `sizes`, all new.
+/// Adds a new factor for each dimension of `sizes`.
 ShardingRule::Dims addDims(ShardingRule &rule, ArrayRef<SymExpr> sizes,
                            FactorKind kind = FactorKind::Parallel);
-/// Dimensions of an operand that broadcasts to `result`: where sizes are
-/// equal the result's factors, where the operand has 1 none.
+/// Returns the factors of an operand that broadcasts to `result`: the result's where sizes are
+/// equal, none where the operand has size 1.
 ShardingRule::Dims broadcastDims(ArrayRef<SymExpr> operand, ArrayRef<SymExpr> result,
                                  const ShardingRule::Dims &resultDims);
 
-/// Compatible: same element type and same global sizes (distributions differ).
+/// Whether types have the same element type and global sizes. Distributions may differ.
 bool compatibleTypes(TypeRange a, TypeRange b);
 
 /// Emits "op ... " if `dim` is not a dimension of `v`.
 LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
-/// Whether numbers of tokens may be of this value's type.
+/// Whether the value has a type for numbers of tokens.
 bool isLengths(Value v);
-/// Emits "op ... " if a size has left 64 bits.
+/// Emits "op ... " if a size exceeds 64 bits.
 LogicalResult checkSize(Operation *op, const SymExpr &size, StringRef name);
 /// Checks the runs of a cyclic shift: `every` divides the dimension.
 LogicalResult checkRun(Operation *op, Value v, int64_t dim, const SymExpr &from,

@@ -1,4 +1,4 @@
-//===- PipelineOps.cpp - Stages and their schedule ------------------------===//
+//===- PipelineOps.cpp - Pipeline stages and their schedule ---------------===//
 
 #include "DiscardableAttrs.h"
 #include "OpHelpers.h"
@@ -45,12 +45,12 @@ void PipelineOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
-/// Outside of the rounds there is no micro-batch to have its part of a value.
+/// Checks that no value outside of the micro-batch iterations is split over mb.
 static LogicalResult checkOutsideOfRounds(StageOp stage) {
   for (Operation &op : stage.getBody().front())
     for (Type type : op.getResultTypes())
       if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
-        return op.emitOpError() << "makes a micro-batch's part, " << type
+        return op.emitOpError() << "creates a value that is split over mb, " << type
                                 << ", outside of tpc.micro_batches";
   return success();
 }
@@ -83,7 +83,7 @@ LogicalResult PipelineOp::verify() {
   for (Operation &op : block) {
     auto stage = dyn_cast<StageOp>(op);
     if (!stage)
-      return op.emitOpError("is not a stage, but stands in a pipeline");
+      return op.emitOpError("is in a pipeline, but is not a stage");
     if ((int64_t)stage.getIndex() != next++)
       return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
     if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfRounds(stage)))
@@ -98,10 +98,10 @@ LogicalResult PipelineOp::verify() {
 static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
   auto stage = op->getParentOfType<StageOp>();
   if (!stage)
-    return op->emitOpError("belongs into a stage of a pipeline");
+    return op->emitOpError("must be in a stage of a pipeline");
   GridAttr grid = GridAttr::lookup(op);
   if (peer < 0 || (grid && peer >= grid.getAxisSize("pp")) || peer == (int64_t)stage.getIndex())
-    return op->emitOpError() << "stage " << peer << " is no other stage of the pipeline";
+    return op->emitOpError() << "stage " << peer << " is not another stage of the pipeline";
   if (getDist(value).getPartial())
     return op->emitOpError("moves an unreduced value: reduce it first");
   return success();
@@ -121,7 +121,7 @@ RankedTensorType Copies::getDelivered(Type type) const {
   return makeTensorType(tensor.getElementType(), sizes);
 }
 
-/// Programs that nobody verified may say anything: what does not fit `type` is nothing.
+/// Unverified programs may contain any attribute; one that does not match `type` is ignored.
 static Copies toCopies(Attribute attribute, RankedTensorType type) {
   auto copies = dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
   bool fits = copies && type && copies.size() == 2 && copies[0] >= 0 &&
@@ -158,15 +158,16 @@ bool mlir::tpc::areCopies(Attribute attribute, Type type) {
 LogicalResult OutputOp::verify() {
   auto pipeline = (*this)->getParentOfType<PipelineOp>();
   if (!pipeline)
-    return emitOpError("belongs into a pipeline");
+    return emitOpError("must be in a pipeline");
   if (getIndex() >= pipeline.getOutputs().size())
     return emitOpError() << "there is no output " << int64_t(getIndex());
   if (getDist(getValue()).getPartial())
     return emitOpError("delivers an unreduced value: reduce it first");
   Attribute copies = cast<DictionaryAttr>(pipeline.getOutputs()[getIndex()]).get(kCopiesAttr);
   if (copies && !areCopies(copies, getValue().getType()))
-    return emitOpError() << "is said to have " << copies
-                         << ", a dimension and how often each of its indices is there, but is "
+    return emitOpError() << "has the copies " << copies
+                         << ", which must be a dimension and the number of copies of each of its "
+                            "indices, but is "
                          << getValue().getType();
   return success();
 }

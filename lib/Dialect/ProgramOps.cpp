@@ -67,7 +67,7 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &table) {
         int64_t reach;
         if (__builtin_mul_overflow(f.getSize() - 1, f.getStride(), &reach) ||
             __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
-          return emitOpError("view leaves 64 bits");
+          return emitOpError("view exceeds 64 bits");
       }
     bool empty = llvm::is_contained(shape, 0);
     if (!empty && (low < first || high > last))

@@ -1,4 +1,4 @@
-//===- RankSizes.cpp - Sizes of one rank's part, as expressions -----------===//
+//===- RankSizes.cpp - Symbolic local sizes of a rank ---------------------===//
 
 #include "tpc/Dialect/RankSizes.h"
 
@@ -69,7 +69,7 @@ SymExpr mlir::tpc::getRanks(StringRef axis, GridAttr grid) {
 }
 
 namespace {
-/// Least and greatest value over all ranks, where that is known.
+/// Returns minimum and maximum over all ranks, if known.
 struct Range {
   std::optional<int64_t> least, greatest;
 };
@@ -129,7 +129,7 @@ struct Values {
     return sum;
   }
 
-  /// Of expressions of the form 3 - 2*rank.tp.
+  /// For expressions of the form 3 - 2*rank.tp.
   Range rangeOf(const SymExpr &expr) {
     if (expr.isOverflow())
       return {};
@@ -167,7 +167,7 @@ SymExpr mlir::tpc::putValues(const SymExpr &expr, GridAttr grid) { return Values
 // Sizes
 //===----------------------------------------------------------------------===//
 
-/// The name of the part that each rank has of a named size, if all have as much.
+/// Returns the symbol of the equal shard that each rank has of a named size, if shards are equal.
 static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, GridAttr grid) {
   if (!n.isMonomial() || n.isConstant() || n.monomialFactors().size() != 1)
     return std::nullopt;
@@ -184,7 +184,7 @@ SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid)
     return n;
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
     return *part;
-  // n / N + (c < n % N), written without a comparison: the number of k with k * N + c < n.
+  // n / N + (c < n % N), without a comparison: the number of k with k * N + c < n.
   SymExpr all = getRanks(axis, grid);
   return SymExpr::floorDiv(n + all - 1 - getCoordinate(axis, grid), all);
 }

@@ -39,7 +39,7 @@ ShardingRule RollOp::getShardingRule() {
   rule.factors[factor].kind = FactorKind::Permuted;
   rule.factors[factor].run = every;
   if (getDist(getResult()).getLocal()) {
-    // What a rank does alone: runs are whole, and there may be many of them.
+    // A single rank shifts whole runs, of which there may be many.
     auto runs = sizes[getDim()].divideExact(every);
     rule.factors[factor].kind = FactorKind::Whole;
     if (runs && !runs->isConstant(1)) {
@@ -65,7 +65,7 @@ OpFoldResult RollOp::fold(FoldAdaptor) {
   auto first = from.asConstant(), run = every.asConstant();
   if (from == every || first == 0 || run == 1 || (first && run && *run > 0 && *first % *run == 0))
     return getOperand();
-  // Shifts add up.
+  // Consecutive shifts add up.
   auto producer = getOperand().getDefiningOp<RollOp>();
   if (!producer || producer.getDim() != getDim() || producer.getEvery() != getEvery() ||
       producer.getOperand().getType() != getType())

@@ -1,4 +1,4 @@
-//===- ShapeOps.cpp - Moving elements -------------------------------------===//
+//===- ShapeOps.cpp - Ops that move elements ------------------------------===//
 
 #include "OpHelpers.h"
 
@@ -9,8 +9,8 @@ using namespace mlir::tpc;
 
 using Dims = ShardingRule::Dims;
 
-/// A rule for an op whose shapes are equal except in some dimensions, which
-/// are whole on both sides.
+/// Builds the rule of an op whose shapes are equal except in some dimensions, which are whole on
+/// both sides.
 static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool linear,
                                bool movesOnly) {
   ShardingRule rule;
@@ -38,21 +38,21 @@ static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool line
 //===----------------------------------------------------------------------===//
 
 // Reads both shapes from the major end. The larger of two sizes is divided by the smaller one,
-// which becomes a factor; what is left goes on. Where neither divides the other, there are no
-// common factors from here to where the products of both sides agree again: what is left of these
-// dimensions is whole, and what they had in common before stays. [b, 4, 3] -> [b * 3, 4] has the
-// factors b, and 4, 3 and 3, 4 in one piece.
+// which becomes a factor; the quotient remains. If neither divides the other, there are no common
+// factors up to the dimension where the products of both sides agree again: the rest of these
+// dimensions is whole, and their earlier common factors are kept. [b, 4, 3] -> [b * 3, 4] has the
+// factors b, and 4, 3 and 3, 4 as one whole.
 namespace {
 struct ReshapeFactors {
-  /// One of the two shapes, read up to somewhere inside of a dimension.
+  /// Read position in one of the two shapes.
   struct Side {
     ArrayRef<SymExpr> sizes;
     Dims dims;
     size_t next = 0;
-    SymExpr rest; // what is left of dimension next - 1
+    SymExpr rest; // unread quotient of dimension next - 1
     explicit Side(ArrayRef<SymExpr> sizes) : sizes(sizes), dims(sizes.size()), rest(1) {}
 
-    /// Goes on to the next dimension if nothing is left of this one. Ones belong to no factor.
+    /// Advances to the next dimension at the end of one. Sizes of 1 belong to no factor.
     bool hasMore() {
       while (rest.isConstant(1) && next < sizes.size())
         rest = sizes[next++];
@@ -76,7 +76,7 @@ struct ReshapeFactors {
     }
   }
 
-  /// The next factor that both have.
+  /// Adds the next common factor.
   bool match() {
     if (in.rest.isConstant(0) || out.rest.isConstant(0))
       return false;
@@ -90,14 +90,14 @@ struct ReshapeFactors {
     return true;
   }
 
-  /// Whole factors, until both sides have as many elements.
+  /// Adds whole factors until both sides have as many elements.
   void matchWhole() {
     SymExpr inTotal(1), outTotal(1);
     auto take = [&](Side &side, SymExpr &total, const SymExpr &other) {
       if (!side.hasMore())
         return false;
       SymExpr size = side.rest, left(1);
-      // No more of a dimension than is missing.
+      // Take only as much of a dimension as is missing.
       if (auto missing = other.divideExact(total); missing && !missing->isConstant(1))
         if (auto rest = size.divideExact(*missing)) {
           size = *missing;
@@ -112,7 +112,7 @@ struct ReshapeFactors {
     takeIn();
     takeOut();
     while (inTotal != outTotal) {
-      // The smaller one goes on, as far as that is known.
+      // Advance the side with fewer elements, as far as that is known.
       auto inNumber = inTotal.asConstant(), outNumber = outTotal.asConstant();
       bool inFirst = inNumber && outNumber ? *inNumber < *outNumber
                                            : !inTotal.divideExact(outTotal).has_value();
@@ -150,7 +150,7 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   if (getOperand().getType() == getType())
     return getOperand();
   if (auto producer = getOperand().getDefiningOp<ReshapeOp>()) {
-    // Through a global intermediate only: a split one may not be expressible.
+    // Only through a global intermediate, as a split one may not be expressible.
     if (getDist(producer.getOperand()).isSharded() || getDist(getOperand()).isSharded())
       return {};
     getOperandMutable().assign(producer.getOperand());
@@ -276,7 +276,7 @@ LogicalResult SliceOp::verify() {
   if (!same)
     return emitOpError() << "changes " << describe(in) << " to " << describe(out)
                          << " in more than dimension " << getDim();
-  // Where all is known it must be inside.
+  // Static slices must be in bounds.
   auto begin = getStart().asConstant(), have = in[getDim()].asConstant(),
        count = out[getDim()].asConstant();
   if (begin && have && count && *count > 0) {
@@ -343,7 +343,7 @@ LogicalResult IotaOp::verify() { return checkDim(*this, getResult(), getDim(), "
 ShardingRule SizeOp::getShardingRule() { return movingRule(*this, {}, false, false); }
 LogicalResult SizeOp::verify() {
   if (rankOf(getResult()) != 0)
-    return emitOpError("gives a scalar (rank 0)");
+    return emitOpError("must have a scalar result (rank 0)");
   return checkSize(*this, getExpr(), "expr");
 }
 
@@ -351,8 +351,8 @@ LogicalResult SizeOp::verify() {
 // Gather, GatherND
 //===----------------------------------------------------------------------===//
 
-/// A dimension that is looked up is a reduction: what lies in another rank's part reads as zero.
-/// Integers and booleans are masks and indices: small, and never worth it.
+/// An indexed dimension is a reduction: elements of other shards read as zero. Integers and
+/// booleans are masks and indices, too small to split.
 static FactorKind getLookupKind(Value data) {
   return isa<FloatType>(elementTypeOf(data)) ? FactorKind::ReductionSum : FactorKind::Whole;
 }

@@ -1,4 +1,4 @@
-//===- Sharding.cpp - What a user wants of a weight or value --------------===//
+//===- Sharding.cpp - User-requested sharding of weights and values -------===//
 
 #include "tpc/Dialect/Sharding.h"
 

@@ -1,4 +1,4 @@
-//===- StateOps.cpp - What stays between steps of a generation ------------===//
+//===- StateOps.cpp - State that persists between generation steps --------===//
 
 #include "OpHelpers.h"
 #include "tpc/Dialect/Copies.h"
@@ -118,7 +118,7 @@ LogicalResult CacheOp::verify() {
     return emitOpError() << "type must be [batch, heads, a symbol for the capacity, size], not "
                          << describe(sizes);
   if (dist.isSharded() || dist.getPartial() || dist.getLocal())
-    return emitOpError("is declared as a whole: the argument's type says how it is split");
+    return emitOpError("must have an unsplit type: the argument's type defines the split");
   return success();
 }
 
@@ -133,11 +133,11 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
       if (getCache(attributes(i)) != FlatSymbolRefAttr::get(getSymNameAttr()))
         continue;
       if (found)
-        return emitOpError() << "is that of several " << what << "s of @main", failure();
+        return emitOpError() << "belongs to several " << what << "s of @main", failure();
       found = type(i);
     }
     if (!found)
-      return emitOpError() << "is that of no " << what << " of @main", failure();
+      return emitOpError() << "belongs to no " << what << " of @main", failure();
     auto tensor = dyn_cast<RankedTensorType>(found);
     Sizes own = getSizes(getType());
     Sizes other = tensor ? getSizes(found) : Sizes();
@@ -160,7 +160,7 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
       "result", main.getNumResults(),
       [&](unsigned i) { return DictionaryAttr::get(getContext(), main.getResultAttrs(i)); },
       [&](unsigned i) -> Type {
-        // Where kv heads are repeated, the first of each copies is what the model has.
+        // For replicated KV heads, the model has only the first copy of each.
         Type type = main.getResultTypes()[i];
         auto function = dyn_cast<func::FuncOp>(main.getOperation());
         return function && isa<RankedTensorType>(type) ? getCopies(function, i).getDelivered(type)
@@ -170,7 +170,7 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
     return failure();
   SymExpr had = getSizes(*before)[tokenDim], has = getSizes(*after)[tokenDim];
   if ((has - had).lowerBound().value_or(-1) < 0)
-    return emitOpError() << "holds " << has.str() << " tokens after a step and " << had.str()
-                         << " before: none may be lost";
+    return emitOpError() << "has " << has.str() << " tokens after a step and " << had.str()
+                         << " before: a step must not drop tokens";
   return success();
 }

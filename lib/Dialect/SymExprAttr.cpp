@@ -23,10 +23,10 @@ SmallVector<SymExpr> SymExprAttr::getExprs(ArrayAttr array) {
 }
 
 //===----------------------------------------------------------------------===//
-// The one text of sizes
+// Text of sizes
 //===----------------------------------------------------------------------===//
 
-/// Characters of a string; longer texts are several.
+/// Maximum characters of a string; longer texts are split into several.
 static constexpr size_t kLongest = 96;
 
 ParseResult mlir::tpc::parseSymExpr(AsmParser &parser, SymExprAttr &attr) {
@@ -52,7 +52,8 @@ ParseResult mlir::tpc::parseSymExpr(AsmParser &parser, SymExprAttr &attr) {
   return success();
 }
 
-/// Characters of a text's first string: up to a space, as far out of parentheses as can be.
+/// Returns the length of a text's first string: up to a space with the fewest enclosing
+/// parentheses.
 static size_t getFirstPiece(StringRef text) {
   if (text.size() <= kLongest)
     return text.size();
@@ -78,7 +79,7 @@ void mlir::tpc::printSymExpr(AsmPrinter &printer, SymExprAttr attr) {
     printer << text;
     return;
   }
-  // Between strings a line can be broken.
+  // Lines can be broken between strings.
   const char *space = "";
   for (StringRef rest = text; !rest.empty(); space = " ") {
     StringRef first = rest.take_front(getFirstPiece(rest));

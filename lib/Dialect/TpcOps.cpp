@@ -1,6 +1,6 @@
-//===- TpcOps.cpp - Generated op code, in a file of its own ---------------===//
+//===- TpcOps.cpp - Generated op code -------------------------------------===//
 //
-// Apart from the hand-written parts, so that touching those stays cheap.
+// Separate from hand-written code, so that changes to that recompile fast.
 //
 //===----------------------------------------------------------------------===//
 

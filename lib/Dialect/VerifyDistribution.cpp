@@ -1,7 +1,7 @@
-//===- VerifyDistribution.cpp - Types against sharding rules --------------===//
+//===- VerifyDistribution.cpp - Verification of types by sharding rules ---===//
 //
-// The one check that a distributed program is built on; see ShardingRule.h for
-// what a rule says.
+// The check that every distributed program relies on; see ShardingRule.h for the contents of a
+// rule.
 //
 //===----------------------------------------------------------------------===//
 
@@ -119,8 +119,8 @@ private:
     return success();
   }
 
-  // For each axis: what the results must be unreduced by, from a split
-  // reduction or from linear operands; never from both.
+  // For each axis: the reduction over which the results must be unreduced, from a split reduction
+  // or from linear operands; never from both.
   LogicalResult checkUnreduced() {
     llvm::StringMap<ReductionKind> expected;
     for (auto [f, factor] : llvm::enumerate(rule.factors))
@@ -166,11 +166,12 @@ private:
         if (!dist.isUnreducedOver(entry.getKey()) || dist.getPartial().getKind() != entry.second)
           return op->emitOpError()
                  << "leaves its result unreduced (" << stringifyReductionKind(entry.second)
-                 << ") over '" << entry.getKey() << "', but the result type does not say so";
+                 << ") over '" << entry.getKey() << "', but the result type is not";
       for (StringAttr axis : dist.getPartialAxes())
         if (!expected.count(axis.getValue()))
-          return op->emitOpError() << "has a result type that is unreduced over '"
-                                   << axis.getValue() << "', but nothing here makes it so";
+          return op->emitOpError()
+                 << "has a result type that is unreduced over '" << axis.getValue()
+                 << "', but neither a split reduction nor an operand causes that";
     }
     return success();
   }
@@ -183,7 +184,7 @@ private:
 } // namespace
 
 LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
-  // Nothing to compare in a program that is not distributed.
+  // A program without distribution has nothing to check.
   auto distributed = [](Value v) {
     auto tensor = dyn_cast<RankedTensorType>(v.getType());
     auto dist = tensor ? dyn_cast_if_present<DistAttr>(tensor.getEncoding()) : DistAttr();
@@ -191,8 +192,8 @@ LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
   };
   if (llvm::none_of(op->getOperands(), distributed) && llvm::none_of(op->getResults(), distributed))
     return success();
-  // A rule is that of an op whose own attributes are right: dimensions that are there, a
-  // permutation. Elsewhere the inference of types looks at them.
+  // A rule is valid only if the op's own attributes are: existing dimensions, a permutation. Type
+  // inference checks those in other ops.
   if (auto typed = dyn_cast<InferTypeOpInterface>(op)) {
     SmallVector<Type> types;
     if (failed(typed.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),

@@ -1,4 +1,4 @@
-//===- View.cpp - Which elements of a weight a parameter is ---------------===//
+//===- View.cpp - Views of weights ----------------------------------------===//
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -68,7 +68,7 @@ static Factors factorsOf(ArrayAttr dim) {
   return list;
 }
 
-/// Drops factors of size 1 and merges neighbours that are contiguous.
+/// Drops factors of size 1 and merges contiguous neighbors.
 static ArrayAttr makeDim(MLIRContext *context, const Factors &factors) {
   Factors merged;
   for (auto [size, stride] : factors) {
@@ -123,10 +123,10 @@ ViewAttr ViewAttr::transpose(ArrayRef<int64_t> permutation) const {
   return get(getContext(), getOffset(), dims);
 }
 
-// Elements start, start + step, ... of a dimension made of factors. Without a
-// step, as long as more than one factor is left either the slice is made of whole runs of the minor
-// factors, and then it slices the major one, or it lies within one index of the major factor, which
-// then is fixed. The number of factors falls, so this ends.
+// Elements start, start + step, ... of a dimension made of factors. Without a step, while more than
+// one factor is left, there are two cases. Either the slice consists of whole runs of the minor
+// factors, and then it slices the major one; or it is within one index of the major factor, which
+// is then fixed. The number of factors decreases, so this terminates.
 ViewAttr ViewAttr::slice(unsigned dim, int64_t start, int64_t size, int64_t step) const {
   Factors factors = factorsOf(getDims()[dim]);
   int64_t offset = getOffset();
@@ -168,8 +168,8 @@ ViewAttr ViewAttr::reshape(ArrayRef<int64_t> shape) const {
     for (auto [size, stride] : factorsOf(dim))
       if (size != 1)
         all.push_back({size, stride});
-  // Read from the minor end: each new dimension takes factors until its size
-  // is reached, splitting the last one where it must.
+  // Read from the minor end: each new dimension takes factors until its size is reached, and splits
+  // the last one if necessary.
   SmallVector<ArrayAttr> dims(shape.size());
   for (int i = (int)shape.size() - 1; i >= 0; --i) {
     int64_t need = shape[i];

@@ -1,4 +1,4 @@
-//===- KernelFunc.cpp - A kernel, and what may stand in it ----------------===//
+//===- KernelFunc.cpp - Kernels and their verification --------------------===//
 
 #include "tpc/Kernel/Kernel.h"
 
@@ -95,7 +95,7 @@ SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
   return SymExprAttr::getExprs(cast<ArrayAttr>(getSizes()[number]));
 }
 
-/// Whether a store is in the own row of its result, and always happens.
+/// Whether a store is unconditional and in the row's own indices.
 static bool storesRow(memref::StoreOp store, RowsOp rows) {
   auto own = rows.getIndices();
   return isa<ElementsOp>(store->getParentOp()) && store.getIndices().size() >= own.size() &&
@@ -148,15 +148,15 @@ LogicalResult FuncOp::verify() {
     if (!type || !type.getElementType().isSignlessIntOrFloat() ||
         type != getMemory(type.getElementType(), sizes.size()))
       return emitOpError() << "argument " << arg.getArgNumber() << " is " << arg.getType()
-                           << ", and not a dense memref of numbers without sign with "
-                           << sizes.size() << " dimensions '?', as it has sizes";
+                           << ", but must be a dense memref of signless numbers with "
+                           << sizes.size() << " dimensions '?', one for each size";
   }
   if (body.empty() || !isa<RowsOp>(body.back()))
     return emitOpError() << "must end with its tpc_kernel.rows";
   for (Operation &op : llvm::drop_end(body))
     if (!isa<SizeOp, arith::ConstantOp>(op))
-      return op.emitOpError() << "stands before the rows of a kernel, where only sizes and "
-                                 "constants do";
+      return op.emitOpError() << "is before the rows of a kernel, where only sizes and "
+                                 "constants are allowed";
   return success();
 }
 
@@ -166,7 +166,7 @@ static bool isAllowed(Operation *op) {
 }
 
 namespace {
-/// Goes through a row in program order: what is stored, and what of it is visible.
+/// Walks a row in program order and tracks stored results and their visibility.
 class RowVerifier {
 public:
   RowVerifier(FuncOp function)
@@ -202,10 +202,10 @@ private:
       while (isa<scf::IfOp>(around))
         around = around->getParentOp();
       if (!isa<ElementsOp>(around))
-        return op->emitOpError() << "stands outside of tpc_kernel.elements";
+        return op->emitOpError() << "is outside of tpc_kernel.elements";
       if (!results.contains(store.getMemref()))
-        return op->emitOpError() << "stores to what is no result of the kernel";
-      // A row may end before what moves it does: only a condition says that there is such a place.
+        return op->emitOpError() << "stores to memory that is no result of the kernel";
+      // Only a condition guarantees that the computed row exists.
       bool isPart = !storesRow(store, rows);
       if (isPart && (around == op->getParentOp() || !areApart(store.getIndices())))
         return op->emitOpError() << "stores to another row than the kernel's";
@@ -217,21 +217,21 @@ private:
     if (auto load = dyn_cast<memref::LoadOp>(op)) {
       if (!isa<BlockArgument>(load.getMemref()) ||
           !isa<FuncOp>(load.getMemref().getParentBlock()->getParentOp()))
-        return op->emitOpError() << "loads what is no operand of the kernel";
+        return op->emitOpError() << "loads memory that is no operand of the kernel";
       if (!results.contains(load.getMemref()))
         return success();
       if (kept.contains(load.getMemref()))
-        return op->emitOpError() << "reads a result of which a row stores only a part";
+        return op->emitOpError() << "reads a result of which a row stores only a slice";
       if (!isInRow(load.getIndices()))
         return op->emitOpError() << "reads a result in another row than the kernel's";
       if (!visible.contains(load.getMemref()))
         return op->emitOpError() << "reads a result that is not stored yet, or without a "
-                                    "tpc_kernel.barrier behind its store";
+                                    "tpc_kernel.barrier after its store";
     }
     return success();
   }
 
-  /// Whether a value is the same in all rows that have these leading indices.
+  /// Whether a value is equal in all rows with these leading indices.
   bool isOf(Value value, Block::BlockArgListType leading) {
     SmallVector<Value> work{value};
     llvm::SmallDenseSet<Value> seen;
@@ -263,8 +263,8 @@ private:
     return true;
   }
 
-  /// Whether no two rows have an element in common: each index is the row's own, or that and what
-  /// all rows with the same indices before it add.
+  /// Whether rows store to disjoint elements: each index is the row's own, or the row's own plus a
+  /// term that is equal for all rows with the same indices before it.
   bool areApart(ValueRange indices) {
     auto own = rows.getIndices();
     if (indices.size() < own.size())
@@ -288,12 +288,12 @@ private:
 LogicalResult FuncOp::verifyRegions() {
   WalkResult walked = getBody().walk([](Operation *op) -> WalkResult {
     if (!isAllowed(op))
-      return op->emitOpError() << "cannot stand in a kernel";
+      return op->emitOpError() << "is not allowed in a kernel";
     if (auto flags = dyn_cast<arith::ArithFastMathInterface>(op))
       if (flags.getFastMathFlagsAttr() &&
           flags.getFastMathFlagsAttr().getValue() != arith::FastMathFlags::none)
-        return op->emitOpError() << "has fast-math flags: operations of a kernel mean what IEEE "
-                                    "754 says";
+        return op->emitOpError() << "has fast-math flags: operations of a kernel follow IEEE "
+                                    "754";
     return WalkResult::advance();
   });
   if (walked.wasInterrupted())

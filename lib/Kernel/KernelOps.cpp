@@ -1,4 +1,4 @@
-//===- KernelOps.cpp - The ops of kernels ---------------------------------===//
+//===- KernelOps.cpp - Ops of the tpc_kernel dialect ----------------------===//
 
 #include "tpc/Kernel/Kernel.h"
 
@@ -31,7 +31,7 @@ void TpcKernelDialect::initialize() {
 // Loops: (%i, %j) in [batch, 64]
 //===----------------------------------------------------------------------===//
 
-/// `indices`: of the region that comes.
+/// `indices` receives the arguments of the region that follows.
 static ParseResult parseSpace(OpAsmParser &parser, OperationState &state,
                               SmallVectorImpl<OpAsmParser::Argument> &indices) {
   ArrayAttr sizes;
@@ -175,7 +175,7 @@ Value FoldOp::combine(OpBuilder &b, Location loc, FoldKind kind, Value x, Value 
     return arith::MaxUIOp::create(b, loc, x, y);
   case FoldKind::UMin:
     return arith::MinUIOp::create(b, loc, x, y);
-  case FoldKind::MaxNum: // one instruction; x is never NaN, as it begins with -inf
+  case FoldKind::MaxNum: // one instruction; x is never NaN, as its initial value is -inf
     return arith::SelectOp::create(
         b, loc, arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, y, x), y, x);
   }
@@ -202,7 +202,7 @@ ParseResult FoldOp::parse(OpAsmParser &parser, OperationState &state) {
   std::optional<FoldKind> kind = symbolizeFoldKind(word);
   if (!kind)
     return parser.emitError(loc) << "'" << word
-                                 << "' is no kind of fold: sum, max, min, umax, umin or maxnum";
+                                 << "' is not a kind of fold: sum, max, min, umax, umin or maxnum";
   state.addAttribute("kind", FoldKindAttr::get(parser.getContext(), *kind));
   if (parseSpace(parser, state, indices))
     return failure();
@@ -240,12 +240,12 @@ LogicalResult FoldOp::verify() {
   Type type = getType();
   TypedAttr identity = getIdentity(getKind(), type);
   if (!identity)
-    return emitOpError() << "'" << stringifyFoldKind(getKind()) << "' combines nothing of " << type;
+    return emitOpError() << "'" << stringifyFoldKind(getKind()) << "' does not support " << type;
   if (getIdentity() != identity)
     return emitOpError() << "has the identity " << getIdentity() << "; that of '"
                          << stringifyFoldKind(getKind()) << "' is " << identity;
   if (getInit() != getInit(getKind(), type))
-    return emitOpError() << "begins with " << getInit() << ", and not with "
+    return emitOpError() << "has the initial value " << getInit() << ", not "
                          << getInit(getKind(), type);
   Block &body = getBody().front();
   auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());

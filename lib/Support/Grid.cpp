@@ -1,4 +1,4 @@
-//===- Grid.cpp - Named axes over the ranks --------------------------------===//
+//===- Grid.cpp - Process grid with named axes ----------------------------===//
 
 #include "tpc/Support/Grid.h"
 
@@ -74,7 +74,7 @@ std::optional<Grid> Grid::get(const std::array<int64_t, numAxes> &sizes,
               ": at least 1 is needed";
       return std::nullopt;
     }
-    // No product overflows: world stays at or below the limit.
+    // No product overflows, as `world` stays within the limit.
     if (size > maxWorldSize / grid.world) {
       error = "the grid has more than " + std::to_string(maxWorldSize) + " ranks";
       return std::nullopt;
@@ -117,11 +117,11 @@ int64_t Grid::groupSize(AxisSet axes) const {
   return result;
 }
 
-/// Ranks whose coordinates on the axes that are not `chosen` are 0.
+/// Returns the ranks whose coordinates on the axes not in `chosen` are 0.
 static std::vector<int64_t> getOffsets(std::span<const int64_t> sizes,
                                        const std::vector<bool> &chosen) {
-  // One axis after the other: each repeats what is there at its stride, so the first axis runs
-  // fastest and the list ascends.
+  // Each axis repeats the existing list at its stride, so the first axis varies fastest and the
+  // list ascends.
   std::vector<int64_t> result = {0};
   int64_t stride = 1;
   for (size_t axis = 0; axis < sizes.size(); ++axis) {

@@ -1,4 +1,4 @@
-//===- Links.cpp - What it takes to send bytes -----------------------------===//
+//===- Links.cpp - Cost model of links ------------------------------------===//
 
 #include "tpc/Support/Links.h"
 
@@ -26,7 +26,7 @@ bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
   return false;
 }
 
-/// Messages that follow each other, and the share of the whole buffer that a rank sends in all.
+/// Number of consecutive messages, and the fraction of the whole buffer that a rank sends in total.
 static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t members) {
   double n = double(members);
   if (transfer == Transfer::Send)
@@ -36,7 +36,7 @@ static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t mem
   switch (transfer) {
   case Transfer::CollectivePermute:
     return {1, 1};
-  case Transfer::Exchange: // a message for each other member
+  case Transfer::Exchange: // one message to each other member
     return {n - 1, 1};
   case Transfer::AllReduce:
     return {2 * (n - 1), 2 * (n - 1) / n};
@@ -57,11 +57,11 @@ double tpc::getSentBytes(Transfer transfer, int64_t members, double bytes) {
 }
 
 bool tpc::crossesNodes(int64_t stride, int64_t size, int64_t world, int64_t ranksPerNode) {
-  // The axis fills blocks of stride·size ranks, in which the members of a group are a stride
-  // apart. If nodes are made of whole blocks, no group leaves its node. Otherwise the first node
-  // ends r ranks into a block, 0 < r < stride·size, and the group that begins with the block's
-  // rank min(r, stride) - 1 has members on both sides: that one is before the border, and
-  // its last one, stride·(size-1) further, is not.
+  // The axis fills blocks of stride·size ranks, in which the members of a group are a stride apart.
+  // If nodes consist of whole blocks, no group crosses a boundary. Otherwise the first node ends r
+  // ranks into a block, 0 < r < stride·size. The group that begins with the block's rank min(r,
+  // stride) - 1 has members on both sides: that rank is before the boundary, and the group's last
+  // one, stride·(size-1) further, is not.
   return size > 1 && ranksPerNode > 0 && world > ranksPerNode &&
          ranksPerNode % (stride * size) != 0;
 }

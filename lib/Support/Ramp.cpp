@@ -8,13 +8,13 @@
 using namespace tpc;
 
 std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t columns) {
-  constexpr int64_t exact = 1 << 24; // whole numbers up to there are floats
+  constexpr int64_t exact = 1 << 24; // integers up to 2^24 are exact in f32
   if (columns < 2 || columns > exact || table.empty() || int64_t(table.size()) % columns != 0)
     return std::nullopt;
   int64_t rows = int64_t(table.size()) / columns;
   auto at = [&](int64_t row, int64_t column) { return table[row * columns + column]; };
   Ramp ramp;
-  // Where all rows are 0, or else from the first two elements of a row.
+  // Derived from the first two elements of a nonzero row; all rows may be 0.
   int64_t zero = 0;
   auto isZero = [&](int64_t column) {
     for (int64_t row = 0; row < rows; ++row)

@@ -1,4 +1,4 @@
-//===- ReadFile.cpp - Files of text, up to a limit -------------------------===//
+//===- ReadFile.cpp - Reading of text files with limits -------------------===//
 
 #include "tpc/Support/ReadFile.h"
 
@@ -12,7 +12,7 @@
 
 using namespace tpc;
 
-/// By Linux's list of devices: 1:3 is /dev/null; 4, 5 and 136 to 143 are terminals.
+/// Linux device numbers: 1:3 is /dev/null; 4, 5 and 136 to 143 are terminals.
 static bool hasEnd(dev_t device) {
   unsigned kind = major(device);
   return (kind == 1 && minor(device) == 3) || kind == 4 || kind == 5 ||
@@ -35,11 +35,11 @@ std::string tpc::describeUnreadable(const std::string &path, uint64_t maxBytes) 
   return isDevice ? "it is a device" : "";
 }
 
-/// What `read` returns, or -1 with EAGAIN where nothing comes for so long.
+/// Returns the result of `read`, or -1 with EAGAIN after a timeout.
 static ssize_t readPiece(int fd, char *to, size_t count, int maxSeconds) {
   while (true) {
     ssize_t got = read(fd, to, count);
-    // A pipe that no writer has opened so far is at its end, for `read`; `poll` waits for one.
+    // `read` treats a pipe that no writer has opened yet as ended; `poll` waits for a writer.
     pollfd wait{fd, POLLIN, 0};
     bool isEarly = got == 0 && poll(&wait, 1, 0) == 0;
     if (got > 0 || (got == 0 && !isEarly) || (got < 0 && errno != EAGAIN && errno != EINTR))

@@ -1,4 +1,4 @@
-//===- ShardSpec.cpp - "tp8,pp4" -------------------------------------------===//
+//===- ShardSpec.cpp - Parser of --megatron-shard -------------------------===//
 
 #include "tpc/Support/ShardSpec.h"
 
@@ -6,7 +6,7 @@ using namespace tpc;
 
 namespace {
 
-/// What the items have said so far.
+/// State of the parser: the items so far.
 class Parser {
 public:
   Parser(std::string_view text, ShardSpec::For purpose) : text(text), purpose(purpose) {}
@@ -19,7 +19,7 @@ private:
   bool parseTensor2D(std::string_view rows, std::string_view columns);
   bool setOnce(bool &seen, std::string_view what);
   bool setExperts(ShardSpec &spec);
-  /// Always false, for `return fail(…)`.
+  /// Sets the message and returns false, for `return fail(…)`.
   bool fail(std::string_view what);
 
   std::string_view text;
@@ -44,8 +44,7 @@ static bool isLower(char c) { return c >= 'a' && c <= 'z'; }
 static bool isUpper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
-/// Quoted for a message: bytes that a terminal may not show are written as \xNN, long items are
-/// cut.
+/// Quotes a text for a message: non-printable bytes are written as \xNN, long items are truncated.
 static std::string quote(std::string_view item) {
   constexpr size_t limit = 40;
   constexpr char hex[] = "0123456789abcdef";
@@ -88,7 +87,7 @@ bool Parser::parseNumber(std::string_view digits, std::string_view name, int64_t
     value = value * 10 + (c - '0');
     tooLarge |= value > limit;
     if (tooLarge)
-      value = limit; // keeps the next step from overflowing; later characters are still looked at
+      value = limit; // prevents overflow; later characters are still checked
   }
   if (tooLarge)
     return fail("the number is too large: at most " + std::to_string(limit));
@@ -118,13 +117,13 @@ bool Parser::parseOrder(std::string_view names) {
   return true;
 }
 
-/// For an axis whose groups are known, but that no tactic splits a program over.
+/// Message for an axis with known groups over which no tactic splits a program.
 static std::string onlyGroups(std::string_view what) {
   return "no tactic splits a program over " + std::string(what) +
          "; only --print-groups takes it. Split with tp, pp, dp and sp, " + std::string(example);
 }
 
-/// tp2x4: `rows` "2", `columns` "4".
+/// Parses tp2x4: `rows` "2", `columns` "4".
 bool Parser::parseTensor2D(std::string_view rows, std::string_view columns) {
   if (!parseNumber(rows, "tp", Grid::maxWorldSize, tensorX) ||
       !parseNumber(columns, "tp" + std::string(rows) + "x", Grid::maxWorldSize, tensorY))
@@ -197,9 +196,9 @@ bool Parser::parseItem() {
   if (name == "sp")
     return fail("sequence parallelism takes no number: it uses the ranks of tp; write sp");
   if (name == "order")
-    return fail("write the axes behind '=', such as order=tp-dp-pp");
+    return fail("write the axes after '=', such as order=tp-dp-pp");
   if (name == "gpus")
-    return fail("write the number behind '=', such as gpus-per-node=8");
+    return fail("write the number after '=', such as gpus-per-node=8");
   for (char c : item)
     if (isUpper(c))
       return fail("unknown item; items are written in small letters, " + std::string(example));
@@ -208,7 +207,7 @@ bool Parser::parseItem() {
               std::string(example));
 }
 
-/// The same ranks, as experts see them.
+/// Derives the experts' grid over the same ranks.
 bool Parser::setExperts(ShardSpec &spec) {
   int64_t ep = sizes[unsigned(Axis::EP)], pp = sizes[unsigned(Axis::PP)];
   int64_t etp = seenEtp ? expertTensor : sizes[unsigned(Axis::TP)];
@@ -217,9 +216,9 @@ bool Parser::setExperts(ShardSpec &spec) {
   if (world % (etp * ep * pp)) {
     message = quote(text) + ": experts need ranks for etp " + std::to_string(etp) + " · ep " +
               std::to_string(ep) + " · pp " + std::to_string(pp) + " = " +
-              std::to_string(etp * ep * pp) + ", of which the " + std::to_string(world) +
-              " ranks of tp · cp · dp · pp are no multiple; use another ep" +
-              (seenEtp ? "" : ", or say how many ranks split an expert, such as etp1");
+              std::to_string(etp * ep * pp) + ", but the " + std::to_string(world) +
+              " ranks of tp · cp · dp · pp are not a multiple of that; use another ep" +
+              (seenEtp ? "" : ", or set the number of ranks that split an expert, such as etp1");
     return false;
   }
   std::string reason;
@@ -232,13 +231,13 @@ bool Parser::setExperts(ShardSpec &spec) {
   spec.experts = *grid;
   if (pp == 1 || !seenOrder || order.back() == Axis::PP)
     return true;
-  // Groups of one size are the same if their strides are.
+  // Groups of equal sizes are equal if their strides are.
   int64_t stride = spec.grid.stride(Axis::PP), expertStride = grid->stride(Axis::PP);
   int64_t dp = sizes[unsigned(Axis::DP)], edp = grid->size(Axis::DP);
   if (stride != expertStride)
     spec.notes.push_back(
         "in this order the pipelines of experts (ranks 0, " + std::to_string(expertStride) +
-        ", …) are not those of the other layers (ranks 0, " + std::to_string(stride) +
+        ", …) differ from those of the other layers (ranks 0, " + std::to_string(stride) +
         ", …), so that no model can run on it; an order that ends with pp has one "
         "set of pipelines");
   else if (dp != edp)
@@ -302,15 +301,15 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   spec.allowReshard = seenReshard;
   spec.manual = seenManual;
   if (seenSequence && !spec.sequenceParallel)
-    spec.notes.push_back("'sp' has no effect: sequence parallelism uses the ranks of tp, of which "
-                         "there is one");
+    spec.notes.push_back("'sp' has no effect: sequence parallelism uses the ranks of tp, and tp "
+                         "has one rank");
   if (seenSequence && spec.isTensor2D()) {
     spec.sequenceParallel = false;
-    spec.notes.push_back("'sp' has no effect: with tp" + std::to_string(tensorX) + "x" +
-                         std::to_string(tensorY) +
-                         " what tp does not split otherwise is split over the residual's width");
+    spec.notes.push_back(
+        "'sp' has no effect: with tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY) +
+        " values that tp does not split otherwise are split over the residual's width");
   }
-  // What systems usually allow a process: two mappings for each thread's stack, of 65,530.
+  // Typical limit of a process: two mappings for each thread's stack, of 65,530.
   constexpr int64_t manyThreads = 32000;
   if (purpose == ShardSpec::For::Partition && grid->worldSize() > manyThreads)
     spec.notes.push_back(std::to_string(grid->worldSize()) +

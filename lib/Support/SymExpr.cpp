@@ -24,7 +24,7 @@ SymExpr::BodyRef SymExpr::makeConstant(int64_t value) {
       body->terms.push_back({v, {}});
     return body;
   };
-  // Most intermediate results are small numbers.
+  // Fast path: most intermediate results are small numbers.
   static const std::vector<BodyRef> small = [&] {
     std::vector<BodyRef> bodies;
     for (int64_t v = 0; v < 256; ++v)
@@ -71,7 +71,7 @@ SymExpr SymExpr::function(AtomKind kind, const SymExpr &a, const SymExpr &b) {
   return fromAtom({kind, "", std::make_shared<std::pair<SymExpr, SymExpr>>(a, b), std::move(key)});
 }
 
-/// By the texts of the atoms, one after the other.
+/// Compares terms by the texts of their atoms, in order.
 static int compareAtoms(const SymExpr::Term &x, const SymExpr::Term &y) {
   for (size_t i = 0; i < std::min(x.atoms.size(), y.atoms.size()); ++i)
     if (int order = x.atoms[i].key.compare(y.atoms[i].key))
@@ -79,8 +79,8 @@ static int compareAtoms(const SymExpr::Term &x, const SymExpr::Term &y) {
   return x.atoms.size() < y.atoms.size() ? -1 : x.atoms.size() > y.atoms.size();
 }
 
-/// The graded lexicographic order: higher degrees first, then by atoms. In it the first term of a
-/// product is the product of the first terms.
+/// Graded lexicographic order: higher degrees first, then by atoms. In this order the first term of
+/// a product is the product of the first terms.
 static bool comesBefore(const SymExpr::Term &x, const SymExpr::Term &y) {
   if (x.atoms.size() != y.atoms.size())
     return x.atoms.size() > y.atoms.size();
@@ -203,7 +203,7 @@ bool SymExpr::operator==(const SymExpr &o) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Questions
+// Queries
 //===----------------------------------------------------------------------===//
 
 bool SymExpr::isConstant() const { return asConstant().has_value(); }
@@ -247,8 +247,8 @@ static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr
 std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
   if (isOverflow() || d.isOverflow() || d.getTerms().empty())
     return std::nullopt;
-  // Long division. Each step takes the first term from the rest and adds later ones, of which
-  // there are finitely many; if *this is q * d, it takes as many steps as q has terms.
+  // Long division. Each step removes the first term of the remainder and adds later ones, of which
+  // there are finitely many. If *this is q * d, it takes as many steps as q has terms.
   SymExpr rest = *this, quotient;
   while (!rest.getTerms().empty()) {
     std::optional<Term> term = divideTerm(rest.getTerms().front(), d.getTerms().front());

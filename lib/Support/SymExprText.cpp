@@ -29,7 +29,7 @@ std::string SymExpr::str() const {
 }
 
 namespace {
-/// Recursive descent; depth is bounded because files are not trusted.
+/// Recursive-descent parser. The depth is bounded because files are untrusted.
 class Parser {
 public:
   Parser(std::string_view text) : text(text) {}
@@ -62,7 +62,7 @@ private:
     skip();
     if (text.substr(pos, token.size()) != token)
       return false;
-    // '*' must not eat half of '**'; words must end where they end.
+    // '*' must not match half of '**'; words must match whole identifiers.
     char next = pos + token.size() < text.size() ? text[pos + token.size()] : 0;
     if (token == "*" && next == '*')
       return false;

@@ -37,14 +37,14 @@ tpc.cache @k : tensor<?x?x4xf32, #tpc.dist<[b, capacity, 4]>>
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
-  // expected-error @below {{is declared as a whole}}
+  // expected-error @below {{must have an unsplit type}}
   tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2{tp}, capacity, 4]>>
 }
 
 // -----
 
 !old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
-// expected-error @below {{is that of no result of @main}}
+// expected-error @below {{belongs to no result of @main}}
 tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 func.func @main(%old: !old {tpc.cache = @k}) -> !old {
   return %old : !old
@@ -53,7 +53,7 @@ func.func @main(%old: !old {tpc.cache = @k}) -> !old {
 // -----
 
 !old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
-// expected-error @below {{is that of several arguments of @main}}
+// expected-error @below {{belongs to several arguments of @main}}
 tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 func.func @main(%old: !old {tpc.cache = @k}, %other: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
   return %old : !old
@@ -72,7 +72,7 @@ func.func @main(%old: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
 
 !old = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
 !new = tensor<1x1x1x4xf32>
-// expected-error @below {{holds 1 tokens after a step and p before: none may be lost}}
+// expected-error @below {{has 1 tokens after a step and p before: a step must not drop tokens}}
 tpc.cache @k : tensor<1x1x?x4xf32, #tpc.dist<[1, 1, capacity, 4]>>
 func.func @main(%old: !old {tpc.cache = @k}) -> (!new {tpc.cache = @k}) {
   %0 = tpc.slice %old dim 2 from 0 : !old -> !new
@@ -81,7 +81,7 @@ func.func @main(%old: !old {tpc.cache = @k}) -> (!new {tpc.cache = @k}) {
 
 // -----
 
-// expected-error @below {{argument 0: 'tpc.cache' names @k, and there is no such tpc.cache}}
+// expected-error @below {{argument 0: 'tpc.cache' names the unknown tpc.cache @k}}
 func.func @main(%old: tensor<4xf32> {tpc.cache = @k}) {
   return
 }

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics
 
 func.func @nothing(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{'tpc.annotation' op says neither a sharding nor a stage}}
+  // expected-error @+1 {{'tpc.annotation' op has neither a sharding nor a stage}}
   tpc.annotation %x "x" : tensor<4x8xf32>
   return
 }
@@ -19,7 +19,7 @@ func.func @dimensions(%x: tensor<4x8xf32>) {
 // Distributions come after annotations have been placed.
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
   func.func @distributed(%x: tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>) {
-    // expected-error @+1 {{'tpc.annotation' op of a value that is distributed; tpc-place-annotations comes before}}
+    // expected-error @+1 {{'tpc.annotation' op is on a distributed value; run tpc-place-annotations before}}
     tpc.annotation %x "x" {stage = 1 : i64} : tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
     return
   }

@@ -1,7 +1,7 @@
 // Attributes tpc.* are those of one table, each in its place and with its values.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+1 {{'tpc.nonsense' is no attribute that tpc knows}}
+// expected-error @+1 {{unknown attribute 'tpc.nonsense'}}
 module attributes {tpc.nonsense} {
 }
 
@@ -82,7 +82,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{'tpc.fused' must be an operand that only this op takes, of the matrix product before it, not 0 : i32}}
+  // expected-error @+1 {{'tpc.fused' must be an operand with no other use, the result of the matmul before it, not 0 : i32}}
   %0 = tpc.add %x, %x {tpc.fused = 0 : i32} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -90,7 +90,7 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{'tpc.merged' must be a number, on a matrix product that others of its left side share, not 0 : i64}}
+  // expected-error @+1 {{'tpc.merged' must be a number, on a matmul that shares it with others of its left side, not 0 : i64}}
   %0 = tpc.matmul %x, %x {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -114,14 +114,14 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'tpc.rounds_parts' must be a unit attribute of the cast of a product from f32 to 16 bits, not unit}}
+  // expected-error @+1 {{'tpc.rounds_parts' must be a unit attribute of the cast of a matmul from f32 to 16 bits, not unit}}
   %0 = tpc.neg %x {tpc.rounds_parts} : tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{argument 1: 'tpc.defualt' is no attribute that tpc knows}}
+// expected-error @+1 {{argument 1: unknown attribute 'tpc.defualt'}}
 func.func private @f(tensor<4xf32> {tpc.default = #tpc.default<ones>}, tensor<4xf32> {tpc.defualt = "ones"})
 
 // -----
@@ -171,7 +171,7 @@ func.func private @f(tensor<4xf32> {tpc.split = ["tp"]})
 
 // -----
 
-// expected-error @+1 {{result 0: 'tpc.nmae' is no attribute that tpc knows}}
+// expected-error @+1 {{result 0: unknown attribute 'tpc.nmae'}}
 func.func private @f() -> (tensor<4xf32> {tpc.nmae = "y"})
 
 // -----
@@ -189,7 +189,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.default = "zeros"}] outputs [
 
 // -----
 
-// expected-error @+1 {{input 0: 'tpc.defualt' is no attribute that tpc knows}}
+// expected-error @+1 {{input 0: unknown attribute 'tpc.defualt'}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.defualt = "ones"}] outputs [] {
   tpc.stage 0 {
   }

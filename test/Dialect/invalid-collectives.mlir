@@ -104,7 +104,7 @@ func.func @making_partial_sums(%x: tensor<?x8xf32, #tpc.dist<[b, 8]>>) {
 
 !x = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
 func.func @send_outside_a_stage(%x: !x) {
-  // expected-error @+1 {{belongs into a stage of a pipeline}}
+  // expected-error @+1 {{must be in a stage of a pipeline}}
   tpc.send %x to 1 : !x
   return
 }
@@ -114,7 +114,7 @@ func.func @send_outside_a_stage(%x: !x) {
 module attributes {tpc.grid = #tpc.grid<pp = 2>} {
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
   tpc.stage 0 {
-    // expected-error @+1 {{stage 0 is no other stage of the pipeline}}
+    // expected-error @+1 {{stage 0 is not another stage of the pipeline}}
     tpc.send %x to 0 : tensor<4xf32>
   }
   tpc.stage 1 {
@@ -241,7 +241,7 @@ func.func @over_nothing(%x: !partial) {
 
 !x = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
 func.func @output_outside_a_pipeline(%x: !x) {
-  // expected-error @+1 {{belongs into a pipeline}}
+  // expected-error @+1 {{must be in a pipeline}}
   tpc.output 0, %x : !x
   return
 }
@@ -257,7 +257,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [] outputs [] {
 // -----
 
 tpc.pipeline @main() inputs [] outputs [] {
-  // expected-error @+1 {{is not a stage, but stands in a pipeline}}
+  // expected-error @+1 {{is in a pipeline, but is not a stage}}
   %0 = tpc.size 1 : tensor<i64>
 }
 
@@ -315,7 +315,7 @@ func.func @factors_across_each_other(%x: tensor<?xf32, #tpc.dist<[12{tp} * 64], 
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{dp, tp}, 8], local>>
 func.func @exchange_over_another_group(%x: !rows) {
-  // expected-error @+1 {{its axes must be those that split otherwise than before: tp}}
+  // expected-error @+1 {{its axes must be those whose split changes: tp}}
   %0 = tpc.exchange %x over ["dp"] : !rows -> tensor<?x?xf32, #tpc.dist<[b{dp}, 8{tp}], local>>
   return
 }
@@ -323,7 +323,7 @@ func.func @exchange_over_another_group(%x: !rows) {
 // -----
 
 func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>>) {
-  // expected-error @+1 {{both sides must be unreduced alike}}
+  // expected-error @+1 {{both sides must be unreduced over the same axes}}
   %0 = tpc.exchange %x over ["tp"] : tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>> -> tensor<?x?xf32, #tpc.dist<[b, 8{tp}], local>>
   return
 }
@@ -334,7 +334,7 @@ func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{d
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b], local>>) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{makes a micro-batch's part, 'tensor<?xf32, #tpc.dist<[b{mb}], local>>', outside of tpc.micro_batches}}
+      // expected-error @+1 {{creates a value that is split over mb, 'tensor<?xf32, #tpc.dist<[b{mb}], local>>', outside of tpc.micro_batches}}
       %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<?xf32, #tpc.dist<[b], local>> -> tensor<?xf32, #tpc.dist<[b{mb}], local>>
       tpc.micro_batches of <b{mb}> {
       }

@@ -23,7 +23,7 @@ func.func @bias_on_every_rank(%x: !partial, %bias: tensor<8xf32>) {
 !rows = tensor<16x8xf32, #tpc.dist<[16{tp}, 8]>>
 !y = tensor<?x8xf32, #tpc.dist<[b, 8]>>
 func.func @forgotten_reduction(%x: !columns, %w: !rows) {
-  // expected-error @+1 {{leaves its result unreduced (sum) over 'tp', but the result type does not say so}}
+  // expected-error @+1 {{leaves its result unreduced (sum) over 'tp', but the result type is not}}
   %0 = tpc.matmul %x, %w : !columns, !rows -> !y
   return
 }
@@ -88,7 +88,7 @@ func.func @tokens_cut_apart(%x: tensor<?x8xf32, #tpc.dist<[(b*s){tp}, 8]>>) {
 !table = tensor<10x8xf32, #tpc.dist<[10{tp}, 8]>>
 !ids = tensor<?xi64, #tpc.dist<[s]>>
 func.func @vocabulary_without_reduction(%table: !table, %ids: !ids) {
-  // expected-error @+1 {{leaves its result unreduced (sum) over 'tp', but the result type does not say so}}
+  // expected-error @+1 {{leaves its result unreduced (sum) over 'tp', but the result type is not}}
   %0 = tpc.embedding %table, %ids : !table, !ids -> tensor<?x8xf32, #tpc.dist<[s, 8]>>
   return
 }
@@ -97,7 +97,7 @@ func.func @vocabulary_without_reduction(%table: !table, %ids: !ids) {
 
 !x = tensor<?x8xf32, #tpc.dist<[b, 8]>>
 func.func @unreduced_for_no_reason(%x: !x) {
-  // expected-error @+1 {{has a result type that is unreduced over 'tp', but nothing here makes it so}}
+  // expected-error @+1 {{has a result type that is unreduced over 'tp', but neither a split reduction nor an operand causes that}}
   %0 = tpc.neg %x : !x -> tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
   return
 }

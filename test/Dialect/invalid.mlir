@@ -185,7 +185,7 @@ func.func @f() {
 
 // -----
 
-// expected-error @+1 {{says nothing: a static, replicated tensor has no distribution}}
+// expected-error @+1 {{is redundant: a static, replicated tensor has no distribution}}
 func.func private @f(tensor<12xf32, #tpc.dist<[3*4]>>)
 
 // -----
@@ -255,7 +255,7 @@ tpc.weight @w in "m.data" at 0 : tensor<?x8xf32>
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf32>
 func.func @f() {
-  // expected-error @+1 {{has a result type that is unreduced over 'tp', but nothing here makes it so}}
+  // expected-error @+1 {{has a result type that is unreduced over 'tp', but neither a split reduction nor an operand causes that}}
   %0 = tpc.parameter @w : tensor<8xf32, #tpc.dist<[8], sum{tp}>>
   return
 }
@@ -282,7 +282,7 @@ func.func @f() {
 
 tpc.weight @w in "m.data" at 0 : tensor<8xf32>
 func.func @f() {
-  // expected-error @+1 {{view leaves 64 bits}}
+  // expected-error @+1 {{view exceeds 64 bits}}
   %0 = tpc.parameter @w view <0 [[3 x 9223372036854775807]]> : tensor<3xf32>
   return
 }
@@ -330,7 +330,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{gives a scalar (rank 0)}}
+  // expected-error @+1 {{must have a scalar result (rank 0)}}
   %0 = tpc.size s : tensor<1xi64>
   return
 }

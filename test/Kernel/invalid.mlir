@@ -8,7 +8,7 @@ tpc_kernel.func @not_a_size(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [
 
 // -----
 
-// expected-error@+1 {{argument 0 is 'memref<8xf32>', and not a dense memref of numbers without sign with 1 dimensions '?', as it has sizes}}
+// expected-error@+1 {{argument 0 is 'memref<8xf32>', but must be a dense memref of signless numbers with 1 dimensions '?', one for each size}}
 tpc_kernel.func @static(%x: memref<8xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows () in [] {}
 }
@@ -30,7 +30,7 @@ tpc_kernel.func @no_rows() -> (%y: memref<?xf32> of [8]) {
 // -----
 
 tpc_kernel.func @before_rows(%x: memref<f32> of []) -> (%y: memref<?xf32> of [8]) {
-  // expected-error@+1 {{stands before the rows of a kernel, where only sizes and constants do}}
+  // expected-error@+1 {{is before the rows of a kernel, where only sizes and constants are allowed}}
   %0 = memref.load %x[] : memref<f32>
   tpc_kernel.rows () in [] {}
 }
@@ -54,7 +54,7 @@ tpc_kernel.func @nothing_stored(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> 
 tpc_kernel.func @flags(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
-    // expected-error@+1 {{has fast-math flags: operations of a kernel mean what IEEE 754 says}}
+    // expected-error@+1 {{has fast-math flags: operations of a kernel follow IEEE 754}}
     %1 = arith.addf %0, %0 fastmath<reassoc> : f32
     tpc_kernel.elements () in [] {
       memref.store %1, %y[%i] : memref<?xf32>
@@ -66,7 +66,7 @@ tpc_kernel.func @flags(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
 
 tpc_kernel.func @other_ops(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
-    // expected-error@+1 {{cannot stand in a kernel}}
+    // expected-error@+1 {{is not allowed in a kernel}}
     %m = memref.alloc() : memref<4xf32>
   }
 }
@@ -76,7 +76,7 @@ tpc_kernel.func @other_ops(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8
 tpc_kernel.func @store_outside(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
-    // expected-error@+1 {{stands outside of tpc_kernel.elements}}
+    // expected-error@+1 {{is outside of tpc_kernel.elements}}
     memref.store %0, %y[%i] : memref<?xf32>
   }
 }
@@ -87,7 +87,7 @@ tpc_kernel.func @store_to_operand(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32
   tpc_kernel.rows (%i) in [8] {
     %0 = memref.load %x[%i] : memref<?xf32>
     tpc_kernel.elements () in [] {
-      // expected-error@+1 {{stores to what is no result of the kernel}}
+      // expected-error@+1 {{stores to memory that is no result of the kernel}}
       memref.store %0, %x[%i] : memref<?xf32>
     }
   }
@@ -128,7 +128,7 @@ tpc_kernel.func @no_barrier(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf3
       memref.store %0, %y[%i, %j] : memref<?x?xf32>
     }
     %s = tpc_kernel.fold sum (%j) in [4] adjacent : f32 init 0.0 identity -0.0 {
-      // expected-error@+1 {{reads a result that is not stored yet, or without a tpc_kernel.barrier behind its store}}
+      // expected-error@+1 {{reads a result that is not stored yet, or without a tpc_kernel.barrier after its store}}
       %0 = memref.load %y[%i, %j] : memref<?x?xf32>
       tpc_kernel.yield %0 : f32
     }
@@ -174,7 +174,7 @@ tpc_kernel.func @identity(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 tpc_kernel.func @init(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
   tpc_kernel.rows () in [] {
-    // expected-error@+1 {{begins with 1.000000e+00 : f32, and not with 0.000000e+00 : f32}}
+    // expected-error@+1 {{has the initial value 1.000000e+00 : f32, not 0.000000e+00 : f32}}
     %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 1.0 identity -0.0 {
       %0 = memref.load %x[%j] : memref<?xf32>
       tpc_kernel.yield %0 : f32
@@ -186,7 +186,7 @@ tpc_kernel.func @init(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 tpc_kernel.func @kind(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
   tpc_kernel.rows () in [] {
-    // expected-error@+1 {{'umax' combines nothing of 'f32'}}
+    // expected-error@+1 {{'umax' does not support 'f32'}}
     %s = tpc_kernel.fold umax (%j) in [8] : f32 init 0.0 identity 0.0 {
       %0 = memref.load %x[%j] : memref<?xf32>
       tpc_kernel.yield %0 : f32
@@ -198,7 +198,7 @@ tpc_kernel.func @kind(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
 
 tpc_kernel.func @word() -> (%y: memref<f32> of []) {
   tpc_kernel.rows () in [] {
-    // expected-error@+1 {{'product' is no kind of fold: sum, max, min, umax, umin or maxnum}}
+    // expected-error@+1 {{'product' is not a kind of fold: sum, max, min, umax, umin or maxnum}}
     %s = tpc_kernel.fold product () in [] : f32 init 0.0 identity 0.0 {
     }
   }
@@ -288,7 +288,7 @@ tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [
       }
     }
     tpc_kernel.barrier
-    // expected-error@+1 {{reads a result of which a row stores only a part}}
+    // expected-error@+1 {{reads a result of which a row stores only a slice}}
     %5 = memref.load %y[%b, %i] : memref<?x?xf32>
     tpc_kernel.elements () in [] {
       memref.store %5, %z[%b, %i] : memref<?x?xf32>

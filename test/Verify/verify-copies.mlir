@@ -17,7 +17,7 @@
 // RUN: sed 's/\[0, 0, 1, 1\]/[0, 1, 0, 1]/' %t.mlir | not tpc-opt "--tpc-verify-equivalence=reference=%s symbolic=false" -o /dev/null 2>&1 | FileCheck %s --check-prefix=AGREE
 // AGREE: error: {{.*}}output 1
 // RUN: sed 's/tpc.copies = array<i64: 1, 2>/tpc.copies = array<i64: 1, 3>/' %t.mlir | not tpc-opt -o /dev/null 2>&1 | FileCheck %s --check-prefix=THREE
-// THREE: error: {{.*}}'tpc.copies' must be a dimension and how often each of its indices is there, not array<i64: 1, 3>
+// THREE: error: {{.*}}'tpc.copies' must be a dimension and the number of copies of each of its indices, not array<i64: 1, 3>
 
 tpc.weight @q in "w" at 0 : tensor<8x32xf32>
 tpc.weight @k in "w" at 1024 : tensor<8x8xf32>

@@ -18,7 +18,7 @@
 // RUN: %{unsafe} %t/first.mlir %{proof} | FileCheck %s --check-prefix=FIRST-PROOF
 // RUN: %{unsafe} %t/first.mlir %{run} | FileCheck %s --check-prefix=FIRST-SMALL
 // RUN: %{unsafe} %t/inside.mlir %{proof} | FileCheck %s --check-prefix=INSIDE
-// FIRST: error: 'tpc.local_slice' op makes a micro-batch's part, {{.*}}, outside of tpc.micro_batches
+// FIRST: error: 'tpc.local_slice' op creates a value that is split over mb, {{.*}}, outside of tpc.micro_batches
 // FIRST-PROOF: (tpc.local_slice) is computed once, before the rounds, but {{.*}} is one micro-batch's part: other rounds would read the first's
 // FIRST-SMALL: (tpc.local_slice): run at small sizes, there is no micro-batch here to have its part
 // INSIDE: (func.call) is computed once, before the rounds

@@ -1,4 +1,4 @@
-//===- IndexAnalysis.cpp - Elements of op results by index ----------------===//
+//===- IndexAnalysis.cpp - Values as functions of their indices -----------===//
 
 #include "IndexOp.h"
 
@@ -11,8 +11,7 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 using Kind = IndexExpr::Kind;
 
-// Beyond these an element is left as it is: masks are small programs, and
-// files are not trusted.
+// Limits beyond which an element is opaque: masks are small programs, and files are untrusted.
 static constexpr unsigned kMaxDepth = 256;
 static constexpr unsigned kMaxSize = 400;
 static constexpr size_t kMaxElements = 20000;

@@ -1,4 +1,4 @@
-//===- IndexExpr.cpp - Expressions over indices, simplified ---------------===//
+//===- IndexExpr.cpp - Simplified expressions over indices ----------------===//
 
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 
@@ -190,7 +190,7 @@ IndexExpr IndexAnalysis::negation(const IndexExpr &e) {
   llvm_unreachable("not a truth value");
 }
 
-/// Flattened, sorted, without duplicates; `absorbing` decides at once.
+/// Flattens and sorts terms, and removes duplicates; `absorbing` determines the result at once.
 static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> terms,
                                                          IndexExpr::Kind kind, bool absorbing) {
   std::map<std::string, IndexExpr> unique;
@@ -212,7 +212,7 @@ static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> ter
   return list;
 }
 
-// In `a and (not a or b)`, the second is b where the first holds.
+// In `a and (not a or b)`, the second term simplifies to b where the first is true.
 IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   ++steps;
   if (isSpent())
@@ -243,7 +243,8 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   llvm_unreachable("all kinds are handled");
 }
 
-/// Each term where the others hold, or where none of them does. Whether that changed any.
+/// Simplifies each term under the assumption that the others are true (or that none is). Returns
+/// whether that changed any.
 bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].getKind() == IndexExpr::Kind::Compare ||
@@ -262,13 +263,13 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   return false;
 }
 
-/// What a term of a conjunction (`inner`: disjunctions) or of a disjunction is made of.
+/// Returns the terms of a conjunction (`inner`: of disjunctions) or of a disjunction.
 static SmallVector<IndexExpr> getLiterals(const IndexExpr &term, IndexExpr::Kind inner) {
   return term.getKind() == inner ? SmallVector<IndexExpr>(term.getArgs())
                                  : SmallVector<IndexExpr>{term};
 }
 
-/// Whether `b` holds wherever `a` does; false means "not known".
+/// Whether `a` implies `b`; false means "not known".
 bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
   auto isBound = [](const IndexExpr &e) {
     return e.getKind() == IndexExpr::Kind::Compare && e.getPredicate() == Predicate::LE;
@@ -277,14 +278,14 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
          (isBound(a) && isBound(b) && isNonNegative(a.getPolynomial() - b.getPolynomial()));
 }
 
-/// Leaves out what other terms say already. Whether there was any. For terms of a disjunction,
+/// Drops terms that other terms imply. Returns whether there were any. For terms of a disjunction,
 /// which are conjunctions (for those of a conjunction, `all`, the same with both exchanged):
 ///
-///   a term from which another one follows: `(i <= j and m) or m` is `m`;
-///   l in `(l and r) or t`, where t follows from `not l and r`: `(i > j and m) or (i <= j and m)`
+///   a term that implies another one: `(i <= j and m) or m` is `m`;
+///   l in `(l and r) or t`, if `not l and r` implies t: `(i > j and m) or (i <= j and m)`
 ///   is `m or (i <= j and m)`.
 bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
-  // Terms are compared with each other: of many, none is dropped.
+  // Quadratic comparison of terms, so long lists are kept.
   constexpr unsigned most = 64;
   unsigned literals = 0;
   for (const IndexExpr &term : terms)
@@ -292,7 +293,8 @@ bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
   if (literals > most || isSpent())
     return false;
   auto inner = all ? IndexExpr::Kind::Or : IndexExpr::Kind::And;
-  // Does the term of `to` follow from that of `from`? For conjunctions, that of `from` from it?
+  // Does the term of `from` imply that of `to`? For conjunctions, does that of `to` imply that of
+  // `from`?
   auto follows = [&](ArrayRef<IndexExpr> from, ArrayRef<IndexExpr> to) {
     return llvm::all_of(to, [&](const IndexExpr &b) {
       return llvm::any_of(from,
@@ -362,8 +364,8 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
   return IndexExpr(node);
 }
 
-/// Whether `b` equals `a` wherever the comparison holds: solved for a variable
-/// that occurs with factor 1 or -1, which then is substituted.
+/// Whether `b` equals `a` wherever the comparison is true: solves it for a variable that occurs
+/// with factor 1 or -1, and substitutes that.
 static bool equalWhere(IndexAnalysis &analysis, const IndexExpr &condition, const IndexExpr &a,
                        const IndexExpr &b) {
   if (condition.getKind() != IndexExpr::Kind::Compare || condition.getPredicate() != Predicate::EQ)

@@ -1,4 +1,4 @@
-//===- IndexModels.cpp - Elements of op results by index ------------------===//
+//===- IndexModels.cpp - Index models of ops ------------------------------===//
 
 #include "IndexOp.h"
 
@@ -35,7 +35,7 @@ static IndexExpr getElement(IotaOp op, IndexAnalysis &, ArrayRef<IndexExpr> wher
 // Movements
 //===----------------------------------------------------------------------===//
 
-/// The element that broadcasts, aligned at the last dimension.
+/// Returns the element that broadcasts, aligned at the last dimension.
 static IndexExpr getBroadcast(Value operand, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   SmallVector<SymExpr> from = getSizes(operand);
   SmallVector<IndexExpr> position;
@@ -66,8 +66,8 @@ static IndexExpr getElement(SliceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> wh
   return a.at(op.getOperand(), inner);
 }
 
-/// Both shapes are cut into the shortest runs of dimensions with equal products;
-/// within a run an index is put together and taken apart again.
+/// Cuts both shapes into the shortest runs of dimensions with equal products; within a run the
+/// index is linearized and delinearized.
 static IndexExpr getElement(ReshapeOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   for (const IndexExpr &index : where)
@@ -134,7 +134,7 @@ static IndexExpr getElement(ConcatOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
     Value operand = op.getOperands()[i];
     SymExpr size = getSizes(operand)[dim];
     SymExpr local = index - starts[i];
-    // Is the index before the end of this operand?
+    // Condition: the index is before the end of this operand.
     IndexExpr here = a.compare(Predicate::LT, local - size);
     if (here.isFalse() || size.isConstant(0))
       continue;
@@ -150,7 +150,7 @@ static IndexExpr getElement(ConcatOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
 // Lookups
 //===----------------------------------------------------------------------===//
 
-/// A number from -n to n - 1 as an index from 0 to n - 1.
+/// Converts a number from -n to n - 1 to an index from 0 to n - 1.
 static IndexExpr wrapIndex(IndexAnalysis &a, const IndexExpr &e, const SymExpr &n) {
   return a.mapLeaves(e, [&](const IndexExpr &leaf) -> IndexExpr {
     if (!leaf.isInteger())
@@ -200,7 +200,7 @@ static IndexExpr getElement(GatherNDOp op, IndexAnalysis &a, ArrayRef<IndexExpr>
 // Sums and triangles
 //===----------------------------------------------------------------------===//
 
-/// The running sum of something that does not vary along the dimension.
+/// Returns the running sum of a value that is constant along the dimension.
 static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   int64_t dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
@@ -214,7 +214,7 @@ static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
   a.collectSymbols(term, symbols);
   if (symbols.count(name))
     return {};
-  // Of floats only whole numbers add up exactly.
+  // Only integral floats add up exactly.
   if (isFloatTensor(op.getOperand())) {
     auto number = term.getConstant();
     if (!number || *number != std::trunc(*number) || std::abs(*number) > 1)
@@ -242,7 +242,7 @@ static IndexExpr getElement(ReduceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
     }
     next += op.getKeepDims();
     count = count * size;
-    // The extremum of nothing is not an element.
+    // The extremum of an empty dimension is not an element.
     if (!a.isNonNegative(size - 1))
       return {};
     inner.push_back(a.freshIndex(size));
@@ -280,7 +280,7 @@ template <typename OpT> struct IndexModel : IndexOpInterface::ExternalModel<Inde
   }
 };
 
-/// An element-wise op: of the elements of the operands (IndexScalars.cpp).
+/// An element-wise op: applied to the elements of the operands (IndexScalars.cpp).
 template <typename OpT>
 struct ScalarIndex : IndexOpInterface::ExternalModel<ScalarIndex<OpT>, OpT> {
   IndexExpr getElementAt(Operation *op, IndexAnalysis &analysis, ArrayRef<IndexExpr> where) const {
@@ -291,7 +291,7 @@ struct ScalarIndex : IndexOpInterface::ExternalModel<ScalarIndex<OpT>, OpT> {
   }
 };
 
-/// No function of its indices that is simple: an element of it is that element.
+/// An op without a simple function of its indices: its elements are opaque.
 template <typename OpT>
 struct OpaqueIndex : IndexOpInterface::ExternalModel<OpaqueIndex<OpT>, OpT> {
   IndexExpr getElementAt(Operation *, IndexAnalysis &, ArrayRef<IndexExpr>) const { return {}; }
@@ -310,7 +310,7 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
 
 SmallVector<OpConcern> mlir::tpc::getIndexConcerns() {
   return {{"index",
-           "what its elements are as functions of their indices, for masks and positions "
+           "its elements as functions of their indices, for masks and positions "
            "(`IndexOpInterface`)",
            {{"yes", TypeID::get<IndexOpInterface>()}}}};
 }

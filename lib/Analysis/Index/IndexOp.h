@@ -1,4 +1,4 @@
-//===- IndexOp.h - Elements as functions of their indices -------*- C++ -*-===//
+//===- IndexOp.h - Interface of index models --------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_ANALYSIS_INDEX_INDEXOP_H
 #define TPC_LIB_ANALYSIS_INDEX_INDEXOP_H
@@ -9,8 +9,8 @@
 
 namespace mlir::tpc::indexing {
 
-// An element of an element-wise op, by those of its operands; null where there is no answer.
-// Without more, what is constant is computed.
+// Returns an element of an element-wise op, from those of its operands; null if unknown. Without a
+// model for the op, only constants are folded.
 IndexExpr ofElements(ScalarOpInterface op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AddOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AndOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);

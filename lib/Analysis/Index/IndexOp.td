@@ -1,4 +1,4 @@
-//===- IndexOp.td - Elements as functions of their indices ------*- tablegen -*-===//
+//===- IndexOp.td - Interface of index models --------------*- tablegen -*-===//
 
 #ifndef TPC_LIB_ANALYSIS_INDEX_INDEXOP
 #define TPC_LIB_ANALYSIS_INDEX_INDEXOP
@@ -7,13 +7,15 @@ include "mlir/IR/OpBase.td"
 
 def IndexOpInterface : OpInterface<"IndexOpInterface"> {
   let description = [{
-    An op of whose result it is known what an element is, as a function of its indices and of elements of the operands.
+    An op whose elements are known functions of their indices and of elements of the operands.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"The element at these indices; null where the op has no answer: then it is an element of this result, which is always right.",
+    InterfaceMethod<"Returns the element at these indices. Null if unknown: then it is an opaque "
+                    "element of this result, which is always correct.",
       "::mlir::tpc::IndexExpr", "getElementAt",
-      (ins "::mlir::tpc::IndexAnalysis &":$analysis, "::llvm::ArrayRef<::mlir::tpc::IndexExpr>":$where)>
+      (ins "::mlir::tpc::IndexAnalysis &":$analysis,
+           "::llvm::ArrayRef<::mlir::tpc::IndexExpr>":$where)>
   ];
 }
 

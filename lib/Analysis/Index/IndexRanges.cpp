@@ -63,8 +63,7 @@ std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::linearIn(const SymExpr
   return std::make_pair(coefficient, zero);
 }
 
-// Each variable in turn takes the end of its range at which the expression is
-// least.
+// Replaces each variable by the end of its range that minimizes the expression.
 std::optional<SymExpr> IndexAnalysis::lowerBound(const SymExpr &e) {
   if (e.isOverflow() || hasElements(e))
     return std::nullopt;
@@ -92,7 +91,7 @@ std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
   return least ? std::optional(-*least) : std::nullopt;
 }
 
-// The lower bound is a polynomial over symbols, of which each has a plain one.
+// The lower bound is a polynomial over symbols with known lower bounds.
 bool IndexAnalysis::isNonNegative(const SymExpr &e) {
   if (auto n = e.asConstant())
     return !e.isOverflow() && *n >= 0;
@@ -107,14 +106,14 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
     auto bound = e.substitute(shifted).lowerBound(0);
     return bound && *bound >= 0;
   };
-  // Of sums it is known as a whole: p + s - 1 >= 0.
+  // Some sums have a known lower bound as a whole: p + s - 1 >= 0.
   return isAtLeastZero(*least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
            return isAtLeastZero(*least - (size - 1));
          });
 }
 
-// a = quotient * b + rest, where the quotient is made of what b divides: terms,
-// or, if b is a sum, coefficients of symbols. Decided if 0 <= rest < b.
+// Finds a = quotient * b + rest, where the quotient consists of multiples of b: terms or, if b is a
+// sum, coefficients of symbols. Succeeds if 0 <= rest < b.
 std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &a,
                                                                  const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow() || !isNonNegative(b - 1))

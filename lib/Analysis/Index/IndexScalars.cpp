@@ -1,4 +1,4 @@
-//===- IndexScalars.cpp - Elements of element-wise ops --------------------===//
+//===- IndexScalars.cpp - Index models of element-wise ops ----------------===//
 
 #include "IndexOp.h"
 
@@ -11,14 +11,14 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 using Operands = ArrayRef<IndexExpr>;
 
-/// A constant of an element type.
+/// Returns a constant of an element type.
 static IndexExpr makeConstant(Type element, double value) {
   return element.isInteger(1)      ? IndexExpr::truth(value != 0)
          : isa<FloatType>(element) ? IndexExpr::number(value)
                                    : IndexExpr::integer((int64_t)value);
 }
 
-/// The result of an op whose operands are constants; null if one of them is not.
+/// Folds an op whose operands are constants; null if one of them is not.
 static IndexExpr fold(Operation *op, Operands operands) {
   SmallVector<double> x;
   for (const IndexExpr &operand : operands) {
@@ -31,7 +31,7 @@ static IndexExpr fold(Operation *op, Operands operands) {
   return value ? makeConstant(elementTypeOf(op->getResult(0)), *value) : IndexExpr();
 }
 
-/// Whole numbers may be mixed into polynomials.
+/// Whole numbers may be part of polynomials.
 static std::optional<SymExpr> getPolynomial(const IndexExpr &e) {
   if (e.isInteger())
     return e.getPolynomial();
@@ -42,8 +42,8 @@ static std::optional<SymExpr> getPolynomial(const IndexExpr &e) {
 
 static bool areTruths(Operation *op) { return elementTypeOf(op->getOperand(0)).isInteger(1); }
 
-/// Each leaf of the one operand with each of the other: what is constant is computed, and else `of`
-/// is asked.
+/// Combines each leaf of one operand with each leaf of the other: folds constants, and calls `of`
+/// for the rest.
 static IndexExpr forLeaves(Operation *op, IndexAnalysis &a, Operands operands,
                            llvm::function_ref<IndexExpr(const IndexExpr &, const IndexExpr &)> of) {
   if (areTruths(op))
@@ -66,7 +66,7 @@ forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
 }
 
 //===----------------------------------------------------------------------===//
-// One function for each op of which more is known than of constants
+// Models of ops that support more than constants
 //===----------------------------------------------------------------------===//
 
 IndexExpr indexing::ofElements(ScalarOpInterface op, IndexAnalysis &a, Operands operands) {
@@ -117,7 +117,7 @@ IndexExpr indexing::ofElements(SelectOp, IndexAnalysis &a, Operands operands) {
   return a.select(operands[0], operands[1], operands[2]);
 }
 
-/// Of truth values.
+/// For truth values.
 static IndexExpr compareTruths(IndexAnalysis &a, Operands operands, bool differ) {
   IndexExpr negated = a.negation(operands[1]);
   return a.select(operands[0], differ ? negated : operands[1], differ ? operands[1] : negated);
@@ -146,9 +146,9 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Whether n + e is n for each value that integers of 64 bits give e: where masks add the least
-/// number of a type to what hides a key already. |e| < 2^93 here, half a unit in the last place of
-/// n more than that.
+/// Whether n + e rounds to n for each value of e in 64-bit integers: masks add the minimum of a
+/// type to entries that hide a key already. |e| < 2^93 here, as half a unit in the last place of n
+/// is more than that.
 static bool absorbs(double n, const SymExpr &e, Type type) {
   ArrayRef<SymExpr::Term> terms = e.getTerms();
   auto isSmall = [](const SymExpr::Term &term) {
@@ -181,8 +181,8 @@ IndexExpr indexing::ofElements(SubOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// A product of floats as factors: a polynomial that is not a number (of at most one of them), a
-/// number, elements. Nothing where it is another.
+/// Decomposes a product of floats into factors: a non-constant polynomial (at most one), a number,
+/// elements. Nothing if it has another form.
 static IndexExpr multiply(const IndexExpr &x, const IndexExpr &y) {
   SymExpr polynomial(1);
   double number = 1;
@@ -216,7 +216,7 @@ IndexExpr indexing::ofElements(MulOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Truncation is floor where nothing is negative.
+/// Truncation equals floor for non-negative values.
 IndexExpr indexing::ofElements(DivOp op, IndexAnalysis &a, Operands operands) {
   bool floats = isFloatTensor(op.getResult());
   return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {

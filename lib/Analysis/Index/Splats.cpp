@@ -1,4 +1,4 @@
-//===- Splats.cpp - Values whose elements are all one number --------------===//
+//===- Splats.cpp - Values whose elements are all equal -------------------===//
 
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/Elements.h"
@@ -15,7 +15,7 @@ static std::optional<double> integerAsDouble(int64_t n) {
   return (double)n;
 }
 
-/// Chains in untrusted files may be of any length.
+/// Limit for chains in untrusted files.
 static constexpr int kMaxDepth = 64;
 
 static std::optional<double> findSplat(Value v, int depth) {
@@ -39,7 +39,7 @@ static std::optional<double> findSplat(Value v, int depth) {
   }
   if (isa<MovementOpInterface>(op))
     return findSplat(op->getOperand(0), depth + 1);
-  // Of ops on more operands, chains would have exponentially many paths.
+  // Not for ops with more operands: chains would have exponentially many paths.
   if (isa<ScalarOpInterface>(op) && op->getNumOperands() == 1)
     if (auto inner = findSplat(op->getOperand(0), depth + 1))
       return evaluateScalar(op, {*inner});

@@ -1,8 +1,8 @@
-//===- WriteSharded.cpp - A file with its shardings added -----------------===//
+//===- WriteSharded.cpp - Export of shardings to ONNX files ---------------===//
 //
-// Works on the wire format: fields of the model, of its graph and of its nodes are copied, except
-// for those that are replaced. Only the structure is parsed (as for the import), so that
-// files beyond protobuf's 2 GiB can be written.
+// Works on the wire format: copies the fields of the model, of its graph and of its nodes, except
+// for those that are replaced. Parses only the structure (like the importer), so that files beyond
+// protobuf's 2 GiB can be written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ using llvm::StringRef;
 
 namespace {
 
-/// IR version 11 has multi-device fields.
+/// First IR version with multi-device fields: 11.
 constexpr int64_t kIrVersion = 11;
 // Field numbers of onnx.proto.
 constexpr uint64_t kModelIrVersion = 1, kModelGraph = 7, kModelConfiguration = 26, kGraphNode = 1,
@@ -37,14 +37,14 @@ Error fault(const llvm::Twine &what) {
 
 Error changed() { return fault("the file has changed while it was compiled"); }
 
-/// One field of a message: all of its bytes, and those of its value.
+/// One field of a message: all of its bytes, and the bytes of its value.
 struct Field {
   uint64_t number;
   unsigned wire;
   StringRef bytes, value;
 };
 
-/// Fields of a message, one after the other.
+/// Iterates over the fields of a message.
 class FieldReader {
 public:
   explicit FieldReader(StringRef message) : rest(message) {}
@@ -112,7 +112,7 @@ std::string header(uint64_t number, uint64_t length) {
   return varint(number << 3 | 2) + varint(length);
 }
 
-/// What is written into each node of the graph.
+/// Data to add to each node of the graph.
 class NodePlanner {
 public:
   NodePlanner(const ::onnx::GraphProto &graph, const OnnxDevices &devices)
@@ -133,7 +133,7 @@ private:
 
 } // namespace
 
-/// As the importer names nodes in locations.
+/// Returns the name of a node as the importer writes it to locations.
 static std::string nameOf(const ::onnx::NodeProto &node) {
   std::string name = node.name();
   for (int i = 0; name.empty() && i < node.output_size(); ++i)
@@ -141,8 +141,8 @@ static std::string nameOf(const ::onnx::NodeProto &node) {
   return name.empty() ? node.op_type() : name;
 }
 
-/// A node is in the first stage that needs it: the smallest of those that come after it. What is
-/// needed by no node whose stage is known is where its operands are.
+/// Assigns each node to the first stage that needs it: the minimum over the nodes that use it. A
+/// node without such a user is in the stage of its operands.
 void NodePlanner::findStages() {
   llvm::StringMap<int> producers;
   for (int i = 0; i < graph.node_size(); ++i)
@@ -153,7 +153,8 @@ void NodePlanner::findStages() {
     if (auto it = devices.nodes.find(nameOf(graph.node(i))); it != devices.nodes.end())
       stages[i] = it->second;
   std::vector<std::optional<int64_t>> known = stages, needed = stages;
-  // ONNX demands topological order; in a file without it some nodes get a stage later than need be.
+  // ONNX requires topological order. In a file without it, some nodes get a later stage than
+  // necessary.
   for (int i = graph.node_size(); i-- > 0;)
     for (const std::string &input : graph.node(i).input())
       if (auto it = producers.find(input); it != producers.end() && needed[i]) {
@@ -194,7 +195,7 @@ void NodePlanner::addSpec(::onnx::NodeDeviceConfigurationProto &out, const std::
       spec->add_device(group[0]);
       continue;
     }
-    int64_t index = -1 - int64_t(k); // no device has a negative number
+    int64_t index = -1 - int64_t(k); // negative, so that it is no device number
     spec->add_device(index);
     auto *entry = spec->add_index_to_device_group_map();
     entry->set_key(index);
@@ -267,8 +268,8 @@ static Error checkFolder(const ::onnx::GraphProto &graph, StringRef input, Strin
   };
   if (folder(input) == folder(output))
     return Error::success();
-  return fault("'" + output + "' would not find its weights: they are in files beside '" + input +
-               "'; write into the folder '" + folder(input) + "'");
+  return fault("'" + output + "' would not find its weights: they are in files next to '" + input +
+               "'; write to the folder '" + folder(input) + "'");
 }
 
 Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDevices &devices,
@@ -292,7 +293,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
   if (!buffer)
     return fault("cannot read '" + input + "': " + buffer.getError().message());
 
-  // Calls `onBytes` with the new graph piece by piece: once to count, once to write.
+  // Calls `onBytes` with the new graph in chunks: once to count, once to write.
   size_t next = 0;
   auto walkGraph = [&](StringRef graph, llvm::function_ref<void(StringRef)> onBytes) -> Error {
     for (FieldReader fields(graph); !fields.atEnd();) {

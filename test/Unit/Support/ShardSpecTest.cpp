@@ -113,12 +113,12 @@ TEST(ShardSpec, Experts) {
 
   std::string error;
   EXPECT_FALSE(ShardSpec::parse("tp2,cp2,ep4", error, ShardSpec::For::Groups));
-  EXPECT_EQ(error, "'tp2,cp2,ep4': experts need ranks for etp 2 · ep 4 · pp 1 = 8, of which the 4 "
-                   "ranks of tp · cp · dp · pp are no multiple; use another ep, or say how many "
-                   "ranks split an expert, such as etp1");
+  EXPECT_EQ(error, "'tp2,cp2,ep4': experts need ranks for etp 2 · ep 4 · pp 1 = 8, but the 4 "
+                   "ranks of tp · cp · dp · pp are not a multiple of that; use another ep, or set "
+                   "the number of ranks that split an expert, such as etp1");
   EXPECT_FALSE(ShardSpec::parse("dp2,etp4", error, ShardSpec::For::Groups));
-  EXPECT_EQ(error, "'dp2,etp4': experts need ranks for etp 4 · ep 1 · pp 1 = 4, of which the 2 "
-                   "ranks of tp · cp · dp · pp are no multiple; use another ep");
+  EXPECT_EQ(error, "'dp2,etp4': experts need ranks for etp 4 · ep 1 · pp 1 = 4, but the 2 "
+                   "ranks of tp · cp · dp · pp are not a multiple of that; use another ep");
 }
 
 // Experts share the order, in every order; each rank is in both grids.
