@@ -1,4 +1,4 @@
-"""Which folder includes which, and which library links which: what docs/dev/folders.md declares, and nothing else."""
+"""Which folder includes which, and which library links which: what docs/reference/folders.md declares, and nothing else."""
 
 import collections
 import re
@@ -60,7 +60,7 @@ def derive_links():
 
 def read_declared(links=False):
     """Folder -> what it includes; with `links`, also what its library links besides."""
-    table = (TOP / "docs" / "dev" / "folders.md").read_text()
+    table = (TOP / "docs" / "reference" / "folders.md").read_text()
     rows = re.findall(r"^\| `([\w/]+)` \| ([^|]*) \|", table, re.M)
     return {folder: set(re.findall(r"`([\w/]+)`", text if links else text.split(";")[0])) for folder, text in rows}
 
