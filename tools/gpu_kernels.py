@@ -153,7 +153,7 @@ def find_long_divisions(text):
 #===--- what rows allow -----------------------------------------------------------===#
 
 def get_size(text, grid):
-    """What is known of a size: `_24.tpx.tpy` is split by these axes. None: it depends on the rank or on the input."""
+    """Value of a size: `_24.tpx.tpy` is split by these axes. None: it depends on the rank or on the input."""
     if "*" in text:
         factors = [get_size(factor, grid) for factor in text.strip('"').split("*")]
         return math.prod(factors) if all(factor is not None for factor in factors) else None

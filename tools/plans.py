@@ -37,32 +37,31 @@ F32 = 4
 HALVES = ("gpt2-tiny-nopast", "llama-dynamo", "phi-dynamo", "gemma2-dynamo")
 HALF_GRIDS = [Grid.parse(text) for text in ("tp2", "tp4", "tp2,sp", "tp2x2", "pp2", "tp2,pp2")]
 FINE = 1.05
-# Of a buffer, what each of n ranks sends; a ring's, for reductions.
+# Share of a buffer that each of n ranks sends; in a ring, for reductions.
 SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
         "reduce_scatter": lambda n: (n - 1) / n, "all_to_all": lambda n: (n - 1) / n,
-        # Bytes of these are what is sent.
+        # The bytes of these are already what is sent.
         "send": lambda n: 1, "collective_permute": lambda n: 1, "exchange": lambda n: 1}
 
 INTRODUCTION = """<!-- Written by tools/plans.py; do not edit. -->
 
 # Plans and their bounds
 
-Right values do not show that a plan is good. This page compares the plans of all families in
-`test/Models` with lower bounds. `tools/plans.py` writes it from `tpcc --report`;
-`tools/plans.py --check` is a test: numbers may only get smaller.
+Plans of all families in `test/Models`, compared with lower bounds. `tools/plans.py` writes this page
+from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only get smaller.
 
 Each cell has two ratios, `memory · communication`:
 
-* **memory**: the bytes of weights on the fullest rank against an even share, that is, the weights
-  at tp1 over the number of ranks. These models are tiny, so norms and biases, which every rank has,
+* **memory**: the bytes of weights on the worst-case rank over an even share, the weights at tp1
+  divided by the number of ranks. These models are tiny, so norms and biases, which every rank has,
   are a larger part than in real ones. Stages are cut for time: where one begins within a layer, the
-  fullest may hold more, by no larger a factor than the slowest is faster.
-* **communication**: the bytes that a rank sends in a step, added up over the stages, against the
-  closed forms of [Communication](../design/communication.md#closed-forms) and of
+  maximum may grow, by no larger a factor than the slowest stage gets faster.
+* **communication**: the bytes that a rank sends in a step, summed over the stages, over the closed
+  forms of [Communication](../design/communication.md#closed-forms) and of
   [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
   reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message
-  of `[tokens, width]` a border. Rings are counted. In two dimensions the closed form reduces what
-  is the same width before and behind a matrix; where gathering is less, ratios are below 1.
+  of `[tokens, width]` per cut. Rings are counted. In two dimensions the closed form reduces the same
+  width before and after a matrix; where gathering is less, ratios are below 1.
 
 Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons
 are below.
@@ -72,10 +71,9 @@ are below.
 RESIDUALS = """
 ## Residuals of 16 bits
 
-Models in f16 keep [their residual in f32](../gpu.md#precision). What a rank sends in a step,
-added up over the stages, against what it sends with `--residual=same`. Sums over tp and what goes
-from stage to stage double; what sp gathers for products and what two dimensions sum within layers
-has 16 bits either way.
+Models in f16 keep [their residual in f32](../gpu.md#precision). Bytes that a rank sends in a step,
+summed over the stages, over those with `--residual=same`. Sums over tp and messages between stages
+double; gathers of sp and sums within layers of two dimensions have 16 bits either way.
 """
 
 
@@ -158,22 +156,22 @@ def add_up(parts, whole):
 
 
 def explain_memory(model, grid, report, whole, ranks):
-    """What the fullest rank has above an even share, most first."""
-    fullest = max(report["stages"], key=lambda stage: stage["weight_bytes"])
+    """Bytes of the worst-case rank above an even share, largest first."""
+    worst = max(report["stages"], key=lambda stage: stage["weight_bytes"])
     total = whole["stages"][0]["weight_bytes"]
     if grid.pp > 1:
-        tables = [row for row in fullest["parameters"] if model.vocab in row["shape"]]
-        share = sum(row["bytes"] for row in tables) / fullest["weight_bytes"]
-        return (f"stage {fullest['stage']} has {fullest['layers']} of {model.layers} layers"
+        tables = [row for row in worst["parameters"] if model.vocab in row["shape"]]
+        share = sum(row["bytes"] for row in tables) / worst["weight_bytes"]
+        return (f"stage {worst['stage']} has {worst['layers']} of {model.layers} layers"
                 + (f"; {share:.0%} of its bytes are rows or columns of the vocabulary" if tables else ""))
     bytes_of = collections.Counter()
     for row in whole["stages"][0]["parameters"]:
         bytes_of[row["weight"]] += row["bytes"]
     here = collections.Counter()
-    for row in fullest["parameters"]:
+    for row in worst["parameters"]:
         here[row["weight"]] += elements(row["shape"]) * F32
     excess = collections.Counter()
-    for row in fullest["parameters"]:
+    for row in worst["parameters"]:
         shape, held = row["shape"], row["held"]
         repeats = here[row["weight"]] / bytes_of[row["weight"]] if bytes_of[row["weight"]] else 1
         more = row["bytes"] - elements(shape) * F32 / repeats / ranks
@@ -184,7 +182,7 @@ def explain_memory(model, grid, report, whole, ranks):
         elif shape == held:
             what = f"{shape} whole"
         else:
-            what = f"{shape}: {held} on the fullest rank"
+            what = f"{shape}: {held} on the worst-case rank"
         excess[what] += more
     uneven = [f"{count}{what} over {parts}" for count, what, parts in
               re.findall(r": (\d+)( [a-z ]+?)?(?: \(.*?\))? over \w+ (\d+)", "\n".join(report["splits"])) if int(count) % int(parts)]
@@ -318,7 +316,7 @@ def main():
     for line in worse + better:
         print(line)
     print(f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, {len(better)} better than "
-          f"docs/reference/{PAGE.name} says" + ("; tools/plans.py writes it anew" if worse or better else ""))
+          f"docs/reference/{PAGE.name} says" + ("; tools/plans.py writes it again" if worse or better else ""))
     return 1 if worse else 0
 
 

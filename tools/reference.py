@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/ from the TableGen files and the ops of tpc-opt; with --check, says what is stale instead.
+"""Generated pages of docs/reference: from TableGen files and from tpc-opt; with --check, lists stale pages instead.
 
     tools/reference.py [--check] [--llvm /usr/lib/llvm-22] [--tpc-opt build/bin/tpc-opt]
 """
@@ -35,7 +35,7 @@ def pages(llvm, tpc_opt):
     yield "kernel-dialect.md", NOTE.format(source=kernels) + tblgen(llvm, [kernels], "-gen-dialect-doc", "-dialect=tpc_kernel")
     buffers = "include/tpc/Buffer/BufferOps.td"
     yield "buffers.md", NOTE.format(source=buffers) + tblgen(llvm, [buffers], "-gen-dialect-doc", "-dialect=tpc_buffer")
-    folders = {"Model": "The model level", "Generate": "A step of a generation", "Annotations": "What users ask for",
+    folders = {"Model": "The model level", "Generate": "Steps on caches", "Annotations": "Annotations",
                "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
                "Conversion": "Lowering", "Kernels": "Kernels", "Device": "Code for any processor",
@@ -62,10 +62,10 @@ def pages(llvm, tpc_opt):
 
 
 def interfaces(llvm):
-    """The op interfaces. What tblgen writes says of each method that it must be implemented, also of those with a default."""
+    """Returns the page of op interfaces. Unlike tblgen's text, it marks methods with a default."""
     text = NOTE.format(source="the .td files of op interfaces") + "# Op interfaces\n\n"
-    text += "What ops are asked. Those of `include/tpc/Interfaces` are for all of the compiler, the others for one library.\n"
-    text += "[Coverage](coverage.md) says which op has which.\n"
+    text += "Interfaces of `include/tpc/Interfaces` are for all of the compiler, the others for one library.\n"
+    text += "[Coverage](coverage.md) lists the ops that have each.\n"
     for path in sorted(TOP.glob("include/tpc/Interfaces/*.td")) + sorted(TOP.glob("lib/**/*.td")):
         source = path.read_text()
         defaults = re.findall(r'"(\w+)",\s*\(ins[^()]*\),\s*"",\s*\[\{', source)
@@ -88,13 +88,13 @@ PLACES = {"OnModule": "the module", "OnFunction": "functions", "OnInput": "input
 
 
 def attributes():
-    """The attributes tpc.*: what the header says of each, and where the dialect's table lets it stand."""
+    """Returns the page of attributes `tpc.*`: the header's comments, and where the dialect's table allows each."""
     header = "".join((TOP / "include/tpc/Dialect" / name).read_text() for name in ("ProgramAttrs.h", "State.h"))
     table = (TOP / "lib/Dialect/DiscardableAttrs.cpp").read_text().split("static const Entry table[]")[1]
     places = {name: ", ".join(PLACES[place.strip()] for place in where.split("|"))
               for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)}
     text = NOTE.format(source="include/tpc/Dialect/ProgramAttrs.h, State.h and lib/Dialect/DiscardableAttrs.cpp")
-    text += "# Attributes\n\nWhat passes tell each other beside the ops. All are verified; any other `tpc.*` is an error.\n"
+    text += "# Attributes\n\nAttributes by which passes communicate besides ops and types. All are verified; any other `tpc.*` is an error.\n"
     for section in re.split(r"^// ---- ", header, flags=re.M)[1:]:
         title, body = section.split(" ----\n", 1)
         text += f"\n## {title[0].upper()}{title[1:]}\n\n| attribute | on | |\n|---|---|---|\n"

@@ -164,11 +164,11 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
     rows << "\n";
   }
 
-  os << "# What is known of which op\n\n"
+  os << "# Coverage: models of ops\n\n"
         "One row for each op of the dialect, one column for each concern. A cell is filled if the "
-        "op has a\nmodel of it; where it has none, a note says why. Whoever meets an op without a "
-        "model refuses it by\nname. [Adding an op](../dev/adding-an-op.md) says where models are "
-        "written.\n\n";
+        "op has a\nmodel of the concern; otherwise a note gives the reason. A pass that finds an "
+        "op without a model rejects\nit by name. [Adding an op](../dev/adding-an-op.md) names the "
+        "files of models.\n\n";
   for (const OpConcern &concern : concerns)
     os << "* **" << concern.name << "**: " << concern.what << "\n";
   os << "\n| op |";

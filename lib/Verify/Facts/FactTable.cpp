@@ -143,8 +143,8 @@ static constexpr AttributeFact attributeFacts[] = {
     {kWeightBytesAttr, Reference::None, "a report; " FACTS " on lowered text"},
 
     {kScheduleAttr, Reference::Choice, COMMS},
-    {kNotVerifiedAttr, Reference::Choice, "a report of `tpcc`, which sets it anew"},
-    {kNoRandomizedCheckAttr, Reference::Choice, "a report of " EQUIVALENCE ", which sets it anew"},
+    {kNotVerifiedAttr, Reference::Choice, "a report of `tpcc`, which sets it again"},
+    {kNoRandomizedCheckAttr, Reference::Choice, "a report of " EQUIVALENCE ", which sets it again"},
 
     {kKernelAttr, Reference::None, BUFFERS ", " LOWERED},
     {kFusedAttr, Reference::None, BUFFERS ", " LOWERED},
@@ -162,9 +162,10 @@ ArrayRef<AttributeFact> facts::getAttributeFacts() { return attributeFacts; }
 
 void mlir::tpc::printFactTable(llvm::raw_ostream &os) {
   os << "# Facts and the verifiers that cover them\n\n"
-        "An executable acts on more than its code: names of inputs, constraints, windows, places "
-        "of weights.\nEach of these facts has a row with the check that covers it. \"On lowered "
-        "text\" is what is compared\nwith the staged program, in text of `--emit=kernels` and "
+        "An executable acts on more than its code: names of inputs, constraints, windows, "
+        "locations of\nweights. Each of these facts has a row with the check that covers it. \"On "
+        "lowered "
+        "text\": compared with\nthe staged program, in text of `--emit=kernels` and "
         "`--emit=buffers`.\n[Verification](../design/verification.md#facts) describes the "
         "check.\n\n"
         "## Manifest\n\n"
