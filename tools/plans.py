@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/plans.md: what the plans of the families in test/Models hold and send, against lower bounds. With --check
-nothing is written, and each number must be at most what the page says.
+"""Writes docs/reference/plans.md: memory and communication of plans, compared with lower bounds.
+
+The plans are those of the model families in test/Models. With --check nothing is written, and no
+number may exceed the one in the page.
 
     tools/plans.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…]
 """
@@ -17,7 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Integration", "test/Integration/cpu")]
+sys.path[:0] = [
+    str(TOP / folder) for folder in ("python", "test/Integration", "test/Integration/cpu")
+]
 
 import onnx  # noqa: E402
 
@@ -27,28 +31,41 @@ from models import COMMITTED, FAMILIES  # noqa: E402
 from test_report import expected_totals  # noqa: E402
 
 PAGE = TOP / "docs" / "reference" / "plans.md"
-MODELS = {name: model for name, model in {**COMMITTED, **FAMILIES}.items()
-          if name in ("gpt2-odd-opset20", "gpt2-tiny-nopast", "llama-deep") or name.endswith(("-dynamo", "-past")) and
-          name != "llama-deep-past"}
-GRIDS = [Grid.parse(text) for text in ("tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp4,sp", "tp2x2", "tp2x4", "pp2", "pp4")]
+MODELS = {
+    name: model
+    for name, model in {**COMMITTED, **FAMILIES}.items()
+    if name in ("gpt2-odd-opset20", "gpt2-tiny-nopast", "llama-deep")
+    or name.endswith(("-dynamo", "-past"))
+    and name != "llama-deep-past"
+}
+GRIDS = [
+    Grid.parse(text)
+    for text in ("tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp4,sp", "tp2x2", "tp2x4", "pp2", "pp4")
+]
 BATCH, SEQUENCE, PAST = 2, 32, 8
 F32 = 4
-# In f16, of which the residual is f32 or the model's own.
+# Models in f16, with a residual in f32 or in the model's type.
 HALVES = ("gpt2-tiny-nopast", "llama-dynamo", "phi-dynamo", "gemma2-dynamo")
 HALF_GRIDS = [Grid.parse(text) for text in ("tp2", "tp4", "tp2,sp", "tp2x2", "pp2", "tp2,pp2")]
-FINE = 1.05
-# Share of a buffer that each of n ranks sends; in a ring, for reductions.
-SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
-        "reduce_scatter": lambda n: (n - 1) / n, "all_to_all": lambda n: (n - 1) / n,
-        # The bytes of these are already what is sent.
-        "send": lambda n: 1, "collective_permute": lambda n: 1, "exchange": lambda n: 1}
+TOLERANCE = 1.05
+# Fraction of the whole buffer that each of n ranks sends; for reductions, in a ring.
+SENT = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+    # The reported bytes of these are the bytes that a rank sends.
+    "send": lambda n: 1,
+    "collective_permute": lambda n: 1,
+    "exchange": lambda n: 1,
+}
 
 INTRODUCTION = """<!-- Written by tools/plans.py; do not edit. -->
 
 # Plans and their bounds
 
-Plans of all families in `test/Models`, compared with lower bounds. `tools/plans.py` writes this page
-from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only get smaller.
+Plans of all families in `test/Models`, compared with lower bounds. `tools/plans.py` writes this
+page from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only get smaller.
 
 Each cell has two ratios, `memory · communication`:
 
@@ -58,10 +75,10 @@ Each cell has two ratios, `memory · communication`:
   maximum may grow, by no larger a factor than the slowest stage gets faster.
 * **communication**: the bytes that a rank sends in a step, summed over the stages, over the closed
   forms of [Communication](../design/communication.md#closed-forms) and of
-  [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
-  reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message
-  of `[tokens, width]` per cut. Rings are counted. In two dimensions the closed form reduces the same
-  width before and after a matrix; where gathering is less, ratios are below 1.
+  [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers
+  2L+1 reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one
+  message of `[tokens, width]` per cut. Rings are counted. In two dimensions the closed form reduces the
+  same width before and after a matrix; where gathering is less, ratios are below 1.
 
 Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons
 are below.
@@ -77,12 +94,27 @@ double; gathers of sp and sums within layers of two dimensions have 16 bits eith
 """
 
 
-def look(tpcc, model, grid, folder, *flags):
-    """--report of one plan, and one rank's program."""
+def compile_plan(tpcc, model, grid, folder, *flags):
+    """Returns the report of one plan, and the program of one rank."""
     report, text = folder / "report.json", folder / "spmd.mlir"
     shape = ",".join(f"{name}={size}" for name, size in model.shape(BATCH, SEQUENCE, PAST).items())
-    done = subprocess.run([tpcc, model.path, f"--megatron-shard={grid}", f"--report={report}", "--shape", shape, "--emit=spmd",
-                           "--plain", *flags, "-o", text], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [
+            tpcc,
+            model.path,
+            f"--megatron-shard={grid}",
+            f"--report={report}",
+            "--shape",
+            shape,
+            "--emit=spmd",
+            "--plain",
+            *flags,
+            "-o",
+            text,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode:
         sys.exit(f"tools/plans.py: {model.name} at {grid}: {done.stderr}")
     return json.loads(report.read_text()), text.read_text()
@@ -96,18 +128,24 @@ def elements(shape):
 
 
 def count_norm_sums(text):
-    """Numbers per token that norms reduce to: a mean and a variance, or a mean square."""
+    """Counts the numbers per token that norms reduce: a mean and a variance, or a mean square."""
     bodies = dict(re.findall(r"func\.func (?:private )?@(\w+)(\(.*?)\n  }", text, re.S))
 
     def count(name):
-        return (2 * len(re.findall(r"tpc\.layer_norm ", bodies[name])) + len(re.findall(r"tpc\.rms_norm ", bodies[name]))
-                + sum(count(callee) for callee in re.findall(r"call @(\w+)\(", bodies[name])))
+        return (
+            2 * len(re.findall(r"tpc\.layer_norm ", bodies[name]))
+            + len(re.findall(r"tpc\.rms_norm ", bodies[name]))
+            + sum(count(callee) for callee in re.findall(r"call @(\w+)\(", bodies[name]))
+        )
 
     return count("main")
 
 
-def bound(model, grid, whole):
-    """(axis, kind) -> bytes that one rank sends at least. `whole`: report and program at tp1."""
+def get_bounds(model, grid, whole):
+    """Returns (axis, kind) -> minimum bytes that one rank sends.
+
+    `whole`: report and program at tp1.
+    """
     report, text = whole
     tokens, width = BATCH * SEQUENCE * F32, model.hidden
     per_layer = model.reductions or 2
@@ -123,21 +161,31 @@ def bound(model, grid, whole):
         add("tpy", y, "all_gather", reductions * width / x)
         for parameter in report["stages"][0]["parameters"]:
             shape = parameter["shape"]
-            if len(shape) == 2 and width in shape and model.vocab not in shape and model.positions not in shape:
-                # What is reduced of a column-parallel matrix, what is gathered for a row-parallel one.
+            if (
+                len(shape) == 2
+                and width in shape
+                and model.vocab not in shape
+                and model.positions not in shape
+            ):
+                # The reduced width of a column-parallel matrix, the gathered one of a
+                # row-parallel matrix.
                 add("tpx", x, "reduce_scatter", (shape[0] if shape[1] == width else shape[1]) / y)
         add("tpx", x, "reduce_scatter", model.vocab / y)
         add("tpx-tpy", x * y, "all_reduce", count_norm_sums(text))
     else:
-        for (axis, kind), (_, size) in expected_totals(model, grid, BATCH, SEQUENCE, per_layer).items():
+        for (axis, kind), (_, size) in expected_totals(
+            model, grid, BATCH, SEQUENCE, per_layer
+        ).items():
             result[axis, kind] = size * SENT[kind](grid.tp)
     if grid.tp > 1 and not grid.xy and model.norm_sums:
-        result["tp", "all_reduce"] += model.layers * tokens * model.norm_sums * SENT["all_reduce"](grid.tp)
+        result["tp", "all_reduce"] += (
+            model.layers * tokens * model.norm_sums * SENT["all_reduce"](grid.tp)
+        )
     return result
 
 
-def sent(grid, report):
-    """(axis, kind) -> bytes that one rank of each stage sends."""
+def count_sent(grid, report):
+    """Returns (axis, kind) -> bytes that one rank of each stage sends."""
     x, y = grid.xy or (1, 1)
     sizes = {"pp": grid.pp, "tp": grid.tp, "tpx": x, "tpy": y, "tpx-tpy": x * y}
     result = collections.Counter()
@@ -147,31 +195,36 @@ def sent(grid, report):
     return result
 
 
-def add_up(parts, whole):
-    """The largest of `parts` as shares of `whole`, and the sum of the others."""
-    parts = sorted(((size / whole, what) for what, size in parts.items()), reverse=True, key=lambda part: abs(part[0]))
+def describe_shares(parts, whole):
+    """Describes the largest of `parts` as fractions of `whole`, and the sum of the others."""
+    parts = sorted(
+        ((size / whole, what) for what, size in parts.items()),
+        reverse=True,
+        key=lambda part: abs(part[0]),
+    )
     shown = [f"{what} {share:+.2f}" for share, what in parts[:3] if abs(share) >= 0.005]
-    rest = sum(share for share, _ in parts[len(shown):])
+    rest = sum(share for share, _ in parts[len(shown) :])
     return "; ".join(shown + ([f"others {rest:+.2f}"] if abs(rest) >= 0.005 else []))
 
 
 def explain_memory(model, grid, report, whole, ranks):
-    """Bytes of the worst-case rank above an even share, largest first."""
-    worst = max(report["stages"], key=lambda stage: stage["weight_bytes"])
+    """Describes the excess of the rank with the most over an even share, largest first."""
+    largest = max(report["stages"], key=lambda stage: stage["weight_bytes"])
     total = whole["stages"][0]["weight_bytes"]
     if grid.pp > 1:
-        tables = [row for row in worst["parameters"] if model.vocab in row["shape"]]
-        share = sum(row["bytes"] for row in tables) / worst["weight_bytes"]
-        return (f"stage {worst['stage']} has {worst['layers']} of {model.layers} layers"
-                + (f"; {share:.0%} of its bytes are rows or columns of the vocabulary" if tables else ""))
+        tables = [row for row in largest["parameters"] if model.vocab in row["shape"]]
+        share = sum(row["bytes"] for row in tables) / largest["weight_bytes"]
+        return f"stage {largest['stage']} has {largest['layers']} of {model.layers} layers" + (
+            f"; {share:.0%} of its bytes are rows or columns of the vocabulary" if tables else ""
+        )
     bytes_of = collections.Counter()
     for row in whole["stages"][0]["parameters"]:
         bytes_of[row["weight"]] += row["bytes"]
     here = collections.Counter()
-    for row in worst["parameters"]:
+    for row in largest["parameters"]:
         here[row["weight"]] += elements(row["shape"]) * F32
     excess = collections.Counter()
-    for row in worst["parameters"]:
+    for row in largest["parameters"]:
         shape, held = row["shape"], row["held"]
         repeats = here[row["weight"]] / bytes_of[row["weight"]] if bytes_of[row["weight"]] else 1
         more = row["bytes"] - elements(shape) * F32 / repeats / ranks
@@ -184,52 +237,70 @@ def explain_memory(model, grid, report, whole, ranks):
         else:
             what = f"{shape}: {held} on the worst-case rank"
         excess[what] += more
-    uneven = [f"{count}{what} over {parts}" for count, what, parts in
-              re.findall(r": (\d+)( [a-z ]+?)?(?: \(.*?\))? over \w+ (\d+)", "\n".join(report["splits"])) if int(count) % int(parts)]
-    return add_up(excess, total / ranks) + (f" ({', '.join(dict.fromkeys(uneven))})" if uneven else "")
+    uneven = [
+        f"{count}{what} over {parts}"
+        for count, what, parts in re.findall(
+            r": (\d+)( [a-z ]+?)?(?: \(.*?\))? over \w+ (\d+)", "\n".join(report["splits"])
+        )
+        if int(count) % int(parts)
+    ]
+    return describe_shares(excess, total / ranks) + (
+        f" ({', '.join(dict.fromkeys(uneven))})" if uneven else ""
+    )
 
 
-def explain_communication(grid, found, least):
-    """What is sent beyond the bound."""
-    total = sum(least.values())
-    more = {key: found[key] - least[key] for key in set(found) | set(least)}
-    # A gather before and a scatter behind a matrix cost the same, and the bound knows only one of them.
-    if least["tpx", "reduce_scatter"]:
-        more["tpx", "reduce_scatter or all_gather"] = more.pop(("tpx", "reduce_scatter"), 0) + more.pop(("tpx", "all_gather"), 0)
-    return add_up({f"{kind} over {axis}": size for (axis, kind), size in more.items()}, total)
+def explain_communication(grid, found, bounds):
+    """Describes the bytes that exceed the bound."""
+    total = sum(bounds.values())
+    more = {key: found[key] - bounds[key] for key in set(found) | set(bounds)}
+    # A gather before and a scatter after a matrix cost the same; the bound has only one of them.
+    if bounds["tpx", "reduce_scatter"]:
+        more["tpx", "reduce_scatter or all_gather"] = more.pop(
+            ("tpx", "reduce_scatter"), 0
+        ) + more.pop(("tpx", "all_gather"), 0)
+    return describe_shares(
+        {f"{kind} over {axis}": size for (axis, kind), size in more.items()}, total
+    )
 
 
 def compute(tpcc, model):
-    """grid -> (memory, communication or None, reasons)"""
+    """Returns grid -> (memory, communication or None, reasons)."""
     cells = {}
     with tempfile.TemporaryDirectory() as folder:
-        whole = look(tpcc, model, Grid(), Path(folder))
+        whole = compile_plan(tpcc, model, Grid(), Path(folder))
         total = whole[0]["stages"][0]["weight_bytes"]
         for grid in GRIDS:
-            report, _ = look(tpcc, model, grid, Path(folder))
+            report, _ = compile_plan(tpcc, model, grid, Path(folder))
             ranks = grid.tp * grid.pp
             memory = max(stage["weight_bytes"] for stage in report["stages"]) * ranks / total
-            least, found = bound(model, grid, whole), sent(grid, report)
-            communication = sum(found.values()) / sum(least.values())
+            bounds, found = get_bounds(model, grid, whole), count_sent(grid, report)
+            communication = sum(found.values()) / sum(bounds.values())
             reasons = []
-            if memory > FINE:
-                reasons.append(("memory", memory, explain_memory(model, grid, report, whole[0], ranks)))
-            if communication > FINE:
-                reasons.append(("communication", communication, explain_communication(grid, found, least)))
+            if memory > TOLERANCE:
+                reasons.append(
+                    ("memory", memory, explain_memory(model, grid, report, whole[0], ranks))
+                )
+            if communication > TOLERANCE:
+                reasons.append(
+                    ("communication", communication, explain_communication(grid, found, bounds))
+                )
             cells[str(grid)] = memory, communication, reasons
     return cells
 
 
 def compute_halves(tpcc, name):
-    """grid -> what is sent with a residual in f32, as a multiple of what is with one of the model's type."""
+    """Returns grid -> ratio of bytes sent with an f32 residual and with one of the model's type."""
     ratios = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
         onnx.save(halve(onnx.load(MODELS[name].path), "f16"), path)
         model = dataclasses.replace(MODELS[name], path=path)
         for grid in HALF_GRIDS:
-            reports = [look(tpcc, model, grid, Path(folder), f"--residual={residual}")[0] for residual in ("f32", "same")]
-            single, same = (sum(sent(grid, report).values()) for report in reports)
+            reports = [
+                compile_plan(tpcc, model, grid, Path(folder), f"--residual={residual}")[0]
+                for residual in ("f32", "same")
+            ]
+            single, same = (sum(count_sent(grid, report).values()) for report in reports)
             ratios[str(grid)] = single / same
     return ratios
 
@@ -239,46 +310,65 @@ def describe_halves(name, ratios):
 
 
 def format_ratio(ratio):
-    return f"**{ratio:.2f}**" if ratio > FINE else f"{ratio:.2f}"
+    return f"**{ratio:.2f}**" if ratio > TOLERANCE else f"{ratio:.2f}"
 
 
 def write(plans, halves):
     grids = [str(grid) for grid in GRIDS]
-    lines = [INTRODUCTION.format(batch=BATCH, sequence=SEQUENCE, past=PAST, fine=FINE),
-             "| model | " + " | ".join(grids) + " |", "|---" * (len(grids) + 1) + "|"]
+    lines = [
+        INTRODUCTION.format(batch=BATCH, sequence=SEQUENCE, past=PAST, fine=TOLERANCE),
+        "| model | " + " | ".join(grids) + " |",
+        "|---" * (len(grids) + 1) + "|",
+    ]
     for name, cells in plans.items():
-        lines.append(f"| {name} | " + " | ".join(f"{format_ratio(cells[grid][0])} · {format_ratio(cells[grid][1])}"
-                                               for grid in grids) + " |")
+        lines.append(
+            f"| {name} | "
+            + " | ".join(
+                f"{format_ratio(cells[grid][0])} · {format_ratio(cells[grid][1])}" for grid in grids
+            )
+            + " |"
+        )
     lines += ["", "## Reasons", "", "What adds how much to a ratio; shapes are of one weight.", ""]
     for name, cells in plans.items():
         lines += [f"### {name}", ""]
-        # sp changes nothing of what is held.
+        # sp does not change the memory.
         found = collections.defaultdict(list)
         for grid in grids:
             for what, ratio, reason in cells[grid][2]:
                 found[f"{what} {ratio:.2f}: {reason}"].append(f"`{grid}`")
         lines += [f"* {' '.join(where)} {reason}" for reason, where in found.items()] or ["* none"]
         lines.append("")
-    lines += [RESIDUALS.strip(), "", *(describe_halves(name, ratios) for name, ratios in halves.items())]
+    lines += [
+        RESIDUALS.strip(),
+        "",
+        *(describe_halves(name, ratios) for name, ratios in halves.items()),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def read(text):
-    """(model, grid) -> the two ratios that the page states."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
-    return {(row[0], grid): tuple(float(part.strip("* ")) for part in cell.split("·"))
-            for row in rows[1:] for grid, cell in zip(rows[0][1:], row[1:])}
+    """Returns (model, grid) -> the two ratios in the page."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+    return {
+        (row[0], grid): tuple(float(part.strip("* ")) for part in cell.split("·"))
+        for row in rows[1:]
+        for grid, cell in zip(rows[0][1:], row[1:])
+    }
 
 
 def compare(name, cells):
-    """Lines on what is worse than the page says, and on what is better."""
+    """Returns messages about ratios that are worse than in the page, and about better ones."""
     stated, worse, better = read(PAGE.read_text()), [], []
     for grid, (*ratios, _) in cells.items():
         if (name, grid) not in stated:
             worse.append(f"{name} at {grid}: not in docs/reference/{PAGE.name}")
             continue
         for what, now, then in zip(("memory", "communication"), ratios, stated[name, grid]):
-            line = f"{name} at {grid}: {what} {now:.3f}, docs/reference/{PAGE.name} says {then:.2f}"
+            line = f"{name} at {grid}: {what} {now:.3f}, docs/reference/{PAGE.name} has {then:.2f}"
             if now > then + 0.0051:
                 worse.append(line)
             elif now < then - 0.0051:
@@ -288,20 +378,28 @@ def compare(name, cells):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a plan is worse than the page says")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; fail if a plan is worse than in the page",
+    )
     parser.add_argument("--tpcc", type=Path, default=TOP / "build" / "bin" / "tpcc")
     parser.add_argument("--models", default=",".join(MODELS), help="with --check: only these")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     names = options.models.split(",")
     if unknown := set(names) - set(MODELS):
-        parser.error(f"--models: no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+        parser.error(
+            f"--models: no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}"
+        )
     if not options.check and len(names) < len(MODELS):
         parser.error("--models needs --check: the page has all models")
     with ThreadPoolExecutor(options.jobs) as pool:
         plans = dict(zip(names, pool.map(lambda name: compute(options.tpcc, MODELS[name]), names)))
         halves = [name for name in HALVES if name in names]
-        halves = dict(zip(halves, pool.map(lambda name: compute_halves(options.tpcc, name), halves)))
+        halves = dict(
+            zip(halves, pool.map(lambda name: compute_halves(options.tpcc, name), halves))
+        )
     if not options.check:
         PAGE.write_text(write(plans, halves))
         return print("wrote", PAGE.relative_to(TOP))
@@ -312,11 +410,18 @@ def main():
     stated = PAGE.read_text()
     for name, ratios in halves.items():
         if describe_halves(name, ratios) not in stated:
-            worse.append(f"{name} in f16: docs/reference/{PAGE.name} says otherwise than: {describe_halves(name, ratios)}")
+            worse.append(
+                f"{name} in f16: docs/reference/{PAGE.name} differs from: "
+                f"{describe_halves(name, ratios)}"
+            )
     for line in worse + better:
         print(line)
-    print(f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, {len(better)} better than "
-          f"docs/reference/{PAGE.name} says" + ("; tools/plans.py writes it again" if worse or better else ""))
+    print(
+        f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, "
+        f"{len(better)} better than "
+        f"in docs/reference/{PAGE.name}"
+        + ("; run tools/plans.py to update it" if worse or better else "")
+    )
     return 1 if worse else 0
 
 

@@ -1,1 +1,1 @@
-// Carries the precompiled header; see Pch.h.
+// Source file of the precompiled header; see Pch.h.

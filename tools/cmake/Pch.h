@@ -1,5 +1,8 @@
-// The headers that nearly every file of the compiler needs; precompiled once (see TPCBuild.cmake).
-// Of our own only the dialect: a change of it compiles everything again in any case.
+// Headers that nearly every file of the compiler needs; precompiled once (see TPCBuild.cmake). The
+// only own header is the dialect's: a change of it recompiles everything anyway.
+#ifndef TPC_TOOLS_CMAKE_PCH_H
+#define TPC_TOOLS_CMAKE_PCH_H
+
 #include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,3 +34,5 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#endif // TPC_TOOLS_CMAKE_PCH_H

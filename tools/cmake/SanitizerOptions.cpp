@@ -1,7 +1,7 @@
-//===- SanitizerOptions.cpp - what AddressSanitizer has to overlook --------===//
+//===- SanitizerOptions.cpp - Default options of AddressSanitizer ---------===//
 //
-// libMLIR.so and libLLVM.so are not instrumented: containers and arenas that they share with our
-// code look poisoned to code that is. Linked into all programs that use them, with sanitizers.
+// libMLIR.so and libLLVM.so are not instrumented, so containers and arenas that they share with
+// instrumented code look poisoned to it. Linked into all programs that use them, with sanitizers.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,35 +1,31 @@
-//===- Check.cpp - Checks why a program cannot deadlock --------------------===//
+//===- Check.cpp - Check of a certificate of deadlock freedom -------------===//
 //
-//     tpc-check-certificate FILE [EXECUTABLE | staged.mlir]
+// For each stage of a pipeline, a certificate lists the communication of its ranks, and a number
+// for each communication across stages. It is valid if
 //
-// A certificate says, for each stage of a pipeline, which communication its ranks take part in, and
-// for what crosses stages a number. It is right if
-//
-//   * every collective moves what its sizes say, and these are the same for all members of a group;
-//   * no collective stands in a loop that some members of its group may run more often than others;
-//   * the k-th message from stage i to j is the k-th that j expects from i, of the same type, in a
+//   * every collective matches its sizes, and these are equal for all members of a group;
+//   * no collective is in a loop that some members of its group may run more often than others;
+//   * the k-th message from stage i to j is the k-th that j expects from i, with the same type, in
+//   a
 //     loop over the same micro-batches;
-//   * (place, turn * period + time) ascends in each stage; both sides of a message have the same.
+//   * (place, iteration * period + time) ascends in each stage; both sides of a message have the
+//   same.
 //
-// Then take the communication with the least number that has not happened: none of its sides has
-// anything to do before it. The second file must be the program that the certificate is about.
+// Then there is no deadlock: consider the pending communication with the minimum number. None of
+// its sides has any other communication before it.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Check.h"
+
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <vector>
 
-using json = nlohmann::json;
+using namespace certificate;
 
 namespace {
 
@@ -37,9 +33,7 @@ constexpr int64_t maxRanks = int64_t(1) << 20;
 constexpr size_t maxCrossings = 100000;
 using Axes = std::vector<std::string>;
 using AxisSet = std::set<std::string>;
-using Sizes = std::map<std::string, int64_t>; // of axes; of the axis in time, mb, as well
-
-[[noreturn]] void refuse(const std::string &why) { throw std::runtime_error(why); }
+using Sizes = std::map<std::string, int64_t>; // of axes, including mb, the axis in time
 
 const json &get(const json &object, const char *key) {
   if (!object.is_object() || !object.contains(key))
@@ -58,17 +52,17 @@ Axes getTexts(const json &object, const char *key) {
   Axes texts;
   for (const json &item : get(object, key))
     texts.push_back(item.is_string() ? item.get<std::string>()
-                                     : (refuse("no text: " + item.dump()), ""));
+                                     : (refuse("not a text: " + item.dump()), ""));
   return texts;
 }
 
-/// A transfer, or a collective over pp: what has other stages on its other sides.
+/// A communication across stages: a transfer, or a collective over pp.
 struct Crossing {
   const json *op;
   int64_t time = 0;
 };
 struct Phase {
-  std::string loop; // the text of its batch; empty: once
+  std::string loop; // the text of its batch; empty: no loop
   std::vector<Crossing> crossings;
   int64_t place = 0, period = 1;
 };
@@ -103,12 +97,12 @@ private:
   const json &certificate;
   Axes order;
   Sizes sizes;
-  AxisSet open;                                   // functions on the way down
-  std::set<std::pair<std::string, AxisSet>> done; // functions, in loops of some axes
+  AxisSet open;                                   // functions on the call path
+  std::set<std::pair<std::string, AxisSet>> done; // checked functions, by the axes of their loop
   std::set<Axes> groups;
   std::vector<int64_t> outputs;
   std::vector<std::vector<Phase>> stages;
-  std::map<std::string, std::vector<Crossing>> crossingsOf; // functions
+  std::map<std::string, std::vector<Crossing>> crossingsOf; // by function
 };
 
 void Checker::readGrid() {
@@ -118,7 +112,7 @@ void Checker::readGrid() {
   for (const std::string &axis : order) {
     int64_t size = getNumber(get(grid, "sizes"), axis.c_str());
     if (axis == "mb" || size < 1 || !sizes.emplace(axis, size).second || size > maxRanks / ranks)
-      refuse("axis '" + axis + "' cannot be");
+      refuse("axis '" + axis + "' is invalid");
     ranks *= size;
   }
   if (get(grid, "sizes").size() != order.size())
@@ -129,8 +123,8 @@ void Checker::readGrid() {
     refuse("there are no micro-batches");
 }
 
-/// A number that divides a size whatever its symbols are: of "768", and of "2*batch". Of a sum
-/// nothing is known.
+/// Returns a number that divides a size for all values of its symbols: for "768", and for
+/// "2*batch". Returns 1 for a sum.
 int64_t divisorOf(const std::string &size) {
   size_t digits = std::min(size.find_first_not_of("0123456789"), size.size());
   if (digits == 0 || digits > 17 || size.find_first_of("+-(,") != std::string::npos)
@@ -138,8 +132,8 @@ int64_t divisorOf(const std::string &size) {
   return digits == size.size() || size[digits] == '*' ? std::stoll(size) : 1;
 }
 
-/// Axes on which a rank's part of a dimension depends: from the first on that does not split
-/// evenly.
+/// Returns the axes on which the size of a rank's shard of a dimension depends: those from the
+/// first one on that does not split evenly.
 AxisSet Checker::unevenAxes(const json &dim) const {
   AxisSet uneven, all;
   if (dim.is_string())
@@ -160,7 +154,7 @@ AxisSet Checker::unevenAxes(const json &dim) const {
   int64_t product = 1;
   for (const json &factor : get(dim, "factors")) {
     if (!get(factor, "size").is_string() || factor.size() != 2)
-      refuse("a factor is none: " + factor.dump());
+      refuse("not a factor: " + factor.dump());
     int64_t size = divisorOf(factor["size"].get<std::string>());
     bool even = split(size, getTexts(factor, "axes"));
     if (__builtin_mul_overflow(product, even ? size : 1, &product))
@@ -169,16 +163,17 @@ AxisSet Checker::unevenAxes(const json &dim) const {
   bool even = uneven.empty();
   Axes outer = getTexts(dim, "axes");
   split(product, outer);
-  // What is left of an uneven product is uneven.
+  // Further splits of an uneven product are uneven.
   for (const std::string &axis : outer)
     if (!even && axis != "mb" && sizes.at(axis) > 1)
       uneven.insert(axis);
   if (dim.size() != 2)
-    refuse("a dimension is none: " + dim.dump());
+    refuse("not a dimension: " + dim.dump());
   return uneven;
 }
 
-/// Axes on which the number of turns depends. With samples for everybody, all have equally many.
+/// Returns the axes on which the number of iterations depends. If all ranks have samples, all run
+/// equally many.
 AxisSet Checker::loopAxes(const json &batch) const {
   AxisSet uneven = unevenAxes(batch);
   if (uneven.empty() || batch["factors"].size() != 1 || !batch["axes"].empty())
@@ -203,10 +198,10 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   int64_t members = 1;
   for (const std::string &axis : over) {
     if (std::find(order.begin(), order.end(), axis) == order.end())
-      refuse("'" + axis + "' is no axis of ranks: " + text);
+      refuse("'" + axis + "' is not an axis of ranks: " + text);
     members *= sizes.at(axis);
     if (loop.contains(axis))
-      refuse("ranks that differ on '" + axis + "' may not come equally often: " + text);
+      refuse("ranks that differ on '" + axis + "' may not run it equally often: " + text);
   }
   groups.insert(over);
 
@@ -227,7 +222,7 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   } else if (kind == "exchange") {
     for (const char *key : {"before", "after"}) {
       if (get(op, key).size() != dims.size())
-        refuse("it makes another number of dimensions: " + text);
+        refuse("it changes the number of dimensions: " + text);
       keys.insert(key);
     }
   } else if (kind == "broadcast") {
@@ -235,17 +230,17 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
       refuse("the root is no member: " + text);
     keys.insert("root");
   } else if (kind != "all_reduce") {
-    refuse("nobody knows how to '" + kind + "'");
+    refuse("unknown collective '" + kind + "'");
   }
   if (kind == "all_reduce" || kind == "reduce_scatter") {
     std::string reduction = get(op, "reduction");
     if (reduction != "sum" && reduction != "max" && reduction != "min")
-      refuse("nobody knows how to reduce by '" + reduction + "'");
+      refuse("unknown reduction '" + reduction + "'");
     keys.insert("reduction");
   }
   for (const auto &[key, value] : op.items())
     if (!keys.contains(key))
-      refuse("'" + key + "' does not belong into " + text);
+      refuse("'" + key + "' is not a field of " + text);
   if (!get(op, "type").is_string() || !dims.is_array())
     refuse("a type is missing: " + text);
   for (const json &dim : dims)
@@ -256,14 +251,14 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
 
 void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, bool inLoop) {
   if (!items.is_array())
-    refuse("a list of communication is none");
+    refuse("not a list of communication");
   for (const json &item : items) {
     if (item.contains("call")) {
       std::string name = get(item, "call");
       if (getNumber(item, "times") < 1 || item.size() != 2)
-        refuse("a call of '" + name + "' is not one");
+        refuse("invalid call of '" + name + "'");
       if (open.contains(name) || open.size() > 100)
-        refuse("'" + name + "' calls itself, or too deep");
+        refuse("'" + name + "' is recursive, or nested too deeply");
       if (!done.insert({name, loop}).second)
         continue;
       open.insert(name);
@@ -271,17 +266,17 @@ void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, b
       open.erase(name);
     } else if (item.contains("loop")) {
       if (!inStage || inLoop || item.size() != 2)
-        refuse("a loop stands where none may be");
+        refuse("a loop is not allowed here");
       const json &batch = get(item, "loop");
       checkItems(get(item, "body"), batch.is_null() ? AxisSet() : loopAxes(batch), true, true);
     } else if (item.contains("then")) {
-      refuse("whether ranks take the same branch cannot be told from a certificate");
+      refuse("a certificate cannot prove that ranks take the same branch");
     } else if (get(item, "op") == "output") {
       outputs.push_back(getNumber(item, "index"));
     } else if (get(item, "op") == "send" || get(item, "op") == "recv") {
       bool sends = get(item, "op") == "send";
       if (!inStage || item.size() != 4 || !get(item, "type").is_string())
-        refuse("a transfer is none: " + item.dump());
+        refuse("not a transfer: " + item.dump());
       getNumber(item, sends ? "to" : "from");
       for (const json &dim : get(item, "dims"))
         unevenAxes(dim);
@@ -318,7 +313,7 @@ void Checker::readPhases() {
   const json &list = get(schedule(), "stages");
   if (!list.is_array() || static_cast<int64_t>(list.size()) != sizes.at("pp") ||
       progress.size() != list.size())
-    refuse("there is not one list for each stage");
+    refuse("there must be one list for each stage");
   for (size_t s = 0; s < list.size(); ++s) {
     std::vector<Phase> &phases = stages.emplace_back();
     checkItems(list[s], {}, true, false);
@@ -336,37 +331,37 @@ void Checker::readPhases() {
     }
     std::erase_if(phases, [](const Phase &phase) { return phase.crossings.empty(); });
     if (progress[s].size() != phases.size())
-      refuse("stage " + std::to_string(s) + " has another number of phases than its proof");
+      refuse("stage " + std::to_string(s) + " does not have the number of phases in its proof");
     for (size_t p = 0; p < phases.size(); ++p) {
       Phase &phase = phases[p];
       phase.place = getNumber(progress[s][p], "place");
       phase.period = getNumber(progress[s][p], "period");
       const json &times = get(progress[s][p], "times");
       if (times.size() != phase.crossings.size() || (p > 0 && phases[p - 1].place >= phase.place))
-        refuse("stage " + std::to_string(s) + ": the proof does not fit, or goes backwards");
+        refuse("stage " + std::to_string(s) + ": the proof does not match, or does not ascend");
       for (size_t i = 0; i < times.size(); ++i) {
         if (!times[i].is_number_integer())
-          refuse("a time is no number");
+          refuse("a time is not a number");
         phase.crossings[i].time = times[i].get<int64_t>();
         if (i > 0 && phase.crossings[i - 1].time >= phase.crossings[i].time)
-          refuse("stage " + std::to_string(s) + ": time goes backwards");
+          refuse("stage " + std::to_string(s) + ": times do not ascend");
       }
       int64_t first = phase.crossings.front().time, last = phase.crossings.back().time;
       if (first < 0 || last > int64_t(maxCrossings) * sizes.at("pp") ||
           last - first >= phase.period || phase.period > int64_t(1) << 40)
-        refuse("stage " + std::to_string(s) + ": turns of a loop overlap in time");
+        refuse("stage " + std::to_string(s) + ": iterations of a loop overlap in time");
     }
   }
 }
 
 void Checker::checkMessages() {
-  // Sides of a channel: from stage to stage, or all that are in one group.
-  struct Place {
+  // Sides of a channel: from stage to stage, or all stages of a group.
+  struct Side {
     const Phase *phase;
     const Crossing *crossing;
   };
-  std::map<std::pair<int64_t, int64_t>, std::pair<std::vector<Place>, std::vector<Place>>> channels;
-  std::map<AxisSet, std::map<int64_t, std::vector<Place>>> spanning;
+  std::map<std::pair<int64_t, int64_t>, std::pair<std::vector<Side>, std::vector<Side>>> channels;
+  std::map<AxisSet, std::map<int64_t, std::vector<Side>>> spanning;
   int64_t count = static_cast<int64_t>(stages.size());
   for (int64_t s = 0; s < count; ++s)
     for (const Phase &phase : stages[s])
@@ -378,28 +373,28 @@ void Checker::checkMessages() {
         }
         int64_t peer = getNumber(*crossing.op, kind == "send" ? "to" : "from");
         if (peer < 0 || peer >= count || peer == s)
-          refuse("stage " + std::to_string(peer) + " is no other stage");
+          refuse("stage " + std::to_string(peer) + " is not another stage");
         if (kind == "send")
           channels[{s, peer}].first.push_back({&phase, &crossing});
         else
           channels[{peer, s}].second.push_back({&phase, &crossing});
       }
-  auto compare = [](const std::vector<Place> &a, const std::vector<Place> &b,
-                    const std::string &who, bool messages) {
+  auto compare = [](const std::vector<Side> &a, const std::vector<Side> &b,
+                    const std::string &where, bool messages) {
     if (a.size() != b.size())
-      refuse(who + ": one side has " + std::to_string(a.size()) + ", the other " +
+      refuse(where + ": one side has " + std::to_string(a.size()) + ", the other " +
              std::to_string(b.size()));
     for (size_t i = 0; i < a.size(); ++i) {
       const json &x = *a[i].crossing->op, &y = *b[i].crossing->op;
       bool same =
           messages ? get(x, "type") == get(y, "type") && get(x, "dims") == get(y, "dims") : x == y;
       if (!same)
-        refuse(who + ": sides differ: " + x.dump() + " and " + y.dump());
+        refuse(where + ": sides differ: " + x.dump() + " and " + y.dump());
       if (a[i].phase->loop != b[i].phase->loop)
-        refuse(who + ": sides are not repeated alike");
+        refuse(where + ": sides are in different loops");
       if (a[i].phase->place != b[i].phase->place || a[i].phase->period != b[i].phase->period ||
           a[i].crossing->time != b[i].crossing->time)
-        refuse(who + ": sides have different numbers");
+        refuse(where + ": sides have different numbers");
     }
   };
   for (const auto &[key, sides] : channels)
@@ -432,10 +427,10 @@ void Checker::checkGroups() {
       refuse("a group is not one of the grid's: " + group.dump().substr(0, 200));
   }
   if (listed != groups)
-    refuse("the groups are not those that are used");
+    refuse("the groups are not those in use");
 }
 
-/// 16 hexadecimal digits: FNV-1a, spread.
+/// Returns the FNV-1a hash, mixed, as 16 hexadecimal digits.
 std::string hashOf(const std::string &text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (unsigned char c : text)
@@ -448,12 +443,12 @@ std::string hashOf(const std::string &text) {
   return digits;
 }
 
-/// Of programs that generate: the last stage posts tokens to all others, and waits for nobody with
-/// that. All ranks run the same loop. A turn of it runs a step and posts its tokens, or takes those
-/// of a step before; numbers are (turns after the step's, place in the turn).
+/// For programs that generate: the last stage posts tokens to all others without waiting. All ranks
+/// run the same loop. An iteration runs a step and posts its tokens, or takes those of an earlier
+/// step. Numbers are (iterations after the step's, position in the iteration).
 void Checker::checkTokens() {
   if (certificate.contains("tokens") != schedule().contains("tokens"))
-    refuse("tokens that go back are in the schedule or the proof alone");
+    refuse("only one of schedule and proof has tokens");
   if (!schedule().contains("tokens"))
     return;
   const json &tokens = schedule()["tokens"], &proof = certificate["tokens"];
@@ -463,9 +458,9 @@ void Checker::checkTokens() {
     earlier.push_back(stage);
   if (last < 1 || getNumber(tokens, "from") != last || get(tokens, "to") != earlier ||
       tokens.size() != 3)
-    refuse("tokens do not go from the last stage to each other one");
-  if (int64_t most = getNumber(tokens, "in_flight"); most < 1 || most > last + 1)
-    refuse("more steps are under way than there are stages, or none");
+    refuse("tokens are not sent from the last stage to all others");
+  if (int64_t inFlight = getNumber(tokens, "in_flight"); inFlight < 1 || inFlight > last + 1)
+    refuse("the number of steps in flight exceeds the number of stages, or is 0");
   if (get(proof, "step") != json({0, 0}) || get(proof, "post") != json({0, 1}) ||
       get(proof, "take") != json({1, 0}) || proof.size() != 3)
     refuse("tokens are not taken after they are posted");
@@ -474,7 +469,7 @@ void Checker::checkTokens() {
 void Checker::run() {
   if (getNumber(certificate, "format") != 1 ||
       certificate.size() != (certificate.contains("tokens") ? 6u : 5u))
-    refuse("this is no certificate of format 1");
+    refuse("not a certificate of format 1");
   readGrid();
   for (const auto &[name, items] : get(schedule(), "functions").items())
     checkItems(items, {}, false, false);
@@ -490,64 +485,8 @@ void Checker::run() {
     refuse("the hash is not that of the schedule");
 }
 
-/// Of a file; not of a device or a pipe, which may have no end.
-std::string readFile(const std::string &path) {
-  constexpr size_t maxBytes = size_t(1) << 30;
-  std::error_code error;
-  if (std::filesystem::file_type type = std::filesystem::status(path, error).type();
-      type != std::filesystem::file_type::regular)
-    refuse("cannot read '" + path + "': " +
-           (error                                           ? error.message()
-            : type == std::filesystem::file_type::not_found ? "there is no such file"
-            : type == std::filesystem::file_type::directory ? "it is a folder"
-                                                            : "it is a device or a pipe"));
-  if (std::filesystem::file_size(path, error) > maxBytes)
-    refuse("cannot read '" + path + "': it has more than " + std::to_string(maxBytes) + " bytes");
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || (file.peek() != std::char_traits<char>::eof() && !(text << file.rdbuf())))
-    refuse("cannot read '" + path + "'");
-  return text.str();
-}
-
-/// The manifest of an executable, and the attributes of what --emit=staged prints, have the hash of
-/// their schedule.
-void compareProgram(const std::string &program, const std::string &hash) {
-  for (std::string key : {"\"schedule\":\"", "tpc.schedule = \""})
-    if (size_t at = program.find(key); at != std::string::npos) {
-      if (program.compare(at + key.size(), hash.size() + 1, hash + "\"") != 0)
-        refuse("the program has another schedule: " + program.substr(at + key.size(), 16));
-      return;
-    }
-  refuse("the program has no schedule");
-}
-
 } // namespace
 
-int main(int argc, char **argv) {
-  auto end = [](int status) {
-    if (std::fflush(stdout) == 0 && !std::ferror(stdout))
-      return status;
-    std::fprintf(stderr, "cannot write to standard output: %s\n", std::strerror(errno));
-    return 1;
-  };
-  if (argc < 2 || argc > 3 || std::string(argv[1]) == "--help") {
-    std::puts("usage: tpc-check-certificate FILE [EXECUTABLE | staged.mlir]\n"
-              "Checks what tpcc --certificate=FILE wrote, and that it is about this program.");
-    return end(argc == 2 ? 0 : 2);
-  }
-  try {
-    json certificate = json::parse(readFile(argv[1]), [](int depth, auto, auto &) {
-      return depth < 32 || (refuse("it nests too deep"), false);
-    });
-    Checker(certificate).run();
-    std::string hash = certificate["hash"];
-    if (argc == 3)
-      compareProgram(readFile(argv[2]), hash);
-    std::printf("no deadlock: schedule %s\n", hash.c_str());
-    return end(0);
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "refused: %s\n", error.what());
-    return 1;
-  }
-}
+void certificate::refuse(const std::string &why) { throw std::runtime_error(why); }
+
+void certificate::checkCertificate(const json &certificate) { Checker(certificate).run(); }

@@ -1,4 +1,4 @@
-//===- tpc-lsp-server.cpp - tpc's IR in editors ----------------------------===//
+//===- tpc-lsp-server.cpp - Language server for tpc's IR ----------------------===//
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"

@@ -1,4 +1,4 @@
-//===- tpc-opt.cpp - Runs passes on tpc's IR -------------------------------===//
+//===- tpc-opt.cpp - Pass driver --------------------------------------------===//
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "tpc/Driver/Coverage.h"
@@ -11,8 +11,8 @@
 
 namespace {
 
-/// Debian's LLVM is built without --debug-only; our passes have debug output where they are built
-/// with assertions.
+/// Debian's LLVM is built without --debug-only. tpc's passes have debug output in builds with
+/// assertions.
 struct DebugOnly {
   void operator=(const std::string &types) {
     llvm::SmallVector<llvm::StringRef> names;

@@ -1,4 +1,4 @@
-//===- tpc-reduce.cpp - Makes failing programs small -----------------------===//
+//===- tpc-reduce.cpp - Reduction of failing programs ----------------------===//
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"

@@ -1,4 +1,4 @@
-//===- tpc-translate.cpp - From and to other formats -----------------------===//
+//===- tpc-translate.cpp - Translations from and to other formats ---------===//
 
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "tpc/Driver/Register.h"

@@ -85,13 +85,13 @@ def test_accepts_the_executable_and_refuses_another(tmp_path, tpcc):
         harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", f"--certificate={proof}", "-o",
                      tmp_path / name]).check()
     check(proof, tmp_path / "two").check()
-    check(proof, tmp_path / "one").refused("the program has another schedule")
+    check(proof, tmp_path / "one").refused("the program has a different schedule")
     check(proof, "/bin/true").refused("the program has no schedule")
     check(tmp_path / "absent").refused("cannot read")
     check(model).refused("parse_error")
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 1000000)
-    check(deep).refused("it nests too deep")
+    check(deep).refused("it is nested too deeply")
 
 
 def find(node, accepts):
@@ -133,47 +133,47 @@ SUM = {"op": "all_reduce", "type": "f32", "dims": [], "reduction": "sum"}
 REFUSALS = {
     "'grid' is missing in": lambda p: p["schedule"].pop("grid"),
     "'micro_batches' is not a number in": lambda p: p["schedule"]["grid"].update(micro_batches="x"),
-    "no text: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
-    "axis 'tp' cannot be": lambda p: p["schedule"]["grid"]["sizes"].update(tp=0),
+    "not a text: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
+    "axis 'tp' is invalid": lambda p: p["schedule"]["grid"]["sizes"].update(tp=0),
     "the grid has sizes of axes that are not in its order": lambda p: p["schedule"]["grid"]["sizes"].update(xp=1),
     "there are no micro-batches": lambda p: p["schedule"]["grid"].update(micro_batches=0),
     "'xp' cannot split": lambda p: factor(p).update(axes=["xp"]),
-    "a factor is none": lambda p: factor(p).update(also=1),
-    "a dimension is none": lambda p: find(collective(p), lambda item: "factors" in item).update(also=1),
+    "not a factor": lambda p: factor(p).update(also=1),
+    "not a dimension": lambda p: find(collective(p), lambda item: "factors" in item).update(also=1),
     "a group needs axes, each once": lambda p: collective(p).update(over=["tp", "tp"]),
-    "'xp' is no axis of ranks": lambda p: collective(p).update(over=["xp"]),
-    "ranks that differ on 'dp' may not come equally often": lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]}),
+    "'xp' is not an axis of ranks": lambda p: collective(p).update(over=["xp"]),
+    "ranks that differ on 'dp' may not run it equally often": lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]}),
     "there is no such dimension": lambda p: collective(p).update(op="all_gather", dim=9),
     "the root is no member": lambda p: collective(p).update(op="broadcast", root=9),
-    "nobody knows how to 'shout'": lambda p: collective(p).update(op="shout"),
-    "nobody knows how to reduce by 'mean'": lambda p: collective(p).update(reduction="mean"),
-    "'also' does not belong into": lambda p: collective(p).update(also=1),
+    "unknown collective 'shout'": lambda p: collective(p).update(op="shout"),
+    "unknown reduction 'mean'": lambda p: collective(p).update(reduction="mean"),
+    "'also' is not a field of": lambda p: collective(p).update(also=1),
     "a type is missing": lambda p: collective(p).update(type=32),
     "members of the group do not have the same size": lambda p: collective(p).update(over=["dp"]),
-    "a list of communication is none": lambda p: p["schedule"]["functions"].update(other={}),
-    "a call of 'f' is not one": lambda p: p["schedule"]["functions"].update(e=[{"call": "f", "times": 0}], f=[]),
-    "'f' calls itself, or too deep": lambda p: p["schedule"]["functions"].update(f=[{"call": "f", "times": 1}]),
-    "'f102' calls itself, or too deep": add_chain,
-    "a loop stands where none may be": lambda p: loop(p)["body"].append({"loop": None, "body": []}),
-    "whether ranks take the same branch cannot be told": lambda p: loop(p)["body"].append({"then": [], "else": []}),
-    "a transfer is none": lambda p: transfer(p, "send").update(also=1),
-    "there is not one list for each stage": lambda p: p["schedule"]["stages"].pop(),
+    "not a list of communication": lambda p: p["schedule"]["functions"].update(other={}),
+    "invalid call of 'f'": lambda p: p["schedule"]["functions"].update(e=[{"call": "f", "times": 0}], f=[]),
+    "'f' is recursive, or nested too deeply": lambda p: p["schedule"]["functions"].update(f=[{"call": "f", "times": 1}]),
+    "'f102' is recursive, or nested too deeply": add_chain,
+    "a loop is not allowed here": lambda p: loop(p)["body"].append({"loop": None, "body": []}),
+    "a certificate cannot prove that ranks take the same branch": lambda p: loop(p)["body"].append({"then": [], "else": []}),
+    "not a transfer": lambda p: transfer(p, "send").update(also=1),
+    "there must be one list for each stage": lambda p: p["schedule"]["stages"].pop(),
     "stages communicate more than 100000 times": lambda p: (
         p["schedule"]["functions"].update(f=[SUM | {"over": ["pp"]}]),
         loop(p)["body"].append({"call": "f", "times": 200000})),
-    "stage 1 has another number of phases than its proof": lambda p: p["progress"][1].append({}),
-    "stage 1: the proof does not fit, or goes backwards": lambda p: p["progress"][1][0]["times"].append(99),
-    "a time is no number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),
-    "stage 1: time goes backwards": lambda p: p["progress"][1][0]["times"].reverse(),
-    "stage 1: turns of a loop overlap in time": lambda p: p["progress"][1][0].update(period=0),
-    "stage 9 is no other stage": lambda p: transfer(p, "send").update(to=9),
+    "stage 1 does not have the number of phases in its proof": lambda p: p["progress"][1].append({}),
+    "stage 1: the proof does not match, or does not ascend": lambda p: p["progress"][1][0]["times"].append(99),
+    "a time is not a number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),
+    "stage 1: times do not ascend": lambda p: p["progress"][1][0]["times"].reverse(),
+    "stage 1: iterations of a loop overlap in time": lambda p: p["progress"][1][0].update(period=0),
+    "stage 9 is not another stage": lambda p: transfer(p, "send").update(to=9),
     "from stage 1 to 2: one side has 1, the other 0": drop_receive,
     "from stage 0 to 1: sides differ": lambda p: transfer(p, "recv").update(type="f16"),
-    "from stage 0 to 1: sides are not repeated alike": lambda p: loop(p, 1).update(loop=None),
+    "from stage 0 to 1: sides are in different loops": lambda p: loop(p, 1).update(loop=None),
     "from stage 0 to 1: sides have different numbers": lambda p: p["progress"][0][0].update(period=99),
     "a group is not one of the grid's": lambda p: p["groups"][0]["members"].append(99),
-    "the groups are not those that are used": lambda p: p["groups"].pop(),
-    "this is no certificate of format 1": lambda p: p.update(format=2),
+    "the groups are not those in use": lambda p: p["groups"].pop(),
+    "not a certificate of format 1": lambda p: p.update(format=2),
     "outputs are not delivered once each": lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0}),
     "the hash is not that of the schedule": lambda p: p.update(hash="0" * 16),
 }
@@ -222,9 +222,9 @@ def test_refuses_tampered(tmp_path):
 
 
 TOKENS = {
-    "tokens that go back are in the schedule or the proof alone": lambda p: p.pop("tokens"),
-    "tokens do not go from the last stage to each other one": lambda p: p["schedule"]["tokens"]["to"].pop(),
-    "more steps are under way than there are stages": lambda p: p["schedule"]["tokens"].update(in_flight=4),
+    "only one of schedule and proof has tokens": lambda p: p.pop("tokens"),
+    "tokens are not sent from the last stage to all others": lambda p: p["schedule"]["tokens"]["to"].pop(),
+    "the number of steps in flight exceeds the number of stages": lambda p: p["schedule"]["tokens"].update(in_flight=4),
     "tokens are not taken after they are posted": lambda p: p["tokens"].update(take=[0, 1]),
 }
 

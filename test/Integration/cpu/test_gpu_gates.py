@@ -32,7 +32,7 @@ def test_all_kernels():
 
 def test_without_a_toolkit_ptx_is_all_there_is():
     said = run([*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}).check()
-    assert "there is no ptxas: nothing was assembled" in said.stdout, said
+    assert "no ptxas found: nothing was assembled" in said.stdout, said
 
 
 HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -81,21 +81,21 @@ def test_long_divisions_of_inner_loops_are_found():
 
     assert find(long, short) == [] and find(short, long) == [long]
     kernel = gpu_kernels.Kernel("kernel_bad", DIVISIONS.replace("INNER", long), "elements", {}, 4, 4, ["a model"])
-    assert list(gpu_kernels.judge(kernel)) == [f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"]
+    assert list(gpu_kernels.find_faults(kernel)) == [f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"]
 
 
 @pytest.mark.parametrize("text,words", [
-    (SPILLS, "bytes of spills"), (NARROW, "loads of 4 bytes, and rows allow 16"), (NARROW, "stores of 4 bytes, and rows allow 16"),
-    (SHARED, "2048 shared bytes; elements may have 0"), (NARROW, "registers; elements may have 2"),
-    (NARROW.replace("ld.global.f32 %f1", "ld.global.f99 %f1"), "ptxas refuses it"),
+    (SPILLS, "bytes of spills"), (NARROW, "loads of 4 bytes, but rows allow 16"), (NARROW, "stores of 4 bytes, but rows allow 16"),
+    (SHARED, "2048 shared bytes; the maximum of elements is 0"), (NARROW, "registers; the maximum of elements is 2"),
+    (NARROW.replace("ld.global.f32 %f1", "ld.global.f99 %f1"), "ptxas rejects it"),
 ], ids=["spills", "loads", "stores", "shared", "registers", "refused"])
 def test_a_gate_closes(tmp_path, text, words):
     skip_without("ptxas", *(["nvdisasm"] if "rows allow" in words else []))
-    ceiling = {"registers": 2 if "have 2" in words else 64, "shared_bytes": 0}
+    ceiling = {"registers": 2 if "is 2" in words else 64, "shared_bytes": 0}
     bad = gpu_kernels.Kernel("kernel_bad", HEAD + text, "elements", ceiling, 16, 16, ["a model"])
     good = gpu_kernels.Kernel("kernel_good", HEAD + NARROW, "elements", {"registers": 64, "shared_bytes": 0}, 4, 4, ["a model"])
     wrong = gpu_kernels.assemble([good, bad], "sm_90", find_cuda_tool("ptxas"), find_cuda_tool("nvdisasm"), tmp_path)
-    wrong += [line for kernel in (good, bad) for line in gpu_kernels.judge(kernel)]
+    wrong += [line for kernel in (good, bad) for line in gpu_kernels.find_faults(kernel)]
     assert any(words in line for line in wrong), wrong
     assert all(line.startswith("kernel_bad (a model): sm_90: ") for line in wrong), wrong
 
