@@ -1,12 +1,13 @@
-//===- digest.h - tells whether a weight file is the one compiled against -===//
+//===- digest.h - sampled digest of a weight file -------------------------===//
 //
-// Plain C++, shared by the compiler and the runtime. A digest samples a file: its size, and of each
-// range (a tensor's bytes) the offset, the length, and the first and last 64 bytes. So it costs a
-// few hundred small reads whatever the file's size, and notices a file that was replaced,
-// truncated, re-exported with other weights, or laid out anew.
+// Plain C++, shared by the compiler and the runtime. A digest identifies the weight file that a
+// program was compiled against. It samples the file: its size and, for each range (a tensor's
+// bytes), the offset, the length, and the first and last 64 bytes. It costs a few hundred small
+// reads whatever the file's size. It detects a file that was replaced, truncated, re-exported with
+// other weights, or laid out differently.
 //
 // The ranges are those of all entries of manifest.parameters that refer to the file: (offset,
-// bytes). Order and repetition do not matter. The result is 16 hexadecimal digits.
+// bytes). Order and duplicates have no effect. The result is 16 hexadecimal digits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +25,8 @@
 
 namespace tpc {
 
-/// `readAt(void *to, uint64_t bytes, uint64_t offset) -> bool` reads exactly that much. Nothing if
-/// a read fails or a range leaves the file.
+/// `readAt(void *to, uint64_t bytes, uint64_t offset) -> bool` reads exactly `bytes` bytes. Returns
+/// nullopt if a read fails or a range exceeds the file.
 template <class ReadAt>
 std::optional<std::string> sampleDigest(uint64_t fileBytes,
                                         std::vector<std::pair<uint64_t, uint64_t>> ranges,
@@ -58,7 +59,7 @@ std::optional<std::string> sampleDigest(uint64_t fileBytes,
   return toHexDigits(spreadBits(hash));
 }
 
-/// Of all bytes from `offset` on, eight at a time. Nothing if a read fails.
+/// Digest of all bytes from `offset` on, eight at a time. Returns nullopt if a read fails.
 template <class ReadAt>
 std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &&readAt) {
   uint64_t hash = kFnv1aBasis ^ bytes;
@@ -66,7 +67,7 @@ std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &
   uint64_t blockBytes = block.size() * sizeof(uint64_t);
   for (uint64_t at = 0; at < bytes; at += blockBytes) {
     uint64_t count = std::min(blockBytes, bytes - at);
-    block[(count - 1) / sizeof(uint64_t)] = 0; // the rest of the last word
+    block[(count - 1) / sizeof(uint64_t)] = 0; // zero padding of the last word
     if (!readAt(block.data(), count, offset + at))
       return std::nullopt;
     for (uint64_t i = 0; i * sizeof(uint64_t) < count; ++i) {

@@ -1,4 +1,4 @@
-/* Types of elements, as programs, the runtime and its users name them. */
+/* Element types, as named by programs, the runtime, and its users. */
 #ifndef TPC_DTYPE_H
 #define TPC_DTYPE_H
 

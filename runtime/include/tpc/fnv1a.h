@@ -1,9 +1,9 @@
-//===- fnv1a.h - The hash of texts and bytes ------------------------------===//
+//===- fnv1a.h - FNV-1a hash of text and bytes ----------------------------===//
 //
-// FNV-1a of 64 bits, for digests, keys and seeds: the same on every machine, and simple enough to
-// be written again in a test's Python. Against people who mean harm it does nothing. Plain C++,
-// shared by the compiler and the runtime. tools/tpc-check-certificate has its own: it is to agree
-// with the compiler without sharing code with it.
+// 64-bit FNV-1a, for digests, keys and seeds: the same on every machine, and simple enough to
+// reimplement in a test's Python. It offers no protection against deliberate collisions. Plain C++,
+// shared by the compiler and the runtime. tools/tpc-check-certificate has its own implementation,
+// because it must agree with the compiler without sharing its code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +16,10 @@
 
 namespace tpc {
 
-/// The hash of no bytes.
+/// Hash of the empty string.
 inline constexpr uint64_t kFnv1aBasis = 0xcbf29ce484222325u;
 
-/// The hash of what `hash` is the hash of, and `byte` after it.
+/// Extends the hash of a byte string by `byte`.
 constexpr uint64_t fnv1a(uint64_t hash, unsigned char byte) {
   return (hash ^ byte) * 0x100000001b3u;
 }
@@ -31,14 +31,14 @@ constexpr uint64_t fnv1a(std::string_view bytes) {
   return hash;
 }
 
-/// A change of one byte changes all bits of the result, not just those above it.
+/// Mixes the bits: a change of one byte changes all bits of the result, not only those above it.
 constexpr uint64_t spreadBits(uint64_t hash) {
   hash ^= hash >> 33;
   hash *= 0xff51afd7ed558ccdu;
   return hash ^ hash >> 33;
 }
 
-/// 16 digits, as manifests and certificates have them.
+/// Returns 16 hexadecimal digits, the format of manifests and certificates.
 inline std::string toHexDigits(uint64_t hash) {
   std::string text(16, '0');
   for (int i = 0; i < 16; ++i)

@@ -1,12 +1,11 @@
-//===- functions.h - exp, tanh, erf, and activations made of them ---------===//
+//===- functions.h - exp, tanh, erf, and activations built from them ------===//
 //
-// One formula for each, whoever computes it: the compiler writes them as operations of the IR, the
-// runtime computes vectors of several widths. As each operation is IEEE 754's, and products that
-// are added are fused here and nowhere else, the bits do not depend on where a function is
-// computed, nor on the processor.
+// One formula for each function, shared by all implementations: the compiler emits them as IR
+// operations, the runtime computes them on vectors of several widths. Each operation is IEEE 754's,
+// and multiplications and additions are fused only where written here. The bits therefore depend
+// neither on the implementation nor on the processor.
 //
 // `A` computes with values of a type V:
-//
 //   number(double)                                   rounded to V's type
 //   neg(x), add(x, y), sub(x, y), mul(x, y), div(x, y)
 //   fma(x, y, z)                                     x y + z, rounded once
@@ -22,11 +21,11 @@
 
 namespace tpc {
 
-// Inlined, also without optimization: the linker would make one function of those that the runtime
-// compiles for several instruction sets.
+// Inlined even without optimization: the runtime compiles these functions for several instruction
+// sets, and the linker would merge the copies into one.
 #define TPC_FUNCTION template <class A, class V> [[gnu::always_inline]] inline V
 
-/// c[0] x^(n-1) + ... + c[n-1].
+/// Returns c[0] x^(n-1) + ... + c[n-1].
 template <class A, class V, int n>
 [[gnu::always_inline]] inline V polynomial(const A &a, V x, const double (&c)[n]) {
   V sum = a.number(c[0]);
@@ -35,16 +34,16 @@ template <class A, class V, int n>
   return sum;
 }
 
-/// 1.5 * 2^23 and f32's bias. Added to a float it rounds it to an integer n, and leaves 2^n's
-/// exponent in the lowest bits.
+/// 1.5 * 2^23 plus f32's exponent bias. Adding it to a float rounds the float to an integer n and
+/// leaves the exponent bits of 2^n in the low bits.
 constexpr double kTwoTo = 12582912 + 127;
 
 constexpr double kLeastExponent = -86.98, kLargestExponent = 88.7228317;
 
-/// exp of an f32 between these, or NaN. Relative error below 2e-7.
+/// exp of an f32 between these bounds, or of NaN. Relative error below 2e-7.
 TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
-  // x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts, of which the first has few bits.
-  // n may be 128, and 2^n too large: half of it, and 2.
+  // x = n ln 2 + r, |r| <= ln 2 / 2. ln 2 is split into two terms, the first with few bits. n may
+  // be 128, for which 2^n overflows: computes half of it, times 2.
   V shift = a.number(kTwoTo - 1), shifted = a.fma(x, a.number(1.44269504), shift);
   V minusN = a.sub(shift, shifted);
   V r = a.fma(minusN, a.number(0.693359375), x);
@@ -55,7 +54,7 @@ TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
   return a.mul(a.mul(p, a.twoTo(shifted)), a.number(2));
 }
 
-/// Of f32. 0 where the power would be less than 2^-125.5; NaN stays.
+/// exp of an f32. Returns 0 where the result would be below 2^-125.5; propagates NaN.
 TPC_FUNCTION approximateExp(const A &a, V x) {
   V low = a.number(kLeastExponent), high = a.number(kLargestExponent);
   auto isLow = a.less(x, low), isHigh = a.less(high, x);
@@ -64,14 +63,14 @@ TPC_FUNCTION approximateExp(const A &a, V x) {
   return a.select(isHigh, a.number(__builtin_inf()), result);
 }
 
-/// Of f32. Error below 2e-7 of its value; 1 from 4 on.
+/// erf of an f32. Relative error below 2e-7; 1 from 4 on.
 TPC_FUNCTION approximateErf(const A &a, V x) {
   V size = a.abs(x), one = a.number(1), four = a.number(4), shift = a.number(kTwoTo);
   V small = a.mul(polynomial(a, a.mul(x, x),
                              {-5.63148152e-04, 4.91756782e-03, -2.67113280e-02, 1.12801809e-01,
                               -3.76123263e-01, 1.12837912e+00}),
                   x);
-  // From 1 on 1 - erfc: erfc(b) = 2^(b R(b)), where R is fitted up to 4, and erfc is 1.5e-8.
+  // For |x| >= 1: 1 - erfc, with erfc(b) = 2^(b R(b)). R is fitted up to 4, where erfc is 1.5e-8.
   V b = a.select(a.less(four, size), four, size);
   V y = a.mul(b, polynomial(a, b,
                             {-2.19554194e-03, 2.54850626e-02, -1.40507997e-01, -9.25501149e-01,
@@ -85,7 +84,8 @@ TPC_FUNCTION approximateErf(const A &a, V x) {
   return a.select(a.less(size, one), small, a.withSignOf(large, x));
 }
 
-/// Of f32: Eigen's quotient, 1 from 7.998 on. Relative error below 5e-7; -0 keeps its sign.
+/// tanh of an f32: Eigen's rational approximation, 1 from 7.998 on. Relative error below 5e-7; -0
+/// keeps its sign.
 TPC_FUNCTION approximateTanh(const A &a, V x) {
   V size = a.abs(x), most = a.number(7.99881172180175781);
   V b = a.withSignOf(a.select(a.less(most, size), most, size), x), square = a.mul(b, b);
@@ -116,7 +116,7 @@ TPC_FUNCTION geluTanh(const A &a, V x) {
   return gated(a, x, a.mul(x, factor));
 }
 
-/// Not the larger of x and 0: -0 and NaN stay, as in ONNX Runtime.
+/// Differs from max(x, 0): propagates NaN and keeps -0, as ONNX Runtime does.
 TPC_FUNCTION relu(const A &a, V x) {
   V zero = a.number(0);
   return a.select(a.less(x, zero), zero, x);

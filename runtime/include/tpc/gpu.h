@@ -1,6 +1,5 @@
-/* Kernels of a program that are for GPUs: what the compiled object has of them beside the host's
- * functions. Part of the interface of runtime.h, and of its version; a header of its own because
- * few read it. */
+/* Tables of a program's GPU kernels in the compiled object. Part of the interface of runtime.h and
+ * of its version; a separate header because few files need it. */
 #ifndef TPC_GPU_H
 #define TPC_GPU_H
 
@@ -10,28 +9,29 @@
 extern "C" {
 #endif
 
-/* How rows and threads belong together: docs/design/gpu-kernels.md, "Thread mapping". */
+/* Mapping of rows to threads: docs/design/gpu-kernels.md, "Thread mapping". */
 typedef enum {
   TPC_GPU_ELEMENTS = 0,
   TPC_GPU_WARP_PER_ROW = 1,
   TPC_GPU_BLOCK_PER_ROW = 2,
   TPC_GPU_ROW_BY_LENGTH = 3,
   TPC_GPU_TILES = 4,
-  TPC_GPU_ATTENTION = 5 /* other parameters, and a grid by the call's sizes: tpc/attention.h */
+  TPC_GPU_ATTENTION = 5 /* different parameters and grid: tpc/attention.h */
 } tpc_gpu_shape;
 enum {
-  TPC_GPU_TILE = 32,     /* rows, and elements, that a block does at a time in tiles */
-  TPC_GPU_LONG_ROW = 256 /* rows that are longer are a block's, and not a warp's */
+  TPC_GPU_TILE = 32,     /* rows, and elements, of a tile that a block computes */
+  TPC_GPU_LONG_ROW = 256 /* longer rows take a block instead of a warp */
 };
 
-/* A size that follows from the env of kernels, as the host has it. */
+/* A size that the host computes from the kernels' env. */
 typedef int64_t (*tpc_size_fn)(const int64_t *env);
 
-/* An entry point of the code: NAME(env, status, operands...), all of them addresses in global
- * memory; `operands` is how many of the latter it takes. A kernel is right for any grid of blocks
- * of `threads` threads; the rest says what is a good one. `elements_per_row`: those that threads
- * share, of which one does `elements_per_thread` at a time. `largest_extent`: indices are 32 bits,
- * so that it must be less than 2^31. `dynamic_shared_bytes`: that a launch gives. */
+/* An entry point of the code: NAME(env, status, operands...). All parameters are addresses in
+ * global memory; `operands` is the number of operands. A kernel is correct for any grid of blocks
+ * of `threads` threads; the remaining fields describe a good grid. `elements_per_row`: elements
+ * that threads share. `elements_per_thread`: elements that a thread computes at a time.
+ * `largest_extent`: must be less than 2^31, because indices are 32 bits. `dynamic_shared_bytes`:
+ * dynamic shared memory of a launch. */
 #define TPC_GPU_KERNEL_FIELDS(FIELD)                                                               \
   FIELD(const char *, name)                                                                        \
   FIELD(tpc_size_fn, elements_per_row)                                                             \
@@ -45,8 +45,8 @@ typedef struct {
   TPC_GPU_KERNEL_FIELDS(TPC_DECLARE_FIELD)
 } tpc_gpu_kernel;
 
-/* The code as machine code of one architecture (90: sm_90), which later ones of the same family
- * run as well. */
+/* Machine code for one architecture (90: sm_90), which also runs on later ones of the same family.
+ */
 #define TPC_GPU_CUBIN_FIELDS(FIELD)                                                                \
   FIELD(const void *, data)                                                                        \
   FIELD(int64_t, bytes)                                                                            \
@@ -55,9 +55,9 @@ typedef struct {
   TPC_GPU_CUBIN_FIELDS(TPC_DECLARE_FIELD)
 } tpc_gpu_cubin;
 
-/* A variant of attention that the program has (tpc/attention.h): its kernels, by their places, and
- * what tells it from others. element, bias, slopes: tpc_dtype; -1: there is none. The last eight
- * are truth values; library: a vendor's library may compute it instead (gpu-kernels.md). */
+/* An attention variant of the program (tpc/attention.h): indices of its kernels, and its
+ * compile-time parameters. element, bias, slopes: tpc_dtype; -1: absent. The last eight are
+ * Booleans. library: a vendor library may compute it instead (gpu-kernels.md). */
 #define TPC_GPU_ATTENTION_FIELDS(FIELD)                                                            \
   FIELD(int32_t, tiles)                                                                            \
   FIELD(int32_t, split)                                                                            \
@@ -79,9 +79,9 @@ typedef struct {
   TPC_GPU_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_gpu_attention;
 
-/* tf32: whether products of f32 are computed in TF32. ptx: all kernels as text, NUL-terminated, for
- * `architecture` and later. kernels: by name, in any order; those of tpc_program's table are all
- * there. */
+/* tf32: whether f32 matmuls are computed in TF32. ptx: all kernels as text, NUL-terminated, for
+ * `architecture` and later. kernels: by name, in any order; contains every kernel of tpc_program's
+ * table. */
 #define TPC_GPU_CODE_FIELDS(FIELD)                                                                 \
   FIELD(int32_t, architecture)                                                                     \
   FIELD(int32_t, num_kernels)                                                                      \

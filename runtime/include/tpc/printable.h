@@ -1,6 +1,7 @@
-//===- printable.h - text that a terminal and JSON can take ---------------===//
+//===- printable.h - text that is safe for a terminal and for JSON --------===//
 //
-// Plain C++, shared by the compiler and the runtime. Names come from files: they may hold anything.
+// Plain C++, shared by the compiler and the runtime. Names come from files and may contain any
+// bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +15,9 @@
 
 namespace tpc {
 
-/// The length of the UTF-8 character at the beginning of `text`, which is not empty, and the
-/// character; 0 if it is none (cut off, too long for its value, a surrogate, beyond Unicode).
+/// Returns the length of the UTF-8 character at the beginning of `text`, which must not be empty,
+/// and sets `character`. Returns 0 for an invalid encoding (truncated, overlong, a surrogate, or
+/// beyond Unicode).
 inline size_t decodeUtf8(std::string_view text, uint32_t &character) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   unsigned first = byte(0);
@@ -37,16 +39,16 @@ inline size_t decodeUtf8(std::string_view text, uint32_t &character) {
   return valid ? length : 0;
 }
 
-/// Does printing it do nothing but print? Not so for what controls terminals, breaks lines or turns
-/// the direction of writing.
+/// Whether printing the character has no side effect: false for terminal controls, line breaks, and
+/// characters that change the writing direction.
 inline bool isPrintable(uint32_t character) {
   return character >= 0x20 && (character < 0x7f || character > 0x9f) && character != 0x2028 &&
          character != 0x2029 && !(character >= 0x202a && character <= 0x202e) &&
          !(character >= 0x2066 && character <= 0x2069) && character != 0xfeff;
 }
 
-/// Valid UTF-8 in which each byte of what is not printable is written as \xHH. Printable text stays
-/// as it is; so do line breaks, where they are the text's own (`lines`).
+/// Returns valid UTF-8 in which each byte of an unprintable character is written as \xHH. Printable
+/// text is unchanged. With `lines`, line breaks are kept as well.
 inline std::string printable(std::string_view text, bool lines = false) {
   std::string result;
   result.reserve(text.size());

@@ -1,15 +1,20 @@
 /* The C ABI between compiled programs and the runtime. See docs/design/executable.md.
  *
- * It is said here and nowhere else: the compiler derives what it emits from these declarations (see
- * lib/Conversion/RuntimeAbi.h). Structs are declared by lists of their fields, for it to read.
+ * This header is the only definition of the ABI. The compiler derives the code that it emits from
+ * these declarations (lib/Conversion/RuntimeAbi.h). Structs are declared by field lists so that
+ * the compiler can read them.
  *
- * Conventions: sizes and offsets are counted in elements unless a name says bytes. Buffers are
- * dense, row-major and 64-byte aligned when they come from the runtime. A call on an empty tensor
- * does nothing, except that collectives are still called by every member of the group. No function
- * returns an error: a rank that meets one records it, wakes every other rank of the world, and does
- * not return to the caller. It leaves by a C++ exception: functions that call the runtime carry
- * unwind tables (LLVM's `uwtable`). Through a frame without them the error still ends the process
- * with its message, but cannot be given back to a caller of the program. */
+ * Conventions:
+ *
+ *   * Sizes and offsets are counted in elements unless a name says bytes.
+ *   * Buffers are dense and row-major; those that the runtime allocates are 64-byte aligned.
+ *   * A call on an empty tensor does nothing, but every member of the group still calls
+ *     collectives.
+ *   * No function returns an error. A rank that detects an error records it, wakes every other
+ *     rank of the world, and throws a C++ exception instead of returning.
+ *   * Functions that call the runtime carry unwind tables (LLVM's `uwtable`). Through a frame
+ *     without them the error still ends the process with its message, but cannot reach the
+ *     program's caller. */
 #ifndef TPC_RUNTIME_H
 #define TPC_RUNTIME_H
 
@@ -24,22 +29,23 @@ extern "C" {
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
-typedef struct tpc_context tpc_context; /* one rank's state; opaque to generated code */
+typedef struct tpc_context tpc_context; /* state of one rank; opaque to generated code */
 
 typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
 
 /* ---- the program ----
- * Of what it is made: functions for the host, which call the runtime, and kernels and constants, by
- * their places in the tables below, for the device. Host functions have addresses of tensors, which
- * they pass on; what is there only kernels and the runtime see. */
+ * A program consists of host functions, which call the runtime, and of kernels and constants for
+ * the device, which are addressed by index into the tables below. Host functions pass tensor
+ * addresses on without dereferencing them; only kernels and the runtime access the data. */
 
-/* Runs one whole step of a pipeline stage. env: the values of the manifest's symbols, in order,
- * then this rank's coordinate on each axis of the manifest's grid order, in order. */
+/* Runs one whole step of a pipeline stage. `env` contains the values of the manifest's symbols, in
+ * order, followed by this rank's coordinate on each axis of the manifest's grid order. */
 typedef void (*tpc_stage_fn)(tpc_context *ctx, const int64_t *env);
 
-/* What kernels of a step have met. The first index that a kernel looked up in vain: it sets
- * `missing` by an atomic exchange, and the rest if it was 0. `node` looks up `index`, which is not
- * in [-size, size), reads zero and goes on; when the step ends, this is the rank's error. */
+/* Device-side error state of a step: the first index out of bounds. The kernel sets `missing` by
+ * an atomic exchange and fills in the other fields if it was 0. `node` is the node whose lookup
+ * failed, `index` the value outside of [-size, size). The kernel reads zero instead and continues;
+ * at the end of the step this state becomes the rank's error. */
 #define TPC_STATUS_FIELDS(FIELD)                                                                   \
   FIELD(int32_t, missing)                                                                          \
   FIELD(int32_t, node)                                                                             \
@@ -49,14 +55,14 @@ typedef struct {
   TPC_STATUS_FIELDS(TPC_DECLARE_FIELD)
 } tpc_status;
 
-/* A generated kernel, for the host: rows [lo, hi) of its results. `env` lies on the device: that of
- * the stage, and the current micro-batch behind it. `operands`: where the operands, then the
- * results are. Rows beyond the results' own, which follow from env, are left out: a launch may
- * cover more of them, and be repeated for other sizes. */
+/* A generated kernel for the host. Computes rows [lo, hi) of its results. `env` resides on the
+ * device: the stage's env, followed by the current micro-batch. `operands` contains the addresses
+ * of the operands, then of the results. Rows beyond the results' own number, which follows from
+ * env, are skipped: a launch may cover more rows, and may be replayed with other sizes. */
 typedef void (*tpc_kernel_fn)(const int64_t *env, tpc_status *status, void *const *operands,
                               int64_t lo, int64_t hi);
 
-/* `function` is null where kernels are for GPUs. */
+/* `function` is null if the kernels are for GPUs. */
 #define TPC_KERNEL_FIELDS(FIELD)                                                                   \
   FIELD(const char *, name)                                                                        \
   FIELD(tpc_kernel_fn, function)
@@ -75,7 +81,7 @@ typedef struct {
 /* Kernels for GPUs: see tpc/gpu.h. */
 typedef struct tpc_gpu_code tpc_gpu_code;
 
-/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. gpu_code: null where
+/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. gpu_code: null if the
  * kernels are for the host. */
 #define TPC_PROGRAM_FIELDS(FIELD)                                                                  \
   FIELD(uint32_t, abi_version)                                                                     \
@@ -98,48 +104,48 @@ extern const tpc_program tpc_program_v6;
 
 /* ---- memory ---- */
 
-/* A stack of frames. push returns 64-byte aligned memory (unspecified contents); pop frees it and
- * all pushed since. */
+/* A stack of frames. push returns 64-byte aligned, uninitialized memory. pop frees the frame and
+ * all frames pushed after it. */
 void *tpc_frame_push(tpc_context *ctx, int64_t bytes);
 void tpc_frame_pop(tpc_context *ctx, void *frame);
 
 const void *tpc_input(tpc_context *ctx,
                       int32_t index); /* the whole tensor, the same on every rank */
 const void *tpc_parameter(tpc_context *ctx,
-                          int32_t index); /* this rank's part; index into manifest.parameters */
+                          int32_t index); /* this rank's shard; index into manifest.parameters */
 
-/* This rank's part of what stays from step to step, index into manifest.caches: of the sequences of
- * this step, of which the part takes `bytes`. A sequence keeps its place. What no step has written
- * is not specified. */
+/* Returns this rank's shard of a cache that persists between steps. `index` is an index into
+ * manifest.caches; `bytes` is the size of the shard for the sequences of this step. A sequence
+ * keeps its slot. Elements that no step has written are unspecified. */
 void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes);
 
-/* A constant of the program. */
+/* Returns a constant of the program. */
 const void *tpc_constant(tpc_context *ctx, int32_t index);
 
-/* From one place in the device's memory to another that does not overlap. */
+/* Copies `bytes` between two ranges of device memory that do not overlap. */
 void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t bytes);
 
 /* Delivers a block of output `index`: the box [offset, offset + size) of a tensor of shape
- * `global`, all of `rank` entries, where the shape is the output's with dimensions refined into
- * factors. */
+ * `global`. All three arrays have `rank` entries; `global` is the output's shape with dimensions
+ * refined into factors. */
 void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                 const int64_t *global, const int64_t *offset, const int64_t *size);
 
-/* The same where `data` has `held` entries in dimension `dim`, of which first, first + step, … are
- * delivered: one of several copies. */
+/* Same as tpc_output for data that contains several copies: `data` has `held` entries in dimension
+ * `dim`, and only entries first, first + step, … are delivered. */
 void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                       const int64_t *global, const int64_t *offset, const int64_t *size,
                       int32_t dim, int64_t held, int64_t first, int64_t step);
 
 /* ---- computation ---- */
 
-/* From here on, in the order of the program, place `place` of the env that kernels see is `value`.
- */
+/* Sets entry `place` of the env that kernels read to `value`, for all later operations in program
+ * order. */
 void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value);
 
-/* Runs rows [0, rows) of a kernel of the program; of these it is worth giving at least `grain` to a
- * thread. `operands`, of which there are `count`, may be overwritten when this returns; the kernel
- * may not have run by then, but has when what is called next reads what it writes. */
+/* Runs rows [0, rows) of a kernel of the program. `grain` is the minimum number of rows worth
+ * giving to one thread. The caller may overwrite `operands` (`count` entries) as soon as this
+ * returns. The kernel may run later, but before any later operation that reads its results. */
 void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,
                 int64_t rows, int64_t grain);
 
@@ -153,9 +159,9 @@ typedef enum {
 
 /* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]. `parameter` is an
  * index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual may
- * be null; out may be residual. `dtype`: of the elements of x and the parameter, whatever their
- * pointers say; `out_dtype`: of bias, residual and out, the same or f32. Processors compute f32
- * alone. */
+ * be null; out may alias residual. `dtype` is the element type of x and of the parameter,
+ * regardless of the pointer types; `out_dtype` is that of bias, residual and out: the same type or
+ * f32. CPUs compute f32 only. */
 #define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(int64_t, n)                                                                                \
   FIELD(const float *, bias)                                                                       \
@@ -169,37 +175,40 @@ typedef struct {
   TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
 } tpc_product;
 
-/* Products of one left side with `count` parameters beside each other, in one go: what one of them
- * writes another does not read. K = 0 gives zeros for the products. */
+/* Computes `count` matmuls that share the left-hand side x. They are independent: none reads what
+ * another writes. K = 0 makes the matmuls zero. */
 void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
                   const tpc_product *products, int32_t count);
 
-/* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices of elements as for products; a stride
- * (in elements, between matrices) of 0 broadcasts. */
+/* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices, with element types as for
+ * tpc_products. Batch strides are in elements between matrices; 0 broadcasts. */
 void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b, float *out,
                       int64_t batch, int64_t m, int64_t k, int64_t n, int64_t a_batch_stride,
                       int64_t b_batch_stride);
 
 /* Scaled dot-product attention. q[batch, seq_q, heads_q, head_size], k[batch, seq_k, heads_kv,
  * head_size], v[batch, seq_k, heads_kv, value_size], out[batch, seq_q, heads_q, value_size]. Each
- * of the kv heads serves heads_q / heads_kv query heads in a row. A row stride is the number of
+ * KV head serves heads_q / heads_kv consecutive query heads. A row stride is the number of
  * elements between consecutive tokens.
  *
  *   softcap: 0: none; else softcap * tanh(x / softcap) of x = scale * q k^T
  *   causal: query i sees key j only if j <= i + causal_offset
  *   key_mask: null or [batch, seq_k]: nonzero = visible
  *   mask: null or boolean [batch or 1, heads_q or 1, seq_q, seq_k]: nonzero = visible
- *   bias: null or additive f32 of the same shape rules
+ *   bias: null or additive f32 with the shape rules of mask
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: query i sees key j only if j > i + window_offset
- *   slopes: null or [heads_q]: slopes[h] * (j - i - slopes_offset) is added, rounded like a bias
- *   lengths: null or [batch]: as many keys of a sequence stand before its first query: lengths[b]
- * is added to all offsets. Only causal attention has it. Keys that no query sees are not read. With
- * lengths, k and v lie as (k|v)_(batch|head)_stride say, in elements between sequences and between
- * kv heads; without, behind each other
- *   pages: room for a page table: null now, each sequence has one page, in the order of the batch
- *   dtype: of q, k, v and out; bias_dtype, slopes_dtype: of those; processors have f32 alone */
+ *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset), rounded like a bias
+ *   lengths: null or [batch]: number of keys that precede the first query of each sequence.
+ *   lengths[b] is added to all offsets. Only causal attention supports it. Keys that no query sees
+ *   are not read.
+ *   (k|v)_(batch|head)_stride: with lengths, elements between sequences and between KV heads;
+ *   without lengths, k and v are dense
+ *   pages: reserved for a page table: null in this version; each sequence has one page, in batch
+ *   order
+ *   dtype: of q, k, v and out; bias_dtype and slopes_dtype: of those operands; CPUs support f32
+ *   only */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -246,10 +255,10 @@ typedef struct {
 } tpc_attention_args;
 void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 
-/* Keys or values of new tokens, behind those that a cache has: cache[b, h, lengths[b] + i, :] =
- * fresh[b, h, i, :] for i in [0, sequence), as far as there is room. cache[batch, heads, capacity,
- * size] is dense, fresh lies as its strides say, in elements between sequences, heads and tokens.
- * pages: as for attention. Kernels that compute new keys write them there themselves. */
+/* Appends keys or values of new tokens to a cache: cache[b, h, lengths[b] + i, :] = fresh[b, h, i,
+ * :] for i in [0, sequence), up to the capacity. cache[batch, heads, capacity, size] is dense;
+ * fresh has strides in elements between sequences, heads and tokens. pages: as for attention.
+ * Kernels that compute new keys write them to the cache directly and need no append. */
 #define TPC_APPEND_FIELDS(FIELD)                                                                   \
   FIELD(void *, cache)                                                                             \
   FIELD(const void *, fresh)                                                                       \
@@ -270,51 +279,58 @@ typedef struct {
 void tpc_append(tpc_context *ctx, const tpc_append_args *args);
 
 /* ---- communication ----
- * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks
- * that differ from this one on those axes only, in ascending rank order. Tensors are [outer, n,
- * inner]; n is split in the balanced way of docs/design/types.md; over several axes, one after
- * the other, the last of the order first (parts of ascending ranks follow each other). Reductions
- * add in rank order: the same bits on every transport and in every run. They are there for floats,
- * i32 and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
-/* For messages: the communication that comes next is that of a node of the program. */
+ * `axes` is a bit mask over the manifest's grid order (bit i = order[i]). The group consists of
+ * the ranks that differ from this one on those axes only, in ascending rank order.
+ *
+ * Tensors are [outer, n, inner]. n is split in the balanced way of docs/design/types.md; over
+ * several axes it is split one axis after the other, the last of the order first, so that shards
+ * of ascending ranks are adjacent.
+ *
+ * Reductions add in rank order: the result has the same bits on every transport and in every run.
+ * They support floats, i32 and i64; 16-bit floats are reduced in f32 and rounded once. max and min
+ * propagate NaN. */
+/* Names the node of the program that the next communication belongs to, for messages. */
 void tpc_at(tpc_context *ctx, int32_t node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
-                    const void *in, void *out, int64_t count); /* in may be out */
-/* in: [outer, own part of n, inner] -> out: [outer, n, inner] */
+                    const void *in, void *out, int64_t count); /* in may alias out */
+/* in: [outer, own shard of n, inner] -> out: [outer, n, inner] */
 void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
                     int64_t outer, int64_t n, int64_t inner);
-/* in: [outer, n, inner] -> out: [outer, own part of n, inner] */
+/* in: [outer, n, inner] -> out: [outer, own shard of n, inner] */
 void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
                         const void *in, void *out, int64_t outer, int64_t n, int64_t inner);
-/* in: [outer, a whole, middle, own part of b, inner] -> out: [outer, own part of a, middle, b
- * whole, inner] if split_first, else the other way round: a is gathered and b is split. */
+/* Gathers dimension a and splits dimension b, or the reverse. in: [outer, a whole, middle, own
+ * shard of b, inner] -> out: [outer, own shard of a, middle, b whole, inner] if split_first, else
+ * in: [outer, own shard of a, middle, b whole, inner] -> out: [outer, a whole, middle, own shard
+ * of b, inner]. */
 void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out,
                     int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
                     int32_t split_first);
-/* One dimension, [blocks, n, unit], moves between ranks. `splits`: four lists of places in the
- * order, each ended by -1: the axes that split n in the input, those that then split what is left
- * of all of it, and the same for the output. The group is all of them; both sides have the same
- * axes. in: [outer, own part of blocks * n * unit, inner] -> out: the same, of which element i of
- * each block is element (first + i) mod (n * unit) of the input's. Only what another rank has is
- * sent. */
+/* Moves one dimension, [blocks, n, unit], between ranks. `splits` consists of four lists of
+ * indices into the order, each ended by -1: the axes that split n in the input, the axes that then
+ * split the rest of the dimension, and the same two for the output. The group is the union of
+ * these axes; input and output use the same set. in: [outer, own shard of blocks * n * unit,
+ * inner] -> out: the same shape, where element i of each block is element (first + i) mod (n *
+ * unit) of the input's block. Only elements that reside on another rank are sent. */
 void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype, const void *in,
                             void *out, int64_t outer, int64_t blocks, int64_t n, int64_t unit,
                             int64_t inner, int64_t first);
-/* A tensor under one distribution becomes the same under another: each rank gets what it needs and
- * does not have. `layout`: the number of dimensions; for each the number of its factors, for each
- * factor the axes (places in the order) that split it before and, in another list, after; then in
- * two lists those that split what is left of the product of the factors. Lists end by -1. `sizes`:
- * of all factors, in order. The group is all axes that occur. in: own part before, out: own part
- * after, both row by row in the order of the whole tensor. Members that are alike on the axes
- * before have the same: who sends is said in the reference of tpc.exchange. */
+/* Redistributes a tensor: each rank receives the elements that it needs and does not have.
+ * `layout` contains the number of dimensions; for each dimension the number of its factors; for
+ * each factor the axes (indices into the order) that split it before and, in another list, after;
+ * then two lists of the axes that split the remaining product of the factors, before and after.
+ * Lists end by -1. `sizes` contains the sizes of all factors, in order. The group is the union of
+ * all axes that occur. in: own shard before, out: own shard after, both row by row in the order of
+ * the whole tensor. Members with the same coordinates on the axes before have the same elements;
+ * the reference of tpc.exchange defines which of them sends. */
 void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in, void *out,
                   const int64_t *sizes);
-/* root: place in the group. */
+/* root: index in the group */
 void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count,
                    int64_t root);
-/* To or from the rank whose coordinate on `axis` (an index into the order) is `peer` and which is
- * like this one otherwise. Messages of one pair arrive in order. send returns when `data` may be
- * reused. count 0: nothing is sent. */
+/* Sends to, or receives from, the rank whose coordinate on `axis` (an index into the order) is
+ * `peer` and whose other coordinates are this rank's. Messages of one pair arrive in order. send
+ * returns when `data` may be reused. count 0: nothing is sent. */
 void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const void *data, int64_t count,
               int64_t peer);
 void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t count,
@@ -322,8 +338,8 @@ void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t
 
 /* ---- entry ---- */
 
-/* What an executable's main calls. Parses the command line, reads inputs, starts ranks, writes
- * outputs. Returns the exit status. */
+/* Entry point that an executable's main calls. Parses the command line, reads inputs, starts the
+ * ranks, and writes outputs. Returns the exit status. */
 int tpc_main(const tpc_program *program, int argc, char **argv);
 
 #ifdef __cplusplus

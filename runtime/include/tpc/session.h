@@ -1,6 +1,6 @@
-/* A compiled program as a library: opened, run and closed by a process that does other things as
- * well. What `tpcc` makes exports these functions, be it `--emit=lib` or an executable. All ranks
- * are threads of the process; launchers (mpirun, torchrun, srun) are not looked at.
+/* A compiled program as a library, which a host process opens, runs and closes. All programs that
+ * `tpcc` builds export these functions: libraries (`--emit=lib`) and executables. All ranks are
+ * threads of the process; launchers (mpirun, torchrun, srun) are ignored.
  *
  *   tpc_model *model;
  *   const char *flags[] = {"--weights=model.onnx.data", "--threads-per-rank=2"};
@@ -15,9 +15,9 @@
  *   tpc_results_free(results);
  *   tpc_model_close(model);
  *
- * Functions that can fail return TPC_OK or why they did; nothing is printed, no signal handled, and
- * the process never ended. docs/serving-and-python.md says what cannot be survived, and what holds for threads
- * and forks. */
+ * Functions that can fail return TPC_OK or an error code. They print nothing, install no signal
+ * handlers, and never end the process. docs/serving-and-python.md lists the errors that a process
+ * cannot survive, and the rules for threads and forks. */
 #ifndef TPC_SESSION_H
 #define TPC_SESSION_H
 
@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* Of this header. Grows when something is added. */
+/* Version of this header. Increases with each addition. */
 #define TPC_SESSION_VERSION 1
 
 /* A program with its weights loaded. */
@@ -36,12 +36,12 @@ typedef struct tpc_model tpc_model;
 
 enum {
   TPC_OK = 0,
-  TPC_REFUSED = 1, /* what was asked for is wrong or not there; nothing has changed */
-  TPC_BROKEN = 2   /* a step has begun and failed; the model loads its weights anew with the next
-                      call, but for GPUs, where it can only be closed */
+  TPC_REFUSED = 1, /* invalid or unavailable request; the state is unchanged */
+  TPC_BROKEN = 2   /* a step failed after it started: the next call reloads the weights; a model on
+                      GPUs can only be closed */
 };
 
-/* Dense, row-major. */
+/* A dense, row-major tensor. */
 typedef struct {
   const char *name;
   tpc_dtype dtype;
@@ -55,77 +55,79 @@ typedef struct {
   const tpc_tensor *tensors;
 } tpc_results;
 
-/* Of the library that is loaded: TPC_SESSION_VERSION when it was made. */
+/* Returns TPC_SESSION_VERSION as compiled into the loaded library. */
 int tpc_session_version(void);
 
-/* What the last call of this thread that failed has to say. Valid until the next that fails. */
+/* Returns the message of this thread's last failed call. Valid until the next call that fails. */
 const char *tpc_last_error(void);
 
-/* What the program takes, gives, and holds, as `--describe --json` prints it. Null where that
- * fails. Valid as long as the library is loaded. */
+/* Returns inputs, outputs and parameters of the program, in the format of `--describe --json`;
+ * null on failure. Valid while the library is loaded. */
 const char *tpc_describe(void);
 
-/* Loads the weights and starts the ranks. `flags`: those of the executable's --help that are about
- * how it runs, such as --weights=DIR, without the name of a program before them. */
+/* Loads the weights and starts the ranks. `flags` are run-time flags from the executable's --help,
+ * such as --weights=DIR, without a program name before them. */
 int tpc_model_open(int32_t count, const char *const *flags, tpc_model **model);
 
-/* Waits for calls that run, ends the ranks, and gives back what they hold. Nobody may use the model
- * any longer; results that it gave stay. Null is nothing. */
+/* Waits for running calls, ends the ranks, and frees their memory. The model must not be used
+ * afterwards; results stay valid. Accepts null. */
 void tpc_model_close(tpc_model *model);
 
-/* What an executable would have printed as notes since it was opened, a line each. Valid until the
- * next call on this model. */
+/* Returns the notes that an executable would have printed since the model was opened, one per
+ * line. Valid until the next call on this model. */
 const char *tpc_model_notes(tpc_model *model);
 
-/* Runs one step. Inputs that are left out have their defaults. Tensors of the right type are read
- * where they are, and not kept. `results`: all outputs, in the program's order, the caller's until
- * tpc_results_free. Several threads may call: one after the other is served. */
+/* Runs one step. Omitted inputs take their defaults. Tensors of the right type are read in place
+ * and not retained after the call. `results` receives all outputs in the program's order; the
+ * caller owns them until tpc_results_free. Calls of several threads are served one at a time. */
 int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count, tpc_results **results);
 
 void tpc_results_free(tpc_results *results);
 
-/* ---- generation: of programs that were compiled with --generate ---- */
+/* ---- generation: for programs compiled with --generate ---- */
 
-/* A sequence to go on with, and how. */
+/* A sequence to continue, and its sampling settings. */
 typedef struct {
   const int64_t *ids; /* the prompt */
   int64_t count;
   int64_t max_new_tokens;
-  double temperature;        /* 0: the most probable token, and what follows does not matter */
+  double temperature;        /* 0: greedy; top_k, top_p and seed have no effect */
   int64_t top_k;             /* 0: all */
   double top_p;              /* 1: all */
   double repetition_penalty; /* 1: none */
   uint64_t seed;
-  const int64_t *stop_ids; /* tokens that end it */
+  const int64_t *stop_ids; /* tokens that end the request */
   int64_t num_stop_ids;
 } tpc_request;
 
 enum {
   TPC_EVENT_TOKEN = 0,     /* token `index` of the request is `token` */
-  TPC_EVENT_STOP = 1,      /* the request has ended: by a stop id, */
-  TPC_EVENT_LENGTH = 2,    /* because there are as many tokens as may be, */
-  TPC_EVENT_CANCELLED = 3, /* because nobody wants it any more, */
-  TPC_EVENT_FAILED = 4,    /* or by an error: see tpc_last_error */
-  TPC_EVENT_END = 5        /* all have */
+  TPC_EVENT_STOP = 1,      /* the request ended: a stop id was sampled, */
+  TPC_EVENT_LENGTH = 2,    /* the maximum number of tokens was reached, */
+  TPC_EVENT_CANCELLED = 3, /* the caller cancelled it, */
+  TPC_EVENT_FAILED = 4,    /* or an error occurred: see tpc_last_error */
+  TPC_EVENT_END = 5        /* all requests have ended */
 };
 typedef struct {
   int32_t kind;
-  int32_t request; /* its place in the list */
+  int32_t request; /* index in the list of requests */
   int64_t index;
   int64_t token;
 } tpc_event;
 
 typedef struct tpc_generation tpc_generation;
 
-/* Begins with some requests, which go on together as far as --max-batch says (all, without it).
- * They are copied. Other calls on the model wait until all have ended. */
+/* Starts a list of requests. At most --max-batch of them run at the same time (without the flag,
+ * all). The requests are copied. Other calls on the model wait until all requests have ended. */
 int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t count,
                        tpc_generation **generation);
 
-/* What comes next, when it is there. An error other than that of a single request ends all. */
+/* Waits for the next event and returns it. An error that is not specific to one request ends all
+ * requests. */
 int tpc_generation_next(tpc_generation *generation, tpc_event *event);
 
-/* Before the model is closed. What still runs is cancelled, after its step. Null is nothing. */
+/* Frees the generation; call this before tpc_model_close. Running requests are cancelled after
+ * their step. Accepts null. */
 void tpc_generation_free(tpc_generation *generation);
 
 #ifdef __cplusplus

@@ -1,15 +1,13 @@
-//===- staged_file.h - Files that get their name when they are whole ------===//
+//===- staged_file.h - file that is named only once it is complete --------===//
 //
 // Plain C++, shared by the compiler and the runtime. A StagedFile is written without a name, in the
 // folder of its target, and renamed over the target:
-//
-//   * a reader sees the old file, or none, or all of the new one;
-//   * a program can be started at any time: no descriptor that could write to the file is left when
-//     it gets its name ("text file busy" otherwise);
-//   * nothing is left of a process that is killed. Where the file system has no files without a
-//     name (O_TMPFILE), the file is called .tpc-PROCESS-NUMBER and has a lock. The next process
-//     that writes to the folder removes such files that have no lock.
-//
+//   * A reader sees the old file, no file, or all of the new one.
+//   * A program can be executed at any time: no writable descriptor is open when the file receives
+//     its name ("text file busy" otherwise).
+//   * A killed process leaves no file. On file systems without unnamed files (O_TMPFILE), the file
+//     is called .tpc-PROCESS-NUMBER and locked. The next process that writes to the folder removes
+//     such files that have no lock.
 // Functions return 0 or an error number.
 //
 //===----------------------------------------------------------------------===//
@@ -38,10 +36,11 @@ public:
   StagedFile() = default;
   StagedFile(const StagedFile &) = delete;
   StagedFile &operator=(const StagedFile &) = delete;
-  /// Removes what was not committed.
+  /// Removes an uncommitted file.
   ~StagedFile() { discard(); }
 
-  /// Opens a file for what `path` is to be. `path` is no link; `mode` is subject to the umask.
+  /// Opens a staged file for the target `path`, which must not be a link. `mode` is subject to the
+  /// umask.
   int open(const std::string &path, mode_t mode) {
     target = path;
     folder = path.substr(0, path.rfind('/') + 1);
@@ -67,21 +66,21 @@ public:
     return 0;
   }
 
-  /// For writing; -1 before `open` and after `commit`.
+  /// Descriptor for writing; -1 before `open` and after `commit`.
   int descriptor() const { return fd; }
 
-  /// Closes the file and gives it its name.
+  /// Closes the file and renames it to its target.
   int commit() {
     if (fd < 0)
       return EBADF;
-    // Another descriptor, which cannot write, keeps the file and its lock.
+    // A second, read-only descriptor keeps the unnamed file and its lock alive.
     int kept = ::open(pathOf(fd).c_str(), O_RDONLY | O_CLOEXEC);
     if (kept >= 0) {
       flock(kept, LOCK_SH | LOCK_NB);
       if (close(std::exchange(fd, kept)) != 0)
         return errno;
     } else if (!temporary.empty() && close(std::exchange(fd, -1)) != 0) {
-      return errno; // without /proc
+      return errno; // there is no /proc
     }
     while (temporary.empty()) {
       std::string name = freeName();
@@ -108,7 +107,7 @@ private:
     return folder + std::string(kPrefix) + std::to_string(getpid()) + "-" + std::to_string(next++);
   }
 
-  /// Is it called .tpc-PROCESS-NUMBER?
+  /// Whether `name` has the form .tpc-PROCESS-NUMBER.
   static bool isTemporary(std::string_view name) {
     size_t dash = name.rfind('-');
     if (!name.starts_with(kPrefix) || dash < kPrefix.size())
@@ -121,7 +120,7 @@ private:
     return isNumber(process) && isNumber(number);
   }
 
-  /// Removes files that processes which were killed have left in the folder; once for each folder.
+  /// Removes the files that killed processes left in the folder; once per folder.
   void removeLeft() const {
     static std::mutex mutex;
     static std::set<std::string> looked;

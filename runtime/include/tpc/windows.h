@@ -1,7 +1,7 @@
-//===- windows.h - What caches of sliding windows have room for -----------===//
+//===- windows.h - capacity of sliding-window caches ----------------------===//
 //
-// Shared by the compiler, whose report counts these caches, and the runtime, which takes and fills
-// them. Plain C++.
+// Shared by the compiler, whose report counts these caches, and the runtime, which allocates and
+// fills them. Plain C++.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,13 +13,13 @@
 
 namespace tpc {
 
-/// Tokens of a prompt in one step, if nobody says otherwise (--prefill-chunk).
+/// Default number of prompt tokens per step (--prefill-chunk).
 inline constexpr int64_t kPrefillChunk = 512;
 
-/// Tokens, of sequences with at most `capacity`: two windows and a step, so that what is moved to
-/// the front never lies over where it goes.
+/// Returns the capacity in tokens for sequences of at most `capacity` tokens: two windows and a
+/// step. A move to the front therefore never overlaps its source.
 constexpr int64_t windowRoom(int64_t window, int64_t capacity, int64_t step) {
-  // None of them is so large that their sum is none.
+  // The clamped operands cannot overflow the sum.
   return std::min(capacity, 2 * std::min(window, capacity) + std::min(step, capacity));
 }
 
