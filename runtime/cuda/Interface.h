@@ -1,9 +1,9 @@
-//===- Interface.h - between a program and the library for GPUs -----------===//
+//===- Interface.h - entry points of the CUDA device library --------------===//
 //
-// libtpc_cuda.so knows the vendor's driver and libraries, and is loaded when a program for GPUs
-// starts. It has the symbols of the functions below. What it gives is a C++ object of
-// core/Device.h: both sides are built of the same headers, which `tag` makes sure of. Errors leave
-// it as exceptions of the standard library.
+// libtpc_cuda.so loads NVIDIA's driver and libraries; it is itself loaded when a GPU program
+// starts. It exports the functions below. They return C++ objects of core/Device.h; `tag` ensures
+// that both sides are built from the same headers. Errors are thrown as exceptions of the standard
+// library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,15 +17,15 @@ namespace tpc::rt::cuda {
 constexpr const char *libraryName = "libtpc_cuda.so";
 constexpr const char *entryName = "tpc_cuda_devices";
 
-/// Of the headers that both sides see.
+/// Digest of the headers that both sides include.
 constexpr const char *tag = TPC_DEVICE_INTERFACE;
 
-/// Null, with the reason, if there is no driver, or none that will do. `tag`: the caller's.
+/// Returns null and sets `problem` if there is no driver or no usable one. `tag` is the caller's.
 using Entry = const DeviceKind *(const char *tag, std::string &problem);
 
 constexpr const char *describeName = "tpc_cuda_describe";
 
-/// What was found, and why it will not do.
+/// Sets `text` to the libraries and GPUs found, and `problem` to the reason if they are unusable.
 using Describe = void(const char *tag, std::string &text, std::string &problem);
 
 } // namespace tpc::rt::cuda

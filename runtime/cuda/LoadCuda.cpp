@@ -1,4 +1,4 @@
-//===- LoadCuda.cpp - loads the library for GPUs --------------------------===//
+//===- LoadCuda.cpp - loader of the CUDA device library -------------------===//
 
 #include "core/Cores.h"
 #include "core/DescribeDevices.h"
@@ -11,7 +11,7 @@ namespace tpc::rt {
 const DeviceKind *cudaDevices(std::string &problem) {
   const std::string why = "this program computes on GPUs, but ";
   std::string reason;
-  // It stays: a thread may end in it, and objects of it are in use until then.
+  // The library is never unloaded: a thread may end in it, and its objects are in use until then.
   void *library = loadRuntimeLibrary(cuda::libraryName, RTLD_NOW | RTLD_LOCAL, reason);
   auto *entry =
       library ? reinterpret_cast<cuda::Entry *>(dlsym(library, cuda::entryName)) : nullptr;

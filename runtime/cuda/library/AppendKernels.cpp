@@ -1,12 +1,12 @@
-//===- AppendKernels.cpp - kernels that add to caches ---------------------===//
+//===- AppendKernels.cpp - kernels that append to KV caches ---------------===//
 //
-// They belong to no program, as all that they depend on comes with the call, so they are written as
-// PTX here. Lengths are read where they are: a launch that was recorded adds behind whatever
-// sequences have by then.
+// These kernels are written in PTX because they depend on no program: all parameters come with the
+// call. They read the lengths on the device, so a recorded launch appends after the lengths at
+// replay time.
 //
-// Threads that follow one another have pieces that do in the cache: of a row, then of the rows of
-// a sequence's head, then of the next head. Where these come from, rows lie apart, each in one
-// piece.
+// Consecutive threads have consecutive vectors of the cache: of a row, then of the rows of a
+// sequence's head, then of the next head. In the source, rows have strides, and each row is
+// contiguous.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-// A length that leaves no room is looked at alone: its sum with a row's number may be no number.
+// A length that leaves no room is compared on its own: its sum with a row number may overflow.
 constexpr const char *text = R"(
 .visible .entry tpc_append_WIDTH(
   .param .u64 cache_, .param .u64 fresh_, .param .u64 lengths_,
@@ -136,7 +136,7 @@ AppendLaunch::AppendLaunch(const tpc_append_args &args)
   batchBytes = args.fresh_batch_stride * element;
   headBytes = args.fresh_head_stride * element;
   rowBytes = args.fresh_row_stride * element;
-  // A bit is set where one of them is no multiple.
+  // The lowest set bit limits the vector width.
   uint64_t all = cache | fresh;
   for (int64_t distance : {bytes, batchBytes, headBytes, rowBytes})
     all |= static_cast<uint64_t>(distance);

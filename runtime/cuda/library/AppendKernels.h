@@ -1,4 +1,4 @@
-//===- AppendKernels.h - kernels that add to caches -------------*- C++ -*-===//
+//===- AppendKernels.h - kernels that append to KV caches -----------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_APPENDKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_APPENDKERNELS_H
@@ -8,13 +8,13 @@
 
 namespace tpc::rt::cuda {
 
-/// All of them, as PTX for all GPUs that programs run on.
+/// Returns the PTX of all append kernels, for all supported GPUs.
 std::string appendKernels();
 inline constexpr const char *appendNames[] = {"tpc_append_16", "tpc_append_8", "tpc_append_4",
                                               "tpc_append_2"};
 
-/// Which of them does a call, and with what. A piece is what a thread moves at once: as many bytes
-/// as pointers, rows and distances are multiples of.
+/// Kernel choice and parameters for one append call. A thread moves one vector at a time: the
+/// largest number of bytes that divides all pointers, rows and strides.
 struct AppendLaunch {
   static constexpr unsigned threads = 256;
   static constexpr int widths[] = {16, 8, 4, 2};
@@ -22,18 +22,19 @@ struct AppendLaunch {
 
   int width;
 
-  // Parameters, in their order.
+  // Kernel parameters, in order.
   uint64_t cache, fresh, lengths;
-  int64_t batchBytes, headBytes, rowBytes; ///< from one to the next, of what is new
+  int64_t batchBytes, headBytes, rowBytes; ///< strides of the new rows
   int64_t capacity;
   uint32_t heads, sequence;
-  uint32_t pieces; ///< of a row
-  uint32_t count;  ///< of pieces, in all
+  uint32_t pieces; ///< vectors per row
+  uint32_t count;  ///< vectors in all
 
-  /// One for each thread, up to as many as a GPU of so many multiprocessors runs a few times.
+  /// One block per `threads` vectors, up to a few times the number of blocks that a GPU with so
+  /// many multiprocessors runs at once.
   int64_t blocks(int multiprocessors) const;
 
-  /// Throws where there are more pieces than threads can have numbers.
+  /// Throws if there are more vectors than 32-bit thread indices can number.
   explicit AppendLaunch(const tpc_append_args &args);
 
   template <class Visit> void forEachParameter(Visit visit) {

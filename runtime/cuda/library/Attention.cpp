@@ -1,4 +1,4 @@
-//===- Attention.cpp - attention ------------------------------------------===//
+//===- Attention.cpp - attention on a GPU ---------------------------------===//
 
 #include "cuda/library/Attention.h"
 #include "cuda/library/InFlightOperations.h"
@@ -43,7 +43,7 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
   int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
   if (bytes > workspaceBytes) {
-    InFlightOperations::synchronize(driver, stream); // it is in use until then
+    InFlightOperations::synchronize(driver, stream); // the old workspace is in use until then
     workspace.reset();
     ++moves;
     workspace = std::make_unique<Block>(driver, bytes);

@@ -1,4 +1,4 @@
-//===- Attention.h - attention --------------------------------------------===//
+//===- Attention.h - attention on a GPU -----------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_ATTENTION_H
 #define TPC_RT_CUDA_LIBRARY_ATTENTION_H
@@ -13,21 +13,20 @@
 
 namespace tpc::rt::cuda {
 
-/// By generated kernels, or by a library where the program leaves that to one and it can.
-///
-/// What a step's calls say to generated kernels lies in the GPU's memory: one place for each call,
-/// of which there are as many as the longest step had.
+/// Computes attention by generated kernels, or by cuDNN where the program allows it and cuDNN
+/// supports the call. The arguments of generated kernels reside in GPU memory: one slot for each
+/// call of a step, as many as the longest step needed.
 class Attention {
 public:
   Attention(const Driver &driver, Stream stream)
       : driver(driver), stream(stream), fused(driver, stream) {}
 
-  /// All before is done: places are used again.
+  /// Starts a step. All earlier calls must have completed: slots are reused.
   void beginStep() { used = 0; }
   void compute(Kernels &kernels, const tpc_attention_args &args);
 
-  /// A step that is recorded has its places in a block of its own, of this size for the calls of
-  /// this step. They are written once, when it has been recorded.
+  /// Bytes of the arguments of this step's calls. A recorded step has its slots in a block of its
+  /// own, of this size, which is written once, after the recording.
   int64_t bytesOfStep() const { return static_cast<int64_t>(used * sizeof(tpc_attention_args)); }
   void beginRecording(Address places) {
     recorded = places;
@@ -38,7 +37,7 @@ public:
     recorded = 0;
     isRecording = false;
   }
-  /// Another number when the workspace has gone.
+  /// Changes when the workspace is freed.
   uint64_t memoryMoves() const { return moves; }
 
 private:
@@ -59,7 +58,7 @@ private:
   FusedAttention fused;
   std::vector<std::unique_ptr<Piece>> pieces;
   size_t used = 0;      // calls of this step
-  Address recorded = 0; // 0: none is, or all calls are the library's
+  Address recorded = 0; // 0: not recording, or no call uses generated kernels
   bool isRecording = false;
   std::unique_ptr<Block> workspace;
   int64_t workspaceBytes = 0;

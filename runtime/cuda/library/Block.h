@@ -1,4 +1,4 @@
-//===- Block.h - memory of a GPU ------------------------------------------===//
+//===- Block.h - owned GPU memory -----------------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_BLOCK_H
 #define TPC_RT_CUDA_LIBRARY_BLOCK_H
@@ -8,13 +8,13 @@
 
 namespace tpc::rt::cuda {
 
-/// cuMemAlloc refuses nothing less.
+/// Minimum size of an allocation; cuMemAlloc rejects 0 bytes.
 constexpr int64_t leastBlock = 256;
 
 inline Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
 inline void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }
 
-/// Memory of a GPU, which nobody uses any more when it is destroyed. Throws std::bad_alloc.
+/// Owned GPU memory. Nothing may use it when it is destroyed. Throws std::bad_alloc.
 class Block {
 public:
   Block(const Driver &driver, int64_t bytes) : bytes(bytes), driver(&driver) {
@@ -26,7 +26,8 @@ public:
   }
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
-  /// In the context it is of, whichever the thread is in: ranks as threads end on one of them.
+  /// Frees in the block's own context, whichever context is current: one thread destroys the
+  /// devices of all ranks that are threads.
   ~Block() {
     Context outer = nullptr;
     driver->cuCtxGetCurrent(&outer);

@@ -1,15 +1,16 @@
-//===- ChooseKernels.cpp - kernels that choose tokens ---------------------===//
+//===- ChooseKernels.cpp - token sampling kernels -------------------------===//
 //
-// A row's largest score, or largest sum of score and noise, as one integer with its token: what
-// generate/Score.h and generate/Random.h make of them, bit by bit, as all of it is integers and
-// operations that round in one way.
+// Computes a row's largest score, or largest sum of score and noise, as one integer that includes
+// its token. The bits are those of generate/Score.h and generate/Random.h, because all operations
+// are on integers or round in one defined way.
 //
-// A block does a row, four tokens a thread at a time, which share a number of Philox. Noise takes
-// two logarithms of f64, but its bits say at once between which bounds it is. So a first pass finds
-// the largest sum with the lower bound, and in the second few tokens are left whose upper bound
-// comes up to that.
+// A block computes a row. A thread computes four tokens at a time, which share one Philox draw.
+// Noise takes two f64 logarithms, but its bits give bounds at once. A first pass therefore finds
+// the largest sum with the lower bound; in the second pass only the few tokens whose upper bound
+// reaches it are evaluated.
 //
-// Of rows that show their largest tokens scores are kept, and the largest found (LargestText.h).
+// For rows whose largest tokens are requested, scores are stored and the largest selected
+// (LargestText.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -173,7 +174,7 @@ FIND_LARGEST
 }
 )";
 
-/// %ranked of %score and %token.
+/// Computes %ranked from %score and %token.
 constexpr const char *key = R"(  add.rn.f32 %f0, %score, 0f00000000;
   mov.b32 %key, %f0;
   shr.s32 %r0, %key, 31;
@@ -185,7 +186,7 @@ constexpr const char *key = R"(  add.rn.f32 %f0, %score, 0f00000000;
   mov.b64 %ranked, {%low, %key};
 )";
 
-/// The next of four tokens, and its bits.
+/// Advances to the next of four tokens, and its bits.
 constexpr const char *rotate = R"(  mov.b32 %b0, %b1;
   mov.b32 %b1, %b2;
   mov.b32 %b2, %b3;
@@ -194,7 +195,7 @@ constexpr const char *rotate = R"(  mov.b32 %b0, %b1;
   setp.ne.u32 %p1, %left, 0;
 )";
 
-/// The score of %token.
+/// Loads the score of %token.
 constexpr const char *load = R"(  sub.u32 %place, %token, %first;
   mul.wide.u32 %x0, %place, BYTES;
   add.u64 %at, %logits, %x0;
@@ -234,7 +235,7 @@ std::string number(float value) {
   return text;
 }
 
-/// %b0 to %b3 of %quad: Draw::ofQuad.
+/// Computes %b0 to %b3 from %quad: Draw::ofQuad.
 std::string philoxRounds() {
   std::string text = "  mov.b32 %c0, %quad;\n  mov.b32 %c1, %position;\n"
                      "  mov.b32 %c2, %sequence0;\n  mov.b32 %c3, %sequence1;\n"
@@ -271,7 +272,7 @@ std::string logarithm() {
          number(0.69314718055994531) + ";\n  add.rn.f64 %d0, %d4, %d5;\n";
 }
 
-/// The block's largest %floor, for all threads.
+/// Broadcasts the block's maximum %floor to all threads.
 std::string shareFloor() {
   std::string text;
   for (int distance : {16, 8, 4, 2, 1})
@@ -285,7 +286,7 @@ std::string shareFloor() {
   return text;
 }
 
-/// The block's largest %best, for the first thread.
+/// Reduces the block's maximum %best to the first thread.
 std::string shareBest() {
   std::string text;
   for (int distance : {16, 8, 4, 2, 1})
@@ -315,11 +316,11 @@ std::string chooseKernels() {
   auto add = [&](const std::string &name, int bytes, const std::string &widen) {
     std::string text = head;
     text = replaced(text, "\nFIND_LARGEST\n", "\n" + std::string(findLargest));
-    // Labels of its own in each place.
+    // Each copy gets labels of its own.
     for (int place = 0; text.find("\nLOAD\n") != std::string::npos; ++place)
       text.replace(text.find("\nLOAD\n"), 6,
                    "\n" + replaced(load, "PENALIZED", "PENALIZED_" + std::to_string(place)));
-    // The largest first: what they stand for has others in it.
+    // The outermost fragments first: their text contains others.
     for (const auto &[what, by] : {std::pair<std::string, std::string>{"SHARE_FLOOR", shareFloor()},
                                    {"SHARE_BEST", shareBest()},
                                    {"\nPHILOX\n", "\n" + philoxRounds()},
@@ -330,8 +331,8 @@ std::string chooseKernels() {
                                    {"\nKEY\n", "\n" + std::string(key)},
                                    {"\nADD_BEFORE\n", "\n" + addBefore()},
                                    {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
-                                   // A largest number with noise is no less than one of these below
-                                   // it: -log(u) <= 2 log 2 (1 - u) where u is 1/2 or more.
+                                   // A largest number with noise is at least one of these values
+                                   // below it: -log(u) <= 2 log 2 (1 - u) for u >= 1/2.
                                    {"BELOW", number(0.34f)},
                                    {"LEAST", number(-3.2f)},
                                    {"LOG2", number(0.6931472f)},

@@ -1,4 +1,4 @@
-//===- ChooseKernels.h - kernels that choose tokens -------------*- C++ -*-===//
+//===- ChooseKernels.h - token sampling kernels ---------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
@@ -9,16 +9,16 @@
 
 namespace tpc::rt::cuda {
 
-/// All of them, as PTX for all GPUs that programs run on.
+/// Returns the PTX of all sampling kernels, for all supported GPUs.
 std::string chooseKernels();
 inline constexpr const char *chooseNames[] = {"tpc_choose_f32", "tpc_choose_f16", "tpc_choose_bf16",
                                               sumBinsName};
 
-/// The one for logits of a type; null: there is none.
+/// Returns the kernel's name for logits of a type; null if there is none.
 const char *chooseKernel(int32_t dtype);
 
-/// Bytes of what it makes: the best of each row, the largest of those that show them, and their
-/// scores.
+/// Bytes of the results: the best token of each row, the largest tokens of rows that need them, and
+/// the scores of these rows.
 struct ChosenSizes {
   int64_t best, largest, scores;
 
@@ -29,16 +29,16 @@ struct ChosenSizes {
   int64_t bytes() const { return best + largest + scores; }
 };
 
-/// What it takes: a block for each row.
+/// Launch parameters; one block per row.
 struct ChooseLaunch {
   static constexpr unsigned threads = 512;
 
-  // Parameters, in their order.
+  // Kernel parameters, in order.
   uint64_t logits, rows, best, largest, scores;
-  uint32_t count, first; ///< tokens of each row, from which on
-  uint32_t rowBytes;     ///< of settings
+  uint32_t count, first; ///< number of tokens of each row, and the first token
+  uint32_t rowBytes;     ///< bytes of a row's settings
 
-  /// `memory`: for what it makes, one behind the other.
+  /// `memory` receives the results, one after the other.
   ChooseLaunch(const SamplingRequest &choice, const ChosenSizes &sizes, uint64_t memory)
       : logits(reinterpret_cast<uint64_t>(choice.logits)),
         rows(reinterpret_cast<uint64_t>(choice.settings)), best(memory),

@@ -1,11 +1,11 @@
-//===- CopyRows.cpp - copies within a GPU ---------------------------------===//
+//===- CopyRows.cpp - strided copies within a GPU -------------------------===//
 
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/Block.h"
 
 namespace tpc::rt::cuda {
 
-/// What the driver takes as a distance between rows.
+/// Maximum pitch that the driver accepts.
 constexpr int64_t mostPitch = (int64_t(1) << 31) - 1;
 
 void copyRows(const Driver &driver, Stream stream, const Device::Rows &copy, const char *what) {

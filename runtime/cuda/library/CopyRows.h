@@ -1,4 +1,4 @@
-//===- CopyRows.h - copies within a GPU ------------------------*- C++ -*-===//
+//===- CopyRows.h - strided copies within a GPU ---------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_COPYROWS_H
 #define TPC_RT_CUDA_LIBRARY_COPYROWS_H
@@ -8,7 +8,7 @@
 
 namespace tpc::rt::cuda {
 
-/// In one call, unless distances are larger than what the driver takes.
+/// Copies rows in one driver call, unless a stride exceeds the driver's maximum pitch.
 void copyRows(const Driver &driver, Stream stream, const Device::Rows &copy, const char *what);
 
 } // namespace tpc::rt::cuda

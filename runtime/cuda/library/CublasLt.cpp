@@ -1,4 +1,4 @@
-//===- CublasLt.cpp - loading cuBLASLt ------------------------------------===//
+//===- CublasLt.cpp - loader of cuBLASLt ----------------------------------===//
 
 #include "cuda/library/CublasLt.h"
 #include "cuda/library/VendorLibrary.h"

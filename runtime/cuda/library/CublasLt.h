@@ -1,7 +1,7 @@
-//===- CublasLt.h - what is used of cuBLASLt ------------------------------===//
+//===- CublasLt.h - declarations of the cuBLASLt functions in use ---------===//
 //
-// Functions of libcublasLt.so.13 or .12. VendorHeaders.cpp compares them with the vendor's header
-// where that is installed.
+// Functions of libcublasLt.so.13 or .12. VendorHeaders.cpp compares them with NVIDIA's header where
+// that is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ struct Heuristic {
   int reserved[4];
 };
 
-// Enumerations of the library, as far as they are used.
+// Enumerators in use.
 constexpr Status success = 0, notSupported = 15;
 constexpr int compute32F = 68, computeTf32 = 77, real32F = 0, real16F = 2, real16BF = 14;
 constexpr int32_t transposed = 1;
@@ -60,7 +60,7 @@ constexpr int preferWorkspace = 1, preferAlignA = 5, preferAlignB = 6, preferAli
                     const void *, const void *, Layout, void *, Layout, const Algorithm *, void *, \
                     size_t, Stream))
 
-/// The library of this process, once it is loaded.
+/// The loaded library of this process.
 struct Library {
 #define TPC_DECLARE_POINTER(name, arguments) Status(*name) arguments = nullptr;
   TPC_CUBLASLT_FUNCTIONS(TPC_DECLARE_POINTER)
@@ -68,11 +68,11 @@ struct Library {
   size_t (*GetVersion)() = nullptr;
   std::string file;
 
-  /// Throws, with what was being done, unless a call has succeeded.
+  /// Throws unless `status` is success. `what` completes the message: "to ...".
   static void check(Status status, const char *what);
   /// "cuBLASLt 13.1.0"
   std::string describe() const;
-  /// Loads it, if that has not been done. Null: `problem` says why.
+  /// Loads the library once. Returns null and sets `problem` on failure.
   static const Library *load(std::string &problem);
 };
 

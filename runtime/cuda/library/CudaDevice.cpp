@@ -1,4 +1,4 @@
-//===- CudaDevice.cpp - a GPU as a device ---------------------------------===//
+//===- CudaDevice.cpp - CUDA device ---------------------------------------===//
 
 #include "cuda/library/CudaDevice.h"
 #include "core/DType.h"
@@ -13,9 +13,9 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Of a piece of weights on its way: two of them are pinned.
+/// Size of a staging buffer for weights; two of them are pinned.
 constexpr int64_t pieceBytes = 32 << 20;
-/// For products; as the library's manual recommends.
+/// Workspace of GEMMs, as recommended by the library's manual.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
 constexpr int64_t least = leastBlock;
 constexpr int64_t binsBytes = 2 * numBins * sizeof(int64_t);
@@ -48,7 +48,7 @@ CudaDevice::~CudaDevice() {
     queue.enter();
     queue.synchronize();
   } catch (const std::exception &) {
-    // It has been said, or will not be missed.
+    // The error has been reported, or no longer matters.
   }
 }
 
@@ -71,8 +71,8 @@ void *CudaDevice::allocate(int64_t bytes) {
   return pointerTo(address);
 }
 
-// Called by destructors, also on the way out of what a device that has failed threw: what goes
-// wrong here is said by whoever waits for it next.
+// Called by destructors, possibly while the error of a failed device propagates. Errors here
+// surface at the next wait.
 void CudaDevice::release(void *memory) {
   driver.cuCtxSetCurrent(queue.context);
   InFlightOperations::Wait wait;
@@ -103,8 +103,8 @@ const void *CudaDevice::share(const void *host, int64_t bytes) {
   return pointerTo(own->block.address);
 }
 
-// The host's tensor was copied: nothing needs it any more. What comes next in this block is behind
-// all work that was called for.
+// The host tensor was copied and is no longer needed. The next copy into this block comes after all
+// enqueued work.
 void CudaDevice::unshare(const void *pointer) {
   for (Shared &one : shared)
     one.isFree |= one.block.address == addressOf(pointer);
@@ -176,7 +176,7 @@ void *CudaDevice::map(void *data, int64_t bytes, Use use) {
   return own.memory.data();
 }
 
-// Called by destructors: what goes wrong is thrown by the next call.
+// Called by destructors: the next call throws the error.
 void CudaDevice::endAccess() {
   try {
     for (size_t i = 0; i < numMappings; ++i)
@@ -189,7 +189,7 @@ void CudaDevice::endAccess() {
 }
 
 //===----------------------------------------------------------------------===//
-// What stays
+// Persistent memory
 //===----------------------------------------------------------------------===//
 
 void CudaDevice::load(const tpc_program &loaded) {
@@ -264,7 +264,7 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void 
   }
 }
 
-// Through memory that products work with, which nobody needs meanwhile.
+// Stages through the GEMM workspace, which is unused while weights load.
 std::unique_ptr<WeightLoader> CudaDevice::makeWeightLoader() {
   return std::make_unique<CudaWeightLoader>(*this, queue, matrices, workspace.address,
                                             workspaceOf(queue.gpu));

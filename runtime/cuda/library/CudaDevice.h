@@ -1,9 +1,8 @@
-//===- CudaDevice.h - a GPU as a device -----------------------------------===//
+//===- CudaDevice.h - CUDA device -----------------------------------------===//
 //
-// All work is on one stream, in the order in which it is called for, but messages between pipeline
-// stages (Transfers.h). The host runs ahead of it, up
-// to where the step ends, or to where tensors pass through its memory. Steps are recorded as graphs
-// (CudaStep.cpp).
+// All work runs on one stream in program order, except messages between pipeline stages
+// (Transfers.h). The host runs ahead of the stream until the step ends or until a tensor passes
+// through host memory. Steps are recorded as CUDA graphs (CudaStep.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +24,11 @@
 
 namespace tpc::rt::cuda {
 
-/// A step that has been recorded, or what it takes to do so.
+/// A recorded step, or the resources to record one.
 class CudaRecording final : public Recording {
 public:
   explicit CudaRecording(const Queue &queue) : driver(queue.driver), context(queue.context) {}
-  /// By whatever thread ends the world.
+  /// Any thread may destroy the recording.
   ~CudaRecording() override {
     driver.cuCtxSetCurrent(context);
     forget();
@@ -44,13 +43,13 @@ public:
   const Context context;
   GraphExec exec = nullptr;
   std::unique_ptr<Block> attentionArgs;
-  /// What the host gets, and where the GPU puts it.
+  /// An output for the host: its pinned memory and its consumer.
   struct Delivery {
     const std::byte *data;
     Device::Taker take;
   };
   std::vector<Delivery> deliveries;
-  uint64_t operations = 0; ///< of links
+  uint64_t operations = 0; ///< number of collective operations
   std::shared_ptr<const InFlightOperations::Calls> calls;
 };
 
@@ -71,8 +70,8 @@ class NcclBackend;
 
 class CudaDevice final : public Device {
 public:
-  /// `nccl`: null if ranks talk over the host. `measures`: algorithms of products, or takes what
-  /// the library recommends first.
+  /// `nccl`: null if ranks communicate through the host. `measures`: tunes GEMM algorithms, instead
+  /// of using the library's first recommendation.
   CudaDevice(const Driver &driver, const blas::Library &library, const nccl::Library *nccl,
              const Gpu &gpu, bool measures);
   ~CudaDevice() override;
@@ -136,17 +135,18 @@ public:
   uint64_t workMoves() const override { return queue.trail.moves(); }
 
 private:
-  /// Tokens of steps with more rows are chosen by the host.
+  /// Maximum number of rows that the GPU samples; the host samples steps with more.
   static constexpr int64_t mostChosenRows = 1024;
 
-  /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
+  /// Makes this device current for the calling thread. Throws the pending error of an earlier call
+  /// that could not throw.
   void enter();
   void upload(Address to, const std::byte *from, int64_t bytes);
 
-  /// Pinned memory on its way to the GPU, and when it has arrived.
+  /// Pinned memory that is being copied to the GPU, and an event after the copy.
   struct Upload {
     explicit Upload(Queue &queue) : memory(queue.driver), arrived(queue) {}
-    /// As soon as it may be written again.
+    /// Returns the memory once the previous copy has completed.
     std::byte *begin(int64_t bytes) {
       arrived.wait();
       return memory.reserve(bytes);
@@ -154,7 +154,7 @@ private:
     Pinned memory;
     Mark arrived;
   };
-  /// A tensor of the host's.
+  /// A copy of a host tensor.
   struct Shared {
     Shared(Queue &queue, int64_t bytes) : bytes(bytes), block(queue.driver, bytes), upload(queue) {}
     int64_t bytes;
@@ -162,7 +162,7 @@ private:
     Upload upload;
     bool isFree = false;
   };
-  /// What the host does to the device's memory within an access.
+  /// A range of device memory that the host accesses.
   struct Mapping {
     Pinned memory;
     Address at;
@@ -170,11 +170,11 @@ private:
     bool written;
   };
 
-  /// What algorithms depend on beside the shape of a product.
+  /// Returns the properties that algorithms depend on besides the GEMM shape.
   std::string machine() const;
-  /// The product that a question of this GPU is about.
+  /// Returns the GEMM shape of a tuning key of this GPU.
   std::optional<ProductShape> shapeOf(const std::string &question) const;
-  /// Right sides that are in its memory for products of this shape.
+  /// Returns resident right-hand sides of GEMMs of this shape.
   std::vector<Address> matricesOf(const ProductShape &shape);
 
   const Driver &driver;
@@ -188,20 +188,20 @@ private:
   std::vector<std::weak_ptr<const CudaMatrix>> matrices;
   std::list<Shared> shared;
   Upload uploads[2];
-  int current = 0; // of those
+  int current = 0; // index into uploads
   Address writeTo = 0;
   int64_t writeSize = 0;
   Pinned download;
   std::vector<Mapping> mappings;
   size_t numMappings = 0;    // in use
-  std::exception_ptr thrown; ///< where nothing could be
+  std::exception_ptr thrown; ///< error of a function that must not throw
 
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   OwnKernels appending, choosing;
-  Block bins; ///< of the scores of a row
-  /// What was chosen, of each call of a step; and how many calls there were.
+  Block bins; ///< sums of a row's scores by bins
+  /// Sampling results of each call of a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> chosen;
   size_t numChosen = 0;
   std::unique_ptr<Block> constants;
@@ -210,7 +210,7 @@ private:
   std::unique_ptr<Block> gpuEnv;
   Upload envUpload;
 
-  // Of a step: what it delivers, in which memory; and whether the host did some of it.
+  // State of a step: delivered outputs, their memory, and whether the host took part.
   Pinned statusRead;
   PinnedMemory pinnedMemory;
   Arena delivered;
@@ -219,7 +219,7 @@ private:
   bool hostTakesPart = false;
   uint64_t moves = 0;
 
-  NcclBackend *links = nullptr; // which are the transport's
+  NcclBackend *links = nullptr; // owned by the transport
   std::unique_ptr<Block> stepNumbers;
   std::unique_ptr<Transfers> transfers;
   Pinned stepReached;

@@ -1,4 +1,4 @@
-//===- CudaDevices.cpp - the GPUs of this machine -------------------------===//
+//===- CudaDevices.cpp - GPUs of this machine -----------------------------===//
 
 #include "core/Context.h"
 #include "core/DType.h"
@@ -12,7 +12,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// What all ranks' devices are made of.
+/// Libraries that all ranks' devices share.
 struct Vendor {
   const Driver &driver;
   const blas::Library &library;
@@ -28,7 +28,7 @@ public:
   const char *kernels() const override { return architecture.c_str(); }
   std::string products() const override { return vendor.library.describe(); }
   const DeviceKind *withProducts(const std::string &wanted, std::string &problem) const override {
-    if (wanted == "tpc") // where nothing else is asked for
+    if (wanted == "tpc") // the default
       return this;
     problem =
         "--products=" + wanted + ": on GPUs, " + vendor.library.describe() + " computes products";
@@ -67,11 +67,11 @@ private:
   const Vendor vendor;
   const std::vector<Gpu> gpus;
   const std::string architecture;
-  // Of the process, said once:
+  // State of the process, set once:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
   mutable bool measures = true;
-  mutable std::vector<int> kept; // GPUs whose contexts freeBytes() has made
+  mutable std::vector<int> kept; // GPUs whose contexts freeBytes() created
   mutable std::unique_ptr<DryRunLibraries> nothing;
   mutable std::unique_ptr<CudaDevices> countedKind;
 };
@@ -79,7 +79,7 @@ private:
 std::string CudaDevices::place(const Placement &wanted) const {
   placement = wanted;
   auto count = static_cast<int>(gpus.size());
-  // Of processes each may see GPUs of its own.
+  // Ranks that are processes may each see different GPUs.
   if (wanted.threads && wanted.onHost > count && !wanted.share)
     return std::to_string(wanted.onHost) + " ranks are on this machine, which has " +
            std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
@@ -89,7 +89,7 @@ std::string CudaDevices::place(const Placement &wanted) const {
 }
 
 std::string CudaDevices::settle(bool shared) const {
-  // NCCL wants a GPU for each rank, of what it takes for one host.
+  // NCCL requires a GPU of its own for each rank of a host, as identified by NCCL_HOSTID.
   std::string problem;
   if (!shared || std::getenv("NCCL_HOSTID"))
     nccl = nccl::Library::load(problem);
@@ -102,7 +102,7 @@ std::string CudaDevices::settle(bool shared) const {
 
 int64_t CudaDevices::freeBytes(int rank) const {
   const Driver &driver = vendor.driver;
-  // Stays until the rank's device is made in it: what it takes itself is not free.
+  // The context is kept until the rank's device is created in it: its own memory is not free.
   Context context = nullptr;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
   kept.push_back(gpuOf(rank).number);
@@ -127,7 +127,7 @@ const DeviceKind *CudaDevices::counted() const {
   return countedKind.get();
 }
 
-/// The GPUs, or why there are none.
+/// The GPUs, or the reason why there are none.
 struct Attempt {
   std::unique_ptr<CudaDevices> devices;
   std::string problem;

@@ -1,4 +1,4 @@
-//===- CudaMatrix.h - a right side of products ----------------------------===//
+//===- CudaMatrix.h - right-hand side of GEMMs in GPU memory --------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H
 #define TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H
@@ -8,7 +8,7 @@
 
 namespace tpc::rt::cuda {
 
-/// A right side as it lies in files, [k, n], or a dense [n, k] that is somebody else's.
+/// A right-hand side: [k, n] as in weight files, or a dense [n, k] that another object owns.
 class CudaMatrix : public Matrix {
 public:
   CudaMatrix(int64_t k, int64_t n, int32_t dtype, Address rows, bool transposed,
@@ -18,7 +18,7 @@ public:
   const bool transposed;
 
 private:
-  std::shared_ptr<Block> block; // null: it is somebody else's
+  std::shared_ptr<Block> block; // null: another object owns it
 };
 
 } // namespace tpc::rt::cuda

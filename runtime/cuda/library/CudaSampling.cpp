@@ -1,9 +1,8 @@
-//===- CudaSampling.cpp - what a GPU chooses by measuring -------------------===//
+//===- CudaSampling.cpp - GEMM tuning on a GPU ----------------------------===//
 //
-// Algorithms of products. A question says which machine it is asked on and which product, such as
-// "NVIDIA H100, sm_90, 132 multiprocessors, driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …"; an
-// answer is an algorithm's bytes, which are good for equal libraries, or "first": there is no
-// choice.
+// A tuning key names the machine and the GEMM, such as "NVIDIA H100, sm_90, 132 multiprocessors,
+// driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm,
+// valid for equal library versions, or "first" if there is at most one algorithm.
 //
 //===----------------------------------------------------------------------===//
 

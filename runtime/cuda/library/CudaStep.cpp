@@ -1,13 +1,13 @@
-//===- CudaStep.cpp - a step of a GPU, and its recordings -----------------===//
+//===- CudaStep.cpp - steps of a GPU and their recordings -----------------===//
 //
-// A recording is a CUDA graph of all that one step puts into the stream, from where inputs have
-// arrived. What is different when it is replayed lies at the same places: inputs, env and status
-// are written before it is launched; arguments of attention have places of their own; what is
-// delivered is copied to pinned memory by nodes of it, and handed on when the step ends.
+// A recording is a CUDA graph of all work that one step enqueues after its inputs have arrived.
+// Data that changes between replays stays at fixed addresses: inputs, env and status are written
+// before the launch, and the arguments of attention have slots of their own. Graph nodes copy
+// delivered outputs to pinned memory; the end of the step passes them on.
 //
-// Streams are captured in the mode that concerns this thread alone: other ranks of the process do
-// what they do. Nothing is captured that would have to be loaded, connected or allocated: that was
-// the business of the first step.
+// Streams are captured in thread-local mode: other ranks of the process are unaffected. The first
+// step of a shape does all loading, connecting and allocating, so that nothing of it happens during
+// a capture.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
   enter();
   auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
   if (!gpuEnv || values.size() > env.size()) {
-    queue.synchronize(); // what is freed is in use until then
+    queue.synchronize(); // the old block is in use until then
     ++moves;
     gpuEnv = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
   }
@@ -50,7 +50,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
                "to clear memory");
 }
 
-// Numbers in the order of the stream, without memory of the host's that would have to stay.
+// Writes numbers in stream order, without host memory that would have to stay valid.
 void CudaDevice::setEnv(int32_t place, int64_t value) {
   enter();
   env[static_cast<size_t>(place)] = value;
@@ -130,8 +130,8 @@ void CudaDevice::attention(const tpc_attention_args &args) {
   attentions.compute(*kernels, args);
 }
 
-// Each call of a step has memory of its own, which stays as it is until the next step begins: in
-// the first step of a shape it may grow, and what was recorded is recorded anew.
+// Each sampling call of a step has memory of its own, which stays valid until the next step begins.
+// It may grow in the first step of a shape; recorded steps are then recorded again.
 bool CudaDevice::choose(const SamplingRequest &choice, ChoiceTaker take) {
   const char *kernel = chooseKernel(choice.dtype);
   if (!kernel || choice.rows > mostChosenRows || choice.first + choice.count > INT32_MAX)
@@ -142,7 +142,7 @@ bool CudaDevice::choose(const SamplingRequest &choice, ChoiceTaker take) {
     chosen.push_back(nullptr);
   std::unique_ptr<Block> &memory = chosen[numChosen++];
   if (!memory || memory->bytes < sizes.bytes()) {
-    queue.synchronize(); // what is freed is in use until then
+    queue.synchronize(); // the old block is in use until then
     ++moves;
     memory.reset();
     memory = std::make_unique<Block>(driver, sizes.bytes());
@@ -165,7 +165,7 @@ void CudaDevice::sumBins(const float *scores, int64_t count, float largest,
 }
 
 //===----------------------------------------------------------------------===//
-// Its end
+// End of a step
 //===----------------------------------------------------------------------===//
 
 void *PinnedMemory::allocate(int64_t bytes) {
@@ -227,7 +227,7 @@ uint64_t CudaDevice::memoryMoves() const {
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
   if (hostTakesPart ||
-      InFlightOperations::isBlocking()) // of the calls of a graph, none is waited for alone
+      InFlightOperations::isBlocking()) // calls within a graph cannot be waited for one by one
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
@@ -268,7 +268,7 @@ void CudaDevice::endRecording(Recording &recording) {
 }
 
 void CudaDevice::abandonRecording() {
-  // Whoever ends a world has been in the contexts of all its links.
+  // The thread that ends a world has entered the contexts of all its ranks.
   driver.cuCtxSetCurrent(queue.context);
   Graph graph = nullptr;
   if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)

@@ -1,4 +1,4 @@
-//===- CudaWeightLoader.cpp - weights converted and packed by a GPU -------------===//
+//===- CudaWeightLoader.cpp - weight conversion and packing on a GPU ------===//
 
 #include "cuda/library/CudaWeightLoader.h"
 #include "core/DType.h"
@@ -10,7 +10,7 @@
 
 namespace tpc::rt::cuda {
 
-/// As the kernels read it (FillKernels.cpp).
+/// Parameter layout of the kernels (FillKernels.cpp).
 struct CudaWeightLoader::Work {
   uint32_t count, factors;
   Address source, target;
@@ -28,7 +28,7 @@ struct WorkFactor {
 static_assert(sizeof(WorkFactor) == 32 && sizeof(Generator) == 16);
 
 constexpr unsigned threads = 256, blocksOfMultiprocessor = 16;
-/// For the work and its factors. Tables of offsets take the place of elements.
+/// Maximum size of the work and its factors. Offset tables take space from the elements.
 constexpr int64_t mostWorkBytes = 4 << 10;
 constexpr int64_t alignment = 16;
 
@@ -48,7 +48,7 @@ CudaWeightLoader::~CudaWeightLoader() {
     queue.enter();
     queue.synchronize();
   } catch (const std::exception &) {
-    // Whoever waits next says it.
+    // The error surfaces at the next wait.
   }
   driver.cuModuleUnload(module);
 }

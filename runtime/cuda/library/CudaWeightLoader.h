@@ -1,7 +1,7 @@
-//===- CudaWeightLoader.h - weights converted and packed by a GPU ---------------===//
+//===- CudaWeightLoader.h - weight conversion and packing on a GPU --------===//
 //
-// What the host writes goes through the device's two pinned buffers to memory that products work
-// with later; kernels of this library take it from there. All is on one stream.
+// The host writes into the device's two pinned buffers. Each buffer is copied to the GEMM
+// workspace, from which kernels of this library convert and pack it. All work is on one stream.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +21,8 @@ namespace tpc::rt::cuda {
 class CudaWeightLoader final : public WeightLoader {
 public:
   using Matrices = std::vector<std::weak_ptr<const CudaMatrix>>;
-  /// Writes by `device`, which is the one of `queue`, to `bytes` at `staging`. What is made is
-  /// added to `matrices`.
+  /// Writes through `device`, which owns `queue`, to `bytes` bytes at `staging`. Adds the matrices
+  /// that it creates to `matrices`.
   CudaWeightLoader(Device &device, Queue &queue, Matrices &matrices, Address staging,
                    int64_t bytes);
   ~CudaWeightLoader() override;
@@ -47,7 +47,7 @@ private:
   const int64_t stagingBytes;
   Module module = nullptr;
   std::map<std::string_view, Function> functions;
-  std::byte *written = nullptr; // by the host, of so many bytes
+  std::byte *written = nullptr; // buffer that the host writes, and its size
   int64_t writtenBytes = 0;
 };
 

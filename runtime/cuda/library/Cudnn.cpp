@@ -1,4 +1,4 @@
-//===- Cudnn.cpp - loading cuDNN ------------------------------------------===//
+//===- Cudnn.cpp - loader of cuDNN ----------------------------------------===//
 
 #include "cuda/library/Cudnn.h"
 #include "cuda/library/VendorLibrary.h"

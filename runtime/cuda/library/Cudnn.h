@@ -1,6 +1,6 @@
-//===- Cudnn.h - what is used of cuDNN ------------------------------------===//
+//===- Cudnn.h - declarations of the cuDNN functions in use ---------------===//
 //
-// Functions of libcudnn.so.9's backend interface. CudnnHeader.cpp compares them with the vendor's
+// Functions of the backend interface of libcudnn.so.9. CudnnHeader.cpp compares them with NVIDIA's
 // header where that is installed.
 //
 //===----------------------------------------------------------------------===//
@@ -17,7 +17,7 @@ using Status = int;
 using Handle = struct HandleImpl *;
 using Object = void *; // a descriptor
 
-// Enumerations of the library, as far as they are used.
+// Enumerators in use.
 constexpr Status success = 0;
 enum Kind : int {
   pointwiseKind = 0,
@@ -114,7 +114,7 @@ constexpr int heuristicA = 3, heuristicFallback = 2;
   FUNCTION(BackendGetAttribute, (Object, int, int, int64_t, int64_t *, void *))                    \
   FUNCTION(BackendExecute, (Handle, Object, Object))
 
-/// The library of this process, once it is loaded.
+/// The loaded library of this process.
 struct Library {
 #define TPC_DECLARE_POINTER(name, arguments) Status(*name) arguments = nullptr;
   TPC_CUDNN_FUNCTIONS(TPC_DECLARE_POINTER)
@@ -123,11 +123,11 @@ struct Library {
   const char *(*GetErrorString)(Status) = nullptr;
   std::string file;
 
-  /// Throws, with what was being done, unless a call has succeeded.
+  /// Throws unless `status` is success. `what` completes the message: "to ...".
   void check(Status status, const char *what) const;
   /// "cuDNN 9.19.0"
   std::string describe() const;
-  /// Loads it, if that has not been done. Null: `problem` says why.
+  /// Loads the library once. Returns null and sets `problem` on failure.
   static const Library *load(std::string &problem);
 };
 

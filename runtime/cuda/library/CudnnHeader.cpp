@@ -1,6 +1,6 @@
-//===- CudnnHeader.cpp - are declarations as the vendor's? ----------------===//
+//===- CudnnHeader.cpp - comparison of cuDNN declarations -----------------===//
 //
-// Compiled, and linked into nothing, where the vendor's header is installed.
+// Compiled, but linked into nothing, where NVIDIA's header is installed.
 //
 //===----------------------------------------------------------------------===//
 

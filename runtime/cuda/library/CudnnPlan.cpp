@@ -1,4 +1,4 @@
-//===- CudnnPlan.cpp - attention as a graph of cuDNN's --------------------===//
+//===- CudnnPlan.cpp - attention as a cuDNN graph -------------------------===//
 
 #include "cuda/library/CudnnPlan.h"
 #include <array>
@@ -8,7 +8,7 @@
 namespace tpc::rt::cuda::dnn {
 namespace {
 
-/// Tensors that have addresses. Others are numbered from `firstVirtual` on.
+/// Tensors that have addresses. Virtual tensors are numbered from `firstVirtual` on.
 enum Id : int64_t { qId = 1, kId, vId, outId, biasId, scaleId, shiftId, minusInfinityId };
 constexpr int64_t firstVirtual = 100;
 
@@ -17,7 +17,7 @@ DataType typeOf(int32_t dtype) { return dtype == TPC_F32 ? f32 : dtype == TPC_F1
 using Dims = std::array<int64_t, 4>;
 constexpr DataType f32Type = f32;
 
-/// Makes a graph, descriptor by descriptor.
+/// Builds a graph, descriptor by descriptor.
 class GraphBuilder {
 public:
   GraphBuilder(const Library &library, const AttentionShape &shape, std::deque<Descriptor> &made)
@@ -148,7 +148,7 @@ std::vector<Object> GraphBuilder::build() {
   const Descriptor &largest = reduce(reduceMax, *x);
   const Descriptor &powers = pointwise(exponential, pointwise(subtract, *x, &largest), nullptr);
   const Descriptor &sums = reduce(reduceSum, powers);
-  // Nobody reads it, but it is a part of what the library knows.
+  // The result is unused, but part of the pattern that the library recognizes.
   pointwise(add, largest, &pointwise(logarithm, sums, nullptr, f32, f32, -1, nullptr, true), f32,
             f32, -1, nullptr, true);
   const Descriptor &weights = pointwise(divide, powers, &sums, element);

@@ -1,13 +1,11 @@
-//===- CudnnPlan.h - attention as a graph of cuDNN's ----------------------===//
+//===- CudnnPlan.h - attention as a cuDNN graph ---------------------------===//
 //
-// cuDNN's attention is a graph of operations that it knows as a whole, and of which it keeps
-// nothing in memory between:
-//
+// cuDNN recognizes attention as a graph of operations, which it fuses without storing intermediate
+// tensors:
 //   out = softmax(mask(scale * q k' + bias)) v
-//
-// Softmax is spelled out (largest, difference, power, sum, quotient), and so is the mask: rows and
-// columns are counted, compared, and what is not to be seen is -inf. Tensors are [batch, heads,
-// tokens, size], with whatever strides; keys stand transposed.
+// The graph spells out softmax (maximum, difference, exponential, sum, quotient) and the mask: row
+// and column indices are generated and compared, and masked scores become -inf. Tensors are [batch,
+// heads, tokens, size] with any strides; keys are transposed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,11 +21,11 @@
 
 namespace tpc::rt::cuda::dnn {
 
-/// What a plan is for. All but the scale and addresses.
+/// Key of a plan: all parameters except the scale and addresses.
 struct AttentionShape {
-  int32_t dtype, biasType; // -1: there is none
+  int32_t dtype, biasType; // -1: absent
   int64_t batch, queries, keys, heads, kvHeads, headSize, valueSize;
-  int64_t qStride, kStride, vStride, outStride; // from one token to the next
+  int64_t qStride, kStride, vStride, outStride; // between consecutive tokens
   int64_t biasBatchStride, biasHeadStride;
   int32_t causal;
   int64_t causalOffset;
@@ -36,7 +34,7 @@ struct AttentionShape {
   static AttentionShape of(const tpc_attention_args &args);
 };
 
-/// A descriptor, which the library destroys. All calls throw what the library refuses.
+/// An owned cuDNN descriptor. All calls throw if the library reports an error.
 class Descriptor {
 public:
   Descriptor(const Library &library, Kind kind);
@@ -56,22 +54,22 @@ private:
   Object object = nullptr;
 };
 
-/// How an attention is computed. With a handle it is for its device; without one for the device
-/// that `deviceJson` describes, and can be made, but not run.
+/// An execution plan of attention. With a handle it is for the handle's device. Without one it is
+/// for the device that `deviceJson` describes; such a plan can be built, but not run.
 class AttentionPlan {
 public:
-  /// Throws where the library has none.
+  /// Throws if the library has no plan.
   AttentionPlan(const Library &library, Handle handle, const AttentionShape &shape,
                 const std::string &deviceJson = "");
 
   int64_t workspaceBytes() const { return workspace; }
-  /// On the handle's stream.
+  /// Runs on the handle's stream.
   void run(Handle handle, const tpc_attention_args &args, void *workspace) const;
 
 private:
   const Library &library;
   AttentionShape shape;
-  std::deque<Descriptor> made; // the plan is the last; it needs what it was made of
+  std::deque<Descriptor> made; // all descriptors; the plan is the last and refers to the others
   int64_t workspace = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- DescribeGpus.cpp - what was found of the vendor's ------------------===//
+//===- DescribeGpus.cpp - description of the libraries and GPUs found -----===//
 
 #include "cuda/Interface.h"
 #include "cuda/library/CublasLt.h"
@@ -25,7 +25,7 @@ std::string describe(const Gpu &gpu) {
          std::to_string(gpu.multiprocessors) + " multiprocessors, " + memory + ", " + gpu.uuid;
 }
 
-/// What a library says of itself, or why it is not there.
+/// Version and file of a library, or the reason why it is missing.
 template <class Library> std::string describe(const Library *library, const std::string &problem) {
   return library ? library->describe() + ", " + library->file : "none: " + problem;
 }

@@ -1,4 +1,4 @@
-//===- Driver.cpp - loading the CUDA driver -------------------------------===//
+//===- Driver.cpp - loader of the CUDA driver -----------------------------===//
 
 #include "cuda/library/Driver.h"
 #include "cuda/library/InFlightOperations.h"
@@ -8,10 +8,10 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// The first that has all of the functions, and takes PTX of sm_80 as it is compiled.
+/// The first version that has all functions and accepts the compiler's PTX for sm_80.
 constexpr int oldestDriver = 12000;
 
-/// It is not the call that has failed, but something that was called for before.
+/// Whether the error was caused by earlier work instead of the failing call.
 bool endsContext(Result result) {
   return result == eccUncorrectable || result == nvlinkUncorrectable || result == illegalAddress ||
          result == launchTimeout || result == assertion ||

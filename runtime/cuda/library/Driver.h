@@ -1,7 +1,7 @@
-//===- Driver.h - what is used of the CUDA driver API ---------------------===//
+//===- Driver.h - declarations of the CUDA driver functions in use --------===//
 //
-// Functions of libcuda.so.1, by the names that it exports. VendorHeaders.cpp compares them with the
-// vendor's header where that is installed.
+// Functions of libcuda.so.1, by their exported names. VendorHeaders.cpp compares them with NVIDIA's
+// header where that is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ struct Uuid {
   unsigned char bytes[16];
 };
 
-/// A rectangle: rows of `width` bytes, at a distance on each side.
+/// A rectangle: rows of `width` bytes, with a pitch on each side.
 struct Copy2D {
   size_t fromX, fromY;
   int fromType;
@@ -46,13 +46,13 @@ struct Copy2D {
   size_t width, height;
 };
 
-// Enumerations of the driver, as far as they are used.
+// Enumerators in use.
 constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 200,
                  noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
-// What ends a context, whatever is called next.
+// Errors that corrupt the context: all later calls fail as well.
 constexpr Result eccUncorrectable = 214, nvlinkUncorrectable = 220, illegalAddress = 700,
                  launchTimeout = 702, assertion = 710, hardwareStackError = 714,
-                 launchFailed = 719; ///< and those between the last two
+                 launchFailed = 719; ///< and all codes between the last two
 constexpr int multiprocessors = 16, capabilityMajor = 75, capabilityMinor = 76;
 constexpr int errorLog = 5, errorLogBytes = 6;
 constexpr int dynamicSharedBytes = 8;
@@ -111,16 +111,16 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
                             unsigned, Stream, void **, void **))
 
-/// The driver of this machine, once it is loaded.
+/// The loaded driver of this machine.
 struct Driver {
 #define TPC_DECLARE_POINTER(name, arguments) Result(*name) arguments = nullptr;
   TPC_DRIVER_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
   int version = 0; ///< 13000: 13.0
   std::string file;
-  bool isReal = true; ///< else calls do nothing but count, and handles are no library's
+  bool isReal = true; ///< false in dry runs: calls only count, and handles are dummies
 
-  /// Throws, with what was being done, unless a call has succeeded.
+  /// Throws unless `result` is success. `what` completes the message: "to ...".
   void check(Result result, const char *what) const {
     if (result != success)
       raise(result, what);
@@ -131,7 +131,7 @@ struct Driver {
 
   /// "13.0"
   std::string versionText() const;
-  /// Loads it, if that has not been done. Null: `problem` says why.
+  /// Loads the driver once. Returns null and sets `problem` on failure.
   static const Driver *load(std::string &problem);
 };
 

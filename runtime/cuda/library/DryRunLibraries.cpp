@@ -1,4 +1,4 @@
-//===- DryRunLibraries.cpp - GPUs of which memory is only counted -----------------===//
+//===- DryRunLibraries.cpp - dry-run CUDA libraries that count memory -----===//
 
 #include "cuda/library/DryRunLibraries.h"
 #include <algorithm>
@@ -12,7 +12,7 @@ constexpr int64_t page = 2 << 20, largeFrom = 1 << 20, unit = 512;
 
 int64_t roundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
-/// Sets what a call gives back by a pointer.
+/// Sets an output parameter.
 template <class T> void answer(T) {}
 template <class T>
   requires std::is_arithmetic_v<T> && (!std::is_const_v<T>)
@@ -20,7 +20,7 @@ void answer(T *number) {
   if (number)
     *number = 0;
 }
-/// A handle: a pointer to what only the library knows.
+/// A handle: an opaque pointer.
 template <class T>
   requires std::is_class_v<T>
 void answer(T **handle) {
@@ -28,7 +28,7 @@ void answer(T **handle) {
     *handle = reinterpret_cast<T *>(alignof(std::max_align_t));
 }
 
-/// A function that does nothing, with success.
+/// Sets `function` to one that does nothing and returns success.
 template <class Result, class... Arguments> void makeNothing(Result (*&function)(Arguments...)) {
   function = [](Arguments... arguments) -> Result {
     (answer(arguments), ...);
@@ -97,7 +97,7 @@ DryRunLibraries::DryRunLibraries(const Driver &real, const blas::Library &realBl
     return success;
   };
   driver.cuMemHostAlloc = [](void **host, size_t bytes, unsigned) {
-    *host = std::calloc(bytes, 1); // pages that nobody touches take no memory
+    *host = std::calloc(bytes, 1); // untouched pages use no memory
     return *host ? success : outOfMemory;
   };
   driver.cuMemFreeHost = [](void *host) {

@@ -1,9 +1,8 @@
-//===- DryRunLibraries.h - GPUs of which memory is only counted -------------------===//
+//===- DryRunLibraries.h - dry-run CUDA libraries that count memory -------===//
 //
-// Tables of functions as the driver and the libraries have them, that do nothing. What a rank will
-// hold of its GPU is found by going through its start and a step with these: it is what that very
-// code asks for. Handles that they give are not null, numbers zero; what the host pins is memory
-// of the host, of zeros.
+// Function tables of the driver and the libraries whose functions do nothing. Running a rank's
+// start and one step with them measures the rank's GPU memory by the very code that allocates it.
+// Handles are non-null dummies, and numbers are zero. Pinned memory is zeroed host memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +17,7 @@
 namespace tpc::rt::cuda {
 
 struct DryRunLibraries {
-  /// What `real` ones are asked about themselves is as they say.
+  /// Queries about the libraries themselves return the answers of the `real` ones.
   DryRunLibraries(const Driver &real, const blas::Library &realBlas);
 
   Driver driver;
@@ -26,12 +25,12 @@ struct DryRunLibraries {
   nccl::Library nccl;
 };
 
-/// What devices of this thread hold, by DryRunLibraries. Drivers give memory in pages: of what is
-/// large each piece is rounded up to them, of the rest the sum.
+/// GPU memory that the devices of this thread hold in a dry run. Drivers allocate memory in pages:
+/// each large block is rounded up to pages, and the sum of all small blocks as well.
 class DryRunMemory {
 public:
   static DryRunMemory &ofThread();
-  /// `inPages`: it shares pages with nothing, however small it is.
+  /// `inPages`: the block occupies pages of its own even if it is small.
   Address allocate(size_t bytes, bool inPages = false);
   void release(Address address);
   MemoryUse use;

@@ -1,11 +1,11 @@
-//===- FillKernels.cpp - kernels that convert, pack and draw weights ------===//
+//===- FillKernels.cpp - kernels that convert, pack, and generate weights -===//
 //
-// They belong to no program, so they are written as PTX here, as the gate of all kernels wants it:
-// floats say how they round (FillKernelsTest). They are bound by the host's link: a division for
-// each index is hidden by it.
+// These kernels are written in PTX because they depend on no program. They satisfy the checks of
+// all kernels: float operations state their rounding (FillKernelsTest). The host link limits their
+// speed and hides the division for each index.
 //
-// Their one parameter is where the work is described, behind which its factors are:
-// CudaWeightLoader.cpp has both as structs, whose offsets are the numbers below.
+// Their one parameter is the address of the work description, followed by its factors.
+// CudaWeightLoader.cpp defines both as structs; the numbers below are the offsets of their fields.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 namespace tpc::rt::cuda {
 namespace {
 
-// Thread by thread, for elements %i of the work: %target is where one belongs, %place which one of
-// the source it is.
+// Each thread computes elements %i of the work: %target is the element's destination, %place its
+// index in the source.
 constexpr const char *head = R"(
 .visible .entry NAME(.param .u64 parameter)
 .maxntid 256, 1, 1
@@ -85,7 +85,8 @@ DONE:
 }
 )";
 
-/// bits = mix(key + golden * (place + 1)); %f1 = mean + scale * (the sum of its quarters - 131070).
+/// bits = mix(key + golden * (place + 1)); %f1 = mean + scale * (the sum of the bits' quarters -
+/// 131070).
 constexpr const char *drawing = R"(  ld.global.u64 %x1, [%work+32];
   ld.global.f32 %f2, [%work+40];
   ld.global.f32 %f3, [%work+44];
@@ -179,7 +180,7 @@ std::string fillKernels() {
   auto add = [&](const std::string &name, int to, const std::string &body) {
     text += replaced(replaced(head, "NAME", name), "TO", std::to_string(to)) + body + tail;
   };
-  // As they are, and to f32.
+  // Copies, and conversions to f32.
   auto move = [&](const std::string &name, int from, int to, const std::string &body) {
     add("tpc_" + name, to, replaced(fromSource, "FROM", std::to_string(from)) + body);
   };
@@ -205,7 +206,7 @@ std::string fillKernels() {
   draw("f32", 4, storeFloat);
   draw("f16", 2, std::string(roundToHalf) + storeHalf);
   draw("bf16", 2, std::string(roundToBfloat) + storeHalf);
-  // What a file of 16 bits would have, as f32.
+  // Numbers rounded as in a 16-bit file, as f32.
   draw("f32_of_f16", 4, std::string(roundToHalf) + fromHalf + storeFloat);
   draw("f32_of_bf16", 4, std::string(roundToBfloat) + fromBfloat + storeFloat);
   return text;

@@ -1,4 +1,4 @@
-//===- FillKernels.h - kernels that convert, pack and draw weights --------===//
+//===- FillKernels.h - kernels that convert, pack, and generate weights ---===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_FILLKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_FILLKERNELS_H
@@ -8,11 +8,11 @@
 
 namespace tpc::rt::cuda {
 
-/// All of them, as PTX for all GPUs that programs run on.
+/// Returns the PTX of all weight kernels, for all supported GPUs.
 std::string fillKernels();
 
-// Their names: of elements of so many bytes that stay as they are, of elements of a type that
-// become f32, and of numbers that are drawn as a file of `source` has them.
+// Kernel names: copies of elements of `bytes` bytes; conversions from a type to f32; and
+// pseudorandom numbers rounded as in a file of type `source`.
 const char *copyKernel(int64_t bytes);
 const char *convertKernel(int32_t source);
 const char *drawKernel(int32_t dtype, int32_t source);

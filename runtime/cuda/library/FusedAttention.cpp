@@ -8,14 +8,14 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Fewer are left to generated kernels, which plan nothing.
+/// Calls with fewer queries are left to generated kernels, which need no plan.
 constexpr int64_t leastQueries = 64;
-/// So many shapes are planned for; others are left to generated kernels as well.
+/// Maximum number of planned shapes; generated kernels compute the others.
 constexpr size_t mostPlans = 64;
-/// What the library's kernels load at once.
+/// Bytes of a vector load in the library's kernels.
 constexpr uintptr_t alignment = 16;
 
-/// What the program's rule cannot know.
+/// Conditions that are known at run time only.
 bool isFor(const tpc_attention_args &a) {
   bool isAligned = true;
   for (const void *pointer : {static_cast<const void *>(a.q), static_cast<const void *>(a.k),
@@ -24,7 +24,7 @@ bool isFor(const tpc_attention_args &a) {
     isAligned &= reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   for (int64_t stride : {a.q_row_stride, a.k_row_stride, a.v_row_stride, a.out_row_stride})
     isAligned &= stride * 2 % static_cast<int64_t>(alignment) == 0;
-  // With a negative offset the first rows see nothing.
+  // With a negative offset the first rows see no key.
   bool seesKeys = a.seq_k > 0 && (!a.causal || a.causal_offset >= 0);
   return isAligned && seesKeys && a.seq_q >= leastQueries && a.causal_offset <= INT32_MAX;
 }
@@ -50,7 +50,7 @@ bool FusedAttention::start() {
   std::string problem;
   library = dnn::Library::load(problem);
   if (!library)
-    return false; // it need not be there
+    return false; // it is optional
   try {
     library->check(library->Create(&handle), "to start");
     library->check(library->SetStream(handle, stream), "to start");
@@ -78,14 +78,14 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
 }
 
 bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
-  // What plans take is known when they are made, on a GPU. Until then what generated kernels take
-  // is counted.
+  // The memory of a plan is known only after building it on a GPU. A dry run counts that of
+  // generated kernels instead.
   if (!isFor(args) || !driver.isReal)
     return false;
   dnn::AttentionShape shape = dnn::AttentionShape::of(args);
   auto found = plans.find(shape);
   if (found == plans.end()) {
-    // Nothing is loaded or allocated while a graph is recorded.
+    // Nothing may be loaded or allocated during a capture.
     if (isRecorded || plans.size() >= mostPlans || !start())
       return false;
     found = plans.emplace(shape, make(shape)).first;
@@ -97,7 +97,7 @@ bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
     entry.plan->run(handle, args,
                     reinterpret_cast<void *>(entry.workspace ? entry.workspace->address : 0));
   } catch (const std::exception &error) {
-    // What fails within a graph has broken that.
+    // A failure during a capture invalidates the graph.
     if (isRecorded)
       throw;
     noteOnce(library->describe() + " does not run (" + error.what() + ")");

@@ -10,9 +10,9 @@
 
 namespace tpc::rt::cuda {
 
-/// Attention of variants that the program leaves to a library, where cuDNN is found. A plan takes
-/// about a second, once for each shape: it is worth that for many queries, as of a prompt, and not
-/// for decoding, of which each step has another length.
+/// Attention of variants that the program leaves to a library, where cuDNN is found. Building a
+/// plan takes about a second per shape. This pays off for many queries, as in a prompt, but not for
+/// decoding, where each step has another length.
 class FusedAttention {
 public:
   FusedAttention(const Driver &driver, Stream stream) : driver(driver), stream(stream) {}
@@ -20,13 +20,14 @@ public:
   FusedAttention &operator=(const FusedAttention &) = delete;
   ~FusedAttention();
 
-  /// False: nothing was done, generated kernels are to compute it. In the context that is current.
-  /// `isRecorded`: the stream is captured, so that nothing may be loaded or allocated.
+  /// Returns false without any effect if generated kernels must compute the call. Uses the current
+  /// context. `isRecorded`: the stream is being captured, so that nothing may be loaded or
+  /// allocated.
   bool compute(const tpc_attention_args &args, bool isRecorded);
 
 private:
   struct Entry {
-    std::unique_ptr<dnn::AttentionPlan> plan; // null: there is none
+    std::unique_ptr<dnn::AttentionPlan> plan; // null: the library has none
     std::unique_ptr<Block> workspace;
   };
   bool start();
@@ -37,7 +38,7 @@ private:
   bool isStarted = false;
   const dnn::Library *library = nullptr;
   dnn::Handle handle = nullptr;
-  /// Stay for good: graphs that were recorded refer to them.
+  /// Never erased: recorded graphs refer to the entries.
   std::map<dnn::AttentionShape, Entry> plans;
 };
 

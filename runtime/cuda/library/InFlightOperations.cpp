@@ -1,4 +1,4 @@
-//===- InFlightOperations.cpp - what a GPU was called for ------------------------------===//
+//===- InFlightOperations.cpp - operations enqueued on a GPU --------------===//
 
 #include "cuda/library/InFlightOperations.h"
 #include <algorithm>
@@ -41,7 +41,7 @@ void InFlightOperations::add(const Driver &driver, Stream stream, const char *wh
     (own->isRecording ? own->recorded : own->calls).push_back({what, name, sizes, own->lastSaid});
     ++own->movements;
   }
-  if (isBlocking()) // and if it is, nothing is recorded
+  if (isBlocking()) // nothing is recorded if it is
     synchronize(driver, stream);
 }
 
@@ -134,8 +134,8 @@ std::string InFlightOperations::describeCalls() const {
   if (replayed) {
     begin = replayed->begin();
     end = replayed->end();
-    // A call is over before the number behind it is said, and begins behind the one before it.
-    // Messages are beside that, and may say later ones meanwhile.
+    // An operation ends before the progress number after it is written, and begins after the number
+    // before it. Messages run on another stream and may write later numbers meanwhile.
     if (reached) {
       auto isAfter = [](uint32_t said, const Call &call) { return said < call.behind; };
       end = std::upper_bound(begin, end, __atomic_load_n(reached, __ATOMIC_ACQUIRE), isAfter);

@@ -1,13 +1,13 @@
-//===- InFlightOperations.h - what a GPU was called for -------------------------------===//
+//===- InFlightOperations.h - operations enqueued on a GPU ----------------===//
 //
-// Errors of a GPU show at some later call, and one that hangs shows nothing. So each queue keeps
-// what it was called for since all of it was seen to be done, as far as a message needs it. Of a
-// step that is replayed, what communication says of how far it is (NcclBackend.h) tells which of
-// its calls may be under way. Where CUDA_LAUNCH_BLOCKING is set to anything but 0, as debuggers of
-// CUDA know it, each call is waited for, and an error is that of its call.
+// GPU errors surface at a later call, and a hang surfaces nowhere. Each queue therefore records the
+// operations it enqueued since the last synchronization, so that a message can name them. In a
+// replayed step, the progress numbers of communication (NcclBackend.h) narrow down which of its
+// operations may be running. If CUDA_LAUNCH_BLOCKING is set to anything but 0, as for CUDA
+// debuggers, each operation is waited for, and an error belongs to its own operation.
 //
-// Also whether the rank's thread waits for its GPU, or in a library for other ranks, for whoever
-// watches (core/DeviceWatch.h).
+// This class also records whether the rank's thread is waiting for its GPU, or in a library for
+// other ranks. The watchdog reads it (core/DeviceWatch.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,9 +29,9 @@ namespace tpc::rt::cuda {
 class InFlightOperations {
 public:
   struct Call {
-    const char *what, *name;      ///< "kernel", and which; `name` may be null
-    std::array<int64_t, 3> sizes; ///< of a product; zeros: none
-    uint32_t behind = 0;          ///< of a recorded step: what was said last before it
+    const char *what, *name;      ///< kind, such as "kernel", and name; `name` may be null
+    std::array<int64_t, 3> sizes; ///< of a GEMM; zeros: none
+    uint32_t behind = 0;          ///< in a recorded step: last progress number before it
     std::string describe() const;
   };
   using Calls = std::vector<Call>;
@@ -43,21 +43,21 @@ public:
 
   //===--- by the rank's thread -------------------------------------------===//
 
-  /// The calling thread's from now on: of the functions below that have no object.
+  /// Makes this the object that the static functions below act on in the calling thread.
   void use();
-  /// It was called for, in `stream`.
+  /// Records an operation enqueued in `stream`.
   static void add(const Driver &driver, Stream stream, const char *what, const char *name = nullptr,
                   std::array<int64_t, 3> sizes = {});
-  /// Within a recording, in the stream of compute: it will say this number when it comes here.
+  /// Within a recording: the compute stream reports progress `number` at this point.
   static void said(uint32_t number);
-  /// Waits for the stream of compute; all is done then.
+  /// Waits for the compute stream; all operations are complete afterwards.
   static void synchronize(const Driver &driver, Stream stream);
-  /// Whether each call is waited for.
+  /// Whether each operation is waited for.
   static bool isBlocking();
-  /// ", in kernel 'x'", or in which calls an error may have come about; empty: in none.
+  /// ", in kernel 'x'", or the operations that may have caused an error; empty if there are none.
   static std::string describe();
 
-  /// Within it the thread waits for its GPU or, in a library, for others.
+  /// While it exists, the thread waits for its GPU or, in a library, for other ranks.
   class Wait {
   public:
     Wait();
@@ -69,25 +69,26 @@ public:
     InFlightOperations *const trail;
   };
 
-  /// What is added between these is not called for, but recorded.
+  /// Operations added between these calls are recorded, not enqueued.
   void beginRecording();
   std::shared_ptr<const Calls> endRecording();
-  /// All of it is called for. `reached`: the number that was said last; may be null.
+  /// Marks all recorded operations as enqueued. `reached`: latest progress number; may be null.
   void replay(std::shared_ptr<const Calls> calls, const uint32_t *reached);
   void clear();
 
   //===--- by any thread --------------------------------------------------===//
 
-  /// "kernel 'x'": what is not done, as far as it is known. Null: nothing, and nobody waits.
+  /// "kernel 'x'": incomplete operations, as far as known. Returns nullopt if there are none and no
+  /// thread is waiting.
   std::optional<std::string> pending() const;
-  /// Another number whenever something was called for, was waited for, or is.
+  /// Changes whenever an operation is enqueued, and at the begin and end of a wait.
   uint64_t moves() const { return movements.load(std::memory_order_relaxed); }
 
 private:
-  /// Those that may be under way: how many, the first and the last.
+  /// Describes the operations that may be running: their number, the first and the last.
   std::string describeCalls() const;
 
-  mutable std::mutex mutex; // of what follows
+  mutable std::mutex mutex; // guards the members below
   Calls calls, recorded;
   bool isRecording = false;
   uint32_t lastSaid = 0;

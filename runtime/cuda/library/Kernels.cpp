@@ -1,4 +1,4 @@
-//===- Kernels.cpp - a program's kernels on a GPU -------------------------===//
+//===- Kernels.cpp - loaded kernels of a program --------------------------===//
 
 #include "cuda/library/Kernels.h"
 #include "cuda/library/InFlightOperations.h"
@@ -47,7 +47,7 @@ Gpu Gpu::ask(const Driver &driver, int ordinal) {
 namespace {
 
 constexpr int64_t warp = 32;
-/// Blocks for each multiprocessor: some times as many as run at once.
+/// Maximum number of blocks per multiprocessor: several times as many as run at once.
 constexpr int64_t blocksOfMultiprocessor = 32;
 
 int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -58,10 +58,10 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
                    int multiprocessors) {
   int64_t length = std::max<int64_t>(kernel.elements_per_row(env), 1);
   int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
-  int64_t group = kernel.threads, parts = 1; // threads that do a row, and of how many parts
+  int64_t group = kernel.threads, parts = 1; // threads per row, and parts of a row
   switch (kernel.shape) {
   case TPC_GPU_ELEMENTS: {
-    // Chunks are numbered from row to row.
+    // Chunks are numbered across rows.
     int64_t chunks = ceilDiv(length, kernel.elements_per_thread);
     rows = rows > most * kernel.threads ? rows : rows * chunks;
     group = 1;
@@ -81,7 +81,7 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
     break;
   }
   int64_t ofRows = ceilDiv(rows, kernel.threads / group);
-  // The product may not fit.
+  // The product may overflow.
   return static_cast<unsigned>(
       std::clamp<int64_t>(ofRows >= most ? most : ofRows * parts, 1, most));
 }
@@ -133,7 +133,7 @@ void Kernels::loadModule() {
   if (gpu.architecture < code.architecture)
     throw std::runtime_error(who + " is older than what the program was compiled for: name its "
                                    "architecture with tpcc --gpu-arch");
-  // The latest of its own family.
+  // The latest architecture of the GPU's family.
   const tpc_gpu_cubin *best = nullptr;
   for (int32_t i = 0; i < code.num_cubins; ++i) {
     const tpc_gpu_cubin &cubin = code.cubins[i];
@@ -146,7 +146,7 @@ void Kernels::loadModule() {
     Result result = driver.cuModuleLoadDataEx(&module, best->data, 0, nullptr, nullptr);
     if (result == success)
       return;
-    // A driver may be older than the assembler; it still has its own.
+    // The driver may be older than the assembler; it can still compile the PTX.
     module = nullptr;
     if (result != noBinaryForGpu && result != invalidImage)
       driver.raise(result, "to load the program's kernels");

@@ -1,4 +1,4 @@
-//===- Kernels.h - a program's kernels on a GPU ---------------------------===//
+//===- Kernels.h - loaded kernels of a program ----------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_KERNELS_H
 #define TPC_RT_CUDA_LIBRARY_KERNELS_H
@@ -12,39 +12,39 @@
 
 namespace tpc::rt::cuda {
 
-/// What is asked of a GPU about itself.
+/// Properties of a GPU.
 struct Gpu {
   DeviceNumber number = 0;
   std::string name;
-  std::string uuid;     ///< "GPU-0a1b…", as nvidia-smi says it
+  std::string uuid;     ///< "GPU-0a1b…", as nvidia-smi prints it
   int architecture = 0; ///< 90: sm_90
   int multiprocessors = 1;
   int64_t bytes = 0;
 
-  /// Throws.
+  /// Queries the driver; throws on errors.
   static Gpu ask(const Driver &driver, int ordinal);
 };
 
-/// How many blocks are worth launching for `rows` rows of a kernel: as many as have something to
-/// do, but not more than keep a GPU busy.
+/// Returns the number of blocks to launch for `rows` rows of a kernel: as many as have work, up to
+/// the number that keeps a GPU busy.
 unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
                    int multiprocessors);
 
-/// In the context that is current.
+/// A program's kernels in the current context.
 class Kernels {
 public:
-  /// Throws. All kernels are there when this returns: none is loaded at its first launch.
+  /// Loads all kernels, so that none is loaded at its first launch. Throws on errors.
   Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program);
   Kernels(const Kernels &) = delete;
   Kernels &operator=(const Kernels &) = delete;
   ~Kernels();
 
-  /// The variant that a call is of.
+  /// Returns the variant of a call.
   const tpc_gpu_attention &attentionOf(const tpc_attention_args &args) const;
-  /// A kernel by its place in the code's table, with these parameters. Blocks go through `items`.
+  /// Launches a kernel by its index in the code's table. Blocks loop over `items`.
   void launch(int32_t place, int64_t items, std::initializer_list<Address> parameters,
               Stream stream);
-  /// One of the program's table. `env`: as the host has it, and where the GPU has it.
+  /// Launches a kernel of the program's table. `env` is the host's copy, `gpuEnv` the GPU's.
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               const int64_t *env, Address gpuEnv, Address status, Stream stream);
 
@@ -61,8 +61,8 @@ private:
   const Gpu &gpu;
   Module module = nullptr;
   const tpc_gpu_code &code;
-  std::vector<Entry> loaded;         // by places of the code's table
-  std::vector<const Entry *> places; // by places of the program's table
+  std::vector<Entry> loaded;         // by index in the code's table
+  std::vector<const Entry *> places; // by index in the program's table
 };
 
 } // namespace tpc::rt::cuda

@@ -1,4 +1,4 @@
-//===- LargestText.cpp - the part of kernels that finds the largest -------===//
+//===- LargestText.cpp - PTX that selects the largest tokens --------------===//
 
 #include "cuda/library/LargestText.h"
 
@@ -11,7 +11,7 @@ const char *const largestMemory = R"(  .shared .align 4 .b32 bins[512];
   .reg .b64 %largest, %scores, %value, %prefix, %least;
 )";
 
-// Thread t counts digit 511 - t, so that sums over threads run from the largest digit down.
+// Thread t counts digit 511 - t, so that prefix sums over threads run from the largest digit down.
 const char *const findLargest = R"(  ld.param.u64 %largest, [largest_];
   ld.param.u64 %scores, [scores_];
   ld.param.u64 %at, [rows_];

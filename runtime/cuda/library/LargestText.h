@@ -1,13 +1,14 @@
-//===- LargestText.h - the part of kernels that finds the largest *- C++ -*-===//
+//===- LargestText.h - PTX that selects the largest tokens ----------------===//
 //
-// Of the kernels that choose tokens, what a block does to a row of which the largest tokens are
-// asked for. It keeps the row's scores; each thread reads back what it has written itself.
+// Part of the sampling kernels: the code by which a block selects the largest tokens of its row. It
+// writes the row's scores to memory; each thread reads back only what it wrote itself.
 //
-// A token with its score is a number of 63 bits, none of which are equal. The least of the largest
-// is found by digits of 9 bits, from the first on: how many of those that begin alike have which
-// digit is counted, and where the count from the top reaches what is needed is the next digit. That
-// ends as soon as all that begin so are needed, for scores that differ after three or four digits;
-// what decides among equal scores is the digits of the token.
+// A token and its score form a distinct 63-bit key. The smallest of the selected keys is found by
+// radix selection on 9-bit digits, from the most significant: the keys with the current prefix are
+// counted by their next digit, and the digit at which the count from the top reaches the requested
+// number extends the prefix. The search ends as soon as all keys with the prefix are selected:
+// after three or four digits if scores differ. Ties between equal scores are broken by the digits
+// of the token.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,13 +19,13 @@
 
 namespace tpc::rt::cuda {
 
-/// Declarations.
+/// Declarations of shared memory and registers.
 extern const char *const largestMemory;
-/// What is done, from where the row's settings have been read. %best stays what nobody has.
+/// Code that follows the loading of the row's settings. %best keeps a value that no token has.
 extern const char *const findLargest;
-/// In it: %value and %ranked of %token, of the score that is kept.
+/// Subroutine of it: sets %value and %ranked of %token from the stored score.
 extern const char *const loadRanked;
-/// In it: to a warp's %sum those of the warps before.
+/// Subroutine of it: adds to a warp's %sum the sums of the warps before it.
 std::string addBefore();
 
 } // namespace tpc::rt::cuda

@@ -1,6 +1,6 @@
-//===- MeasureProducts.cpp - which algorithm is the fastest ---------------===//
+//===- MeasureProducts.cpp - GEMM algorithm measurement -------------------===//
 //
-// Between steps: it waits for the GPU, and makes events.
+// Runs between steps: it synchronizes the GPU and creates events.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,15 +16,16 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Times each algorithm runs after the first, which may have to load it; of what takes long, once.
+/// Number of timed runs of an algorithm, after a first one that may have to load it. Slow
+/// algorithms are timed once.
 constexpr int runs = 4;
 constexpr float longMilliseconds = 5;
-/// Ones in f16, and numbers of some size in bf16 and f32.
+/// Ones in f16, and moderate numbers in bf16 and f32.
 constexpr unsigned filling = 0x3c003c00;
 
 int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Bytes of operands, as they lie in memory.
+/// Bytes of the operands in memory.
 struct Operands {
   explicit Operands(const ProductShape &shape) {
     auto all = [&](int32_t dtype, int64_t one, int64_t stride) {
@@ -34,13 +35,13 @@ struct Operands {
     w = all(shape.dtype, shape.k * shape.n, shape.wStride);
     out = all(shape.outDtype, shape.m * shape.n, shape.m * shape.n);
     bias = shape.alignBias ? shape.n * sizeOf(shape.outDtype) : 0;
-    // In place where both sides are aligned alike.
+    // Same buffer if both are aligned alike.
     c = shape.residual && shape.alignC != shape.alignD ? out : 0;
   }
   int64_t x, w, out, bias, c;
 };
 
-/// Takes pieces of memory in turn, aligned as asked for and no better.
+/// Suballocates memory at exactly the requested alignments.
 class Pieces {
 public:
   explicit Pieces(Address memory) : begin(memory), next(memory) {}
@@ -82,7 +83,7 @@ ProductCall callOf(const ProductShape &shape, Pieces &pieces, bool lent) {
   return call;
 }
 
-/// What a stretch of the stream takes.
+/// Measures the duration of a section of the stream.
 class Stopwatch {
 public:
   Stopwatch(const Driver &driver, Stream stream) : driver(driver), stream(stream) {
@@ -154,7 +155,7 @@ std::optional<ProductShape> ProductShape::parse(const std::string &text) {
 std::vector<ProductShape> Products::shapes() const {
   std::vector<ProductShape> all;
   for (const auto &[shape, plan] : planAt)
-    if (!shape.alignBiasApart) // a part takes the answer of its whole
+    if (!shape.alignBiasApart) // a part takes the result of its whole GEMM
       all.push_back(shape);
   return all;
 }

@@ -1,4 +1,4 @@
-//===- Nccl.cpp - loading NCCL --------------------------------------------===//
+//===- Nccl.cpp - loader of NCCL ------------------------------------------===//
 
 #include "cuda/library/Nccl.h"
 #include "cuda/library/VendorLibrary.h"
@@ -6,7 +6,7 @@
 namespace tpc::rt::cuda::nccl {
 namespace {
 
-/// The first whose communicators can be aborted by another thread while one is in a call.
+/// The first version whose communicators another thread can abort during a call.
 constexpr int oldest = 21800;
 
 std::string versionText(int version) {

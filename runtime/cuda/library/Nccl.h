@@ -1,6 +1,6 @@
-//===- Nccl.h - what is used of NCCL --------------------------------------===//
+//===- Nccl.h - declarations of the NCCL functions in use -----------------===//
 //
-// Functions of libnccl.so.2. NcclHeader.cpp compares them with the vendor's header where that is
+// Functions of libnccl.so.2. NcclHeader.cpp compares them with NVIDIA's header where that is
 // installed.
 //
 //===----------------------------------------------------------------------===//
@@ -18,7 +18,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-/// As of 2.28: `size` and `version` say how far a library reads it.
+/// Layout of 2.28. `size` and `version` define how many fields a library reads.
 struct Config {
   size_t size;
   unsigned magic, version;
@@ -29,7 +29,7 @@ struct Config {
   int collnetEnable, ctaPolicy, shrinkShare, nvlsCtas, channelsPerNetPeer, nvlinkCentricSched;
 };
 
-// Enumerations of the library, as far as they are used.
+// Enumerators in use.
 constexpr Status success = 0, unhandledCudaError = 1, systemError = 2, remoteError = 6,
                  inProgress = 7;
 constexpr int undefined = -2147483647 - 1;
@@ -55,14 +55,14 @@ constexpr int sum = 0, max = 2, min = 3;
   FUNCTION(GroupStart, ())                                                                         \
   FUNCTION(GroupEnd, ())
 
-/// The same for functions that only newer libraries have, from 2.19 on; null in others.
+/// Functions that NCCL has from 2.19 on; null in older libraries.
 #define TPC_NCCL_MEMORY_FUNCTIONS(FUNCTION)                                                        \
   FUNCTION(MemAlloc, (void **, size_t))                                                            \
   FUNCTION(MemFree, (void *))                                                                      \
   FUNCTION(CommRegister, (Comm, void *, size_t, void **))                                          \
   FUNCTION(CommDeregister, (Comm, void *))
 
-/// The library of this process, once it is loaded.
+/// The loaded library of this process.
 struct Library {
 #define TPC_DECLARE_POINTER(name, arguments) Status(*name) arguments = nullptr;
   TPC_NCCL_FUNCTIONS(TPC_DECLARE_POINTER)
@@ -73,13 +73,13 @@ struct Library {
   int version = 0; ///< 22809: 2.28.9
   std::string file;
 
-  /// Whether it has the functions of memory.
+  /// Whether the library has the functions for memory registration.
   bool registersMemory() const { return MemAlloc && MemFree && CommRegister && CommDeregister; }
   /// "NCCL 2.28.9"
   std::string describe() const;
-  /// "unhandled cuda error (…)": with what the library says of it, if it says something.
+  /// "unhandled cuda error (…)", with the library's last error in parentheses if there is one.
   std::string describe(Status status, Comm comm) const;
-  /// Loads it, if that has not been done. Null: `problem` says why.
+  /// Loads the library once. Returns null and sets `problem` on failure.
   static const Library *load(std::string &problem);
 };
 

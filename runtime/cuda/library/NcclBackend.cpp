@@ -1,4 +1,4 @@
-//===- NcclBackend.cpp - GPUs that reach each other by NCCL -----------------===//
+//===- NcclBackend.cpp - NCCL collective backend --------------------------===//
 
 #include "cuda/library/NcclBackend.h"
 #include "cuda/library/CopyRows.h"
@@ -9,7 +9,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Operations that are marked at a time; of more, some are not.
+/// Maximum number of operations marked at a time; further ones are not marked.
 constexpr size_t mostMarks = 256;
 
 int typeOf(tpc_dtype dtype) {
@@ -69,7 +69,7 @@ NcclBackend::~NcclBackend() = default;
 void NcclBackend::check(nccl::Status status, nccl::Comm comm) const {
   if (status == nccl::success)
     return;
-  // Of the driver, it is an error of something else, which it knows more about.
+  // A CUDA error reported by NCCL has an earlier cause; the driver's message is more precise.
   size_t ignored = 0;
   if (status == nccl::unhandledCudaError)
     driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
@@ -94,7 +94,7 @@ int NcclBackend::connect(const Id &id, int members, int index) {
   nccl::UniqueId made;
   std::memcpy(&made, id.data(), sizeof(made));
   constexpr int none = nccl::undefined;
-  // Newer libraries read what an older one had, by size and version.
+  // Newer libraries accept an older struct, by its size and version.
   nccl::Config config{sizeof(nccl::Config),
                       nccl::configMagic,
                       22809,
@@ -153,7 +153,7 @@ void NcclBackend::abort() {
       return;
     made = connections;
   }
-  // It may wait for a GPU that hangs; whoever asks how far that is does not.
+  // An abort may wait for a GPU that hangs, so the mutex is not locked: progress() must not block.
   driver.cuCtxSetCurrent(context);
   memory.forget();
   for (Connection &connection : made)
@@ -179,7 +179,7 @@ void NcclBackend::settle() {
 }
 
 //===----------------------------------------------------------------------===//
-// Steps that are recorded
+// Recorded steps
 //===----------------------------------------------------------------------===//
 
 void NcclBackend::beginRecording() {
@@ -229,7 +229,7 @@ bool NcclBackend::beginOperation(Marks &mark, Stream in) {
     say(2 * mark.recorded - 1, in);
     return true;
   }
-  if (replayed) // by a step that has ended
+  if (replayed) // a step that has ended
     settle();
   mark.operation = ++called;
   if (aborted || marks.size() >= mostMarks)
@@ -260,7 +260,7 @@ void NcclBackend::endOperation(const Marks &mark, Stream in) {
 }
 
 void NcclBackend::call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const {
-  const Stream in = bytes.stream; // of messages, or of compute
+  const Stream in = bytes.stream; // messages or compute
   auto count = static_cast<size_t>(call.count);
   const void *from = pointerTo(bytes.at(call.from));
   void *to = pointerTo(bytes.at(call.to));
@@ -299,7 +299,7 @@ void NcclBackend::carryOut(nccl::Comm comm, const std::vector<CommCall> &calls,
 }
 
 void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes) {
-  InFlightOperations::Wait wait; // where it connects
+  InFlightOperations::Wait wait; // NCCL connects here
   if (calls.size() == 1)
     return call(comm, calls[0], bytes);
   check(library.GroupStart(), comm);
@@ -311,7 +311,7 @@ void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, cons
       problem = std::current_exception();
       break;
     }
-  nccl::Status ended = library.GroupEnd(); // whatever has gone wrong
+  nccl::Status ended = library.GroupEnd(); // also after an error
   if (problem)
     std::rethrow_exception(problem);
   check(ended, comm);
@@ -320,7 +320,7 @@ void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, cons
 void NcclBackend::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
   queue.enter();
   nccl::Comm comm = use(link);
-  // A message, and nothing else.
+  // A single message.
   if (plan.calls.size() == 1 && plan.fills.empty() && plan.before.empty() && plan.after.empty()) {
     const CommCall &one = plan.calls[0];
     if (one.kind == CommCall::Send) {
@@ -360,7 +360,7 @@ CollectiveBackend::Progress NcclBackend::progress() {
     seen = {before + (number + 1) / 2, before + number / 2};
     return seen;
   }
-  // Whatever is not "not yet" is the rank's thread to find out.
+  // Any other result than "not ready" is an error that the rank's thread reports.
   auto isThere = [&](Event event) { return driver.cuEventQuery(event) == success; };
   while (!marks.empty() && marks.front().isCalled && isThere(marks.front().done)) {
     seen.done = seen.reached = marks.front().operation;
@@ -369,7 +369,7 @@ CollectiveBackend::Progress NcclBackend::progress() {
     marks.pop_front();
   }
   if (!marks.empty() && isThere(marks.front().reached)) {
-    // Those between were not marked, and are done.
+    // Unmarked operations before this one are complete.
     seen.done = marks.front().operation - 1;
     seen.reached = marks.front().operation;
   }

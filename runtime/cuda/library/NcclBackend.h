@@ -1,10 +1,10 @@
-//===- NcclBackend.h - GPUs that reach each other by NCCL -------------------===//
+//===- NcclBackend.h - NCCL collective backend ----------------------------===//
 //
-// A communicator for each link, used by the rank's thread; messages on a stream of their own, all
-// else on that of compute (Transfers.h): what is called for is done in the order of the program.
-// Calls block where NCCL blocks; another thread may abort all communicators, after which calls fail
-// and the device waits for nobody. Two events for each operation say how far the device is;
-// operations that are recorded copy a number to the host before and behind them.
+// One communicator for each group, used by the rank's thread. Messages run on a stream of their
+// own, all other operations on the compute stream (Transfers.h); operations complete in program
+// order. Calls block where NCCL blocks. Another thread may abort all communicators; calls then fail
+// and the device stops waiting. Two events for each operation record the device's progress. In
+// recorded steps, operations copy a progress number to the host before and after them instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@
 
 namespace tpc::rt::cuda {
 
-/// By what a replayed step says how far it is: numbers from 0 on in the GPU's memory, and where the
-/// host finds one of them.
+/// Progress numbers of a replayed step: the numbers from 0 on in GPU memory, and the host word that
+/// receives them.
 struct StepNumbers {
   Address numbers = 0;
   uint32_t count = 0;
@@ -29,14 +29,14 @@ struct StepNumbers {
 
 class NcclBackend final : public CollectiveBackend {
 public:
-  /// `queue`, `memory` and `transfers` are the device's, which need not be there any more when this
-  /// is destroyed after `close` or `abort`.
+  /// `queue`, `memory` and `transfers` belong to the device, which may be destroyed before this
+  /// object after `close` or `abort`.
   NcclBackend(Queue &queue, const nccl::Library &library, NcclMemory &memory, Transfers &transfers,
               const StepNumbers &numbers);
   ~NcclBackend() override;
 
   std::string name() const override { return library.describe(); }
-  // Its max and min are the larger and the smaller of two numbers: a NaN is dropped.
+  // NCCL's max and min drop a NaN.
   bool comparesAsRanksDo() const override { return false; }
   Id makeId() override;
   int connect(const Id &id, int members, int index) override;
@@ -46,12 +46,13 @@ public:
   std::string problem(int link) override;
   void abort() override;
 
-  /// Operations of a step that is recorded are not called for; how many it has.
+  /// Operations of a step under recording are not enqueued. endRecording returns their number.
   void beginRecording();
   uint64_t endRecording();
-  /// As many are called for now, all before being done.
+  /// Marks that many operations as enqueued. All earlier ones must be complete.
   void replay(uint64_t operations);
-  /// By what a replayed step of so many says how far it is; null: not by all.
+  /// Progress word of a replayed step with that many operations; null if the numbers do not
+  /// suffice.
   const uint32_t *numberReached(uint64_t operations) const {
     return 2 * operations < numbers.count ? numbers.reached : nullptr;
   }
@@ -59,14 +60,14 @@ public:
 private:
   struct Connection {
     nccl::Comm comm;
-    int index; ///< this member
+    int index; ///< of this member
   };
-  /// Before and behind the calls of an operation.
+  /// Events before and after the calls of an operation.
   struct Marks {
-    uint64_t operation; ///< counted from 1 on
+    uint64_t operation; ///< counted from 1
     Event reached, done;
-    bool isCalled;     ///< `done` was recorded
-    uint32_t recorded; ///< within a step that is; 0: it is not
+    bool isCalled;     ///< `done` has been recorded
+    uint32_t recorded; ///< index within a recorded step; 0: not recorded
   };
   struct Bytes {
     const Driver &driver;
@@ -79,19 +80,19 @@ private:
     void fill(const CommFill &fill) const;
   };
 
-  /// The communicator of a link for a call; throws if it was aborted.
+  /// Returns the communicator of a group; throws if it was aborted.
   nccl::Comm use(int link);
   void check(nccl::Status status, nccl::Comm comm) const;
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
-  /// As one.
+  /// Makes the calls as one NCCL group.
   void call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
-  /// Marks that the device comes to an operation; false: it is not marked, because the stream
-  /// records what it is told, or too many are.
+  /// Marks that the device reaches an operation. Returns false if it is not marked: the stream is
+  /// being captured, or there are too many marks.
   bool beginOperation(Marks &mark, Stream in);
   void endOperation(const Marks &mark, Stream in);
   void say(uint32_t number, Stream in);
   void carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
-  /// All that was called for is done.
+  /// Marks all enqueued operations as complete.
   void settle();
   void destroyEvents();
 
@@ -103,17 +104,17 @@ private:
   NcclMemory &memory;
   Transfers &transfers;
   const StepNumbers numbers;
-  uint32_t recorded = 0; ///< operations of the step that is recorded
+  uint32_t recorded = 0; ///< operations of the step under recording
   bool isRecording = false;
 
-  std::mutex mutex; // of what follows
+  std::mutex mutex; // guards the members below
   std::vector<Connection> connections;
   bool aborted = false;
   uint64_t called = 0;
-  uint64_t replayed = 0; ///< of these the last ones, by the step that is being replayed
+  uint64_t replayed = 0; ///< the last of them, enqueued by the step that is being replayed
   Progress seen;
-  std::deque<Marks> marks;   ///< of operations whose end has not been seen
-  std::vector<Event> events; ///< that can be used again
+  std::deque<Marks> marks;   ///< operations whose end has not been observed
+  std::vector<Event> events; ///< free for reuse
 };
 
 } // namespace tpc::rt::cuda

@@ -1,6 +1,6 @@
-//===- NcclHeader.cpp - are declarations as the vendor's? -----------------===//
+//===- NcclHeader.cpp - comparison of NCCL declarations -------------------===//
 //
-// Compiled, and linked into nothing, where the vendor's header is installed.
+// Compiled, but linked into nothing, where NVIDIA's header is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@ namespace {
 
 using namespace tpc::rt::cuda;
 
-// Structs that are passed by value, and by pointer.
+// Structs passed by value, and by pointer.
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));
 #define TPC_COMPARE_FIELD(own, vendors)                                                            \
   static_assert(offsetof(nccl::Config, own) == offsetof(ncclConfig_t, vendors) &&                  \

@@ -1,4 +1,4 @@
-//===- NcclMemory.cpp - memory that NCCL knows ----------------------------===//
+//===- NcclMemory.cpp - NCCL-allocated and registered memory --------------===//
 
 #include "cuda/library/NcclMemory.h"
 #include "cuda/library/Block.h"
@@ -16,7 +16,7 @@ void *NcclMemory::allocate(int64_t bytes) {
     return drivers.allocate(bytes);
   queue.enter();
   auto size = static_cast<size_t>(std::max<int64_t>(bytes, leastBlock));
-  // It does not say why there is none: a device that has failed says so itself.
+  // NCCL gives no reason for the failure; the driver reports an error if the device has failed.
   void *memory = nullptr;
   if (library->MemAlloc(&memory, size) != nccl::success) {
     size_t ignored = 0;
@@ -31,13 +31,13 @@ void *NcclMemory::allocate(int64_t bytes) {
   return memory;
 }
 
-// Called by destructors, also on the way out of what a device that has failed threw: what goes
-// wrong here is said by whoever waits for it next.
+// Called by destructors, possibly while the error of a failed device propagates. Errors here
+// surface at the next wait.
 void NcclMemory::release(void *memory) {
   if (!library)
     return drivers.release(memory);
   queue.driver.cuCtxSetCurrent(queue.context);
-  // It may wait for a GPU that hangs, which whoever aborts does not.
+  // This may wait for a GPU that hangs, so the mutex is not locked: an abort must not block.
   InFlightOperations::Wait wait;
   queue.driver.cuStreamSynchronize(queue.stream);
   ++numMoves;
@@ -54,7 +54,7 @@ void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
   void *handle = nullptr;
   nccl::Status status =
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
-  // It communicates all the same.
+  // Communication works without registration as well.
   if (status != nccl::success && !std::exchange(isRefused, true))
     std::fprintf(stderr, "note: %s registers no memory: %s\n", library->describe().c_str(),
                  library->describe(status, comm).c_str());

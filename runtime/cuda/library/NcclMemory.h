@@ -1,11 +1,12 @@
-//===- NcclMemory.h - memory that NCCL knows ------------------------------===//
+//===- NcclMemory.h - NCCL-allocated and registered memory ----------------===//
 //
-// Frames are what ranks communicate most: their memory is NCCL's (ncclMemAlloc), so that ranks of a
-// node may reach it, and registered with all communicators, so that NCCL copies nothing through
-// buffers of its own. It is deregistered before it is freed, and before communicators go. Where
-// there is no NCCL, or one that has no such functions, it is the driver's.
+// Frames are what ranks communicate most. Their memory is allocated by NCCL (ncclMemAlloc), so that
+// ranks of a node can map it, and registered with all communicators, so that NCCL copies directly
+// instead of through its own buffers. It is deregistered before it is freed and before
+// communicators are destroyed. Without NCCL, or if the library lacks these functions, the driver
+// allocates it.
 //
-// Registering is a call of one rank alone: ranks' frames grow at different times.
+// Registration is a local call: the frames of ranks grow at different times.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,20 +23,20 @@ namespace tpc::rt::cuda {
 
 class NcclMemory final : public MemorySource {
 public:
-  /// `library`: null without NCCL. `drivers`: memory for where it has none.
+  /// `library`: null without NCCL. `drivers`: memory source if NCCL allocates none.
   NcclMemory(Queue &queue, const nccl::Library *library, MemorySource &drivers);
 
   void *allocate(int64_t bytes) override;
-  /// After the work that was called for before.
+  /// Frees the memory after all work enqueued before.
   void release(void *memory) override;
-  /// Another number when some has gone.
+  /// Changes when memory is freed.
   uint64_t moves() const { return numMoves; }
 
-  /// A communicator has come.
+  /// Registers all memory with a new communicator.
   void add(nccl::Comm comm);
-  /// They are about to go, all together.
+  /// Deregisters all memory; call this before the communicators are destroyed.
   void deregister();
-  /// They are aborted, by any thread: nothing is registered with them any more.
+  /// Drops all registrations because the communicators were aborted. Any thread may call it.
   void forget();
 
 private:
@@ -47,14 +48,14 @@ private:
   void deregister(Piece &piece);
 
   Queue &queue;
-  const nccl::Library *const library; ///< null: memory is the driver's
+  const nccl::Library *const library; ///< null: the driver allocates
   MemorySource &drivers;
   uint64_t numMoves = 0;
 
-  std::mutex mutex; // of what follows
+  std::mutex mutex; // guards the members below
   std::vector<nccl::Comm> comms;
   std::map<Address, Piece> pieces;
-  bool isRefused = false; ///< registering: said once
+  bool isRefused = false; ///< registration failed; reported once
 };
 
 } // namespace tpc::rt::cuda

@@ -1,4 +1,4 @@
-//===- OwnKernels.cpp - kernels of this library, at run time --------------===//
+//===- OwnKernels.cpp - runtime-compiled kernels of this library ----------===//
 
 #include "cuda/library/OwnKernels.h"
 #include "cuda/library/InFlightOperations.h"

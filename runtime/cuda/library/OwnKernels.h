@@ -1,4 +1,4 @@
-//===- OwnKernels.h - kernels of this library, at run time ----------------===//
+//===- OwnKernels.h - runtime-compiled kernels of this library ------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_OWNKERNELS_H
 #define TPC_RT_CUDA_LIBRARY_OWNKERNELS_H
@@ -12,10 +12,10 @@
 
 namespace tpc::rt::cuda {
 
-/// Those of one text.
+/// The kernels of one PTX text.
 class OwnKernels {
 public:
-  /// `purpose`: what they do, for messages: "add to caches".
+  /// `purpose` completes messages: "kernels that add to caches".
   OwnKernels(Queue &queue, std::string (*text)(), std::span<const char *const> names,
              const char *purpose)
       : queue(queue), text(text), names(names), purpose(purpose) {}
@@ -23,10 +23,10 @@ public:
   OwnKernels &operator=(const OwnKernels &) = delete;
   ~OwnKernels();
 
-  /// Loads them, if that has not been done: best before others of the world wait for this GPU,
-  /// which then may not be able to.
+  /// Loads the kernels once. Call this before other ranks of the world wait for this GPU: loading
+  /// may be impossible while they do.
   void load();
-  /// `launch` has the parameters, and how many threads are in a block.
+  /// `launch` provides the parameters and the number of threads per block.
   template <class Launch> void run(const char *kernel, Launch launch, int64_t blocks) {
     std::vector<void *> parameters;
     launch.forEachParameter([&](auto &parameter) { parameters.push_back(&parameter); });

@@ -1,4 +1,4 @@
-//===- Pinned.h - host memory that GPUs copy from and to ------------------===//
+//===- Pinned.h - pinned host memory --------------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PINNED_H
 #define TPC_RT_CUDA_LIBRARY_PINNED_H
@@ -9,8 +9,8 @@
 
 namespace tpc::rt::cuda {
 
-/// Pages that stay where they are: what is copied from others asynchronously is read at any time,
-/// or waits. They grow, and never shrink.
+/// Page-locked memory for asynchronous copies: from pageable memory a copy may block, or read at any
+/// later time. Grows and never shrinks.
 class Pinned {
 public:
   explicit Pinned(const Driver &driver) : driver(&driver) {}
@@ -20,7 +20,7 @@ public:
   Pinned &operator=(Pinned &&) = delete;
   ~Pinned() { free(); }
 
-  /// At least this many bytes, not those that were there before. No copy may be under way.
+  /// Returns at least `bytes` bytes; earlier contents are lost. No copy may be in progress.
   std::byte *reserve(int64_t bytes) {
     if (bytes > size) {
       free();

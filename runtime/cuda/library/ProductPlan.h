@@ -1,4 +1,4 @@
-//===- ProductPlan.h - a product as cuBLASLt describes it -----------------===//
+//===- ProductPlan.h - cuBLASLt descriptors of a GEMM ---------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
 #define TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
@@ -7,7 +7,7 @@
 
 namespace tpc::rt::cuda {
 
-/// A descriptor, which the library destroys.
+/// An owned cuBLASLt descriptor.
 template <class T> class Owned {
 public:
   explicit Owned(blas::Status (*destroy)(T)) : destroy(destroy) {}
@@ -33,7 +33,7 @@ struct Products::Plan {
   const ProductShape shape;
   Owned<blas::MatmulDesc> operation;
   Owned<blas::Layout> a, b, d;
-  std::vector<blas::Algorithm> algorithms; // best first; what was refused is removed
+  std::vector<blas::Algorithm> algorithms; // best first; rejected ones are removed
 };
 
 } // namespace tpc::rt::cuda

@@ -1,4 +1,4 @@
-//===- ProductShape.h - what the choice of an algorithm depends on --------===//
+//===- ProductShape.h - GEMM properties that select an algorithm ----------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
 #define TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
@@ -10,20 +10,20 @@
 
 namespace tpc::rt::cuda {
 
-/// Of a ProductCall (Products.h). Alignments in bytes: frames are aligned to 256, and what lies in
-/// them is not.
+/// Tuning key of a ProductCall (Products.h). Alignments are in bytes: frames are aligned to 256,
+/// the tensors in them are not.
 struct ProductShape {
   int64_t m = 0, k = 0, n = 0, batch = 1, xStride = 0, wStride = 0;
   int32_t dtype = 0, outDtype = 0;
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias
-  /// The bias of the product that this is a part of, where that has no epilogue for it: so each
-  /// question has an answer of its own, whatever other pendingTunings a rank has.
+  /// Bias alignment of the whole GEMM, if this GEMM is its part without a bias epilogue. Each
+  /// tuning key thus has a result of its own, independent of a rank's other pendingTunings.
   uint32_t alignBiasApart = 0;
   auto operator<=>(const ProductShape &) const = default;
 
-  /// Of a whole product: "f32 1 8 768 2304 …", "f16>f32 …" where two types differ, what parse()
-  /// reads.
+  /// Spells a whole GEMM as "f32 1 8 768 2304 …", or "f16>f32 …" if the two types differ. parse()
+  /// is the inverse.
   std::string text() const;
   static std::optional<ProductShape> parse(const std::string &text);
 };

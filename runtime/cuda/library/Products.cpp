@@ -1,4 +1,4 @@
-//===- Products.cpp - matrix products by cuBLASLt -------------------------===//
+//===- Products.cpp - GEMMs by cuBLASLt -----------------------------------===//
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"
@@ -13,10 +13,10 @@ namespace {
 
 using blas::Library;
 
-/// Algorithms that are asked for: of these one is used.
+/// Number of algorithms to request; one of them is used.
 constexpr int candidates = 8;
 
-/// What pointers of the shape are aligned to, as far as algorithms care.
+/// Alignment of a pointer, up to the maximum that algorithms distinguish.
 uint32_t alignmentOf(const void *pointer) {
   auto address = reinterpret_cast<uintptr_t>(pointer);
   return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
@@ -70,7 +70,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   if (shape.transposed)
     set(blas::descTransA, blas::transposed);
   set(blas::descEpilogue, shape.alignBias ? blas::epilogueBias : blas::epilogueNone);
-  // Its alignment is asked for as well: some place that has it.
+  // The heuristic reads the bias's alignment from its address: any address with that alignment.
   if (shape.alignBias)
     set(blas::descBias, reinterpret_cast<const void *>(uintptr_t(shape.alignBias)));
 
@@ -91,7 +91,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   layout(plan->a, shape.dtype, shape.transposed ? shape.k : shape.n,
          shape.transposed ? shape.n : shape.k, shape.wStride);
   layout(plan->b, shape.dtype, shape.k, shape.m, shape.xStride);
-  // A bias is of the type of D where nothing else is said.
+  // The bias has D's type by default.
   layout(plan->d, shape.outDtype, shape.n, shape.m, shape.m * shape.n);
 
   Owned<blas::Preference> preference(library.MatmulPreferenceDestroy);
@@ -115,7 +115,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
     Library::check(status, "to choose an algorithm");
   else
     count = 0;
-  // The one that was measured comes before those that are recommended.
+  // The measured algorithm precedes the recommended ones.
   if (auto known = adopted.find(shape); known != adopted.end())
     plan->algorithms.push_back(known->second);
   for (const blas::Heuristic &one : std::span(found, static_cast<size_t>(count)))
@@ -139,7 +139,7 @@ blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algo
 void Products::checkComputed(blas::Status status, const ProductCall &call) const {
   if (status == blas::success)
     return;
-  // If the GPU has failed before, the driver says how.
+  // If the GPU failed earlier, the driver's message is more precise.
   size_t ignored = 0;
   driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
   std::string what = "to compute a product of " + std::to_string(call.m) + " x " +
@@ -181,10 +181,10 @@ bool Products::run(const ProductCall &call) {
 const void *Products::onesOf(int64_t rows, int32_t dtype) {
   Ones &own = ones[dtype];
   if (rows > own.count) {
-    InFlightOperations::synchronize(driver, stream); // those may be in use
+    InFlightOperations::synchronize(driver, stream); // the old column may be in use
     own.block.reset();
     ++moves;
-    // Words of 32 bits, be they one or two of them.
+    // Words of 32 bits, each with one or two ones.
     int64_t words = dtype == TPC_F32 ? rows : (rows + 1) / 2;
     uint32_t one = dtype == TPC_F32 ? std::bit_cast<uint32_t>(1.0f)
                                     : (dtype == TPC_F16 ? 0x3c00 : 0x3f80) * 0x10001u;
@@ -222,15 +222,15 @@ void Products::compute(const ProductCall &call) {
     return;
   ProductCall rest = call;
   if (call.bias) {
-    // No epilogue for these sizes, or no product: results begin with the bias. That rounds nothing
-    // twice where there is no residual, as adding it behind the product would.
+    // No epilogue for these sizes, or k = 0: the results start from the bias. Without a residual
+    // this rounds once; adding the bias after the GEMM would round twice.
     addBias(call);
     if (call.k == 0)
       return;
     rest.biasApart = std::exchange(rest.bias, nullptr);
     rest.residual = call.out;
   } else if (call.k == 0) {
-    // A sum of nothing.
+    // An empty sum.
     auto out = reinterpret_cast<Address>(call.out);
     auto bytes = static_cast<size_t>(call.batch * call.m * call.n * sizeOf(call.outDtype));
     if (!call.residual)

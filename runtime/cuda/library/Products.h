@@ -1,17 +1,15 @@
-//===- Products.h - matrix products by cuBLASLt ---------------------------===//
+//===- Products.h - GEMMs by cuBLASLt -------------------------------------===//
 //
-// cuBLASLt's matrices are column by column. What is [rows, columns] here is [columns, rows] there,
-// so that a product's sides are exchanged:
-//
+// cuBLASLt's matrices are column-major. A [rows, columns] matrix here is [columns, rows] there, so
+// the operands of a GEMM are exchanged:
 //   out[m, n] = x[m, k] w[k, n]     is     out'[n, m] = w'[n, k] x'[k, m]
+// with A = w', B = x', and D = out', none of them transposed. A right-hand side stored as [n, k] is
+// A' and is transposed. The bias is added to each column of D, as cuBLASLt's epilogue does. This
+// mapping is defined here only.
 //
-// with A = w', B = x', and D = out', of which nothing is transposed. A right side that lies as [n,
-// k] is A' and is. The bias is one of A's rows, as cuBLASLt's epilogue wants it. This is said here,
-// and nowhere else.
-//
-// Which algorithm computes a product: the one that was measured to be the fastest (measure,
-// applyTuning), or else the first that the library recommends and then takes. Ranks measure for
-// each other, so that they compute the same bits (Device::answer).
+// The algorithm of a GEMM is the one that was measured to be fastest (measure, applyTuning), or
+// else the first recommendation that the library accepts. Ranks measure for each other, so that all
+// compute the same bits (Device::answer).
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,9 +29,9 @@
 
 namespace tpc::rt::cuda {
 
-/// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n], none of it empty but perhaps
-/// k. Sums are f32. x and w are of one type, f32, f16 or bf16, and bias, residual and out as well,
-/// that one or f32. `out` may be the residual.
+/// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n]. No dimension is 0, except
+/// possibly k. Sums are f32. x and w have the same type: f32, f16 or bf16. bias, residual and out
+/// have that type or f32. `out` may alias the residual.
 struct ProductCall {
   int64_t m, k, n;
   const void *x, *w;
@@ -42,14 +40,14 @@ struct ProductCall {
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
   int32_t dtype = TPC_F32, outDtype = TPC_F32;
-  bool isExact = false;            ///< never in TF32
-  const void *biasApart = nullptr; ///< what the residual has begun with
+  bool isExact = false;            ///< disables TF32
+  const void *biasApart = nullptr; ///< bias that the residual already contains
 };
 
-/// In the context that is current.
+/// GEMMs in the current context.
 class Products {
 public:
-  /// Shapes whose plans are kept. Steps whose sizes grow have new ones all the time.
+  /// Maximum number of cached plans. Steps of growing sizes keep adding shapes.
   static constexpr size_t mostPlans = 1024;
 
   Products(const Driver &driver, const blas::Library &library, Address workspace,
@@ -59,38 +57,39 @@ public:
   ~Products();
 
   void compute(const ProductCall &call);
-  /// Another number when memory that calls have used has gone.
+  /// Changes when memory that calls have used is freed.
   uint64_t memoryMoves() const { return moves; }
-  /// From now on, whether products of f32 are computed in TF32.
+  /// Enables or disables TF32 for f32 GEMMs of later calls.
   void useTf32(bool use) { tf32 = use; }
 
-  /// Those of which there are plans.
+  /// Returns the shapes that have plans.
   std::vector<ProductShape> shapes() const;
-  /// Bytes that it takes to measure one: of its right side only if none can be `lent`.
+  /// Bytes needed to measure a GEMM; includes a right-hand side only if none is `lent`.
   static int64_t bytesToMeasure(const ProductShape &shape, bool lent);
-  /// The fastest algorithm, found in `memory`. `lent`: right sides to read by turns, as layers have
-  /// them, so that none is found in a cache. Null: there is no choice.
+  /// Returns the fastest algorithm, measured in `memory`. `lent`: right-hand sides to read in turn,
+  /// as successive layers do, so that none is cached. Returns nullopt if there is at most one
+  /// algorithm.
   std::optional<blas::Algorithm> measure(const ProductShape &shape, Address memory,
                                          std::span<const Address> lent);
-  /// From now on it is the one. False: the library does not take it.
+  /// Uses this algorithm from now on. Returns false if the library rejects it.
   bool applyTuning(const ProductShape &shape, const blas::Algorithm &algorithm);
 
 private:
   struct Plan;
 
   Plan &planOf(const ProductShape &shape);
-  /// What of a product has an algorithm: itself or, where there is no epilogue for its bias, what
-  /// is added to the bias (compute).
+  /// Returns the GEMM that needs an algorithm: `shape` itself or, if its bias has no epilogue, the
+  /// GEMM that is added to the bias (compute).
   ProductShape computed(const ProductShape &shape);
   std::unique_ptr<Plan> makePlan(const ProductShape &shape);
   blas::Status run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm);
-  /// Says of a product that was refused which it is.
+  /// Names the GEMM if it failed.
   void checkComputed(blas::Status status, const ProductCall &call) const;
-  /// False: the library does not compute that.
+  /// Returns false if the library does not support the GEMM.
   bool run(const ProductCall &call);
   /// out[b, m, n] = bias[n] + residual[b, m, n]
   void addBias(const ProductCall &call);
-  /// A column of ones, of at least so many.
+  /// Returns a column of at least `rows` ones.
   const void *onesOf(int64_t rows, int32_t dtype);
 
   const Driver &driver;
@@ -100,14 +99,14 @@ private:
   int64_t workspaceBytes;
   Stream stream;
   bool tf32 = false;
-  std::list<std::unique_ptr<Plan>> plans; // the last one that was used is first
+  std::list<std::unique_ptr<Plan>> plans; // most recently used first
   std::map<ProductShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
   std::map<ProductShape, blas::Algorithm> adopted;
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;
   };
-  std::map<int32_t, Ones> ones; // of each type
+  std::map<int32_t, Ones> ones; // by type
   uint64_t moves = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- Queue.cpp - a GPU's context and stream -----------------------------===//
+//===- Queue.cpp - GPU context and stream ---------------------------------===//
 
 #include "cuda/library/Queue.h"
 

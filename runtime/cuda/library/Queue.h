@@ -1,4 +1,4 @@
-//===- Queue.h - a GPU's context and stream -------------------------------===//
+//===- Queue.h - GPU context and stream -----------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_QUEUE_H
 #define TPC_RT_CUDA_LIBRARY_QUEUE_H
@@ -9,7 +9,7 @@
 
 namespace tpc::rt::cuda {
 
-/// A context of a GPU and a stream in it; what goes with them is destroyed before.
+/// A context of a GPU and a stream in it. Objects of the context must be destroyed before it.
 class Queue {
 public:
   Queue(const Driver &driver, const Gpu &gpu);
@@ -17,9 +17,10 @@ public:
   Queue &operator=(const Queue &) = delete;
   ~Queue();
 
-  /// The calling thread works here from now on. Ranks are made on one thread and run on another.
+  /// Makes the context current for the calling thread. Ranks are created on one thread and run on
+  /// another.
   void enter();
-  /// Waits for all that was called for.
+  /// Waits for all enqueued work.
   void synchronize();
 
   const Driver &driver;
@@ -30,7 +31,7 @@ public:
   InFlightOperations trail;
 };
 
-/// A place in the order of a queue.
+/// A position in a queue.
 class Mark {
 public:
   explicit Mark(Queue &queue) : queue(&queue) {
@@ -50,7 +51,7 @@ public:
     isSet = true;
     setAt = queue->synchronizations;
   }
-  /// Until all is done that was called for before it was set.
+  /// Waits for all work enqueued before the mark was set.
   void wait() {
     if (!std::exchange(isSet, false) || setAt != queue->synchronizations)
       return;

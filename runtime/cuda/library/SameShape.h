@@ -1,6 +1,6 @@
-//===- SameShape.h - are functions declared alike? ------------------------===//
+//===- SameShape.h - comparison of function declarations ------------------===//
 //
-// For comparisons with the vendor's headers.
+// Used by the comparisons with NVIDIA's headers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,8 +11,8 @@
 
 namespace tpc::rt::cuda {
 
-/// Whether two types are passed in the same way: pointers, structs of one size, or numbers of one
-/// size.
+/// Whether two types are passed in the same way: pointers, structs of equal size, or numbers of
+/// equal size.
 template <class A, class B> constexpr bool isAlike() {
   if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
     return std::is_pointer_v<A> && std::is_pointer_v<B>;

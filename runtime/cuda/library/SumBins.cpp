@@ -1,7 +1,7 @@
-//===- SumBins.cpp - a kernel that sums weights of scores -----------------===//
+//===- SumBins.cpp - kernel that sums score weights by bin ----------------===//
 //
-// What binOf and weightBelow (generate/Score.h) make of scores, bit by bit: f64 that rounds as the
-// host's does, and sums of integers. Thread t writes what bin t has.
+// Computes the bits of binOf and weightBelow (generate/Score.h): f64 operations round as the host's
+// do, and sums are of integers. Thread t writes bin t.
 //
 //===----------------------------------------------------------------------===//
 
@@ -77,7 +77,7 @@ ADDED:
 }
 )";
 
-/// A line that takes a number.
+/// An instruction with a number as last operand.
 std::string line(const char *begin, double value) {
   char text[64];
   std::snprintf(text, sizeof(text), "  %s, 0d%016llX;\n", begin,

@@ -1,4 +1,4 @@
-//===- SumBins.h - a kernel that sums weights of scores ---------*- C++ -*-===//
+//===- SumBins.h - kernel that sums score weights by bin ------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_SUMBINS_H
 #define TPC_RT_CUDA_LIBRARY_SUMBINS_H
@@ -11,11 +11,11 @@ namespace tpc::rt::cuda {
 inline constexpr const char *sumBinsName = "tpc_sum_bins";
 std::string sumBinsKernel();
 
-/// What it takes: one block.
+/// Launch parameters; one block.
 struct SumBinsLaunch {
   static constexpr unsigned threads = 512;
 
-  // Parameters, in their order.
+  // Kernel parameters, in order.
   uint64_t scores, sums;
   uint32_t count;
   float largest;

@@ -1,4 +1,4 @@
-//===- Transfers.cpp - messages beside the work of a GPU ------------------===//
+//===- Transfers.cpp - point-to-point messages on a second stream ---------===//
 
 #include "cuda/library/Transfers.h"
 #include "cuda/library/InFlightOperations.h"
@@ -39,14 +39,15 @@ void Transfers::synchronize() {
 }
 
 Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
-  if (isRecording && isIdle) { // the stream becomes part of what is recorded
+  if (isRecording && isIdle) { // the stream joins the capture
     beginning.set(compute);
     beginning.holdUp(stream);
   }
   isIdle = false;
-  // In a first step. All slots grow, for whichever comes when the step is recorded.
+  // Happens in the first step of a shape. All slots grow: any of them may be used by the recorded
+  // step.
   if (bytes > direction.bytes) {
-    if (direction.bytes) { // what is freed is in use until then
+    if (direction.bytes) { // the old slots are in use until then
       join();
       InFlightOperations::synchronize(driver, compute);
       ++moves;

@@ -1,18 +1,17 @@
-//===- Transfers.h - messages beside the work of a GPU --------------------===//
+//===- Transfers.h - point-to-point messages on a second stream -----------===//
 //
-// What a pipeline stage sends and receives is on a stream of its own, so that it overlaps with the
-// micro-batch that comes next. Tensors are the program's, which writes them again as soon as it
-// has called for a send, and has called for their last use when it receives: so messages go through
-// slots, and the stream of compute copies to and from these.
-//
+// A pipeline stage sends and receives on a stream of its own, so that messages overlap with the
+// next micro-batch. The program may overwrite a tensor as soon as its send is enqueued, and may
+// enqueue the last use of a tensor right before receiving into it. Messages therefore go through
+// slots, and the compute stream copies to and from these:
 //   send      compute: waits until the slot is free, copies to it      transfers: waits, sends
 //   receive   transfers: waits until the slot is free, receives        compute: waits, copies
+// NCCL operations stay in program order across both streams: each begins after the previous one has
+// ended. verify-comms certified this order. If several operations were in progress, devices might
+// order them differently and deadlock.
 //
-// Operations of NCCL stay in the order of the program, of whichever stream they are: each begins
-// when the one before has ended. It is the order that verify-comms has certified, and of several
-// operations at a time devices may choose differently and wait for each other.
-//
-// While a step is recorded only events of it are waited for; what was before it is over.
+// While a step is recorded, only events of this step are waited for; everything before it has
+// ended.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,20 +33,21 @@ public:
 
   Stream stream = nullptr;
 
-  /// A slot, on its way from the program's tensor; the stream may send it.
+  /// Returns a slot with the copy of `from` enqueued. The transfer stream may send it.
   Address beginSend(Address from, int64_t bytes);
   void endSend();
-  /// A slot that the stream may receive into; then to the program's tensor.
+  /// beginReceive returns a slot that the transfer stream may receive into; endReceive enqueues the
+  /// copy to the program's tensor.
   Address beginReceive(int64_t bytes);
   void endReceive(Address to, int64_t bytes);
 
-  /// Around each operation of NCCL, in the stream of compute or this one.
+  /// Enclose each NCCL operation, in the compute stream or the transfer stream.
   void beginOperation(Stream in);
   void endOperation(Stream in);
 
-  /// What compute does next is behind all messages.
+  /// Makes later compute work wait for all messages.
   void join();
-  /// A recording begins or has ended: what was called for before is not to be waited for.
+  /// Starts or ends a recording: earlier work is no longer waited for.
   void reset(bool recording);
   void synchronize();
   uint64_t memoryMoves() const { return moves; }
@@ -60,7 +60,7 @@ private:
     Point &operator=(const Point &) = delete;
     ~Point();
     void set(Stream in);
-    /// What comes next there is behind it, if it was set.
+    /// Makes later work of `stream` wait for this event, if it was set.
     void holdUp(Stream stream);
     bool isSet = false;
 
@@ -73,12 +73,12 @@ private:
     std::unique_ptr<Block> memory;
     Point filled, emptied;
   };
-  /// Those of one direction are used in turns.
+  /// Slots of one direction, used in turn.
   struct Direction {
     explicit Direction(const Driver &driver) : slots{Slot(driver), Slot(driver)} {}
     std::array<Slot, 2> slots;
     size_t next = 0;
-    int64_t bytes = 0; ///< of each
+    int64_t bytes = 0; ///< per slot
   };
   Slot &take(Direction &direction, int64_t bytes);
   void copy(Address to, Address from, int64_t bytes);
@@ -86,8 +86,8 @@ private:
   const Driver &driver;
   const Stream compute;
   Direction sends, receives;
-  Point lastOfCompute, last; ///< operations of NCCL in each stream
-  Point beginning, end;      ///< of what this stream has of a recording
+  Point lastOfCompute, last; ///< NCCL operations in each stream
+  Point beginning, end;      ///< of the part of a recording in this stream
   bool isRecording = false, isIdle = true;
   uint64_t moves = 0;
 };

@@ -1,6 +1,6 @@
-//===- VendorHeaders.cpp - are declarations as the vendor's? --------------===//
+//===- VendorHeaders.cpp - comparison of CUDA declarations ----------------===//
 //
-// Compiled, and linked into nothing, where the vendor's headers are installed.
+// Compiled, but linked into nothing, where NVIDIA's headers are installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,8 +9,8 @@
 #include <cublasLt.h>
 #include <cuda.h>
 
-// Newer headers call the second version by the name of the first, which all drivers have. Both are
-// declared alike.
+// Newer headers redefine the name of the first version, which all drivers have, as the second. Both
+// have the same declaration.
 #ifdef cuEventElapsedTime
 #undef cuEventElapsedTime
 extern "C" decltype(cuEventElapsedTime_v2) cuEventElapsedTime;

@@ -1,4 +1,4 @@
-//===- VendorLibrary.cpp - finding the vendor's libraries -----------------===//
+//===- VendorLibrary.cpp - run-time lookup of NVIDIA's libraries ----------===//
 
 #include "cuda/library/VendorLibrary.h"
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string variable(const char *name) {
   return text ? text : "";
 }
 
-/// Folders below `folder`, sorted.
+/// Entries of `folder`, sorted.
 std::vector<fs::path> entries(const fs::path &folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -31,7 +31,7 @@ std::vector<fs::path> entries(const fs::path &folder) {
   return found;
 }
 
-/// Where NVIDIA's packages for Python have their libraries.
+/// Library folders of NVIDIA's Python packages.
 std::vector<std::string> pythonFolders() {
   std::vector<std::string> folders;
   for (const char *name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -46,7 +46,7 @@ std::vector<std::string> pythonFolders() {
   return folders;
 }
 
-/// Places to try, in order; an empty one leaves it to the loader.
+/// Folders to search, in order. An empty one means the loader's path.
 std::vector<std::string> folders() {
   std::vector<std::string> result;
   std::istringstream own(variable("TPC_CUDA_LIBS"));
@@ -73,16 +73,16 @@ VendorLibrary::VendorLibrary(std::initializer_list<const char *> names) {
   for (const std::string &folder : folders())
     for (const char *name : names) {
       std::string path = folder.empty() ? name : folder + "/" + name;
-      // Its symbols are nobody else's.
+      // Local symbols, invisible to other libraries.
       if ((handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
-        // By the loader's path: where that has led.
+        // Path that the loader found.
         link_map *map = nullptr;
         bool isKnown = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && *map->l_name;
         file = isKnown ? map->l_name : path;
         return;
       }
       const char *reason = dlerror();
-      // What is there and cannot be loaded was meant.
+      // A file that exists but cannot be loaded is an error; the search ends.
       if (!folder.empty() && access(path.c_str(), F_OK) == 0) {
         text = path + " cannot be loaded: " + (reason ? reason : "unknown reason");
         return;

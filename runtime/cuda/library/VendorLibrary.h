@@ -1,7 +1,7 @@
-//===- VendorLibrary.h - finding the vendor's libraries -------------------===//
+//===- VendorLibrary.h - run-time lookup of NVIDIA's libraries ------------===//
 //
-// Nothing is linked or built against them: their functions are declared here (Driver.h, CublasLt.h)
-// and looked up by name.
+// The runtime is neither linked nor built against NVIDIA's libraries. Their functions are declared
+// here (Driver.h, CublasLt.h) and looked up by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@
 
 namespace tpc::rt::cuda {
 
-/// The file that a function of a loaded library is in.
+/// Returns the file of the loaded library that contains a function.
 std::string fileOf(const void *function);
 template <class Result, class... Arguments> std::string fileOf(Result (*function)(Arguments...)) {
   return fileOf(reinterpret_cast<const void *>(function));
@@ -21,20 +21,20 @@ template <class Result, class... Arguments> std::string fileOf(Result (*function
 
 class VendorLibrary {
 public:
-  /// The first of `names` that is there: in the folders of TPC_CUDA_LIBS, by the loader's path, in
-  /// CUDA_HOME, among the packages of an active Python.
+  /// Loads the first of `names` that exists: in the folders of TPC_CUDA_LIBS, on the loader's path,
+  /// in CUDA_HOME, or among the packages of the active Python environment.
   explicit VendorLibrary(std::initializer_list<const char *> names);
 
-  /// Why there is none, or what it lacks; empty: nothing.
+  /// Reason if the library is missing or lacks a function; else empty.
   const std::string &problem() const { return text; }
-  /// Its file.
+  /// File of the loaded library.
   const std::string &path() const { return file; }
 
-  /// Sets a pointer to a function; a function that is not there is a problem.
+  /// Sets a pointer to a function. A missing function sets problem().
   template <typename Function> void find(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(lookUp(name));
   }
-  /// The same for a function that need not be there: null.
+  /// Sets a pointer to an optional function; null if missing.
   template <typename Function> void findIfThere(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(lookUp(name, /*isNeeded=*/false));
   }
