@@ -75,8 +75,8 @@ Each cell has two ratios, `memory · communication`:
   maximum may grow, by no larger a factor than the slowest stage gets faster.
 * **communication**: the bytes that a rank sends in a step, summed over the stages, over the closed
   forms of [Communication](../design/communication.md#closed-forms) and of
-  [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
-  reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one
+  [two dimensions](../design/partitioning.md#tensor-parallelism-in-two-dimensions): for L layers
+  2L+1 reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one
   message of `[tokens, width]` per cut. Rings are counted. In two dimensions the closed form
   reduces the same width before and after a matrix; where gathering is less, ratios are below 1.
 

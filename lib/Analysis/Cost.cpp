@@ -36,7 +36,7 @@ static bool isTransposeOf(ParameterOp a, ParameterOp b) {
          x.getDims()[1] == y.getDims()[0] && p[0] == q[1] && p[1] == q[0];
 }
 
-SmallVector<ParameterOp> mlir::tpc::getHeldParameters(ArrayRef<Operation *> parameters) {
+SmallVector<ParameterOp> mlir::tpc::getDistinctParameters(ArrayRef<Operation *> parameters) {
   SmallVector<ParameterOp> distinct, held;
   DenseSet<std::tuple<Attribute, Attribute, Type>> seen;
   for (Operation *op : parameters) {
@@ -156,8 +156,8 @@ Cost CostModel::getCommunicated(CollectiveOpInterface op) const {
   SmallVector<StringAttr> axes = llvm::to_vector(op.getAxesAttr().getAsRange<StringAttr>());
   double whole =
       std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
-  if (op.sendsPieces())
-    whole = double(op.getPieceBytes(grid, coordinates, symbols).value_or(0));
+  if (op.sendsOnlyNeeded())
+    whole = double(op.getMaxMemberBytes(grid, coordinates, symbols).value_or(0));
   cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
   cost.seconds = links.getSeconds(transfer, axes, whole);
   return cost;

@@ -21,7 +21,7 @@ int64_t mlir::tpc::countLayers(Operation *op) {
   return layers;
 }
 
-bool mlir::tpc::isOfLayers(Operation *op) {
+bool mlir::tpc::callsLayers(Operation *op) {
   auto call = dyn_cast<func::CallOp>(op);
   if (!call)
     return false;
@@ -29,7 +29,7 @@ bool mlir::tpc::isOfLayers(Operation *op) {
   return callee && (callee->hasAttr(kLayerPartAttr) || countLayers(call) > 0);
 }
 
-void mlir::tpc::warnOfPlan(ModuleOp module, const Twine &message) {
+void mlir::tpc::warnAboutPlan(ModuleOp module, const Twine &message) {
   std::string text = message.str();
   emitWarning(module.getLoc()) << text;
   SmallVector<Attribute> warnings;

@@ -157,8 +157,8 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
   Value buffer = op->getOperand(0);
   auto bytes = getBytes(buffer.getType());
   auto collective = dyn_cast<CollectiveOpInterface>(op);
-  if (collective && collective.sendsPieces())
-    bytes = collective.getPieceBytes(grid, coordinates, symbols);
+  if (collective && collective.sendsOnlyNeeded())
+    bytes = collective.getMaxMemberBytes(grid, coordinates, symbols);
   if (!bytes)
     return op->emitError() << "the size of " << buffer.getType()
                            << " is not known, or is too large";
@@ -197,7 +197,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       if (!bytes)
         return op.emitError() << "the size of " << result.getType()
                               << " is not known, or is too large";
-      row.heldBytes += *bytes;
+      row.prologueBytes += *bytes;
     }
   }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
@@ -336,7 +336,7 @@ FailureOr<Report> Counter::run() {
 
     llvm::SetVector<Operation *> ops;
     collectParameters(stage.getBody().front(), ops);
-    parameters.push_back(getHeldParameters(ops.getArrayRef()));
+    parameters.push_back(getDistinctParameters(ops.getArrayRef()));
     report.stages.push_back(row);
   }
   countWeights();
@@ -398,7 +398,7 @@ llvm::json::Value Report::toJSON() const {
                                            {"recomputed_seconds", row.recomputedSeconds},
                                            {"transfer_seconds", row.transferSeconds},
                                            {"weight_bytes", row.weightBytes},
-                                           {"held_bytes", row.heldBytes},
+                                           {"held_bytes", row.prologueBytes},
                                            {"cache_bytes", row.cacheBytes},
                                            {"micro_batches", row.microBatches},
                                            {"parameters", std::move(parameters)}});
@@ -451,8 +451,8 @@ void Report::print(llvm::raw_ostream &os) const {
       printBytes(row.cacheBytes);
       os << ", ";
     }
-    if (row.heldBytes > 0) {
-      printBytes(row.heldBytes);
+    if (row.prologueBytes > 0) {
+      printBytes(row.prologueBytes);
       os << " held for ";
     }
     os << row.microBatches << (row.microBatches == 1 ? " micro-batch" : " micro-batches");

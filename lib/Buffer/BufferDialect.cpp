@@ -296,8 +296,8 @@ static void printProducts(OpAsmPrinter &printer, ProductOp op, OperandRange, Ope
                           OperandRange, OperandRange, ArrayAttr, DenseI32ArrayAttr,
                           DenseBoolArrayAttr, DenseBoolArrayAttr) {
   llvm::interleave(
-      op.getParts(),
-      [&](const ProductOp::Part &part) {
+      op.getMatmuls(),
+      [&](const ProductOp::Matmul &part) {
         printer << "by " << part.parameter;
         if (part.bias)
           printer << " bias " << part.bias;

@@ -60,8 +60,8 @@ LogicalResult buffer::ProductOp::verify() {
   return success();
 }
 
-SmallVector<buffer::ProductOp::Part> buffer::ProductOp::getParts() {
-  SmallVector<Part> parts;
+SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
+  SmallVector<Matmul> parts;
   auto bias = getBiases().begin(), residual = getResiduals().begin();
   for (auto [i, parameter] : llvm::enumerate(getParameters()))
     parts.push_back({parameter, getWithBias()[i] ? *bias++ : Value(),
@@ -78,7 +78,7 @@ struct Lists {
   SmallVector<int32_t> epilogues;
   SmallVector<bool> withBias, withResidual;
 
-  explicit Lists(ArrayRef<buffer::ProductOp::Part> parts) {
+  explicit Lists(ArrayRef<buffer::ProductOp::Matmul> parts) {
     for (const auto &part : parts) {
       parameters.push_back(part.parameter);
       to.push_back(part.to);
@@ -96,14 +96,14 @@ struct Lists {
 } // namespace
 
 buffer::ProductOp buffer::ProductOp::create(OpBuilder &builder, Location loc, Value x,
-                                            SymExprAttr m, SymExprAttr k, ArrayRef<Part> parts) {
+                                            SymExprAttr m, SymExprAttr k, ArrayRef<Matmul> parts) {
   Lists lists(parts);
   return create(builder, loc, x, lists.parameters, lists.biases, lists.residuals, lists.to, m, k,
                 builder.getArrayAttr(lists.widths), lists.epilogues, lists.withBias,
                 lists.withResidual);
 }
 
-void buffer::ProductOp::setParts(ArrayRef<Part> parts) {
+void buffer::ProductOp::setMatmuls(ArrayRef<Matmul> parts) {
   Lists lists(parts);
   getParametersMutable().assign(lists.parameters);
   getBiasesMutable().assign(lists.biases);

@@ -173,7 +173,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     SmallVector<SymExpr> x = p.sizes(first.getLhs().getType());
     // Places first: their ops stand before the product.
     Value from = p.place(first.getLhs());
-    SmallVector<buffer::ProductOp::Part> parts;
+    SmallVector<buffer::ProductOp::Matmul> parts;
     for (MatmulOp op : merged)
       parts.push_back(planPart(op, p));
     buffer::ProductOp::create(p.builder(), p.getLoc(), from,
@@ -181,7 +181,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     return success();
   }
 
-  static buffer::ProductOp::Part planPart(MatmulOp op, BufferPlanner &p) {
+  static buffer::ProductOp::Matmul planPart(MatmulOp op, BufferPlanner &p) {
     Value bias = op.getBias(), residual, last = op.getResult();
     auto epilogue = buffer::Epilogue::None;
     for (;;) {

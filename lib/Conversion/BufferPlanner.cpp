@@ -347,7 +347,7 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
 
 // Going along the ops, a value takes a slot that is free, best one of just its size.
 void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t end) {
-  SymExpr size = bytes(value.getType()), known = putValues(size, grid());
+  SymExpr size = bytes(value.getType()), known = substituteNumbers(size, grid());
   unsigned best = slots.size();
   // An operand that dies here may give its memory to the result.
   if (reusable) {
@@ -355,7 +355,7 @@ void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t e
     if (slot != slotOf.end() && slots[slot->second].freeAt == now)
       best = slot->second;
   }
-  auto isOfSize = [&](const SymExpr &other) { return putValues(other, grid()) == known; };
+  auto isOfSize = [&](const SymExpr &other) { return substituteNumbers(other, grid()) == known; };
   for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
     if (slots[i].freeAt < now && llvm::any_of(slots[i].sizes, isOfSize))
       best = i;

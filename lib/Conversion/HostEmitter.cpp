@@ -63,7 +63,7 @@ abi::Pointer HostEmitter::null() {
 }
 
 abi::I64 HostEmitter::expr(buffer::ExprAttr attr) {
-  return abi::I64(sizes().expr(putValues(attr.getExpr(), host.layout.grid)));
+  return abi::I64(sizes().expr(substituteNumbers(attr.getExpr(), host.layout.grid)));
 }
 
 SmallVector<Value> HostEmitter::exprs(ArrayAttr list) {

@@ -240,7 +240,7 @@ void KernelClusters::findResults(Node &node) {
   DenseMap<Value, unsigned> price; // of computing an element within the kernel
   for (Operation *op : node.ops) {
     Value value = op->getResult(0);
-    unsigned own = isCheap(op) ? target.cheapPrice : target.dearPrice;
+    unsigned own = isCheap(op) ? target.cheapCost : target.expensiveCost;
     for (Value operand : op->getOperands())
       own += price.lookup(operand);
     bool outside = false, repeats = false;

@@ -112,7 +112,7 @@ template <> void Call<buffer::CallOp>::emit(Operation *base, HostEmitter &e) con
 template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ProductOp>(base);
   SmallVector<abi::Values<tpc_product>> products;
-  for (const buffer::ProductOp::Part &part : op.getParts())
+  for (const buffer::ProductOp::Matmul &part : op.getMatmuls())
     products.push_back({.n = e.expr(part.n),
                         .bias = e.pointer(part.bias),
                         .residual = e.pointer(part.residual),

@@ -30,7 +30,7 @@ SmallVector<OpOperand *> mlir::tpc::getModelUses(Value value) {
   return uses;
 }
 
-DenseSet<Operation *> mlir::tpc::getUnneeded(Block &block) {
+DenseSet<Operation *> mlir::tpc::getUnusedOps(Block &block) {
   DenseSet<Operation *> unneeded;
   for (Operation &op : llvm::reverse(block)) {
     auto isUnneeded = [&](Operation *user) {

@@ -257,17 +257,18 @@ std::optional<int64_t> AllToAllOp::getResultSplit() { return getToDim(); }
 std::optional<int64_t> CollectivePermuteOp::getOperandSplit() { return getDim(); }
 std::optional<int64_t> CollectivePermuteOp::getResultSplit() { return getDim(); }
 
-bool CollectivePermuteOp::sendsPieces() { return true; }
-std::optional<int64_t> CollectivePermuteOp::getPieceBytes(GridAttr grid,
-                                                          const BlockMove::Values &coordinates,
-                                                          const BlockMove::Values &symbols) {
+bool CollectivePermuteOp::sendsOnlyNeeded() { return true; }
+std::optional<int64_t> CollectivePermuteOp::getMaxMemberBytes(GridAttr grid,
+                                                              const BlockMove::Values &coordinates,
+                                                              const BlockMove::Values &symbols) {
   return getSentBytes(*this, grid, coordinates, symbols);
 }
 
 bool ExchangeOp::movesAnyDim() { return true; }
-bool ExchangeOp::sendsPieces() { return true; }
-std::optional<int64_t> ExchangeOp::getPieceBytes(GridAttr grid, const Exchange::Values &coordinates,
-                                                 const Exchange::Values &symbols) {
+bool ExchangeOp::sendsOnlyNeeded() { return true; }
+std::optional<int64_t> ExchangeOp::getMaxMemberBytes(GridAttr grid,
+                                                     const Exchange::Values &coordinates,
+                                                     const Exchange::Values &symbols) {
   auto exchange = Exchange::get(getDist(getOperand()), getDist(getResult()));
   auto bytes = exchange ? exchange->getMoved(grid, coordinates, symbols) : std::nullopt;
   int64_t element = getElementBytes(getType());

@@ -132,7 +132,7 @@ static bool areNumbers(const AttrUse &found) {
          });
 }
 
-static bool hasCopies(const AttrUse &found) { return areCopies(found.value, found.type); }
+static bool hasCopies(const AttrUse &found) { return areValidCopies(found.value, found.type); }
 
 static bool isHash(const AttrUse &found) {
   auto text = dyn_cast<StringAttr>(found.value);

@@ -132,8 +132,8 @@ static Copies toCopies(Attribute attribute, RankedTensorType type) {
 Copies mlir::tpc::getCopies(func::FuncOp main, unsigned result) {
   Attribute copies = main.getResultAttr(result, kCopiesAttr);
   Type type = main.getResultTypes()[result];
-  return copies && areCopies(copies, type) ? toCopies(copies, cast<RankedTensorType>(type))
-                                           : Copies();
+  return copies && areValidCopies(copies, type) ? toCopies(copies, cast<RankedTensorType>(type))
+                                                : Copies();
 }
 
 Copies mlir::tpc::getCopies(PipelineOp pipeline, unsigned output) {
@@ -145,7 +145,7 @@ Copies mlir::tpc::getCopies(PipelineOp pipeline, unsigned output) {
               : Copies();
 }
 
-bool mlir::tpc::areCopies(Attribute attribute, Type type) {
+bool mlir::tpc::areValidCopies(Attribute attribute, Type type) {
   auto list = dyn_cast<DenseI64ArrayAttr>(attribute);
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!list || list.size() != 2 || !tensor || list[0] < 0 || list[0] >= tensor.getRank() ||
@@ -164,7 +164,7 @@ LogicalResult OutputOp::verify() {
   if (getDist(getValue()).getPartial())
     return emitOpError("delivers an unreduced value: reduce it first");
   Attribute copies = cast<DictionaryAttr>(pipeline.getOutputs()[getIndex()]).get(kCopiesAttr);
-  if (copies && !areCopies(copies, getValue().getType()))
+  if (copies && !areValidCopies(copies, getValue().getType()))
     return emitOpError() << "has the copies " << copies
                          << ", which must be a dimension and the number of copies of each of its "
                             "indices, but is "

@@ -29,8 +29,8 @@ std::optional<NamedSize> mlir::tpc::getNamedSize(StringRef symbol) {
   if (!symbol.consume_front("_") || symbol.consumeInteger(10, named.size))
     return std::nullopt;
   named.kind = NamedSize::Size;
-  if (symbol.consume_front(".at") && !symbol.consumeInteger(10, named.place)) {
-    named.kind = NamedSize::Place;
+  if (symbol.consume_front(".at") && !symbol.consumeInteger(10, named.offset)) {
+    named.kind = NamedSize::Offset;
     return symbol.empty() ? std::optional(named) : std::nullopt;
   }
   while (symbol.consume_front(".")) {
@@ -49,10 +49,10 @@ SymExpr mlir::tpc::getNamed(const SymExpr &size) {
   return SymExpr::symbol("_" + std::to_string(c)) * *size.divideExact(c);
 }
 
-SymExpr mlir::tpc::getNamedPlace(int64_t place, int64_t size) {
-  if (place == 0 || place == size)
-    return getNamed(place);
-  return SymExpr::symbol("_" + std::to_string(size) + ".at" + std::to_string(place));
+SymExpr mlir::tpc::getNamedOffset(int64_t offset, int64_t size) {
+  if (offset == 0 || offset == size)
+    return getNamed(offset);
+  return SymExpr::symbol("_" + std::to_string(size) + ".at" + std::to_string(offset));
 }
 
 SymExpr mlir::tpc::getNamedWindow(const SymExpr &window) {
@@ -82,8 +82,8 @@ struct Values {
       std::optional<NamedSize> named = getNamedSize(atom.name);
       if (!named || named->kind == NamedSize::Rank)
         return SymExpr::symbol(atom.name);
-      if (named->kind == NamedSize::Place)
-        return named->place;
+      if (named->kind == NamedSize::Offset)
+        return named->offset;
       int64_t ranks = 1;
       for (StringRef axis : named->axes)
         ranks *= countRanks(axis, grid);
@@ -161,7 +161,9 @@ struct Values {
 };
 } // namespace
 
-SymExpr mlir::tpc::putValues(const SymExpr &expr, GridAttr grid) { return Values{grid}.get(expr); }
+SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, GridAttr grid) {
+  return Values{grid}.get(expr);
+}
 
 //===----------------------------------------------------------------------===//
 // Sizes
@@ -171,7 +173,7 @@ SymExpr mlir::tpc::putValues(const SymExpr &expr, GridAttr grid) { return Values
 static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, GridAttr grid) {
   if (!n.isMonomial() || n.isConstant() || n.monomialFactors().size() != 1)
     return std::nullopt;
-  std::optional<int64_t> value = putValues(n, grid).asConstant();
+  std::optional<int64_t> value = substituteNumbers(n, grid).asConstant();
   std::string name = n.str();
   auto named = getNamedSize(name);
   if (!named || named->kind != NamedSize::Size || !value || *value % countRanks(axis, grid) != 0)

@@ -133,7 +133,7 @@ private:
 } // namespace
 
 int64_t StackCounter::evaluate(const SymExpr &size) const {
-  SymExpr numbers = putValues(size, grid);
+  SymExpr numbers = substituteNumbers(size, grid);
   std::set<std::string> names;
   numbers.collectSymbols(names);
   std::map<std::string, int64_t> values;

@@ -32,7 +32,7 @@ struct Cost {
 /// Returns the parameters of one rank that take memory. Equal uses of a parameter share one copy;
 /// so does a language-model head that is the transpose of the embedding's table with the same
 /// split.
-SmallVector<ParameterOp> getHeldParameters(ArrayRef<Operation *> parameters);
+SmallVector<ParameterOp> getDistinctParameters(ArrayRef<Operation *> parameters);
 
 class CostModel {
 public:
@@ -51,7 +51,7 @@ public:
   /// Returns the seconds for sending a value to the next stage.
   double getSendSeconds(Type type) const;
   /// Returns the seconds for writing a value to memory and reading it again.
-  double getHoldSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
+  double getStoreLoadSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
 
   // For models of ops.
   Cost getCalled(func::CallOp call);

@@ -12,10 +12,10 @@ namespace mlir::tpc {
 int64_t countLayers(Operation *op);
 
 /// Whether an op calls layers, or a section of a layer.
-bool isOfLayers(Operation *op);
+bool callsLayers(Operation *op);
 
 /// Emits a warning that a plan is valid but leaves ranks idle.
-void warnOfPlan(ModuleOp module, const Twine &message);
+void warnAboutPlan(ModuleOp module, const Twine &message);
 
 } // namespace mlir::tpc
 

@@ -42,7 +42,7 @@ struct StageRow {
   double recomputedSeconds = 0; // share of `seconds` for values that other stages compute too
   double transferSeconds = 0;   // in addition to `seconds`, for messages from and to neighbors
   int64_t weightBytes = 0;      // on the rank with the most
-  int64_t heldBytes = 0;        // prologue values, live during all micro-batches
+  int64_t prologueBytes = 0;    // prologue values, live during all micro-batches
   int64_t cacheBytes = 0;       // of a generation, on the rank with the most
   int64_t microBatches = 0;     // non-empty ones, on replica 0
   std::vector<ParameterRow> parameters;

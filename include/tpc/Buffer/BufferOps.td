@@ -230,15 +230,15 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    struct Part {
+    struct Matmul {
       Value parameter, bias, residual, to;
       SymExprAttr n;
       Epilogue epilogue;
     };
-    SmallVector<Part> getParts();
-    void setParts(ArrayRef<Part> parts);
+    SmallVector<Matmul> getMatmuls();
+    void setMatmuls(ArrayRef<Matmul> parts);
     static ProductOp create(OpBuilder &builder, Location loc, Value x, SymExprAttr m, SymExprAttr k,
-                            ArrayRef<Part> parts);
+                            ArrayRef<Matmul> parts);
   }];
 }
 

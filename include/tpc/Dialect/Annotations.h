@@ -24,7 +24,7 @@ inline bool hasOneModelUse(Operation *op) {
 }
 
 /// Returns the ops without uses, and the ops that only annotations use.
-DenseSet<Operation *> getUnneeded(Block &block);
+DenseSet<Operation *> getUnusedOps(Block &block);
 
 /// Fails if an annotation op is left, that is, was not converted back to attributes.
 LogicalResult verifyNoAnnotations(Operation *root);

@@ -94,7 +94,8 @@ def Tpc_AllToAllOp : Tpc_MovingCollective<"all_to_all", ["getOperandSplit", "get
 
 def Tpc_CollectivePermuteOp
     : Tpc_MovingCollective<"collective_permute",
-                           ["getOperandSplit", "getResultSplit", "sendsPieces", "getPieceBytes"]> {
+                           ["getOperandSplit", "getResultSplit", "sendsOnlyNeeded",
+                            "getMaxMemberBytes"]> {
   let summary = "Moves the elements of a split dimension to the ranks that have them in the result";
   let description = [{
     The axes split dimension `dim` of the operand and of the result. With `from` and `every` the
@@ -124,7 +125,7 @@ def Tpc_CollectivePermuteOp
 }
 
 def Tpc_ExchangeOp
-    : Tpc_MovingCollective<"exchange", ["movesAnyDim", "sendsPieces", "getPieceBytes"]> {
+    : Tpc_MovingCollective<"exchange", ["movesAnyDim", "sendsOnlyNeeded", "getMaxMemberBytes"]> {
   let summary = "Changes the distribution of a value by the fewest possible messages and bytes";
   let description = [{
     `tpc.exchange %x over ["tp", "dp"]` moves `[64{tp}, 32{dp}, 8]` to `[64{dp}, 32{tp}, 8]`, which

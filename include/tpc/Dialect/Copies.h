@@ -27,7 +27,7 @@ Copies getCopies(func::FuncOp main, unsigned result);
 Copies getCopies(PipelineOp pipeline, unsigned output);
 
 /// Whether `copies` is valid for a value of type `type`.
-bool areCopies(Attribute copies, Type type);
+bool areValidCopies(Attribute copies, Type type);
 
 } // namespace mlir::tpc
 

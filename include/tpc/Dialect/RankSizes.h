@@ -27,9 +27,9 @@ namespace mlir::tpc {
 
 /// Meaning of a symbol that is not the model's.
 struct NamedSize {
-  enum Kind { Size, Place, Window, Ranks, Rank } kind;
-  int64_t size = 0;               // Size, Place, Window
-  int64_t place = 0;              // Place
+  enum Kind { Size, Offset, Window, Ranks, Rank } kind;
+  int64_t size = 0;               // Size, Offset, Window
+  int64_t offset = 0;             // Offset
   SmallVector<StringRef, 2> axes; // Size: axes that split it successively; Ranks, Rank: one
 };
 /// Returns nothing for symbols of the model.
@@ -39,7 +39,7 @@ std::optional<NamedSize> getNamedSize(StringRef symbol);
 /// (past + 1), and so are 0 and 1.
 ::tpc::SymExpr getNamed(const ::tpc::SymExpr &size);
 /// Returns the symbol of a static offset in a dimension of a static size.
-::tpc::SymExpr getNamedPlace(int64_t place, int64_t size);
+::tpc::SymExpr getNamedOffset(int64_t offset, int64_t size);
 /// Returns the symbol of a constant attention window: window.16 for 16. Other windows are returned
 /// unchanged.
 ::tpc::SymExpr getNamedWindow(const ::tpc::SymExpr &window);
@@ -50,7 +50,7 @@ std::optional<NamedSize> getNamedSize(StringRef symbol);
 
 /// Replaces named symbols by their numbers where these are equal on all ranks. The result is an
 /// expression over symbols of the model and coordinates.
-::tpc::SymExpr putValues(const ::tpc::SymExpr &expr, GridAttr grid);
+::tpc::SymExpr substituteNumbers(const ::tpc::SymExpr &expr, GridAttr grid);
 
 //===--- local sizes, by named symbols --------------------------------------===//
 

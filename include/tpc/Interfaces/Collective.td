@@ -21,10 +21,10 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       "bool", "movesAnyDim", (ins), "", [{ return false; }]>,
     InterfaceMethod<"Whether members send only the elements that one has and another needs. If "
                     "not, the transfer is counted by the whole buffer.",
-      "bool", "sendsPieces", (ins), "", [{ return false; }]>,
+      "bool", "sendsOnlyNeeded", (ins), "", [{ return false; }]>,
     InterfaceMethod<"If so, the maximum bytes that a member sends or receives, for members at "
                     "`coordinates` on all other axes. Nothing if a size is unknown or too large.",
-        "std::optional<int64_t>", "getPieceBytes",
+        "std::optional<int64_t>", "getMaxMemberBytes",
         (ins "::mlir::tpc::GridAttr":$grid,
            "const std::map<std::string, int64_t> &":$coordinates,
            "const std::map<std::string, int64_t> &":$symbols),

@@ -38,7 +38,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     InterfaceMethod<[{
       Replaces the index of a written element by its index in the kept memory. Returns an `i1`,
       whether that index is in bounds, or null if it always is. The mapping is injective.
-      }], "::mlir::Value", "buildPlace",
+      }], "::mlir::Value", "buildKeptIndex",
       (ins "::mlir::tpc::KernelBuilder &":$emitter,
            "::llvm::SmallVectorImpl<::mlir::Value> &":$index), "",
       [{ return ::mlir::Value(); }]>,

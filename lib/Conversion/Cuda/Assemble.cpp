@@ -51,7 +51,7 @@ std::string cuda::findAssembler() {
   return inFolder("/usr/local/cuda");
 }
 
-std::string cuda::getAssemblerPlaces() {
+std::string cuda::getAssemblerSearchPaths() {
   if (auto home = llvm::sys::Process::GetEnv("CUDA_HOME"); home && !home->empty())
     return "in CUDA_HOME, which is '" + *home + "'";
   return "in PATH or /usr/local/cuda, and CUDA_HOME is not set";

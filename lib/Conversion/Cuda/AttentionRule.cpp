@@ -7,7 +7,7 @@ using namespace mlir::tpc;
 
 // Only what a variant says counts: whether a key mask is a prefix, or a row of a mask empty, is not
 // known before it is there.
-StringRef cuda::whyNotLibrary(const AttentionVariant &variant) {
+StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
   if (variant.element == TPC_F32)
     return "f32: the library may compute in TF32";
   if (variant.headSize % 8 || variant.valueSize % 8 || variant.headSize > 256 ||

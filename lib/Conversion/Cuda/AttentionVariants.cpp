@@ -81,14 +81,15 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
   variant.slopes = *slopes;
   GridAttr grid = GridAttr::lookup(op);
   auto getSize = [&](Value value, StringRef what) -> FailureOr<int32_t> {
-    ::tpc::SymExpr size = putValues(getLocalSize(getDist(value).getDims().back(), grid), grid);
+    ::tpc::SymExpr size =
+        substituteNumbers(getLocalSize(getDist(value).getDims().back(), grid), grid);
     auto known = size.asConstant();
     if (!known)
       return op.emitOpError() << "has a " << what << " size of " << size.str()
                               << ": kernels for GPUs are compiled for one, the same on all ranks";
-    if (*known < 1 || *known > kLargestHead)
+    if (*known < 1 || *known > kMaxHeadSize)
       return op.emitOpError() << "has a " << what << " size of " << *known
-                              << ": kernels for GPUs are there for 1 to " << kLargestHead;
+                              << ": kernels for GPUs are there for 1 to " << kMaxHeadSize;
     return static_cast<int32_t>(*known);
   };
   auto head = getSize(op.getK(), "head");

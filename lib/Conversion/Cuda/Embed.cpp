@@ -48,7 +48,7 @@ private:
     auto end = LLVM::UnreachableOp::create(b, loc);
     b.setInsertionPoint(end);
     SizeEmitter sizes(b, loc, layout, entry->getArgument(0));
-    Value value = sizes.expr(putValues(size, layout.grid));
+    Value value = sizes.expr(substituteNumbers(size, layout.grid));
     LLVM::ReturnOp::create(sizes.builder(), loc, value);
     end.erase();
     return name;
@@ -137,7 +137,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                 .softcap = e.i32(variant.softcap),
                 .uniform_rows = e.i32(variant.uniformRows),
                 .cached = e.i32(variant.cached),
-                .library = e.i32(whyNotLibrary(variant).empty()),
+                .library = e.i32(getLibraryLimitation(variant).empty()),
             };
             return e.insert(entry, values.list());
           });

@@ -142,7 +142,7 @@ void KernelLowering::findTogether(const SymExpr &longest) {
   }
   if (chunksHeld) {
     chooseHeld(chunksHeld * rowLanes.width);
-    launch.heldElements = chunksHeld * rowLanes.width;
+    launch.registerElements = chunksHeld * rowLanes.width;
   }
 }
 

@@ -53,7 +53,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                                          {"rows", launch.rows.str()},
                                          {"elements_per_row", launch.elementsPerRow.str()},
                                          {"elements_per_thread", launch.elementsPerThread},
-                                         {"held_elements", launch.heldElements},
+                                         {"held_elements", launch.registerElements},
                                          {"shared_bytes", launch.sharedBytes},
                                          {"dynamic_shared_bytes", launch.dynamicSharedBytes},
                                          {"below_2_31", std::move(extents)},
@@ -77,7 +77,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     FailureOr<AttentionVariant> variant = getVariant(op);
     auto own = llvm::find_if(code.attentions,
                              [&](const AttentionEntry &e) { return e.variant == *variant; });
-    StringRef whyNot = whyNotLibrary(*variant);
+    StringRef whyNot = getLibraryLimitation(*variant);
     attentions.push_back(llvm::json::Object{
         {"node", mlir::tpc::getSourceName(op.getLoc())},
         {"function", op->getParentOfType<func::FuncOp>().getName()},

@@ -34,8 +34,8 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
     std::string names;
     for (unsigned architecture : *architectures)
       names += (names.empty() ? "sm_" : ", sm_") + std::to_string(architecture);
-    result.note = "there is no ptxas (" + cuda::getAssemblerPlaces() + "): no cubins for " + names +
-                  ", kernels stay PTX, which drivers assemble";
+    result.note = "there is no ptxas (" + cuda::getAssemblerSearchPaths() + "): no cubins for " +
+                  names + ", kernels stay PTX, which drivers assemble";
   } else {
     options.onStep("assembling with " + assembler);
     if (llvm::Error error = cuda::assemble(*code, *architectures, assembler))
@@ -80,8 +80,8 @@ static constexpr TargetTraits traits = {
     .addsResidual = true,
     .isActivation = isActivation,
     .hasTf32 = true,
-    .cheapPrice = 1,
-    .dearPrice = 16,
+    .cheapCost = 1,
+    .expensiveCost = 16,
     .storedFrom = 16,
     .maxKernelOps = 128,
     .maxGeneratedDepth = 32,

@@ -201,7 +201,7 @@ Value SizeEmitter::expr(const SymExpr &e) {
   std::string key = e.str();
   if (auto it = exprs.find(key); it != exprs.end())
     return it->second;
-  Value value = emit(putValues(e, layout.grid));
+  Value value = emit(substituteNumbers(e, layout.grid));
   return exprs[key] = value;
 }
 

@@ -63,7 +63,7 @@ template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
 /// A place in a dimension; of a static one by name.
 SymExpr getPlace(const SymExpr &place, const SymExpr &size) {
   std::optional<int64_t> at = place.asConstant(), all = size.asConstant();
-  return at && all ? getNamedPlace(*at, *all) : getNamed(place);
+  return at && all ? getNamedOffset(*at, *all) : getNamed(place);
 }
 
 struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
@@ -155,7 +155,7 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
     if ((int64_t)row.size() > CacheOp::tokenDim)
       token(cast<AppendOp>(op), e, {row[0], row[CacheOp::tokenDim]});
   }
-  Value buildPlace(Operation *op, KernelBuilder &e, SmallVectorImpl<Value> &index) const {
+  Value buildKeptIndex(Operation *op, KernelBuilder &e, SmallVectorImpl<Value> &index) const {
     auto found = token(cast<AppendOp>(op), e, {index[0], index[CacheOp::tokenDim]});
     index[CacheOp::tokenDim] = found[0];
     return found[1];

@@ -249,7 +249,7 @@ LogicalResult AnnotationAttacher::run() {
     blocks.insert(op->getBlock());
   });
   for (Block *block : blocks)
-    unneeded.insert_range(getUnneeded(*block));
+    unneeded.insert_range(getUnusedOps(*block));
   bool ok = true;
   for (AnnotationOp annotation : annotations)
     ok &= succeeded(attach(annotation));

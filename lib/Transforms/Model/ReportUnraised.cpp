@@ -19,7 +19,7 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
     // Parts of raised ops are no longer needed, even if they have annotations.
     DenseSet<Operation *> unneeded;
     for (Block &block : getOperation().getBody())
-      unneeded.insert_range(getUnneeded(block));
+      unneeded.insert_range(getUnusedOps(block));
     getOperation().walk([&](Operation *op) {
       StringRef what;
       if (unneeded.contains(op))

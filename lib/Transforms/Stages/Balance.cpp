@@ -60,7 +60,7 @@ Balance::Balance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts) 
       int64_t found = countLayers(op);
       double seconds = model.getCost(op).seconds;
       stage.layers += found;
-      if (isOfLayers(op)) {
+      if (callsLayers(op)) {
         stage.hasLayers = true;
         functions += found;
         inLayers += seconds;

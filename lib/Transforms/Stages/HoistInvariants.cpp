@@ -119,7 +119,7 @@ bool StageHoister::isCheaperToRecompute(Operation *op) const {
   for (Value value : hoistedValues)
     bytes += model.getBytes(value.getType());
   Type type = op->getResult(0).getType();
-  return bytes < model.getBytes(type) && seconds <= model.getHoldSeconds(type);
+  return bytes < model.getBytes(type) && seconds <= model.getStoreLoadSeconds(type);
 }
 
 void StageHoister::chooseHoisted() {

@@ -79,7 +79,7 @@ Cost PipelineChain::getCost(size_t from, size_t to) {
   }
   // A tied head and the embedding share one copy of their weights.
   cost.weightBytes = 0;
-  for (ParameterOp parameter : getHeldParameters(parameters))
+  for (ParameterOp parameter : getDistinctParameters(parameters))
     cost.weightBytes += model.getBytes(parameter.getType());
   return cost;
 }

@@ -53,7 +53,7 @@ Recompute::Recompute(func::FuncOp main, CostModel &model, int64_t stages, Recomp
     if (isa<ParameterOp>(op))
       parameters.push_back(&op);
   }
-  for (ParameterOp parameter : getHeldParameters(parameters))
+  for (ParameterOp parameter : getDistinctParameters(parameters))
     maxWeightBytes += model.getBytes(parameter.getType());
   maxSeconds *= limits.share / double(stages);
   maxWeightBytes *= limits.share / double(stages);
@@ -106,7 +106,7 @@ bool Recompute::isAffordable(Operation *op, const Closure &closure) const {
     return true;
   double seconds = 0;
   for (Type type : op->getResultTypes())
-    seconds += stores                                              ? model.getHoldSeconds(type)
+    seconds += stores                                              ? model.getStoreLoadSeconds(type)
                : alternative == RecomputeLimits::Alternative::Send ? model.getSendSeconds(type)
                                                                    : 0;
   // Weights used only by stored values are loaded anyway.

@@ -327,7 +327,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
            << " pipeline stages (there are " << cutPoints - 1
            << " cut points where only one activation is live)" << suggest(cutPoints + 1);
   if (!choice.imbalance.empty())
-    warnOfPlan(module, choice.imbalance + (isRequested ? "" : suggest(stages)));
+    warnAboutPlan(module, choice.imbalance + (isRequested ? "" : suggest(stages)));
 
   Builder attrs(module.getContext());
   OpBuilder builder(main.front().getTerminator());
@@ -344,7 +344,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     Cost cost = chain.getCost(begin, end);
     double recomputed = chain.getRecomputedSeconds(begin, end), inLayers = 0;
     for (Operation *op : chain.getCarried(begin, end))
-      if (isOfLayers(op))
+      if (callsLayers(op))
         inLayers += model.getCost(op).seconds;
     double transfer = chain.getSendSeconds(begin) + chain.getSendSeconds(end);
     func::FuncOp stage = makeStage(chain, i, begin, end, values, delivered, builder);

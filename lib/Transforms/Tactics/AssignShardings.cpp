@@ -243,7 +243,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     restoreBiases(plan, erased);
     recordTactics(plan);
     for (const std::string &warning : plan.warnings)
-      warnOfPlan(module, warning);
+      warnAboutPlan(module, warning);
     for (Operation *op : erased)
       op->erase();
     module.walk([](Operation *op) { op->removeDiscardableAttr(kNormAttr); });

@@ -417,10 +417,10 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
         llvm::find_if(splits, [&](const HeadSplit &s) { return isPossible(s); });
     std::string text = std::to_string(*kv) + " kv heads, ";
     if (wanted->time < split->time)
-      warnOfPlan(module, "tp" + std::to_string(parts) + ": " + annotated.by + " leaves " +
-                             split->str() + " on the worst-case rank; with kv heads repeated " +
-                             std::to_string(wanted->repeats) + " times it would have " +
-                             wanted->str());
+      warnAboutPlan(module, "tp" + std::to_string(parts) + ": " + annotated.by + " leaves " +
+                                split->str() + " on the worst-case rank; with kv heads repeated " +
+                                std::to_string(wanted->repeats) + " times it would have " +
+                                wanted->str());
     if (split->kind == HeadSplit::Unrepeated)
       continue;
     if (split->kind == HeadSplit::InWeights) {

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-SymExpr PartSizes::normalize(const SymExpr &expr) const { return putValues(expr, grid); }
+SymExpr PartSizes::normalize(const SymExpr &expr) const { return substituteNumbers(expr, grid); }
 
 SymExpr PartSizes::coordinate(StringRef axis) const {
   return count(axis) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());

@@ -186,7 +186,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
         failed(c.read(call, call.getX(), first.getLhs())))
       return failure();
     SmallVector<MatmulOp> merged = getMerged(first);
-    SmallVector<buffer::ProductOp::Part> parts = call.getParts();
+    SmallVector<buffer::ProductOp::Matmul> parts = call.getMatmuls();
     if (parts.size() != merged.size())
       return call.emitOpError() << "is of " << parts.size() << " parameters, and on tensors there "
                                 << (merged.size() == 1 ? "is " : "are ") << merged.size();
@@ -206,7 +206,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
   }
 
   static FailureOr<Value> readPart(MatmulOp op, buffer::ProductOp call,
-                                   const buffer::ProductOp::Part &part, PlanChecker &c) {
+                                   const buffer::ProductOp::Matmul &part, PlanChecker &c) {
     auto epilogue = getEpilogue(op, c);
     if (failed(epilogue))
       return failure();

@@ -159,7 +159,7 @@ bool Origins::isSize(const SymExpr &size) const {
   size.collectSymbols(names);
   for (const std::string &name : names)
     if (auto named = getNamedSize(name);
-        named && named->kind == NamedSize::Place && !places.count({named->place, named->size}))
+        named && named->kind == NamedSize::Offset && !places.count({named->offset, named->size}))
       return false;
   return sizes.count(parts.normalize(size).str()) > 0;
 }

@@ -60,8 +60,8 @@ private:
         size /= std::max<int64_t>(1, countRanks(axis));
       return exactly(size);
     }
-    case NamedSize::Place:
-      return exactly(named->place);
+    case NamedSize::Offset:
+      return exactly(named->offset);
     case NamedSize::Window:
       return exactly(named->size);
     case NamedSize::Ranks:

@@ -35,8 +35,8 @@ int64_t RankSizesEvaluator::getSymbol(StringRef name, const Coordinates &at) con
       size /= countRanks(axis);
     return size;
   }
-  case NamedSize::Place:
-    return sizes.scale(named->place, named->size);
+  case NamedSize::Offset:
+    return sizes.scale(named->offset, named->size);
   case NamedSize::Window:
     return sizes.evaluateWindow(named->size);
   case NamedSize::Ranks:

@@ -46,11 +46,11 @@ static LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, 
 
 namespace {
 struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
-  using Part = buffer::ProductOp::Part;
+  using Part = buffer::ProductOp::Matmul;
 
   LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
     auto op = cast<buffer::ProductOp>(base);
-    SmallVector<Part> parts = op.getParts();
+    SmallVector<Part> parts = op.getMatmuls();
     for (int rank : frame.active) {
       // Parts may be computed in any order, or at the same time.
       for (auto [i, part] : llvm::enumerate(parts)) {

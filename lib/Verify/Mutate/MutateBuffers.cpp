@@ -377,8 +377,8 @@ static bool wrongEpilogue(Mutator &m) {
   auto product = m.pickAny<buffer::ProductOp>();
   if (!product)
     return false;
-  auto parts = product.getParts();
-  buffer::ProductOp::Part &part = m.drawFrom(parts);
+  auto parts = product.getMatmuls();
+  buffer::ProductOp::Matmul &part = m.drawFrom(parts);
   if (part.residual && m.draw(2))
     part.residual = {};
   else if (part.bias && m.draw(2))
@@ -386,19 +386,19 @@ static bool wrongEpilogue(Mutator &m) {
   else
     part.epilogue =
         part.epilogue == buffer::Epilogue::None ? buffer::Epilogue::Relu : buffer::Epilogue::None;
-  product.setParts(parts);
+  product.setMatmuls(parts);
   return true;
 }
 
 // Of merged products, one takes what is another's.
 static bool swapParts(Mutator &m) {
   auto product =
-      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getParts().size() > 1; });
+      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
   if (!product)
     return false;
-  auto parts = product.getParts();
+  auto parts = product.getMatmuls();
   size_t i = m.draw(parts.size()), j = (i + 1 + m.draw(parts.size() - 1)) % parts.size();
-  buffer::ProductOp::Part &a = parts[i], &b = parts[j];
+  buffer::ProductOp::Matmul &a = parts[i], &b = parts[j];
   unsigned what = m.draw(4);
   if (what == 1 && a.bias != b.bias)
     std::swap(a.bias, b.bias);
@@ -408,19 +408,19 @@ static bool swapParts(Mutator &m) {
     std::swap(a.to, b.to);
   else
     std::swap(a.parameter, b.parameter);
-  product.setParts(parts);
+  product.setMatmuls(parts);
   return true;
 }
 
 // Of merged products, one is left out.
 static bool dropPart(Mutator &m) {
   auto product =
-      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getParts().size() > 1; });
+      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
   if (!product)
     return false;
-  auto parts = product.getParts();
+  auto parts = product.getMatmuls();
   parts.erase(parts.begin() + m.draw(parts.size()));
-  product.setParts(parts);
+  product.setMatmuls(parts);
   return true;
 }
 

@@ -132,7 +132,7 @@ static bool wrapIndex(Mutator &m) {
   SmallVector<int64_t> limits = {100, 128, 1000, 4096};
   m.module.walk([&](kernel::ElementsOp loop) {
     for (const SymExpr &size : loop.getExprs())
-      if (auto n = putValues(size, m.grid).asConstant(); n && *n > 4)
+      if (auto n = substituteNumbers(size, m.grid).asConstant(); n && *n > 4)
         limits.push_back(*n);
   });
   int64_t limit = m.drawFrom(limits);
@@ -190,7 +190,7 @@ static bool dropMaximum(Mutator &m) {
 /// Returns whether a size is larger than a limit on some rank. Sizes of the model are symbols, and
 /// have no bound.
 static bool mayExceed(Mutator &m, const SymExpr &size, int64_t limit) {
-  SymExpr value = putValues(size, m.grid);
+  SymExpr value = substituteNumbers(size, m.grid);
   std::set<std::string> symbols;
   value.collectSymbols(symbols);
   std::map<std::string, int64_t> last;
@@ -230,7 +230,7 @@ static bool nextPlace(Mutator &m) {
     size.getExpr().collectSymbols(symbols);
     std::optional<NamedSize> named =
         symbols.size() == 1 ? getNamedSize(*symbols.begin()) : std::nullopt;
-    bool fits = named && (named->kind == NamedSize::Place ||
+    bool fits = named && (named->kind == NamedSize::Offset ||
                           (named->kind == NamedSize::Size && named->axes.empty()));
     return fits ? named : std::nullopt;
   };
@@ -238,8 +238,8 @@ static bool nextPlace(Mutator &m) {
   if (!size)
     return false;
   NamedSize named = *name(size);
-  SymExpr next = named.kind == NamedSize::Place ? getNamedPlace(named.place + 1, named.size)
-                                                : getNamed(SymExpr(named.size + 1));
+  SymExpr next = named.kind == NamedSize::Offset ? getNamedOffset(named.offset + 1, named.size)
+                                                 : getNamed(SymExpr(named.size + 1));
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(), next);
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();
@@ -376,12 +376,12 @@ static bool otherActivation(Mutator &m) {
     changed = true;
   }
   m.module.walk([&](buffer::ProductOp product) {
-    auto parts = product.getParts();
-    for (buffer::ProductOp::Part &part : parts)
+    auto parts = product.getMatmuls();
+    for (buffer::ProductOp::Matmul &part : parts)
       part.epilogue = part.epilogue == buffer::Epilogue::GeluTanh  ? buffer::Epilogue::GeluErf
                       : part.epilogue == buffer::Epilogue::GeluErf ? buffer::Epilogue::GeluTanh
                                                                    : part.epilogue;
-    product.setParts(parts);
+    product.setMatmuls(parts);
   });
   return changed;
 }

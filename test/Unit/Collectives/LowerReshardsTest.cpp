@@ -241,7 +241,7 @@ int64_t countSent(Operation &op, GridAttr grid) {
   if (auto permute = dyn_cast<CollectivePermuteOp>(op))
     return *getSentBytes(permute, grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   if (auto exchange = dyn_cast<ExchangeOp>(op))
-    return *exchange.getPieceBytes(grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
+    return *exchange.getMaxMemberBytes(grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   auto axes = op.getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>();
   int64_t members = 1;
   for (StringAttr axis : axes)

@@ -22,7 +22,7 @@ double Random::normal() {
 }
 
 int64_t Case::evaluate(const SymExpr &size, const EnvLayout &layout) const {
-  auto value = putValues(size, layout.grid).evaluate(values);
+  auto value = substituteNumbers(size, layout.grid).evaluate(values);
   if (!value)
     llvm::report_fatal_error(llvm::Twine("a size has no value: ") + size.str());
   return *value;
@@ -95,7 +95,7 @@ int64_t Drawing::getLeastTable() {
   int64_t least = kNoIndex;
   auto consider = [&](Value size) {
     if (auto op = size.getDefiningOp<kernel::SizeOp>())
-      if (auto value = putValues(op.getExpr(), layout.grid).evaluate(c.values))
+      if (auto value = substituteNumbers(op.getExpr(), layout.grid).evaluate(c.values))
         least = std::min(least, *value);
   };
   kernel.func->walk([&](kernel::CheckOp check) { consider(check.getSize()); });
@@ -249,7 +249,7 @@ void Drawing::setRankOfWholeChunks() {
     std::optional<int64_t> whole;
     for (int64_t rank = 0; rank < most && !whole; ++rank) {
       std::map<std::string, int64_t> values{{name, rank}}; // of this alone
-      auto length = putValues(kernel.launch.elementsPerRow, layout.grid).evaluate(values);
+      auto length = substituteNumbers(kernel.launch.elementsPerRow, layout.grid).evaluate(values);
       if (length && *length > 0 && *length % chunk == 0)
         whole = rank;
     }

@@ -145,8 +145,8 @@ public:
     for (auto [argument, content] : llvm::zip_equal(block.getArguments(), arguments))
       known[argument] = content;
     auto set = [&](Value v, Content content) {
-      SymExpr elements = putValues(getNumElements(v.getType(), GridAttr::lookup(module)),
-                                   GridAttr::lookup(module));
+      SymExpr elements = substituteNumbers(getNumElements(v.getType(), GridAttr::lookup(module)),
+                                           GridAttr::lookup(module));
       known[v] = elements.evaluate(symbols) == 0 ? empty : content;
     };
     for (Operation &op : block.without_terminator()) {
@@ -196,7 +196,7 @@ public:
 
   void run(Block &block, ArrayRef<Place> arguments);
   int64_t eval(SymExprAttr expr) {
-    return *putValues(expr.getExpr(), GridAttr::lookup(module)).evaluate(symbols);
+    return *substituteNumbers(expr.getExpr(), GridAttr::lookup(module)).evaluate(symbols);
   }
 
   std::map<int64_t, Content> outputs, inputs;
@@ -216,7 +216,7 @@ void Memory::run(Block &block, ArrayRef<Place> arguments) {
   for (auto [argument, place] : llvm::zip_equal(block.getArguments(), arguments))
     places[argument] = place;
   auto bytes = [&](buffer::ExtentAttr extent) {
-    return *putValues(extent.getBytes(), GridAttr::lookup(module)).evaluate(symbols);
+    return *substituteNumbers(extent.getBytes(), GridAttr::lookup(module)).evaluate(symbols);
   };
   auto write = [&](const Place &p, Content content) {
     for (int64_t i = 0; i < p.size; ++i)
@@ -344,7 +344,7 @@ TEST_F(MemoryPlan, HoldsWhatTensorsAre) {
         SmallVector<Content> arguments;
         for (BlockArgument argument : layer.getArguments()) {
           auto elements = getNumElements(argument.getType(), GridAttr::lookup(*module));
-          bool none = putValues(elements, GridAttr::lookup(*module)).evaluate(symbols) == 0;
+          bool none = substituteNumbers(elements, GridAttr::lookup(*module)).evaluate(symbols) == 0;
           arguments.push_back(
               none ? empty : contents.get("input " + std::to_string(argument.getArgNumber()), {}));
         }

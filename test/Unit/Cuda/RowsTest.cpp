@@ -70,14 +70,14 @@ TEST(Rows, OfKnownLengthAreReadOnce) {
   for (size_t size : {3, 100, 256, 257, 768, 1600, 4100, 32768}) {
     Compiled compiled = compile(softmaxOf(std::to_string(size)));
     EXPECT_EQ(runSoftmax(compiled, size), 1) << size;
-    EXPECT_GT(compiled.launch("softmax").heldElements, 0u);
+    EXPECT_GT(compiled.launch("softmax").registerElements, 0u);
   }
 }
 
 TEST(Rows, ThatAreTooLongAreReadAgain) {
   Compiled compiled = compile(softmaxOf("50257"));
   EXPECT_EQ(runSoftmax(compiled, 50257), 3);
-  EXPECT_EQ(compiled.launch("softmax").heldElements, 0u);
+  EXPECT_EQ(compiled.launch("softmax").registerElements, 0u);
 }
 
 TEST(Rows, OfUnknownLengthAreReadOnceUpToALength) {

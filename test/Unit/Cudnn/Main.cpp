@@ -1,8 +1,8 @@
 //===- Main.cpp - does the real cuDNN accept our graphs? ------------------===//
 //
-// tpc-cudnn-plans [--few]: plans attention of the kinds that the rule (cuda::whyNotLibrary) leaves
-// to cuDNN, for devices that are described and not there. A line for each; test_cudnn_accepts.py
-// runs it with a driver without devices.
+// tpc-cudnn-plans [--few]: plans attention of the kinds that the rule (cuda::getLibraryLimitation)
+// leaves to cuDNN, for devices that are described and not there. A line for each;
+// test_cudnn_accepts.py runs it with a driver without devices.
 //
 //===----------------------------------------------------------------------===//
 

@@ -27,7 +27,9 @@ protected:
     return parse<DistAttr>(("#tpc.dist<[" + text + "], local>").str()).getDims()[0];
   }
   std::string size(StringRef text) { return getLocalSize(dim(text), grid).str(); }
-  std::string value(StringRef text) { return putValues(getLocalSize(dim(text), grid), grid).str(); }
+  std::string value(StringRef text) {
+    return substituteNumbers(getLocalSize(dim(text), grid), grid).str();
+  }
 
   MLIRContext context;
   GridAttr grid;
@@ -57,8 +59,8 @@ TEST_F(RankSizes, UnevenPartsDependOnTheRank) {
           begin = getShardBegin(n, "tp", grid);
   int64_t sizes[] = {3, 3, 2, 2}, begins[] = {0, 3, 6, 8};
   for (int64_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(putValues(size, grid).evaluate({{"rank.tp", rank}}), sizes[rank]);
-    EXPECT_EQ(putValues(begin, grid).evaluate({{"rank.tp", rank}}), begins[rank]);
+    EXPECT_EQ(substituteNumbers(size, grid).evaluate({{"rank.tp", rank}}), sizes[rank]);
+    EXPECT_EQ(substituteNumbers(begin, grid).evaluate({{"rank.tp", rank}}), begins[rank]);
     // The same text at another size over another grid: 5 over 2.
     std::map<std::string, int64_t> other{{"_10", 5}, {"ranks.tp", 2}, {"rank.tp", rank % 2}};
     EXPECT_EQ(size.evaluate(other), rank % 2 ? 2 : 3);
@@ -71,15 +73,15 @@ TEST_F(RankSizes, WhatIsTheSameOnAllRanksIsANumber) {
   EXPECT_EQ(value("(16{tp} * 3){dp}"), "6");
   EXPECT_EQ(value("(16{tp} * 5){dp}"), "10");
   EXPECT_NE(value("(4{tp} * 5){dp}").find("rank.dp"), std::string::npos);
-  EXPECT_EQ(putValues(SymExpr::min(getCoordinate("tp", grid), 3), grid).str(), "rank.tp");
-  EXPECT_EQ(putValues(SymExpr::max(getCoordinate("tp", grid), 3), grid).str(), "3");
+  EXPECT_EQ(substituteNumbers(SymExpr::min(getCoordinate("tp", grid), 3), grid).str(), "rank.tp");
+  EXPECT_EQ(substituteNumbers(SymExpr::max(getCoordinate("tp", grid), 3), grid).str(), "3");
 }
 
 TEST_F(RankSizes, PlacesHaveNames) {
-  EXPECT_EQ(getNamedPlace(128, 384).str(), "_384.at128");
-  EXPECT_EQ(putValues(getNamedPlace(128, 384), grid).str(), "128");
-  EXPECT_EQ(getNamedPlace(0, 384).str(), "0");
-  EXPECT_EQ(getNamedPlace(384, 384).str(), "_384");
+  EXPECT_EQ(getNamedOffset(128, 384).str(), "_384.at128");
+  EXPECT_EQ(substituteNumbers(getNamedOffset(128, 384), grid).str(), "128");
+  EXPECT_EQ(getNamedOffset(0, 384).str(), "0");
+  EXPECT_EQ(getNamedOffset(384, 384).str(), "_384");
 }
 
 TEST_F(RankSizes, NamesAreRead) {
@@ -88,7 +90,7 @@ TEST_F(RankSizes, NamesAreRead) {
   EXPECT_EQ(part->kind, NamedSize::Size);
   EXPECT_EQ(part->size, 16);
   EXPECT_EQ(part->axes, (SmallVector<StringRef, 2>{"tp", "dp"}));
-  EXPECT_EQ(getNamedSize("_384.at128")->place, 128);
+  EXPECT_EQ(getNamedSize("_384.at128")->offset, 128);
   EXPECT_EQ(getNamedSize("rank.tp")->kind, NamedSize::Rank);
   EXPECT_EQ(getNamedSize("ranks.tp")->kind, NamedSize::Ranks);
   for (StringRef other : {"batch", "_", "_x", "_12x", "_12.", "_12..tp", "rank", "rank."})
@@ -98,7 +100,7 @@ TEST_F(RankSizes, NamesAreRead) {
 TEST_F(RankSizes, WindowsHaveNamesThatNoSizeHas) {
   SymExpr window = getNamedWindow(16);
   EXPECT_EQ(window.str(), "window.16");
-  EXPECT_EQ(putValues(SymExpr::symbol("past") - window, grid).str(), "past - 16");
+  EXPECT_EQ(substituteNumbers(SymExpr::symbol("past") - window, grid).str(), "past - 16");
   EXPECT_EQ(getNamedSize("window.16")->kind, NamedSize::Window);
   EXPECT_EQ(getNamedSize("window.16")->size, 16);
   EXPECT_NE(window.str(), getNamed(16).str());

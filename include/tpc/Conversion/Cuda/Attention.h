@@ -24,7 +24,7 @@ namespace mlir::tpc::cuda {
 using AttentionVariant = ::tpc::attention::Variant;
 
 /// Maximum head size that fits into a block's registers and shared memory.
-inline constexpr int64_t kLargestHead = 256;
+inline constexpr int64_t kMaxHeadSize = 256;
 
 /// Returns a name such as attention_f16_64_causal.
 std::string getName(const AttentionVariant &variant);
@@ -34,7 +34,7 @@ FailureOr<AttentionVariant> getVariant(AttentionOp op);
 
 /// Returns the reason why the library (cuDNN's fused attention) cannot compute a variant; empty if
 /// it can. These kernels are the fallback if the library rejects a call at run time.
-StringRef whyNotLibrary(const AttentionVariant &variant);
+StringRef getLibraryLimitation(const AttentionVariant &variant);
 
 /// Kernels generated for a variant.
 struct AttentionKernels {

@@ -81,7 +81,7 @@ llvm::Error checkRounding(StringRef ptx);
 /// empty if there is none.
 std::string findAssembler();
 /// Returns the paths that findAssembler searches, for messages.
-std::string getAssemblerPlaces();
+std::string getAssemblerSearchPaths();
 
 /// Adds a cubin for each architecture. On an error, keeps the PTX in a file that the error names.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);

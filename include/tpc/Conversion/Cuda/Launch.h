@@ -55,7 +55,7 @@ struct Launch {
   unsigned elementsPerThread = 1;
   /// Maximum number of a row's elements that a thread keeps in registers across passes; 0: each
   /// pass reads the row again.
-  unsigned heldElements = 0;
+  unsigned registerElements = 0;
   /// Shared memory: the kernel's static size, and the dynamic size that a launch must provide.
   unsigned sharedBytes = 0, dynamicSharedBytes = 0;
   /// Each must be less than 2^31: indices are 32 bits.

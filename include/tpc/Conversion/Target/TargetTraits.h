@@ -56,7 +56,7 @@ struct TargetTraits {
 
   /// Cost of computing an element by a cheap op and by any other. A value with several uses in a
   /// kernel is stored from a cost of `storedFrom` on.
-  unsigned cheapPrice, dearPrice, storedFrom;
+  unsigned cheapCost, expensiveCost, storedFrom;
   /// Limits for kernel size. Elements are built by recursion over a kernel's ops, and each result
   /// rebuilds what it needs.
   unsigned maxKernelOps, maxGeneratedDepth;
