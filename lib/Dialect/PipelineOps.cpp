@@ -46,7 +46,7 @@ void PipelineOp::print(OpAsmPrinter &printer) {
 }
 
 /// Checks that no value outside of the micro-batch iterations is split over mb.
-static LogicalResult checkOutsideOfRounds(StageOp stage) {
+static LogicalResult checkOutsideOfMicroBatches(StageOp stage) {
   for (Operation &op : stage.getBody().front())
     for (Type type : op.getResultTypes())
       if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
@@ -86,7 +86,7 @@ LogicalResult PipelineOp::verify() {
       return op.emitOpError("is in a pipeline, but is not a stage");
     if ((int64_t)stage.getIndex() != next++)
       return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
-    if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfRounds(stage)))
+    if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfMicroBatches(stage)))
       return failure();
   }
   if (grid && grid.getAxisSize("pp") != next)
