@@ -115,9 +115,10 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
         tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"
 
     Before, for all sizes: functions of tensors beside the buffers are the staged program's, as expressions; constants and sizes of kernels are those of
-    their functions of tensors; index arithmetic stays in 64 bits. Each kernel also runs alone, beside its function of tensors.
+    their functions of tensors; integer arithmetic is of a form that these need, and stays in 64 bits; no op has an attribute that nothing checks; frames end where
+    their slots do. Each kernel also runs alone, beside its function of tensors.
 
-    Errors: a function of tensors that differs, and where; a constant, a size or a narrow type in a kernel that tensors do not have; an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
+    Errors: a function of tensors that differs, and where; a constant, a size, a narrow type or integer arithmetic in a kernel that tensors do not have; overflow flags or an alignment; a larger frame than its slots need; an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
     library's op that writes where it reads; ranks that disagree on a size, a message that is not sent or not received; an element
     of an output that differs from the model's, or is delivered twice or by nobody. See docs/verification.md.
   }];

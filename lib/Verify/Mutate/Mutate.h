@@ -103,6 +103,8 @@ ArrayRef<Mutation> getFactMutations();
 ArrayRef<Mutation> getStepFactMutations();
 /// In kernels, and in functions of tensors with what was made of them.
 ArrayRef<Mutation> getConstantMutations();
+/// In kernels and frames, at sizes that no small run has.
+ArrayRef<Mutation> getArithmeticMutations();
 
 } // namespace mlir::tpc::mutate
 
