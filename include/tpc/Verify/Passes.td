@@ -129,11 +129,14 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
         tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"
 
     Before, for all sizes: the tensor functions must be those of the staged program, as expressions;
-    constants and sizes of kernels must be those of their tensor functions; index arithmetic must
-    stay within 64 bits. Each kernel also runs alone and is compared with its tensor function.
+    constants and sizes of kernels must be those of their tensor functions; integer arithmetic must
+    be of a form that these need and stay within 64 bits; ops must have no attributes that no check
+    covers; frames must end at their last slot. Each kernel also runs alone and is compared with its
+    tensor function.
 
-    Errors: a tensor function that differs, and where; a constant, a size or a narrow type in a
-    kernel that its tensor function does not have; an access out of bounds of a buffer or a
+    Errors: a tensor function that differs, and where; a constant, a size, a narrow type or integer
+    arithmetic in a kernel that its tensor function does not have; overflow flags or an alignment; a
+    frame larger than its slots; an access out of bounds of a buffer or a
     dimension; a read of uninitialized or freed memory; a library op whose output overlaps its
     input; ranks that disagree on a size; a message that is not sent or not received; an element of
     an output that differs from the model's, or that is not delivered exactly once. See

@@ -155,7 +155,7 @@ LogicalResult Comparison::compare(unsigned result, const Place &have, const Data
   double largest = 0;
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
-  bool isFloat = isa<FloatType>(have.type);
+  bool isFloat = have.type.isFloat();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
     // Constants of 1 or so may cancel: of small operands their error is left.
     double tolerance =

@@ -8,11 +8,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "CheckKernels.h"
-
-#include "../Equivalence/BoundsChecker.h"
+#include "SizeRanges.h"
 
 #include "tpc/Buffer/Buffer.h"
-#include "tpc/Dialect/RankSizes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -26,56 +24,6 @@ using equivalence::Wide;
 using ::tpc::SymExpr;
 
 namespace {
-/// The largest value of a symbol that no constraint bounds, as for tpc-verify-bounds.
-constexpr int64_t symbolMax = 32768;
-
-/// Intervals of expressions on any rank.
-class SizeRanges {
-public:
-  explicit SizeRanges(ModuleOp module)
-      : grid(GridAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
-
-  Interval get(const SymExpr &expr) {
-    std::set<std::string> names;
-    expr.collectSymbols(names);
-    equivalence::BoundsChecker::Ranges ranges;
-    for (const std::string &name : names)
-      ranges[name] = getSymbol(name);
-    return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
-  }
-
-private:
-  Interval getSymbol(StringRef name) {
-    std::optional<NamedSize> named = getNamedSize(name);
-    if (!named)
-      return constraints.getRange(name);
-    auto countRanks = [&](StringRef axis) -> int64_t {
-      return grid && (axis == "mb" || grid.hasAxis(axis)) ? grid.getAxisSize(axis) : 1;
-    };
-    auto exactly = [](int64_t n) { return Interval{Wide(n), Wide(n)}; };
-    switch (named->kind) {
-    case NamedSize::Size: {
-      int64_t size = named->size;
-      for (StringRef axis : named->axes)
-        size /= std::max<int64_t>(1, countRanks(axis));
-      return exactly(size);
-    }
-    case NamedSize::Offset:
-      return exactly(named->offset);
-    case NamedSize::Window:
-      return exactly(named->size);
-    case NamedSize::Ranks:
-      return exactly(countRanks(named->axes[0]));
-    case NamedSize::Rank:
-      return {Wide(0), Wide(countRanks(named->axes[0]) - 1)};
-    }
-    llvm_unreachable("all kinds are listed");
-  }
-
-  GridAttr grid;
-  equivalence::BoundsChecker constraints;
-};
-
 /// What is known of an integer. `isIndex`: it is made of indices and sizes alone.
 struct Known {
   Interval range;
@@ -169,7 +117,7 @@ LogicalResult KernelRanges::visitArithmetic(Operation *op, Interval range) {
          << "an index is from " << range.low.str() << " to " << range.high.str()
          << " at the largest sizes, more than " << op->getResult(0).getType()
          << " has; constrain its sizes (symbols without a constraint are taken to be up to "
-         << symbolMax << ")";
+         << SizeRanges::symbolMax << ")";
 }
 
 /// To fewer bits.
@@ -329,7 +277,7 @@ static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
                       << expr.str() << "' is up to " << range.high.str()
                       << " at the largest sizes, more than 64 bits have; constrain its sizes "
                          "(symbols without a constraint are taken to be up to "
-                      << symbolMax << ")";
+                      << SizeRanges::symbolMax << ")";
       return WalkResult::interrupt();
     }
     return WalkResult::advance();

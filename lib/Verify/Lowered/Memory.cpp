@@ -12,6 +12,32 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
 
+ElementType::ElementType(Type type) : type(type) {
+  if (!type)
+    return;
+  bytes = getElementBytes(type);
+  if (isa<FloatType>(type)) {
+    kind = type.isF32() ? F32 : type.isF64() ? F64 : Half;
+    return;
+  }
+  switch (type.getIntOrFloatBitWidth()) {
+  case 1:
+    kind = I1;
+    break;
+  case 8:
+    kind = I8;
+    break;
+  case 16:
+    kind = I16;
+    break;
+  case 32:
+    kind = I32;
+    break;
+  default:
+    kind = I64;
+  }
+}
+
 bool Place::exists(int64_t element) const {
   return element >= 0 && byteOf(element) >= 0 &&
          byteOf(element + 1) <= int64_t(memory->bytes.size());
@@ -31,76 +57,85 @@ template <typename T> static T read(const std::byte *from) {
 }
 
 Scalar Place::load(int64_t element) const {
-  const std::byte *at = memory->bytes.data() + byteOf(element);
+  int64_t byte = byteOf(element);
+  const std::byte *at = memory->bytes.data() + byte;
   Scalar value;
-  if (auto floats = dyn_cast<FloatType>(type)) {
-    if (!memory->rounds)
-      value.f = memory->exact[byteOf(element)];
-    else if (type.isF32())
-      value.f = read<float>(at);
-    else if (type.isF64())
-      value.f = read<double>(at);
-    else {
-      llvm::APInt bits(16, read<uint16_t>(at));
-      value.f = llvm::APFloat(floats.getFloatSemantics(), bits).convertToDouble();
-    }
+  if (type.isFloat() && !memory->rounds) {
+    value.f = memory->exact[byte];
     return value;
   }
-  switch (type.getIntOrFloatBitWidth()) {
-  case 1:
+  switch (type.getKind()) {
+  case ElementType::F32:
+    value.f = read<float>(at);
+    break;
+  case ElementType::F64:
+    value.f = read<double>(at);
+    break;
+  case ElementType::Half: {
+    llvm::APInt bits(16, read<uint16_t>(at));
+    value.f =
+        llvm::APFloat(cast<FloatType>(Type(type)).getFloatSemantics(), bits).convertToDouble();
+    break;
+  }
+  case ElementType::I1:
     value.i = read<uint8_t>(at) != 0;
     break;
-  case 8:
+  case ElementType::I8:
     value.i = read<int8_t>(at);
     break;
-  case 16:
+  case ElementType::I16:
     value.i = read<int16_t>(at);
     break;
-  case 32:
+  case ElementType::I32:
     value.i = read<int32_t>(at);
     break;
-  default:
+  case ElementType::I64:
     value.i = read<int64_t>(at);
+    break;
   }
   return value;
 }
 
 void Place::store(int64_t element, Scalar value) const {
-  std::byte *at = memory->bytes.data() + byteOf(element);
+  int64_t byte = byteOf(element);
+  std::byte *at = memory->bytes.data() + byte;
   auto write = [&](auto x) { std::memcpy(at, &x, sizeof x); };
-  if (auto floats = dyn_cast<FloatType>(type)) {
-    if (!memory->rounds) {
-      memory->exact[byteOf(element)] = value.f;
-    } else if (type.isF32()) {
+  if (type.isFloat() && !memory->rounds) {
+    memory->exact[byte] = value.f;
+  } else {
+    switch (type.getKind()) {
+    case ElementType::F32:
       write(float(value.f));
-    } else if (type.isF64()) {
+      break;
+    case ElementType::F64:
       write(value.f);
-    } else {
+      break;
+    case ElementType::Half: {
       llvm::APFloat x(value.f);
       bool lossy;
-      x.convert(floats.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+      x.convert(cast<FloatType>(Type(type)).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven,
+                &lossy);
       write(uint16_t(x.bitcastToAPInt().getZExtValue()));
+      break;
     }
-  } else {
-    switch (type.getIntOrFloatBitWidth()) {
-    case 1:
+    case ElementType::I1:
       write(uint8_t(value.i & 1));
       break;
-    case 8:
+    case ElementType::I8:
       write(int8_t(value.i));
       break;
-    case 16:
+    case ElementType::I16:
       write(int16_t(value.i));
       break;
-    case 32:
+    case ElementType::I32:
       write(int32_t(value.i));
       break;
-    default:
+    case ElementType::I64:
       write(value.i);
+      break;
     }
   }
-  std::fill(memory->written.begin() + byteOf(element),
-            memory->written.begin() + byteOf(element + 1), true);
+  std::fill_n(memory->written.begin() + byte, type.getBytes(), true);
 }
 
 void Place::forget() const {

@@ -189,17 +189,18 @@ FailureOr<Place> BufferMachine::getParameter(Operation *op, buffer::EntryOp entr
 //===----------------------------------------------------------------------===//
 
 const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
+  std::unique_ptr<KernelProgram> &made = kernels[op.getKernelAttr()];
+  if (made)
+    return made.get();
   ModuleOp library = kernel::getKernels(program);
   auto function = library ? library.lookupSymbol<kernel::FuncOp>(op.getKernel()) : kernel::FuncOp();
   if (!function) {
     op.emitError() << "there is no kernel @" << op.getKernel();
     return nullptr;
   }
-  std::unique_ptr<KernelProgram> &program = kernels[function];
-  if (!program)
-    if (auto made = KernelProgram::get(function); succeeded(made))
-      program = std::move(*made);
-  return program.get();
+  if (auto compiled = KernelProgram::get(function); succeeded(compiled))
+    made = std::move(*compiled);
+  return made.get();
 }
 
 LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<Place> memory,
@@ -333,8 +334,7 @@ LogicalResult BufferMachine::runBlock(Block &block, Frame frame) {
 }
 
 LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
-  auto callee =
-      SymbolTable::lookupNearestSymbolFrom<buffer::FuncOp>(call, call.getCalleeAttr().getAttr());
+  auto callee = symbols.lookup<buffer::FuncOp>(call.getCallee());
   if (!callee || depth > 64)
     return call.emitError() << "@" << call.getCallee() << " cannot be called";
   Values inner;
@@ -381,7 +381,8 @@ LogicalResult BufferMachine::runStage(buffer::FuncOp function) {
 
 BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
                              ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds)
-    : program(program), world(world), sizes(world), seed(seed), roundsNumbers(rounds) {
+    : program(program), symbols(program), world(world), sizes(world), seed(seed),
+      roundsNumbers(rounds) {
   int64_t count = world.getGrid().getWorldSize();
   for (int64_t rank = 0; rank < count; ++rank)
     ranks.push_back(world.getCoordinates(rank));

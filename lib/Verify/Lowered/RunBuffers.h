@@ -104,6 +104,8 @@ public:
   FailureOr<Place> getInput(Operation *op, int64_t index);
   /// A rank's part of a cache.
   FailureOr<Place> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
+  /// Null where there is none.
+  buffer::EntryOp getEntry(StringRef name) const { return symbols.lookup<buffer::EntryOp>(name); }
   FailureOr<Place> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);
   /// Calls `body` for each group over these axes of which members come, in the order of ranks. All
   /// members must come.
@@ -114,6 +116,7 @@ public:
 
 private:
   ModuleOp program;
+  SymbolTable symbols;
   LogicalResult runStage(buffer::FuncOp function);
   /// What caches hold is outputs.
   LogicalResult deliverStates();
@@ -126,7 +129,7 @@ private:
   std::vector<Place> inputs;
   uint64_t seed;
   bool roundsNumbers;
-  DenseMap<Operation *, std::unique_ptr<KernelProgram>> kernels;
+  DenseMap<Attribute, std::unique_ptr<KernelProgram>> kernels; // by name
   DenseSet<const KernelProgram *> compared;
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, Place> parameters;

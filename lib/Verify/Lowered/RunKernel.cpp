@@ -131,6 +131,17 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// Iterations that no loop of a kernel needs at small sizes.
+static constexpr int64_t maxIterations = 1 << 26;
+
+static bool isTooLarge(ArrayRef<int64_t> sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    if (__builtin_mul_overflow(count, std::max<int64_t>(0, size), &count))
+      return true;
+  return count > maxIterations;
+}
+
 /// Calls `body` once for each index of a space, in an order that the seed says.
 static void forEachInAnyOrder(ArrayRef<int64_t> sizes, uint64_t seed,
                               function_ref<void(ArrayRef<int64_t>)> body) {
@@ -152,12 +163,15 @@ static void forEachInAnyOrder(ArrayRef<int64_t> sizes, uint64_t seed,
   }
 }
 
-static Step loopInAnyOrder(std::vector<unsigned> sizes, std::vector<unsigned> indices, Step body) {
-  return [sizes = std::move(sizes), indices = std::move(indices),
+static Step loopInAnyOrder(Operation *op, std::vector<unsigned> sizes,
+                           std::vector<unsigned> indices, Step body) {
+  return [op, sizes = std::move(sizes), indices = std::move(indices),
           body = std::move(body)](KernelRun &run) {
     SmallVector<int64_t> extents;
     for (unsigned size : sizes)
       extents.push_back(run.sizes[size]);
+    if (isTooLarge(extents))
+      return run.fail(op, "is a loop of more than " + Twine(maxIterations) + " iterations");
     forEachInAnyOrder(extents, ++run.seed, [&](ArrayRef<int64_t> index) {
       for (auto [to, i] : llvm::zip_equal(indices, index))
         run.registers[to].i = i;
@@ -170,14 +184,14 @@ FailureOr<Step> KernelCompiler::compileRows(kernel::RowsOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
   if (failed(body))
     return failure();
-  return loopInAnyOrder(getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
+  return loopInAnyOrder(op, getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
 }
 
 FailureOr<Step> KernelCompiler::compileElements(kernel::ElementsOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
   if (failed(body))
     return failure();
-  return loopInAnyOrder(getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
+  return loopInAnyOrder(op, getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
 }
 
 static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
@@ -222,11 +236,14 @@ FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   return Step([sizes = getSizes(op.getExprs()), indices = getRegisters(op.getIndices()),
                term = getRegister(op.getTerm()), result = getRegister(op.getResult()),
                init = getScalar(op.getInit()), identity = getScalar(op.getIdentity()),
-               kind = op.getKind(), isFloat, type, body = *body](KernelRun &run) {
+               kind = op.getKind(), isFloat, type, op = op.getOperation(),
+               body = *body](KernelRun &run) {
     Scalar lanes[3] = {init, init, combine(kind, isFloat, init, identity)};
     SmallVector<int64_t> extents;
     for (unsigned size : sizes)
       extents.push_back(run.sizes[size]);
+    if (isTooLarge(extents))
+      return run.fail(op, "has more than " + Twine(maxIterations) + " terms");
     unsigned lane = 0;
     forEachInAnyOrder(extents, ++run.seed, [&](ArrayRef<int64_t> index) {
       for (auto [to, i] : llvm::zip_equal(indices, index))
@@ -289,6 +306,8 @@ FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
     move(args, inits);
     if (at[by].i < 1)
       return run.fail(op, "has a step of " + Twine(at[by].i));
+    if (at[ub].i > at[lb].i && uint64_t(at[ub].i) - uint64_t(at[lb].i) > maxIterations)
+      return run.fail(op, "is a loop of more than " + Twine(maxIterations) + " iterations");
     for (int64_t i = at[lb].i, end = at[ub].i; i < end; i += at[by].i) {
       at[iv].i = i;
       body(run);

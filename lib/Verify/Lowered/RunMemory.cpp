@@ -16,6 +16,9 @@ struct PushRun : RunModel<PushRun, buffer::PushOp> {
       int64_t bytes = m.evaluate(op.getBytes(), rank);
       if (bytes < 0)
         return m.fail(op, rank) << "is a frame of " << bytes << " bytes";
+      if (bytes > Memory::largest)
+        return m.fail(op, rank) << "is a frame of " << bytes << " bytes at small sizes, more than "
+                                << Memory::largest << ", which a run at small sizes may have";
       m.set(frame, op.getFrame(), rank,
             {Place{std::make_shared<Memory>(bytes, m.rounds()), 0, 0, {}}, {}});
     }
@@ -123,8 +126,7 @@ struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
 struct ParameterRun : RunModel<ParameterRun, buffer::ParameterOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ParameterOp>(base);
-    auto entry =
-        SymbolTable::lookupNearestSymbolFrom<buffer::EntryOp>(op, op.getEntryAttr().getAttr());
+    auto entry = m.getEntry(op.getEntry());
     if (!entry)
       return op.emitError() << "there is no entry @" << op.getEntry();
     for (int rank : frame.active)
@@ -153,7 +155,7 @@ struct CopyRun : RunModel<CopyRun, buffer::CopyOp> {
     auto op = cast<buffer::CopyOp>(base);
     for (int rank : frame.active) {
       const Place &from = m.get(frame, op.getFrom(), rank).place;
-      int64_t bytes = m.evaluate(op.getBytes(), rank), each = getElementBytes(from.type);
+      int64_t bytes = m.evaluate(op.getBytes(), rank), each = from.type.getBytes();
       if (bytes % each != 0)
         return m.fail(op, rank) << "copies " << bytes << " bytes of elements of " << each;
       FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, bytes / each);

@@ -76,8 +76,8 @@ FailureOr<Place> BufferMachine::getState(Operation *op, FlatSymbolRefAttr cache,
   std::vector<int64_t> from;
   forEachKept(world, *kept, ranks[rank], [&](int64_t place) { from.push_back(place); });
   int64_t count = from.size();
-  place = Place{std::make_shared<Memory>(count * getElementBytes(argument.type), roundsNumbers), 0,
-                count, argument.type};
+  place = Place{std::make_shared<Memory>(count * argument.type.getBytes(), roundsNumbers), 0, count,
+                argument.type};
   for (auto [i, element] : llvm::enumerate(from)) {
     if (!argument.exists(element))
       return fail(op, rank) << "keeps what argument " << kept->input << " does not have";

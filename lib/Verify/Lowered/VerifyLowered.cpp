@@ -44,13 +44,18 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
 
   /// For all sizes: what runs at small ones do not see.
   LogicalResult checkKernels() {
+    if (failed(lowered::checkAttributes(getOperation())))
+      return failure();
     if (ModuleOp library = kernel::getKernels(getOperation()))
       for (auto function : library.getOps<kernel::FuncOp>()) {
         FailureOr<func::FuncOp> tensors = lowered::getTensors(getOperation(), function);
-        if (failed(tensors) || failed(lowered::checkConstants(function, *tensors)))
+        if (failed(tensors) || failed(lowered::checkConstants(function, *tensors)) ||
+            failed(lowered::checkIndices(function, *tensors)) ||
+            failed(lowered::checkLookups(function, *tensors)))
           return failure();
       }
-    return lowered::checkWidths(getOperation());
+    return failure(failed(lowered::checkWidths(getOperation())) ||
+                   failed(lowered::checkFrames(getOperation())));
   }
 
   void runOnOperation() override {

@@ -81,6 +81,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getFactMutations());
     llvm::append_range(all, getStepFactMutations());
     llvm::append_range(all, getConstantMutations());
+    llvm::append_range(all, getArithmeticMutations());
     if (kind == "list") {
       for (const Mutation &mutation : all)
         llvm::outs() << mutation.name << ": " << mutation.what << "\n";

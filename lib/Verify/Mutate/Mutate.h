@@ -3,6 +3,7 @@
 #ifndef TPC_LIB_VERIFY_MUTATE_MUTATE_H
 #define TPC_LIB_VERIFY_MUTATE_MUTATE_H
 
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -69,6 +70,22 @@ struct Mutation {
   bool (*apply)(Mutator &);
 };
 
+/// Attention on tensors, with the calls on buffers that do the same: these get the same faults, or
+/// tpc-verify-buffers would refuse a program before it is run.
+struct Attentions {
+  SmallVector<AttentionOp> ops;
+  SmallVector<buffer::AttentionOp> calls;
+
+  bool empty() const { return ops.empty(); }
+};
+
+/// All attention that fits.
+Attentions findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits);
+/// Gives each attention that has a window another one, or none for 0.
+void changeWindows(Mutator &m, const Attentions &all, llvm::function_ref<int64_t(int64_t)> change);
+/// Lets the queries of causal attention see keys up to `by` later ones.
+void moveEdge(Mutator &m, const Attentions &all, int64_t by);
+
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
@@ -86,6 +103,8 @@ ArrayRef<Mutation> getFactMutations();
 ArrayRef<Mutation> getStepFactMutations();
 /// In kernels, and in functions of tensors with what was made of them.
 ArrayRef<Mutation> getConstantMutations();
+/// In kernels and frames, at sizes that no small run has.
+ArrayRef<Mutation> getArithmeticMutations();
 
 } // namespace mlir::tpc::mutate
 

@@ -1,7 +1,6 @@
 //===- MutateBuffers.cpp - Mistakes in plans of memory --------------------===//
 
 #include "Mutate.h"
-#include "tpc/Buffer/Buffer.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 

@@ -8,7 +8,6 @@
 
 #include "Mutate.h"
 
-#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/RankSizes.h"
 #include "tpc/Kernel/Kernel.h"
 
@@ -332,17 +331,9 @@ static bool otherAttention(Mutator &m) {
 }
 
 static bool otherWindow(Mutator &m) {
-  bool changed = false;
-  m.module.walk([&](Operation *op) {
-    if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getWindow()) {
-      attention.setWindow(*attention.getWindow() + SymExpr(1));
-      m.place = op;
-      changed = true;
-    } else if (auto call = dyn_cast<buffer::AttentionOp>(op); call && call.getAfter()) {
-      call.setAfterAttr(buffer::ExprAttr::get(m.context, call.getAfter()->getExpr() - SymExpr(1)));
-    }
-  });
-  return changed;
+  Attentions all = findAttentions(m, [](AttentionOp op) { return op.getWindow().has_value(); });
+  changeWindows(m, all, [](int64_t window) { return window + 1; });
+  return !all.empty();
 }
 
 /// Weights are seen from one element further on.
@@ -388,24 +379,9 @@ static bool otherActivation(Mutator &m) {
 
 /// A causal call sees one key more.
 static bool otherOffset(Mutator &m) {
-  bool changed = false;
-  m.module.walk([&](Operation *op) {
-    if (auto attention = dyn_cast<AttentionOp>(op); attention && attention.getCausal()) {
-      attention.setCausalOffset(attention.getCausalOffset() + SymExpr(1));
-      m.place = op;
-      changed = true;
-    } else if (auto call = dyn_cast<buffer::AttentionOp>(op); call && call.getCausal()) {
-      auto add = [&](std::optional<buffer::ExprAttr> expr) {
-        return buffer::ExprAttr::get(m.context, expr->getExpr() + SymExpr(1));
-      };
-      call.setCausalAttr(add(call.getCausal()));
-      if (call.getAfter())
-        call.setAfterAttr(add(call.getAfter()));
-      if (call.getSlopesAt())
-        call.setSlopesAtAttr(add(call.getSlopesAt()));
-    }
-  });
-  return changed;
+  Attentions all = findAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+  moveEdge(m, all, 1);
+  return !all.empty();
 }
 
 ArrayRef<Mutation> mutate::getConstantMutations() {

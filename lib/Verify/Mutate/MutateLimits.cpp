@@ -7,7 +7,6 @@
 
 #include "Mutate.h"
 
-#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/RankSizes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,33 +17,55 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-namespace {
-/// One attention, or all that are like it, with the calls on buffers that do the same.
-struct Attentions {
-  SmallVector<AttentionOp> ops;
-  SmallVector<buffer::AttentionOp> calls;
-};
-} // namespace
+/// The function or stage on tensors that a function on buffers computes.
+static Operation *getSource(Mutator &m, buffer::FuncOp function) {
+  Operation *source = m.module.lookupSymbol(function.getOf());
+  if (!source || !function.getStage())
+    return source;
+  Operation *stage = nullptr;
+  source->walk([&](StageOp op) {
+    if (static_cast<int64_t>(op.getIndex()) == static_cast<int64_t>(*function.getStage()))
+      stage = op;
+  });
+  return stage;
+}
+
+template <typename OpT> static SmallVector<OpT> collect(Operation *root) {
+  SmallVector<OpT> found;
+  root->walk([&](OpT op) { found.push_back(op); });
+  return found;
+}
+
+Attentions mutate::findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
+  Attentions all;
+  all.ops = m.find<AttentionOp>(fits);
+  // A function on buffers calls attention in the order of the one on tensors.
+  for (auto function : m.find<buffer::FuncOp>([](buffer::FuncOp) { return true; })) {
+    Operation *source = getSource(m, function);
+    if (!source)
+      continue;
+    auto ops = collect<AttentionOp>(source);
+    auto calls = collect<buffer::AttentionOp>(function);
+    if (ops.size() == calls.size())
+      for (auto [op, call] : llvm::zip(ops, calls))
+        if (llvm::is_contained(all.ops, op))
+          all.calls.push_back(call);
+  }
+  if (!all.empty())
+    m.place = all.ops.front();
+  return all;
+}
 
 /// Attention that fits; with odd seeds one alone, with even ones all.
 static Attentions pickAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
   AttentionOp picked = m.pick<AttentionOp>(fits);
-  Attentions all;
   if (!picked)
-    return all;
+    return {};
   bool alone = m.seed % 2;
-  // Where it stands: a function on buffers has the name of the one on tensors.
-  auto isBeside = [&](Operation *op) {
-    return getSourceName(op->getLoc()) == getSourceName(picked.getLoc());
-  };
-  for (AttentionOp op : m.find<AttentionOp>(fits))
-    if (!alone || (op == picked || isBeside(op)))
-      all.ops.push_back(op);
-  all.calls = m.find<buffer::AttentionOp>([&](buffer::AttentionOp call) {
-    return llvm::any_of(all.ops, [&](AttentionOp op) {
-      return getSourceName(op.getLoc()) == getSourceName(call->getLoc());
-    });
+  Attentions all = findAttentions(m, [&](AttentionOp op) {
+    return fits(op) && (!alone || getSourceName(op.getLoc()) == getSourceName(picked.getLoc()));
   });
+  m.place = picked;
   return all;
 }
 
@@ -56,11 +77,8 @@ static int64_t windowOf(AttentionOp op) {
   return op.getWindow() ? op.getWindow()->asConstant().value_or(0) : 0;
 }
 
-/// Another window for each of attention's; none for 0.
-static bool changeWindows(Mutator &m, llvm::function_ref<int64_t(int64_t)> change) {
-  Attentions all = pickAttentions(m, [](AttentionOp op) { return windowOf(op) > 0; });
-  if (all.ops.empty())
-    return false;
+void mutate::changeWindows(Mutator &m, const Attentions &all,
+                           llvm::function_ref<int64_t(int64_t)> change) {
   for (buffer::AttentionOp call : all.calls) {
     if (!call.getAfterAttr())
       continue;
@@ -87,7 +105,12 @@ static bool changeWindows(Mutator &m, llvm::function_ref<int64_t(int64_t)> chang
     else
       op.setWindowAttr(SymExprAttr::get(m.context, SymExpr(size)));
   }
-  return true;
+}
+
+static bool changeWindows(Mutator &m, llvm::function_ref<int64_t(int64_t)> change) {
+  Attentions all = pickAttentions(m, [](AttentionOp op) { return windowOf(op) > 0; });
+  changeWindows(m, all, change);
+  return !all.empty();
 }
 
 static bool lengthenWindow(Mutator &m) {
@@ -126,18 +149,24 @@ static bool sizeForWindow(Mutator &m) {
 // Masks
 //===----------------------------------------------------------------------===//
 
-/// Queries see one key more of what comes, or one less.
-static bool moveEdge(Mutator &m, int64_t by) {
-  Attentions all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+void mutate::moveEdge(Mutator &m, const Attentions &all, int64_t by) {
+  auto add = [&](SymExprAttr expr) {
+    return expr ? SymExprAttr::get(m.context, expr.getExpr() + SymExpr(by)) : expr;
+  };
   for (AttentionOp op : all.ops)
     op.setCausalOffsetAttr(SymExprAttr::get(m.context, op.getCausalOffset() + SymExpr(by)));
   for (buffer::AttentionOp call : all.calls) {
-    if (call.getCausalAttr())
-      call.setCausalAttr(SymExprAttr::get(m.context, call.getCausalAttr().getExpr() + SymExpr(by)));
-    if (call.getAfterAttr())
-      call.setAfterAttr(SymExprAttr::get(m.context, call.getAfterAttr().getExpr() + SymExpr(by)));
+    call.setCausalAttr(add(call.getCausalAttr()));
+    call.setAfterAttr(add(call.getAfterAttr()));
+    call.setSlopesAtAttr(add(call.getSlopesAtAttr()));
   }
-  return !all.ops.empty();
+}
+
+/// Queries see one key more of what comes, or one less.
+static bool moveEdge(Mutator &m, int64_t by) {
+  Attentions all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+  moveEdge(m, all, by);
+  return !all.empty();
 }
 static bool seeLater(Mutator &m) { return moveEdge(m, 1); }
 static bool seeEarlier(Mutator &m) { return moveEdge(m, -1); }
@@ -196,7 +225,7 @@ static bool changeCaps(Mutator &m, llvm::function_ref<double(double)> change) {
     op.setSoftcapAttr(m.builder.getF64FloatAttr(change(op.getSoftcap().convertToDouble())));
   for (buffer::AttentionOp call : all.calls)
     call.setSoftcapAttr(m.builder.getF64FloatAttr(change(call.getSoftcap().convertToDouble())));
-  return !all.ops.empty();
+  return !all.empty();
 }
 static bool enlargeCap(Mutator &m) {
   return changeCaps(m, [](double cap) { return 20 * cap; });

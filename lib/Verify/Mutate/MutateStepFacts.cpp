@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Mutate.h"
-#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;

@@ -120,7 +120,7 @@ def run(programs, cases, name):
 
 
 def test_there_are_enough_kinds():
-    assert len(set(kinds())) == len(kinds()) >= 18
+    assert len(set(kinds())) == len(kinds()) >= 24
 
 
 def test_sample(programs):

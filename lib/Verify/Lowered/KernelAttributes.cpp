@@ -1,0 +1,274 @@
+//===- KernelAttributes.cpp - Attributes of lowered ops, and lookup checks ===//
+//
+// Runs at small sizes ignore what an op promises to LLVM: that a sum does not overflow, that an
+// address is aligned, that numbers may be reassociated. Kernels need no such promise. So the
+// attributes that are compared or run are listed here, and all others are errors.
+//
+// A check of a lookup reports an index to the user. The index, the size and the ONNX node that it
+// names are those of a lookup on tensors. Text without locations has no names of nodes to compare.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckKernels.h"
+
+#include "../Buffers/PartSizes.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/State.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+/// Attributes that the other checks compare, or that runs obey.
+static bool isCompared(Operation *op, StringRef name) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case([&](arith::ConstantOp) { return name == "value"; })
+      .Case<arith::CmpIOp, arith::CmpFOp>([&](auto) { return name == "predicate"; })
+      .Case([&](kernel::FuncOp) {
+        return name == "sym_name" || name == "sizes" || name == "num_results";
+      })
+      .Case<kernel::RowsOp, kernel::ElementsOp>([&](auto) { return name == "sizes"; })
+      // `adjacent` chooses an order of terms, which is the device's choice anyway.
+      .Case([&](kernel::FoldOp) {
+        return name == "kind" || name == "sizes" || name == "adjacent" || name == "init" ||
+               name == "identity";
+      })
+      .Case([&](kernel::SizeOp) { return name == "size"; })
+      .Case([&](kernel::CheckOp) { return name == "node"; })
+      .Default([](Operation *) { return false; });
+}
+
+/// Values that promise nothing.
+static bool isNeutral(Attribute value) {
+  if (auto flags = dyn_cast<arith::FastMathFlagsAttr>(value))
+    return flags.getValue() == arith::FastMathFlags::none;
+  if (auto flags = dyn_cast<arith::IntegerOverflowFlagsAttr>(value))
+    return flags.getValue() == arith::IntegerOverflowFlags::none;
+  if (auto flag = dyn_cast<BoolAttr>(value))
+    return !flag.getValue();
+  return false;
+}
+
+static LogicalResult checkAttributes(Operation *op) {
+  auto check = [&](DictionaryAttr attributes, bool isInherent) -> LogicalResult {
+    for (NamedAttribute attr : attributes)
+      if (!isInherent || !(isCompared(op, attr.getName()) || isNeutral(attr.getValue())))
+        return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                               << "): has '" << attr.getName().getValue() << "' " << attr.getValue()
+                               << ", which no check covers; leave it out";
+    return success();
+  };
+  if (auto inherent = dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute()))
+    if (failed(check(inherent, true)))
+      return failure();
+  return check(op->getDiscardableAttrDictionary(), false);
+}
+
+LogicalResult lowered::checkAttributes(ModuleOp program) {
+  auto refuses = [](WalkResult result) { return result.wasInterrupted(); };
+  if (ModuleOp library = kernel::getKernels(program))
+    for (auto function : library.getOps<kernel::FuncOp>())
+      if (refuses(function.walk([](Operation *op) { return WalkResult(::checkAttributes(op)); })))
+        return failure();
+  // Inherent attributes of ops on buffers are compared by tpc-verify-buffers, or run.
+  for (auto function : program.getOps<buffer::FuncOp>())
+    if (refuses(function.walk([](Operation *op) -> WalkResult {
+          DictionaryAttr others = op->getDiscardableAttrDictionary();
+          if (others.empty())
+            return WalkResult::advance();
+          return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                                 << "): has '" << others.begin()->getName().getValue()
+                                 << "', which no check covers; leave it out";
+        })))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Checks of lookups
+//===----------------------------------------------------------------------===//
+
+namespace {
+using Reached = std::set<unsigned>; // arguments of the function of tensors
+
+/// A dimension in which rows are looked up.
+struct Lookup {
+  std::optional<std::string> node; // none in text without locations
+  SymExpr size;
+  Reached ids; // that the ids are made of
+  Operation *op;
+  bool isChecked = false;
+};
+
+class LookupChecker {
+public:
+  LookupChecker(kernel::FuncOp function, func::FuncOp tensors);
+  LogicalResult check(kernel::CheckOp op);
+  /// Whether all lookups are checked.
+  LogicalResult checkAll();
+
+private:
+  void reachTensor(Value value, Reached &reached);
+  void reachScalar(Value value, Reached &reached, DenseSet<Value> &seen);
+  InFlightDiagnostic fail(kernel::CheckOp op) {
+    return op.emitError() << "'" << op.getNode() << "' (" << op->getName() << ") in kernel @"
+                          << function.getSymName() << ": ";
+  }
+
+  kernel::FuncOp function;
+  PartSizes parts;
+  SmallVector<Lookup> lookups;
+  /// By argument of the kernel.
+  SmallVector<Reached> memory;
+};
+} // namespace
+
+void LookupChecker::reachTensor(Value value, Reached &reached) {
+  SmallVector<Value> work{value};
+  DenseSet<Value> seen;
+  while (!work.empty()) {
+    Value next = work.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (auto argument = dyn_cast<BlockArgument>(next))
+      reached.insert(argument.getArgNumber());
+    else
+      llvm::append_range(work, next.getDefiningOp()->getOperands());
+  }
+}
+
+LookupChecker::LookupChecker(kernel::FuncOp function, func::FuncOp tensors)
+    : function(function), parts(GridAttr::lookup(tensors)) {
+  tensors.walk([&](Operation *op) {
+    auto add = [&](Value table, int64_t dim, Value ids) {
+      Lookup lookup{std::nullopt, getDist(table).getDims()[dim].getExpr(), {}, op};
+      if (op->getLoc()->findInstanceOf<NameLoc>())
+        lookup.node = getSourceName(op->getLoc());
+      reachTensor(ids, lookup.ids);
+      lookups.push_back(std::move(lookup));
+    };
+    if (auto embedding = dyn_cast<EmbeddingOp>(op))
+      add(embedding.getTable(), 0, embedding.getIds());
+    else if (auto gather = dyn_cast<GatherOp>(op))
+      add(gather.getData(), gather.getDim(), gather.getIndices());
+    else if (auto gather = dyn_cast<GatherNDOp>(op)) {
+      int64_t first = gather.getBatchDims();
+      int64_t count = cast<RankedTensorType>(gather.getIndices().getType()).getShape().back();
+      for (int64_t dim = first; dim < first + count; ++dim)
+        add(gather.getData(), dim, gather.getIndices());
+    }
+  });
+  // As KernelConstants.cpp compares them: operands without caches that results are appended to,
+  // then results.
+  OperandRange results = tensors.front().getTerminator()->getOperands();
+  SmallVector<Value> values(tensors.getArguments());
+  for (Value result : results)
+    if (auto append = result.getDefiningOp<AppendOp>())
+      llvm::erase(values, append.getCache());
+  llvm::append_range(values, results);
+  for (Value value : values)
+    reachTensor(value, memory.emplace_back());
+}
+
+void LookupChecker::reachScalar(Value value, Reached &reached, DenseSet<Value> &seen) {
+  if (!seen.insert(value).second)
+    return;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    if (argument.getOwner() == &function.getBody().front() &&
+        argument.getArgNumber() < memory.size())
+      reached.insert(memory[argument.getArgNumber()].begin(),
+                     memory[argument.getArgNumber()].end());
+    return;
+  }
+  Operation *op = value.getDefiningOp();
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      reachScalar(operand, reached, seen);
+  });
+}
+
+/// `exists` is `index`, counted from the end where it is negative, below `size`.
+static bool isComparison(Value exists, Value index, Value size) {
+  auto isSize = [&](Value value) {
+    if (value == size)
+      return true;
+    auto x = value.getDefiningOp<kernel::SizeOp>(), y = size.getDefiningOp<kernel::SizeOp>();
+    return x && y && x.getExpr() == y.getExpr();
+  };
+  auto below = exists.getDefiningOp<arith::CmpIOp>();
+  if (!below || below.getPredicate() != arith::CmpIPredicate::ult || !isSize(below.getRhs()))
+    return false;
+  auto row = below.getLhs().getDefiningOp<arith::SelectOp>();
+  if (!row || row.getFalseValue() != index)
+    return false;
+  auto negative = row.getCondition().getDefiningOp<arith::CmpIOp>();
+  auto fromEnd = row.getTrueValue().getDefiningOp<arith::AddIOp>();
+  return negative && fromEnd && negative.getPredicate() == arith::CmpIPredicate::slt &&
+         negative.getLhs() == index && getConstantIntValue(negative.getRhs()) == 0 &&
+         fromEnd.getLhs() == index && isSize(fromEnd.getRhs());
+}
+
+LogicalResult LookupChecker::check(kernel::CheckOp op) {
+  if (!isComparison(op.getExists(), op.getIndex(), op.getSize()))
+    return fail(op) << "does not report whether its own index, counted from the end where it is "
+                       "negative, is less than its own size";
+  std::optional<SymExpr> size;
+  if (auto named = op.getSize().getDefiningOp<kernel::SizeOp>())
+    size = named.getExpr();
+  else if (auto constant = getConstantIntValue(op.getSize()))
+    size = SymExpr(*constant);
+  Reached ids;
+  DenseSet<Value> seen;
+  reachScalar(op.getIndex(), ids, seen);
+  bool isNamed = false, hasSize = false, isMade = false;
+  for (Lookup &lookup : lookups) {
+    if (lookup.node && *lookup.node != op.getNode())
+      continue;
+    isNamed = true;
+    if (!size || parts.normalize(*size) != parts.normalize(lookup.size))
+      continue;
+    hasSize = true;
+    if (ids.empty() == lookup.ids.empty() &&
+        std::includes(lookup.ids.begin(), lookup.ids.end(), ids.begin(), ids.end())) {
+      isMade = true;
+      lookup.isChecked = true;
+    }
+  }
+  if (isMade)
+    return success();
+  if (!isNamed)
+    return fail(op) << "its function of tensors looks up nothing at this node";
+  if (!hasSize)
+    return fail(op) << "the table of this node does not have the size "
+                    << (size ? "'" + size->str() + "'" : "that is reported");
+  return fail(op) << "reports an index that is made of other operands than the ids of this node";
+}
+
+LogicalResult LookupChecker::checkAll() {
+  for (const Lookup &lookup : lookups)
+    if (!lookup.isChecked)
+      return lookup.op->emitError()
+             << "'" << getSourceName(lookup.op->getLoc()) << "' (" << lookup.op->getName()
+             << "): kernel @" << function.getSymName()
+             << " reports no index that is not among the '" << lookup.size.str()
+             << "' of its table";
+  return success();
+}
+
+LogicalResult lowered::checkLookups(kernel::FuncOp function, func::FuncOp tensors) {
+  LookupChecker checker(function, tensors);
+  WalkResult result =
+      function.walk([&](kernel::CheckOp op) { return WalkResult(checker.check(op)); });
+  return failure(result.wasInterrupted() || failed(checker.checkAll()));
+}

@@ -1,0 +1,69 @@
+//===- SizeRanges.h - Intervals of sizes on any rank ------------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_SIZERANGES_H
+#define TPC_LIB_VERIFY_LOWERED_SIZERANGES_H
+
+#include "../Equivalence/BoundsChecker.h"
+
+#include "tpc/Dialect/RankSizes.h"
+
+namespace mlir::tpc::lowered {
+
+/// Intervals of expressions on any rank.
+class SizeRanges {
+public:
+  using SymExpr = ::tpc::SymExpr;
+  using Interval = equivalence::Interval;
+  using Wide = equivalence::Wide;
+
+  /// The largest value of a symbol that no constraint bounds, as for tpc-verify-bounds.
+  static constexpr int64_t symbolMax = 32768;
+
+  explicit SizeRanges(ModuleOp module)
+      : grid(GridAttr::lookup(module)), constraints(module, symbolMax, /*budget=*/0) {}
+
+  Interval get(const SymExpr &expr) {
+    std::set<std::string> names;
+    expr.collectSymbols(names);
+    equivalence::BoundsChecker::Ranges ranges;
+    for (const std::string &name : names)
+      ranges[name] = getSymbol(name);
+    return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
+  }
+
+  /// Sizes and offsets have one value each.
+  Interval getSymbol(StringRef name) {
+    std::optional<NamedSize> named = getNamedSize(name);
+    if (!named)
+      return constraints.getRange(name);
+    auto countRanks = [&](StringRef axis) -> int64_t {
+      return grid && (axis == "mb" || grid.hasAxis(axis)) ? grid.getAxisSize(axis) : 1;
+    };
+    auto exactly = [](int64_t n) { return Interval{Wide(n), Wide(n)}; };
+    switch (named->kind) {
+    case NamedSize::Size: {
+      int64_t size = named->size;
+      for (StringRef axis : named->axes)
+        size /= std::max<int64_t>(1, countRanks(axis));
+      return exactly(size);
+    }
+    case NamedSize::Offset:
+      return exactly(named->offset);
+    case NamedSize::Window:
+      return exactly(named->size);
+    case NamedSize::Ranks:
+      return exactly(countRanks(named->axes[0]));
+    case NamedSize::Rank:
+      return {Wide(0), Wide(countRanks(named->axes[0]) - 1)};
+    }
+    llvm_unreachable("all kinds are listed");
+  }
+
+private:
+  GridAttr grid;
+  equivalence::BoundsChecker constraints;
+};
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_SIZERANGES_H

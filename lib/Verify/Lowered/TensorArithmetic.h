@@ -1,0 +1,51 @@
+//===- TensorArithmetic.h - Integer arithmetic of tensors -------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_TENSORARITHMETIC_H
+#define TPC_LIB_VERIFY_LOWERED_TENSORARITHMETIC_H
+
+#include "../Buffers/PartSizes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <set>
+
+namespace mlir::tpc::lowered {
+
+/// The arithmetic of a function of tensors.
+class TensorArithmetic {
+public:
+  using SymExpr = ::tpc::SymExpr;
+
+  explicit TensorArithmetic(func::FuncOp tensors) : parts(GridAttr::lookup(tensors)) {
+    tensors.walk([&](Operation *op) { addOp(op); });
+  }
+
+  bool isUniform(const SymExpr &value) const { return uniform.count(key(value)) > 0; }
+  /// Whether an op on integers of tensors, or on truth values, has an op on tensors.
+  bool has(Operation *op) const;
+
+  /// Whether indices are divided.
+  bool divides = false;
+  /// Whether sums end at an index; integers are reduced; integers become floats; integers are
+  /// chosen by an index.
+  bool accumulates = false, reduces = false, makesFloats = false, chooses = false;
+  /// Whether uniform integers are divided or compared; whether uniform floats are computed.
+  bool combinesUniform = false, computesFloats = false;
+
+private:
+  std::string key(const SymExpr &value) const { return parts.normalize(value).str(); }
+  void addOp(Operation *op);
+  void addUniform(Operation *op);
+  void addUniformFloat(Operation *op);
+
+  PartSizes parts;
+  std::set<std::string> uniform = {"-1", "0", "1"};
+  DenseMap<Value, SymExpr> values;
+  DenseSet<Value> floats; // that are uniform
+  /// Kinds of ops on integers, and of all ops.
+  DenseSet<TypeID> integer, all;
+};
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_TENSORARITHMETIC_H

@@ -1,0 +1,194 @@
+//===- MutateArithmetic.cpp - Faults above all small sizes ----------------===//
+//
+// Limits of indices that arithmetic makes of sizes and ones, so that no constant shows them.
+// Promises to LLVM that do not hold, lookups that report something else, and frames that grow from
+// some size on.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Kernel/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+/// 2^(2^steps), made of ones.
+static Value makePower(OpBuilder &b, Location loc, Type type, unsigned steps) {
+  Value one = type.isIndex() ? arith::ConstantIndexOp::create(b, loc, 1).getResult()
+                             : arith::ConstantIntOp::create(b, loc, type, 1).getResult();
+  Value power = arith::AddIOp::create(b, loc, one, one);
+  for (unsigned i = 0; i < steps; ++i)
+    power = arith::MulIOp::create(b, loc, power, power);
+  return power;
+}
+
+/// `value` where it is less than a limit; else something that is less.
+static Value limitValue(Mutator &m, Value value, Value limit) {
+  OpBuilder &b = m.builder;
+  Location loc = value.getLoc();
+  switch (m.draw(5)) {
+  case 0:
+    return arith::RemUIOp::create(b, loc, value, limit);
+  case 1:
+    return arith::RemSIOp::create(b, loc, value, limit);
+  case 2:
+    return arith::MinSIOp::create(b, loc, value, limit);
+  case 3: { // value - (value / limit) * limit
+    Value quotient = arith::DivUIOp::create(b, loc, value, limit);
+    return arith::SubIOp::create(b, loc, value, arith::MulIOp::create(b, loc, quotient, limit));
+  }
+  default: {
+    Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, value, limit);
+    return arith::SelectOp::create(b, loc, below, value,
+                                   arith::SubIOp::create(b, loc, limit, limit));
+  }
+  }
+}
+
+/// An index of an access.
+static bool limitIndex(Mutator &m) {
+  auto varies = [](Value index) { return !index.getDefiningOp<arith::ConstantOp>(); };
+  auto load = m.pick<memref::LoadOp>(
+      [&](memref::LoadOp op) { return llvm::any_of(op.getIndices(), varies); });
+  if (!load)
+    return false;
+  SmallVector<OpOperand *> indices;
+  for (OpOperand &index : load.getIndicesMutable())
+    if (varies(index.get()))
+      indices.push_back(&index);
+  OpOperand *index = indices[m.seed / 3 % indices.size()];
+  SmallVector<kernel::SizeOp> sizes;
+  load->getParentOfType<kernel::FuncOp>().walk([&](kernel::SizeOp size) { sizes.push_back(size); });
+  Value limit;
+  if (sizes.empty() || m.seed % 2) {
+    limit = makePower(m.builder, load.getLoc(), m.builder.getIndexType(), 3);
+  } else {
+    Value size = sizes[m.seed / 2 % sizes.size()];
+    limit = arith::MulIOp::create(m.builder, load.getLoc(), size, size);
+    limit = arith::MulIOp::create(m.builder, load.getLoc(), limit, size);
+  }
+  index->set(limitValue(m, index->get(), limit));
+  return true;
+}
+
+/// An integer that is loaded or computed: an id, a length, a position.
+static bool limitInteger(Mutator &m) {
+  auto op = m.pick<Operation *>([](Operation *op) {
+    return isa<memref::LoadOp, arith::AddIOp, arith::SubIOp, arith::IndexCastOp>(op) &&
+           op->getResult(0).getType().isInteger(64);
+  });
+  if (!op)
+    return false;
+  m.builder.setInsertionPointAfter(op);
+  Value value = op->getResult(0);
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : value.getUses())
+    uses.push_back(&use);
+  Value limit = makePower(m.builder, op->getLoc(), value.getType(), 4);
+  Value limited = limitValue(m, value, limit);
+  for (OpOperand *use : uses)
+    use->set(limited);
+  return true;
+}
+
+/// What does not hold, or is not known.
+static bool promise(Mutator &m) {
+  auto op = m.pick<Operation *>([](Operation *op) {
+    return isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, memref::LoadOp, memref::StoreOp>(op) &&
+           op->getParentOfType<kernel::FuncOp>();
+  });
+  if (!op)
+    return false;
+  if (!isa<memref::LoadOp, memref::StoreOp>(op)) {
+    op->setAttr("overflowFlags", arith::IntegerOverflowFlagsAttr::get(
+                                     m.context, m.draw(2) ? arith::IntegerOverflowFlags::nsw
+                                                          : arith::IntegerOverflowFlags::nuw));
+    return true;
+  }
+  if (m.draw(2))
+    op->setAttr("alignment", m.builder.getI64IntegerAttr(4096));
+  else
+    op->setAttr("nontemporal", m.builder.getBoolAttr(true));
+  return true;
+}
+
+/// A lookup reports another index, or another size.
+static bool reportOther(Mutator &m) {
+  auto others = [](kernel::CheckOp op) {
+    SmallVector<Value> found;
+    op->getParentOfType<kernel::FuncOp>().walk([&](kernel::SizeOp size) {
+      if (size.getResult() != op.getSize())
+        found.push_back(size);
+    });
+    return found;
+  };
+  auto op = m.pick<kernel::CheckOp>([](kernel::CheckOp) { return true; });
+  if (!op)
+    return false;
+  SmallVector<Value> sizes = others(op);
+  auto below = op.getExists().getDefiningOp<arith::CmpIOp>();
+  if (m.draw(2) && !sizes.empty())
+    op.getSizeMutable().assign(sizes[m.seed % sizes.size()]);
+  else if (below && below.getLhs() != op.getIndex())
+    op.getIndexMutable().assign(below.getLhs());
+  else
+    return false;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Frames
+//===----------------------------------------------------------------------===//
+
+/// 2^40 bytes for each so many elements of a size that the frame has.
+static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
+  std::set<std::string> symbols;
+  push.getBytes().getExpr().collectSymbols(symbols);
+  std::erase_if(symbols, [](const std::string &name) {
+    return name.front() == '_' || name.find('.') != std::string::npos;
+  });
+  if (symbols.empty())
+    return std::nullopt;
+  SymExpr size = SymExpr::symbol(*std::next(symbols.begin(), m.draw(symbols.size())));
+  return SymExpr(int64_t(1) << 40) * SymExpr::floorDiv(size, SymExpr(m.seed % 2 ? 40 : 4096));
+}
+
+static bool enlargeFrame(Mutator &m) {
+  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getMore(m, op)); });
+  if (!push)
+    return false;
+  push.setBytesAttr(
+      buffer::ExprAttr::get(m.context, push.getBytes().getExpr() + *getMore(m, push)));
+  return true;
+}
+
+static bool addFrame(Mutator &m) {
+  auto push = m.pick<buffer::PushOp>([&](buffer::PushOp op) { return bool(getMore(m, op)); });
+  if (!push)
+    return false;
+  auto other = buffer::PushOp::create(m.builder, push.getLoc(),
+                                      buffer::ExprAttr::get(m.context, *getMore(m, push)));
+  buffer::PopOp::create(m.builder, push.getLoc(), other.getFrame());
+  m.place = other;
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getArithmeticMutations() {
+  static constexpr Mutation mutations[] = {
+      {"kernel-index-limited", "an index wraps or ends at a number that is computed", limitIndex},
+      {"kernel-integer-limited", "an integer wraps or ends at a number that is computed",
+       limitInteger},
+      {"kernel-promise", "an op promises LLVM what is not known", promise},
+      {"kernel-report-other", "a lookup reports another index or size", reportOther},
+      {"lowered-frame-larger", "a frame is larger from some size on", enlargeFrame},
+      {"lowered-frame-unused", "a frame is pushed and popped, and unused", addFrame},
+  };
+  return mutations;
+}

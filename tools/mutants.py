@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Writes docs/reference/mutants.md from all mutants of the long tests.
+
+    tools/mutants.py [FOLDER]
+
+FOLDER has the tables that the tests wrote: TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py. Without it the
+tests are run, which takes an hour of two processors.
+"""
+
+import argparse
+import collections
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+TESTS = TOP / "test" / "Integration"
+# By title, the tables of a group of faults.
+GROUPS = {"partitioned programs": ["partitioned"], "steps": ["steps"], "placed steps": ["placed"], "windows, caps and masks": ["limits"],
+          "kernels and constants": ["kernels"], "plans of memory": ["buffers", "caches"], "facts": ["facts"]}
+LEVELS = ["step", "placed", "staged", "kernels", "tensors and kernels", "buffers"]
+COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
+BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
+INTRODUCTION = """\
+[Seeded faults](../design/verification-proofs.md#seeded-faults) describes the faults and the tests. *Alone*: no
+other verifier rejects the mutant. A mutant that none rejects must compile to the same code or
+compute the same results.
+"""
+
+
+def run_tests(folder):
+    files = sorted(TESTS.glob("cpu/test_*mutants.py"))
+    environment = os.environ | {"TPC_MUTANT_TABLES": str(folder), "PYTHONPATH": str(TOP / "python")}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "--long", "-k", "test_all", *files], cwd=TESTS, env=environment, check=True)
+
+
+def read(folder, names):
+    """By kind and level, the number of mutants by verdict."""
+    rows = collections.defaultdict(collections.Counter)
+    for name in names:
+        for kind, level, verdict, n in json.loads((folder / f"{name}.json").read_text()):
+            rows[kind, level][verdict if isinstance(verdict, str) else tuple(verdict)] += n
+    return rows
+
+
+def cells(verdicts):
+    """Mutants; refused; by which verifiers; shown equal; accepted."""
+    refused = {who: n for who, n in verdicts.items() if isinstance(who, tuple)}
+    by = []
+    for verifier in sorted({each for who in refused for each in who}):
+        n, alone = sum(n for who, n in refused.items() if verifier in who), refused.get((verifier,), 0)
+        by.append(f"{verifier} {n:,}" + (f" ({alone:,} alone)" if len(refused) > 1 and alone else ""))
+    equal = [f"{text}: {verdicts[text]:,}" for text in ("same code", "same results") if verdicts[text]]
+    return [f"{sum(verdicts.values()):,}", f"{sum(refused.values()):,}", ", ".join(by) or "-", ", ".join(equal) or "-", f"{verdicts['accepted']:,}"]
+
+
+def table(first, rows):
+    lines = [[*first, "mutants", "rejected", "by", "shown equal", "accepted"], *rows]
+    texts = [f"| {' | '.join(line)} |\n" for line in lines]
+    return "".join([texts[0], "|---" * len(lines[0]) + "|\n", *texts[1:]])
+
+
+def order(row):
+    return LEVELS.index(row[0][1])
+
+
+def summary(groups):
+    rows, total = [], collections.Counter()
+    for title, found in groups.items():
+        levels = collections.defaultdict(collections.Counter)
+        for (_, level), verdicts in found.items():
+            levels[level] += verdicts
+            total += verdicts
+        rows += [[title, level, *cells(levels[level])] for level in LEVELS if level in levels]
+    drawn, refused, _, equal, accepted = cells(total)
+    return table(["faults in", "level"], [*rows, ["all", "", drawn, refused, "", equal, accepted]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = options.folder or Path(made)
+        if not options.folder:
+            run_tests(folder)
+        groups = {title: read(folder, names) for title, names in GROUPS.items()}
+        date = datetime.date.fromtimestamp(min(path.stat().st_mtime for path in folder.glob("*.json")))
+    conditions = f"All mutants of `{COMMAND}`,\n{date:%Y-%m-%d}. A mutant that several verifiers reject counts for each.\n\n"
+    page = f"{BEGIN}\n# Mutants and the verifiers that reject them\n\n{INTRODUCTION}\n{conditions}{summary(groups)}\n"
+    for title, found in groups.items():
+        page += f"## Faults in {title}\n\n"
+        rows = sorted(found.items(), key=lambda row: (row[0][0], order(row)))
+        page += table(["kind", "level"], [[f"`{kind}`", level, *cells(verdicts)] for (kind, level), verdicts in rows]) + "\n"
+    (TOP / "docs" / "reference" / "mutants.md").write_text(page.rstrip("\n") + "\n")
+
+
+if __name__ == "__main__":
+    main()
