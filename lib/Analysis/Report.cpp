@@ -66,7 +66,7 @@ int64_t Counter::getCacheBytes(int64_t stage) {
 }
 
 /// Whether a value is a slice of a cache's contents before a step.
-static bool isOfCache(Value value) {
+static bool isSliceOfCache(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<LocalSliceOp, ExpandOp, ReshapeOp, GatherOp>(op))
       return false;
@@ -191,7 +191,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     if (failed(countOp(&op, 1)))
       return failure();
     for (Value result : op.getResults()) {
-      if (isa<ParameterOp, ConstantOp>(op) || result.use_empty() || isOfCache(result))
+      if (isa<ParameterOp, ConstantOp>(op) || result.use_empty() || isSliceOfCache(result))
         continue;
       auto bytes = getBytes(result.getType());
       if (!bytes)

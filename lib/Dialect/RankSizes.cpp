@@ -69,12 +69,12 @@ SymExpr mlir::tpc::getRanks(StringRef axis, GridAttr grid) {
 }
 
 namespace {
-/// Returns minimum and maximum over all ranks, if known.
-struct Range {
-  std::optional<int64_t> least, greatest;
+/// Minimum and maximum over all ranks, if known.
+struct Bounds {
+  std::optional<int64_t> min, max;
 };
 
-struct Values {
+struct NumberSubstitution {
   GridAttr grid;
 
   SymExpr get(const SymExpr::Atom &atom) {
@@ -90,27 +90,27 @@ struct Values {
       return named->kind == NamedSize::Ranks ? ranks : named->size / ranks;
     }
     SymExpr a = get(atom.args->first), b = get(atom.args->second);
-    Range x = rangeOf(a), y = rangeOf(b);
+    Bounds x = getBounds(a), y = getBounds(b);
     switch (atom.kind) {
     case SymExpr::AtomKind::FloorDiv:
-      if (x.least && x.greatest && b.asConstant().value_or(0) > 0) {
+      if (x.min && x.max && b.asConstant().value_or(0) > 0) {
         int64_t d = *b.asConstant();
-        if (llvm::divideFloorSigned(*x.least, d) == llvm::divideFloorSigned(*x.greatest, d))
-          return llvm::divideFloorSigned(*x.least, d);
+        if (llvm::divideFloorSigned(*x.min, d) == llvm::divideFloorSigned(*x.max, d))
+          return llvm::divideFloorSigned(*x.min, d);
       }
       return SymExpr::floorDiv(a, b);
     case SymExpr::AtomKind::Mod:
       return SymExpr::mod(a, b);
     case SymExpr::AtomKind::Min:
-      if (x.greatest && y.least && *x.greatest <= *y.least)
+      if (x.max && y.min && *x.max <= *y.min)
         return a;
-      if (y.greatest && x.least && *y.greatest <= *x.least)
+      if (y.max && x.min && *y.max <= *x.min)
         return b;
       return SymExpr::min(a, b);
     default:
-      if (x.greatest && y.least && *x.greatest <= *y.least)
+      if (x.max && y.min && *x.max <= *y.min)
         return b;
-      if (y.greatest && x.least && *y.greatest <= *x.least)
+      if (y.max && x.min && *y.max <= *x.min)
         return a;
       return SymExpr::max(a, b);
     }
@@ -130,12 +130,12 @@ struct Values {
   }
 
   /// For expressions of the form 3 - 2*rank.tp.
-  Range rangeOf(const SymExpr &expr) {
+  Bounds getBounds(const SymExpr &expr) {
     if (expr.isOverflow())
       return {};
-    Range range{0, 0};
+    Bounds range{0, 0};
     for (const SymExpr::Term &term : expr.getTerms()) {
-      int64_t least = 1, greatest = 1;
+      int64_t min = 1, max = 1;
       if (term.atoms.size() > 1)
         return {};
       if (term.atoms.size() == 1) {
@@ -144,16 +144,16 @@ struct Values {
                                                             : std::optional<NamedSize>();
         if (!named || named->kind != NamedSize::Rank)
           return {};
-        least = 0;
-        greatest = countRanks(named->axes[0], grid) - 1;
+        min = 0;
+        max = countRanks(named->axes[0], grid) - 1;
       }
       if (term.coefficient < 0)
-        std::swap(least, greatest);
+        std::swap(min, max);
       int64_t low, high;
-      if (llvm::MulOverflow(term.coefficient, least, low) ||
-          llvm::MulOverflow(term.coefficient, greatest, high) ||
-          llvm::AddOverflow(*range.least, low, *range.least) ||
-          llvm::AddOverflow(*range.greatest, high, *range.greatest))
+      if (llvm::MulOverflow(term.coefficient, min, low) ||
+          llvm::MulOverflow(term.coefficient, max, high) ||
+          llvm::AddOverflow(*range.min, low, *range.min) ||
+          llvm::AddOverflow(*range.max, high, *range.max))
         return {};
     }
     return range;
@@ -162,7 +162,7 @@ struct Values {
 } // namespace
 
 SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, GridAttr grid) {
-  return Values{grid}.get(expr);
+  return NumberSubstitution{grid}.get(expr);
 }
 
 //===----------------------------------------------------------------------===//

@@ -51,7 +51,7 @@ std::optional<Grid> Grid::get(const std::array<int64_t, numAxes> &sizes,
   unsigned position = 0;
   for (Axis axis : order) {
     if (seen.contains(axis)) {
-      error = "axis '" + std::string(axisName(axis)) + "' is twice in the order";
+      error = "axis '" + std::string(axisName(axis)) + "' occurs twice in the order";
       return std::nullopt;
     }
     seen.insert(axis);

@@ -108,7 +108,7 @@ bool Parser::parseOrder(std::string_view names) {
       return fail(quote(name) + " is not an axis; write axes joined by '-', the one with the "
                                 "smallest stride first, such as order=tp-dp-pp");
     if (seen.contains(*axis))
-      return fail("axis '" + std::string(name) + "' is twice in the order");
+      return fail("axis '" + std::string(name) + "' occurs twice in the order");
     seen.insert(*axis);
     order.push_back(*axis);
     if (end == std::string_view::npos)

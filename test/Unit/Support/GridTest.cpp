@@ -114,7 +114,7 @@ TEST(Grid, Refuses) {
   };
   EXPECT_EQ(refusal({2, 1, 1, 1, 1}, {Axis::DP, Axis::PP}),
             "axis 'tp' has 2 ranks but is not in the order");
-  EXPECT_EQ(refusal({1, 1, 1, 1, 1}, {Axis::DP, Axis::DP}), "axis 'dp' is twice in the order");
+  EXPECT_EQ(refusal({1, 1, 1, 1, 1}, {Axis::DP, Axis::DP}), "axis 'dp' occurs twice in the order");
   EXPECT_EQ(refusal({1, 1, 1, 0, 1}, {Axis::DP}), "axis 'dp' has size 0: at least 1 is needed");
   EXPECT_EQ(refusal({1, 1, 1, -4, 1}, {Axis::DP}), "axis 'dp' has size -4: at least 1 is needed");
   EXPECT_EQ(refusal({1 << 20, 1, 1, 2, 1}, {Axis::TP, Axis::DP}),

@@ -252,7 +252,7 @@ TEST(ShardSpec, Order) {
   expectRefusal("tp2,order=tp-xp", 5, "order=tp-xp", "'xp' is not an axis");
   expectRefusal("order=", 1, "order=", "'' is not an axis");
   expectRefusal("order=tp-", 1, "order=tp-", "'' is not an axis");
-  expectRefusal("order=tp-tp", 1, "order=tp-tp", "axis 'tp' is twice in the order");
+  expectRefusal("order=tp-tp", 1, "order=tp-tp", "axis 'tp' occurs twice in the order");
   expectRefusal("order=tp:dp", 1, "order=tp:dp", "'tp:dp' is not an axis");
   EXPECT_EQ(refusal("tp2,pp2,order=tp-dp"),
             "'tp2,pp2,order=tp-dp': axis 'pp' has 2 ranks but is not in the order; an order names "
