@@ -102,6 +102,6 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
 
 SmallVector<OpConcern> mlir::tpc::getCostConcerns() {
   return {{"cost",
-           "what it costs on a rank (`CostOpInterface`)",
+           "its cost on a rank (`CostOpInterface`)",
            {{"yes", TypeID::get<CostOpInterface>()}}}};
 }

@@ -1,20 +1,20 @@
-# How tpc is built: what CMakeLists.txt files below may use.
+# Build functions for the CMakeLists.txt files of the project.
 #
 #   tpc_add_library(TPCFoo [FILES a.cpp …] [DEPENDS targets …] [LINK libs …] [PLAIN | RTTI])
 #       A static library of the compiler. Without FILES: all *.cpp of the folder, so that a new file
-#       needs no edit. PLAIN: standard C++ only, sees no LLVM. RTTI: with RTTI and exceptions (and
-#       therefore without the precompiled header), for code that talks to libraries that need them.
+#       needs no edit. PLAIN: standard C++ only, without LLVM. RTTI: with RTTI and exceptions (and
+#       therefore without the precompiled header), for code that uses libraries that need them.
 #   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
-#       An executable in build/bin, in the same way.
+#       An executable in build/bin, with the same options.
 #   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
 #                    [LEVEL default])
-#       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH goes before it
-#       (mpirun …). LEVEL: from which on it runs, quick, default or long. PLAIN as above, and with
-#       RTTI and exceptions.
+#       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH is its
+#       launcher (mpirun …). LEVEL: the first test level that runs it: quick, default or long. PLAIN
+#       as above, and with RTTI and exceptions.
 #   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
-#   tpc_add_op_interfaces(FooOp)               beside FooOp.td: FooOp.{h,cpp}.inc; a library that uses
-#       them says DEPENDS TPCFooOpIncGen, and includes ${CMAKE_CURRENT_BINARY_DIR}
-# All libraries of the compiler wait for all of TableGen's outputs below include/.
+#   tpc_add_op_interfaces(FooOp)               next to FooOp.td: FooOp.{h,cpp}.inc; a library that uses
+#       them adds DEPENDS TPCFooOpIncGen, and includes ${CMAKE_CURRENT_BINARY_DIR}
+# All libraries of the compiler depend on all TableGen outputs below include/.
 
 # ---- compiler, linker, cache ----
 
@@ -25,7 +25,7 @@ add_compile_options(-fPIC) # for executables as well: they share the precompiled
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-# Our own definitions of CMake's build types: assertions are a choice of their own.
+# Definitions of CMake's build types: assertions are a separate option.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -gline-tables-only -fno-omit-frame-pointer")
@@ -44,7 +44,7 @@ if(TPC_SANITIZE)
   add_link_options(-fsanitize=${TPC_SANITIZE})
 endif()
 
-# Precompiled headers and __TIME__ are the only reasons why ccache would be careful here.
+# ccache needs these exceptions for precompiled headers and __TIME__.
 find_program(TPC_CCACHE ccache)
 if(TPC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${TPC_CCACHE})
@@ -52,11 +52,11 @@ if(TPC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TPC_CCACHE})
 endif()
 
-# ---- what we stand on ----
+# ---- dependencies ----
 
 find_package(MLIR 22.1 REQUIRED CONFIG)
 message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
-# One libMLIR.so and one libLLVM.so; the static archives beside them would be a second copy.
+# One libMLIR.so and one libLLVM.so; their static archives would be a second copy.
 set(MLIR_LINK_MLIR_DYLIB ON)
 set(LLVM_LINK_LLVM_DYLIB ON)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
@@ -68,7 +68,7 @@ separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
-# The Python that has onnx (for its schema, onnx.proto) and what the tests need: `setup` makes .venv.
+# The Python with onnx (for its schema, onnx.proto) and the packages of the tests: `setup` makes .venv.
 set(venvs ${PROJECT_SOURCE_DIR}/.venv $ENV{VIRTUAL_ENV})
 find_program(TPC_PYTHON NAMES python3 NO_DEFAULT_PATH PATHS ${venvs} PATH_SUFFIXES bin
              DOC "Python with onnx, onnxruntime, numpy and pytest")
@@ -84,8 +84,8 @@ if(NOT TPC_ONNX_PROTO_DIR)
   message(FATAL_ERROR "No Python with the onnx package: run ./setup, or pass -DTPC_PYTHON=…")
 endif()
 
-# What our own code sees of LLVM. Directories that call mlir_tablegen need the include directories as
-# well: mlir_tablegen reads the directory's property.
+# LLVM options for the project's code. Directories that call mlir_tablegen also need the include
+# directories: mlir_tablegen reads the directory's property.
 add_library(tpc-llvm INTERFACE)
 target_include_directories(tpc-llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_compile_definitions(tpc-llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
@@ -101,7 +101,7 @@ add_dependencies(tpc-pch tpc-tablegen)
 target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
                                        "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
-# Not from the cache: ccache does not see a comment that changes, but clang compares the sizes of headers.
+# Not cached: ccache ignores changes of comments, but clang compares the sizes of headers.
 set_target_properties(tpc-pch PROPERTIES CXX_COMPILER_LAUNCHER "")
 
 if(TPC_SANITIZE MATCHES "address")

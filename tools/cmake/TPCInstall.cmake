@@ -1,9 +1,9 @@
-# What `cmake --install` copies: tools, the libraries that they link into programs, and the headers of
-# those who load programs. Programs are linked with files of ../lib beside bin/, so the two folders
-# stay together below one prefix.
+# Files of `cmake --install`: tools, the libraries that they link into programs, and the headers for
+# code that loads programs. Programs are linked with files of ../lib relative to bin/, so the two
+# folders share one prefix.
 #
-# TPC_BUNDLE_LIBRARIES copies the shared libraries of LLVM and MLIR as well, and whatever these need
-# beyond the C and C++ libraries: then the tools run on a machine that has none of them.
+# TPC_BUNDLE_LIBRARIES copies the shared libraries of LLVM and MLIR as well, and their dependencies
+# except for the C and C++ libraries: then the tools run on a machine without LLVM.
 
 option(TPC_BUNDLE_LIBRARIES "Install the shared libraries that the tools need, too" OFF)
 set(TPC_INSTALL_PREFIX "" CACHE STRING "Folder below the prefix that bin, lib and include go to")
@@ -13,11 +13,11 @@ function(tpc_install)
     set(below ${TPC_INSTALL_PREFIX}/)
   endif()
   if(TPC_BUNDLE_LIBRARIES)
-    # The old kind of run path serves libraries of libraries as well.
+    # DT_RPATH applies to indirect dependencies as well.
     set_target_properties(${ARGN} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
     target_link_options(tpcc PRIVATE -Wl,--disable-new-dtags)
     install(TARGETS ${ARGN} RUNTIME DESTINATION ${below}bin COMPONENT tpc)
-    # Each library once, under the name that is looked for: wheels have no links. The C and C++
+    # Each library once, under its soname: wheels have no links. The C and C++
     # libraries are the machine's, as programs that tpcc links need them too.
     install(CODE "set(tpcc $<TARGET_FILE:tpcc>)
                   set(llvm ${LLVM_LIBRARY_DIR})

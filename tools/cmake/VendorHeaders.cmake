@@ -1,9 +1,9 @@
-# Nothing is built against the vendors' headers: where they are, our own declarations are compared
-# with them, and nowhere else.
+# Nothing is built against the vendors' headers. If they are installed, tpc's own declarations are
+# compared with them.
 #   tpc_compare_with_vendor(FooHeaders File.cpp HEADERS cuda.h … [INCLUDES folders…])
-#       Compiles File.cpp, which is linked into nothing, if there is a CUDA toolkit of the version
-#       that declarations are of and all of the headers can be included.
-# As tpcc finds ptxas: where CUDA_HOME is set, the toolkit is there or there is none.
+#       Compiles File.cpp without linking it, if the CUDA toolkit has the version of the declarations
+#       and all of the headers can be included.
+# Same search as for ptxas in tpcc: if CUDA_HOME is set, only that folder counts.
 
 include(CheckCXXSourceCompiles)
 
@@ -13,7 +13,7 @@ if("$ENV{CUDA_HOME}" STREQUAL "")
 else()
   find_path(TPC_CUDA_HEADERS cuda.h PATHS $ENV{CUDA_HOME}/include NO_DEFAULT_PATH DOC ${doc})
 endif()
-# Packages of their own, which include the toolkit's.
+# Separate packages, which include the toolkit's headers.
 if(TPC_CUDA_HEADERS)
   foreach(library cublasLt nccl cudnn)
     string(TOUPPER TPC_${library}_HEADERS folder)

@@ -51,9 +51,9 @@ def MergeProducts : Pass<"tpc-merge-products", "::mlir::ModuleOp"> {
         %k = tpc.matmul %x, %wk      ->    %k = tpc.matmul %x, %wk {tpc.merged = 0 : i64}
         %v = tpc.matmul %x, %wv            %v = tpc.matmul %x, %wv {tpc.merged = 0 : i64}
 
-    Not merged: matmuls whose results do not meet (the results of all experts, which are computed
-    one after the other, would have to be live at once), and those whose bias or residual is
-    computed after the first of them.
+    Not merged: matmuls whose results do not meet, and those whose bias or residual is computed
+    after the first of them. An example are experts, which are computed one after the other: the
+    results of all would have to be live at once.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

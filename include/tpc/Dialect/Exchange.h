@@ -41,8 +41,8 @@ struct Exchange {
   SmallVector<Dim> dims;
   Axes axes; // the group: all axes that occur, in order
 
-  /// Returns nothing if the distributions are equal, if they are not unreduced over the same axes,
-  /// if mb would be one of the axes, or if factors of a dimension cross factors of the other side.
+  /// Returns nothing for equal distributions, for unequal unreduced axes, if mb would be one of the
+  /// axes, or if factors of a dimension cross factors of the other side.
   static std::optional<Exchange> get(DistAttr from, DistAttr to);
 
   /// Returns the maximum number of elements that a member sends or receives, for members at

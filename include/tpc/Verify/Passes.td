@@ -48,7 +48,7 @@ def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
 }
 
 def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
-  let summary = "Prove that a distributed program computes what the model does";
+  let summary = "Prove that a distributed program computes the same as the model";
   let description = [{
     Compares a program (sharded, spmd or staged) with its source model:
 
