@@ -1,4 +1,4 @@
-//===- Client.h - who wants tokens ----------------------------------------===//
+//===- Client.h - interface to the consumer of generated tokens -----------===//
 
 #ifndef TPC_RT_GENERATE_CLIENT_H
 #define TPC_RT_GENERATE_CLIENT_H
@@ -9,27 +9,26 @@
 
 namespace tpc::rt {
 
-/// On the process of rank 0, on its thread. Requests have numbers, in the order in which they are
-/// added.
+/// Runs on the process of rank 0, on that rank's thread. Requests are numbered in the order in
+/// which they are added.
 class GenerationClient {
 public:
   virtual ~GenerationClient();
 
   struct News {
-    std::vector<std::string>
-        requests; ///< lines of JSON, as of the service, that are known to be valid
+    std::vector<std::string> requests; ///< valid request lines of the service, in JSON
     std::vector<uint64_t> cancelled;
-    bool isLast = false; ///< nothing will follow
+    bool isLast = false; ///< no requests follow
   };
-  /// Asked before each step, on all processes or on none (GenerationMode::asks). `wait`: nothing
-  /// runs, and there is nothing to do before there is something new.
+  /// Called before each step, on all processes or on none (GenerationMode::asks). `wait`: nothing
+  /// is running, so the call blocks until there is news.
   virtual News news(bool wait);
 
   virtual void onToken(uint64_t request, int64_t token, int64_t index) = 0;
   virtual void onFinish(uint64_t request, Finish why, const std::string &message) = 0;
-  /// All that a step has given was said.
+  /// Called after all tokens of a step were passed on.
   virtual void afterStep() {}
-  /// Logits of one position, where they are asked for.
+  /// Receives the logits of one position, if they were requested.
   virtual void onLogits(std::vector<float>) {}
 };
 

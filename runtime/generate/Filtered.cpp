@@ -1,4 +1,4 @@
-//===- Filtered.cpp - what top-k and top-p leave of a row -----------------===//
+//===- Filtered.cpp - top-k and top-p filtering of a row ------------------===//
 
 #include "generate/Filtered.h"
 #include <cmath>
@@ -68,7 +68,7 @@ void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
     }
     left -= counts[i];
   }
-  decideBySums(); // top-k leaves all, if there is one
+  decideBySums(); // top-k, if set, keeps all tokens
 }
 
 int64_t Sampler::Filtered::totalBySums() const {
@@ -82,7 +82,7 @@ int64_t Sampler::Filtered::totalBySums() const {
 
 void Sampler::Filtered::decideBySums() {
   int64_t needed = neededOf(totalBySums());
-  // Of what top-k leaves, what is certain is the first part: it has fewer tokens.
+  // The certain tokens are a prefix of those that top-k keeps. It decides if top-p ends within it.
   if (size_t kept = countKept(certain, 0, needed); kept < certain.size()) {
     decide(std::span(certain).first(kept), nobody);
     return;
@@ -107,7 +107,7 @@ void Sampler::Filtered::setBin(std::vector<Ranked> tokens, Ranked bestBefore) {
     if (isDecided() || wanted != lastBin)
       return;
   }
-  // Top-p ends here.
+  // Top-p ends in this bin.
   size_t kept = countKept(tokens, weightBefore, neededOf(totalBySums()));
   decide(std::span<const Ranked>(tokens).first(kept), bestBefore);
 }

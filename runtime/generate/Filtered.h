@@ -1,7 +1,7 @@
-//===- Filtered.h - what top-k and top-p leave of a row -------------------===//
+//===- Filtered.h - top-k and top-p filtering of a row --------------------===//
 //
-// The same on all ranks: it is made of what they exchange. Tokens are in the order of their scores,
-// and in that of their numbers where scores are equal.
+// All ranks compute the same state from the data that they exchange. Tokens are ordered by
+// descending score, and equal scores by ascending token.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,18 +20,18 @@ public:
   const SampledRow &row;
   const size_t index;
 
-  /// The largest of all, from the first on; `complete`: there are no others.
+  /// Sets the largest tokens, in order; `complete`: there are no others.
   void setCertain(std::vector<Ranked> tokens, bool complete);
-  /// Of all tokens, by bins.
+  /// Sets counts and weights of all tokens, by bin.
   void setSums(std::span<const int64_t> counts, std::span<const int64_t> weights);
-  /// All tokens of the bin, and the largest with noise of those in the bins before it.
+  /// Sets all tokens of the bin, and the best token with noise of the bins before it.
   void setBin(std::vector<Ranked> tokens, Ranked bestBefore);
 
   float largest() const { return scoreOf(certain[0]); }
   bool isDecided() const { return token != nobody; }
   SampledToken result() const { return {tokenOf(token), isNoNumber(token)}; }
   bool hasSums() const { return !counts.empty(); }
-  /// What is needed next, where there are sums: this bin, of so many tokens.
+  /// Bin whose tokens are needed next, and its number of tokens. Requires the sums.
   int bin() const { return wanted; }
   int64_t binCount() const { return counts[wanted]; }
 
@@ -39,14 +39,14 @@ private:
   int64_t weightOf(Ranked ranked) const {
     return weightBelow(below(scoreOf(ranked), scoreOf(certain[0])));
   }
-  /// Of a list of tokens behind others of weight `before`, how many top-p leaves, if it leaves as
-  /// many as have the weight `needed`.
+  /// Returns how many of `tokens` top-p keeps. They follow tokens of total weight `before`; top-p
+  /// keeps tokens until the weight `needed` is reached.
   size_t countKept(std::span<const Ranked> tokens, int64_t before, int64_t needed) const;
   int64_t neededOf(int64_t total) const;
-  /// The weight of what top-k leaves.
+  /// Total weight of the tokens that top-k keeps.
   int64_t totalBySums() const;
   Ranked withNoise(Ranked ranked) const;
-  /// The result is one of these, or `best`.
+  /// Sets the result: the best of `kept`, or `best`.
   void decide(std::span<const Ranked> kept, Ranked best);
   void decideBySums();
 
@@ -54,7 +54,7 @@ private:
   bool isComplete = false;
   std::vector<int64_t> counts, weights;
   int wanted = -1;
-  /// Of the bin at which top-k ends: its tokens that are left.
+  /// Bin in which top-k ends, and the tokens of it that top-k keeps.
   int lastBin = -1;
   std::vector<Ranked> lastTokens;
   Ranked token = nobody;

@@ -1,4 +1,4 @@
-//===- GenerationTask.cpp - what executables do that generate -------------===//
+//===- GenerationTask.cpp - command-line task of generating executables ---===//
 
 #include "core/Diagnostic.h"
 #include "generate/Generator.h"
@@ -22,8 +22,8 @@ Task::~Task() = default;
 
 namespace {
 
-/// Prints the tokens of prompts, a line each; those of the first that is not at its end as they
-/// come.
+/// Prints the tokens of prompts, one line per prompt. The first unfinished line is printed token by
+/// token.
 class PromptClient : public GenerationClient {
 public:
   PromptClient(size_t count, bool keepsLogits) : lines(count), keepsLogits(keepsLogits) {}
@@ -56,12 +56,12 @@ public:
       logits.push_back(std::move(row));
   }
 
-  std::string problem; ///< of a prompt that has ended with an error
+  std::string problem; ///< of a prompt that ended with an error
   std::vector<std::vector<float>> logits;
 
 private:
   struct Line {
-    std::string text; ///< that is not printed
+    std::string text; ///< not yet printed
     bool isDone = false;
   };
   std::vector<Line> lines;
@@ -133,7 +133,7 @@ public:
 
   void run(Execution &execution) override {
     TokenGenerator generator(execution, manifest, limits);
-    // Whoever reads may go away: then writing fails, and the run ends with a message.
+    // The reader may close the pipe. Writing then fails, and the run ends with a message.
     std::signal(SIGPIPE, SIG_IGN);
     if (options.serves) {
       Service service(STDIN_FILENO, STDOUT_FILENO, manifest, limits, defaults);

@@ -1,4 +1,4 @@
-//===- Generator.cpp - the loop that generates ----------------------------===//
+//===- Generator.cpp - generation loop of a process -----------------------===//
 
 #include "generate/Generator.h"
 #include "generate/RankLoop.h"
@@ -32,7 +32,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
       loops.back()->add(request);
   }
   int first = execution.local(0).rank;
-  // Ranks find out together that a step has other sizes than those before: only then they stop.
+  // All ranks detect together that a step has new sizes; the loop stops only then.
   for (bool isDone = false; !isDone;) {
     execution.each([&](tpc_context &ctx) {
       RankLoop &loop = *loops[static_cast<size_t>(ctx.rank - first)];
@@ -44,7 +44,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
     if (!isDone)
       execution.prepareSizes(loops[0]->next());
   }
-  // Of the last stage, where it is in this process: it chooses.
+  // The last stage of this process: it samples if it is the last of all.
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;
@@ -59,12 +59,13 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
 
 void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   const Generation &generation = *manifest.generation;
-  // Far more than is of use, and so few that what is kept of each is small beside its caches.
+  // Far above practical use, and small enough that per-slot state stays small compared with its
+  // caches.
   constexpr int64_t mostSlots = 1 << 16;
   if (limits.slots > mostSlots)
     throw UserError(std::to_string(limits.slots) + " sequences at a time (--max-batch): " +
                     std::to_string(mostSlots) + " are the most");
-  // So that bytes of any model's caches are numbers of 63 bits.
+  // Keeps the byte counts of any model's caches within 63 bits.
   constexpr int64_t mostTokens = int64_t(1) << 40;
   if (limits.capacity > mostTokens / limits.slots)
     throw UserError(std::to_string(limits.slots) + " sequences of " +

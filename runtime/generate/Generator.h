@@ -1,7 +1,7 @@
-//===- Generator.h - the loop that generates ------------------------------===//
+//===- Generator.h - generation loop of a process -------------------------===//
 //
-// On an execution that has its weights. All ranks run the same steps, and choose the same tokens,
-// without being told: each has the schedule, and takes part in the choice.
+// Runs on an execution with loaded weights. All ranks run the same steps and sample the same tokens
+// without a coordinator: each has a copy of the schedule and takes part in the sampling.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,32 +15,32 @@
 
 namespace tpc::rt {
 
-/// How it is to be done, beside what requests say. The same on all processes.
+/// Mode of a generation, besides the requests. The same on all processes.
 struct GenerationMode {
-  bool asks = false;          ///< the client has news
-  bool givesLogits = false;   ///< and wants the logits
-  GenerationRequest defaults; ///< of requests that are news
+  bool asks = false;          ///< calls GenerationClient::news
+  bool givesLogits = false;   ///< passes logits to the client
+  GenerationRequest defaults; ///< settings that new requests omit
 };
 
 class TokenGenerator {
 public:
-  /// Throws UserError where the program does not generate, or not so much at a time. The execution
-  /// may run other steps between.
+  /// Throws UserError if the program cannot generate, or not with these limits. The execution may
+  /// run other steps in between.
   TokenGenerator(Execution &execution, const Manifest &manifest, GenerationLimits limits);
 
   const GenerationLimits &limits() const { return theLimits; }
   const Manifest &manifest() const { return theManifest; }
 
-  /// Collective. Runs until all is done that is asked for: these requests, which all processes
-  /// give, and what is new. Throws UserError, before anything runs if a request is wrong.
+  /// Collective. Runs until all requests are done: `requests`, which all processes pass, and those
+  /// from news(). Throws UserError before anything runs if a request is invalid.
   void generate(std::vector<GenerationRequest> requests, GenerationClient &client,
                 const GenerationMode &mode = {});
 
-  /// Of all so far, as the last rank of this process has counted.
+  /// Totals since construction, as counted by the last rank of this process.
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
-    int64_t bytes = 0; ///< of logits that a device copied to the host, where it has most of them
+    int64_t bytes = 0; ///< logits copied from device to host, on the rank that copied the most
   };
   const Counts &counts() const { return theCounts; }
 
@@ -51,31 +51,32 @@ private:
   Counts theCounts;
 };
 
-/// Throws UserError where the program, which has manifest.generation, cannot generate, or not so
-/// much at a time.
+/// Throws UserError if the program, which must have manifest.generation, cannot generate, or not
+/// with these limits.
 void checkGeneration(const Manifest &manifest, const GenerationLimits &limits);
 
-/// Inputs of a step of so many rows and tokens of each; their values are to be filled in.
+/// Returns the inputs of a step of `rows` rows with `sequence` tokens each, to be filled in.
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
                   int64_t sequence);
-/// The same with a place for how tokens are chosen, for devices that do so.
+/// Adds an input with the sampling settings, for devices that sample.
 void addChoices(Inputs &inputs, const Generation &generation);
-/// Whether steps of new shapes cost more than what is computed: they are counted, measured and
-/// recorded.
+/// Whether a new step shape costs more than the padding that avoids it: devices count memory, tune,
+/// and record per shape.
 bool wantsFewShapes();
-/// Replicas have their own rows, so that a step always has all of them; else a prompt goes in
-/// alone.
+/// Whether data-parallel replicas have rows of their own. A step then always covers all rows;
+/// otherwise a prompt runs alone.
 bool hasReplicas(const Manifest &manifest);
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits);
 
-/// The steps that hold most: a chunk of a prompt of `longest` tokens, and a token of each sequence.
+/// Returns the steps with the maximum memory: a prompt chunk of `longest` tokens, and one token of
+/// each sequence.
 std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest);
 /// "2 sequences of at most 64 tokens, prompts by 64"
 std::string roomText(const GenerationLimits &limits);
 
-/// What sequences have room for: what is asked for; else what is needed, as far as the model goes;
-/// else all that the model is made for.
+/// Returns the capacity of a sequence: `asked`, else `needed` up to the model's maximum, else the
+/// model's maximum.
 int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
                    std::optional<int64_t> needed);
 

@@ -1,6 +1,6 @@
-//===- Interface.cpp - generation by a process that has loaded a program --===//
+//===- Interface.cpp - C interface for generation by a host process -------===//
 //
-// Of tpc/session.h. Tokens are made on the model's thread, and wait in a queue for who asks.
+// Implements tpc/session.h. The model's thread generates tokens into a queue that the caller reads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ struct tpc_generation final : GenerationClient {
   News news(bool wait) override {
     std::lock_guard<std::mutex> lock(mutex);
     News result;
-    result.isLast = wait; // all that was asked for is done
+    result.isLast = wait; // all requests are done
     if (isUnwanted && !isCancelled)
       for (uint64_t request = 0; request < numRequests; ++request)
         result.cancelled.push_back(request);
@@ -48,7 +48,7 @@ struct tpc_generation final : GenerationClient {
     }
     changed.notify_one();
   }
-  /// Nothing follows.
+  /// Marks the end of the queue.
   void end() {
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -56,7 +56,7 @@ struct tpc_generation final : GenerationClient {
     }
     changed.notify_all();
   }
-  /// The next, when it is there; nothing at the end.
+  /// Waits for the next event; nullopt at the end.
   std::optional<Said> next() {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [&] { return !queue.empty() || hasEnded; });
@@ -98,7 +98,7 @@ GenerationRequest requestOf(const tpc_request &given, int32_t place) {
   return request;
 }
 
-/// What is wrong is said before anything runs.
+/// Reports invalid requests before anything runs.
 void check(const Manifest &manifest, const GenerationLimits &limits,
            const std::vector<GenerationRequest> &requests) {
   checkGeneration(manifest, limits);
@@ -108,9 +108,9 @@ void check(const Manifest &manifest, const GenerationLimits &limits,
       throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
 }
 
-/// What there is to be room for: as flags of the model say; else for what is asked for and all that
-/// was, so that memory is seldom made anew. Throws UserError where a request is wrong; what is
-/// refused leaves no trace.
+/// Computes slots and capacity: from the model's flags, else the maximum of these requests and all
+/// earlier ones, so that memory is rarely reallocated. Throws UserError if a request is invalid; a
+/// rejected call has no lasting effect.
 GenerationLimits limitsOf(Model &model, const Manifest &manifest,
                           const std::vector<GenerationRequest> &requests, int64_t together) {
   constexpr int64_t step = 64, most = std::numeric_limits<int64_t>::max();
@@ -134,8 +134,8 @@ GenerationLimits limitsOf(Model &model, const Manifest &manifest,
   return limits;
 }
 
-/// On the model's thread, before anything takes memory. Throws UserError where there is too little:
-/// then what others ask for is not for as much.
+/// Runs on the model's thread before anything is allocated. Throws UserError if memory does not
+/// suffice; later calls then do not reserve as much.
 void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &limits) {
   Model::Room &room = model.room();
   std::lock_guard<std::mutex> lock(room.mutex);
@@ -151,7 +151,7 @@ void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &l
   room.checkedCapacity = limits.capacity;
 }
 
-/// Keeps the logits of one request.
+/// Stores the logits of one request.
 struct LogitsClient final : GenerationClient {
   explicit LogitsClient(std::vector<std::vector<float>> &rows) : rows(rows) {}
   void onToken(uint64_t, int64_t, int64_t) override {}
@@ -232,7 +232,7 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
       require(requests, "the list of requests");
       asked.push_back(requestOf(requests[i], i));
     }
-    // What is wrong is said here, not with the first token.
+    // Invalid requests are reported here, not with the first token.
     GenerationLimits limits = limitsOf(opened, manifest, asked, std::ssize(asked));
     auto made = std::make_unique<tpc_generation>();
     tpc_generation *client = made.get();
@@ -260,7 +260,7 @@ int tpc_generation_next(tpc_generation *generation, tpc_event *event) {
       throw UserError("this is what another process generates, which has forked");
     std::optional<tpc_generation::Said> said = generation->next();
     if (!said && generation->done.valid())
-      generation->done.get(); // throws what has ended it
+      generation->done.get(); // throws the error that ended the generation
     *event = said ? said->event : tpc_event{TPC_EVENT_END, -1, 0, 0};
     if (said && event->kind == TPC_EVENT_FAILED)
       keepError(TPC_OK, said->message.c_str());

@@ -1,4 +1,4 @@
-//===- LogitsSink.cpp - keeps the logits that a rank has ------------------===//
+//===- LogitsSink.cpp - sink for the logits of a rank ---------------------===//
 
 #include "generate/LogitsSink.h"
 #include "core/Half.h"
@@ -48,7 +48,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   }
   if (elements != rows * vocabulary)
     refuse("a block of another tensor");
-  // The last dimensions that the box fills follow each other.
+  // The trailing dimensions that the box covers completely are contiguous.
   auto isSelected = [&](int32_t d) { return selection && selection->dim == d; };
   if (isSelected(rank - 1))
     block.run = rank;
@@ -57,7 +57,8 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     --block.run;
   if (held == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
     return;
-  // A step that was recorded is replayed for whoever generates by then.
+  // A recorded step may be replayed for another generation, so the sink is looked up at replay
+  // time.
   auto arrived = [&ctx](int64_t bytes) -> LogitsSink & {
     auto &sink = static_cast<LogitsSink &>(*ctx.outputs);
     sink.copied += ctx.device->isHosts() ? 0 : bytes;
@@ -80,7 +81,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   });
 }
 
-/// Of dimensions, the part of a box in them, if it is one run: where it begins, and its length.
+/// Returns begin and length of the box's part in these dimensions, if it is contiguous.
 static std::optional<std::pair<int64_t, int64_t>>
 runOf(int32_t dims, const int64_t *global, const int64_t *offset, const int64_t *size) {
   int64_t begin = 0, count = 1;
@@ -94,7 +95,7 @@ runOf(int32_t dims, const int64_t *global, const int64_t *offset, const int64_t 
 }
 
 std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
-  // The dimensions that are the vocabulary.
+  // Finds the dimensions that make up the vocabulary.
   int32_t split = block.rank;
   int64_t length = 1;
   while (split > 0 && length < vocabulary)
@@ -126,7 +127,7 @@ void LogitsSink::arrive(const Rows &part, const std::byte *from, const SamplingR
   parts.push_back({part, chosen, 0});
 }
 
-// Rows show what they show one behind the other.
+// The largest tokens of consecutive rows are stored contiguously.
 void LogitsSink::copyLargest(tpc_context &ctx) {
   largest.clear();
   for (ChosenRows &part : parts) {

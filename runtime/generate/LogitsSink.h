@@ -1,8 +1,8 @@
-//===- LogitsSink.h - keeps the logits that a rank has --------------------===//
+//===- LogitsSink.h - sink for the logits of a rank -----------------------===//
 //
-// A step delivers logits as it delivers outputs: blocks of the whole tensor. They stay with the
-// rank that has them. Where its device chooses, they stay there, and what it has chosen of each row
-// comes in their place.
+// A step delivers logits as it delivers outputs: in blocks of the whole tensor. They stay on the
+// rank that computed them. If its device samples, they stay on the device, and the sink receives
+// the sampling results of each row instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,21 +20,21 @@ class LogitsSink final : public OutputSink {
 public:
   explicit LogitsSink(const Manifest &manifest);
 
-  /// For a step of so many rows of logits, of which these are wanted, ascending. `choices`: the
-  /// step's input behind the program's that says how its device may choose (addChoices); null: it
-  /// has none. It stays as it is until tokens are chosen.
+  /// Prepares for a step with `rows` rows of logits, of which `wanted` are sampled (ascending).
+  /// `choices`: the additional step input with the sampling settings (addChoices); null if there is
+  /// none. It must not change until tokens are sampled.
   void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *choices);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// What has been delivered of the rows that were wanted, each under its place among them. Copies
-  /// what rows show of what the device has found.
+  /// Returns the delivered pieces of the wanted rows, with rows numbered by their index in
+  /// `wanted`. Copies the largest tokens that the device found for rows that need them.
   std::vector<LogitsPiece> pieces(tpc_context &ctx);
-  /// Of one of these, which shows its largest: sums of its scores by bins, and all scores.
+  /// Copies sums by bin, or all scores, of a piece that has its largest tokens.
   void copySums(tpc_context &ctx, size_t piece, float largest, std::span<int64_t> sums);
   void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
-  /// In this step, from a device that is not the host.
+  /// Bytes copied in this step from a device that is not the host.
   int64_t copiedBytes() const { return copied; }
 
 private:
@@ -42,18 +42,18 @@ private:
   struct Block {
     int32_t rank;
     int64_t global[maxRank], offset[maxRank], size[maxRank], stride[maxRank];
-    int64_t begin; ///< of the first element in what is read
-    int32_t run;   ///< dimensions from here on are one run of memory
+    int64_t begin; ///< offset of the first element in the source
+    int32_t run;   ///< dimensions from here on are contiguous
   };
-  /// A block of dense rows of the last tokens that follow each other.
+  /// A block of dense rows, with a contiguous range of tokens.
   struct Rows {
     int64_t row, rows, first, count;
   };
-  /// Logits, from `begin` on; or what the device has found, in a part of the rows that it has.
+  /// Logits from `begin` on, or the device's result for a part of its rows.
   struct Kept {
     int64_t row, first, begin, count;
     Ranked best;
-    int64_t part; ///< -1: logits
+    int64_t part; ///< index into `parts`; -1: logits
   };
   std::optional<Rows> rowsOf(const Block &block) const;
   void arrive(const Block &block, const std::byte *from);
@@ -66,10 +66,10 @@ private:
   struct ChosenRows {
     Rows rows;
     SamplingResult chosen;
-    size_t begin; ///< of its largest among all that were copied
+    size_t begin; ///< offset of its largest tokens in `largest`
   };
   const int32_t output;
-  const size_t numInputs; ///< of the program
+  const size_t numInputs; ///< number of the program's inputs
   const tpc_dtype dtype;
   const int64_t vocabulary;
   int64_t rows = 0, copied = 0;

@@ -1,4 +1,4 @@
-//===- Random.cpp - random numbers that depend on what they are for -------===//
+//===- Random.cpp - counter-based random numbers, logarithm, exponential --===//
 
 #include "generate/Random.h"
 #include "core/ExpFactors.h"
@@ -21,8 +21,8 @@ double logOf(double x) {
 }
 
 double expOf(double x) {
-  // x = n log 2 + r, of which the first part of log 2 has few bits. Added to 1.5 * 2^52, n is in
-  // the lowest bits.
+  // x = n log 2 + r, with log 2 split into two terms, the first with few bits. Adding 1.5 * 2^52
+  // leaves n in the low bits.
   constexpr double shift = 0x1.8p52;
   double shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
   double r = (x - n * 0.693145751953125) - n * 1.4286068203094172e-06;

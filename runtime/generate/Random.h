@@ -1,11 +1,11 @@
-//===- Random.h - random numbers that depend on what they are for ---------===//
+//===- Random.h - counter-based random numbers ----------------------------===//
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011):
-// a number is a function of a key and a counter. So what is drawn for a token depends on seed,
-// sequence, position and token alone, wherever the token's logit is and whoever else is drawn for.
+// a number is a function of a key and a counter. The draw of a token therefore depends on seed,
+// sequence, position and token only, not on the rank of the token's logit or on other draws.
 //
-// Logarithms and powers are made of additions, products and quotients of f64: the C library's are
-// others on other processors, and ranks on different hosts must draw the same.
+// Logarithms and exponentials are built from f64 additions, multiplications and divisions: the C
+// library's results differ between processors, and ranks on different hosts must draw the same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,12 +32,12 @@ constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-/// What is drawn at one place of one sequence.
+/// Random bits of one position of one sequence.
 struct Draw {
   uint64_t seed = 0, sequence = 0;
   int64_t position = 0;
 
-  /// Those of four tokens in a row, of which the first is 4 * quad.
+  /// Bits of four consecutive tokens, the first of which is 4 * quad.
   PhiloxCounter ofQuad(int64_t quad) const {
     return philox({static_cast<uint32_t>(quad), static_cast<uint32_t>(position),
                    static_cast<uint32_t>(sequence), static_cast<uint32_t>(sequence >> 32)},
@@ -48,19 +48,19 @@ struct Draw {
 
 /// log of a positive, normal f64; relative error below 1e-15.
 double logOf(double x);
-/// exp of a number that is not positive; 0 below -60. Relative error below 1e-15.
+/// exp of x <= 0; 0 below -60. Relative error below 1e-15.
 double expOf(double x);
 
-/// -log(-log(u)) of u = (bits + 1/2) / 2^32, which is Gumbel's distribution: whoever has the
-/// largest sum of score and noise is drawn with the probability that softmax gives it.
+/// -log(-log(u)) of u = (bits + 1/2) / 2^32, which has a Gumbel distribution: the token with the
+/// largest sum of score and noise is drawn with its softmax probability.
 double gumbelOf(uint32_t bits);
 
-/// No less than gumbelOf(bits): -log(u) >= 1 - u, and of 1 - u the leading zeros are counted.
+/// Upper bound of gumbelOf(bits): -log(u) >= 1 - u, and the leading zeros of 1 - u are counted.
 inline float gumbelBound(uint32_t bits) {
   return 0.6931472f * static_cast<float>(std::countl_zero(~bits) + 1) + 1e-4f;
 }
 
-/// The score with its noise.
+/// Score plus noise.
 inline float perturbed(float score, uint32_t bits) {
   return static_cast<float>(static_cast<double>(score) + gumbelOf(bits));
 }

@@ -1,4 +1,4 @@
-//===- RankLoop.cpp - the loop that generates, of one rank ----------------===//
+//===- RankLoop.cpp - generation loop of one rank -------------------------===//
 
 #include "generate/RankLoop.h"
 #include "core/DType.h"
@@ -15,11 +15,11 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
   return hasReplicas(manifest) || mode.givesLogits ? 1 : manifest.generation->inFlight;
 }
 
-/// A token of which the logit is no number is told of as such.
+/// Encodes a token whose logit is NaN as a negative number.
 int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
-/// `place`: what rows before show.
+/// `place`: number of largest tokens of the rows before.
 RowSampling choiceOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,
@@ -34,7 +34,7 @@ RowSampling choiceOf(const SampledRow &row, int32_t place) {
           0};
 }
 
-/// `choices`: of all rows of a step, of which these are sampled.
+/// Writes the sampling settings of all rows of a step; only the rows in item.sampled are sampled.
 void putChoices(Tensor &choices, int64_t vocabulary, const StepItem &item,
                 const std::vector<SampledRow> &rows) {
   const int64_t bytes = RowSampling::bytes(vocabulary);
@@ -101,7 +101,7 @@ void RankLoop::takeNews(const std::string &text) {
     if (line[0] == 'r') {
       ClientLine parsed = parseClientLine(std::string_view(line).substr(1), mode.defaults);
       GenerationRequest &request = *parsed.request;
-      // Two that do not say how they are to be drawn are drawn each in its own way.
+      // Requests without a seed each get a random stream of their own.
       if (!parsed.hasSeed)
         request.stream = numRequests + 1;
       ++numRequests;
@@ -201,7 +201,7 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
 }
 
 std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
-  // Where all logits are kept, those of the last tokens are some of them.
+  // If all logits are kept, this selects the rows of last tokens.
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
   for (int64_t row : item.sampled) {
@@ -211,7 +211,7 @@ std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
     sampledOf[static_cast<size_t>(found - sink.wantedRows().begin())] = next++;
   }
   std::vector<LogitsPiece> pieces;
-  std::vector<size_t> places; // of these among the sink's
+  std::vector<size_t> places; // indices of `pieces` in the sink's pieces
   const std::vector<LogitsPiece> delivered = sink.pieces(ctx);
   for (size_t i = 0; i < delivered.size(); ++i)
     if (int64_t row = sampledOf[static_cast<size_t>(delivered[i].row)]; row >= 0) {
@@ -313,12 +313,13 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
     if (current) {
       nextInputs = &inputsOf(ctx, *current);
       bool isPrepared = execution.isPrepared(*nextInputs);
-      // Where ranks speak of the step, tokens that are on their way would come between.
+      // If ranks must agree on the step, pending tokens are received first: messages would
+      // interleave.
       if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {
         runItem(ctx, execution, client);
         continue;
       }
-      // Nobody may wait for a rank that is not here.
+      // No rank may wait for one that has left the loop.
       if (!isPrepared && out.empty()) {
         ranks->flush();
         return false;

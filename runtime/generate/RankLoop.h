@@ -1,8 +1,8 @@
-//===- RankLoop.h - the loop that generates, of one rank ------------------===//
+//===- RankLoop.h - generation loop of one rank ---------------------------===//
 //
-// Steps are run as the schedule has them, the same on all ranks. A step of a group needs the tokens
-// of the group's last one; where there are several groups, others are run meanwhile: the last stage
-// chooses the tokens as soon as it has logits, and earlier ones take them before they need them.
+// Runs the steps of the schedule, the same on all ranks. A step of a group needs the tokens of the
+// group's previous step. With several groups, the others run meanwhile: the last stage samples as
+// soon as it has logits, and earlier stages receive the tokens before they need them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,12 +22,12 @@ namespace tpc::rt {
 
 class RankLoop {
 public:
-  /// Of one call of TokenGenerator::generate.
+  /// For one call of TokenGenerator::generate.
   RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode);
 
   void add(GenerationRequest request) { schedule.add(std::move(request)); }
-  /// On the rank. False: the execution is to be prepared for the sizes of `next` before it goes on.
-  /// `client`: on rank 0.
+  /// Runs on the rank's thread. Returns false if the execution must be prepared for the sizes of
+  /// next() before it continues. `client` is set on rank 0.
   bool run(tpc_context &ctx, Execution &execution, GenerationClient *client);
   const Inputs &next() const { return *nextInputs; }
 
@@ -61,11 +61,11 @@ private:
   std::optional<Windows> windows;
   std::optional<WorldRanks> ranks;
   bool hasNews;
-  uint64_t numRequests = 0; ///< that were news
-  /// By rows and tokens of a step: addresses stay, as what is recorded has them.
+  uint64_t numRequests = 0; ///< requests received as news
+  /// By rows and tokens of a step. Addresses stay valid because recorded steps contain them.
   std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
-  std::optional<StepItem> current; ///< taken, but not run
+  std::optional<StepItem> current; ///< taken from the schedule, but not run
   std::deque<Out> out;
   std::vector<std::vector<std::byte>> gathered;
   TokenGenerator::Counts theCounts;

@@ -37,7 +37,7 @@ Prompts readNpyPrompts(const std::string &path) {
   return prompts;
 }
 
-/// What is there instead of an id: the beginning of it, and of what may be deep its kind.
+/// Text of an invalid id for messages: its first characters, or the type of a nested value.
 std::string textOf(const json &value) {
   constexpr size_t most = 40;
   std::string text = value.is_primitive() ? value.dump() : value.type_name();

@@ -9,7 +9,7 @@
 
 namespace tpc::rt {
 
-/// Of --prompt-ids: ids, or a file with one prompt or several. Throws UserError.
+/// Parses --prompt-ids: ids, or a file with one or several prompts. Throws UserError.
 std::vector<std::vector<int64_t>> readPrompts(const std::string &text);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Request.cpp - what is asked for ------------------------------------===//
+//===- Request.cpp - generation request -----------------------------------===//
 
 #include "generate/Request.h"
 #include "generate/Score.h"
@@ -44,7 +44,7 @@ const char *spell(Finish why) {
   return "error";
 }
 
-/// As few digits as tell it from other numbers: 0.7, 1e+39, inf.
+/// Shortest text that distinguishes the number: 0.7, 1e+39, inf.
 template <class Number> static std::string text(Number value) {
   char digits[64];
   return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
@@ -55,7 +55,7 @@ float narrowSetting(const std::string &name, double value) {
                    smallest = std::numeric_limits<float>::min();
   if (std::isfinite(value) && std::abs(value) > largest)
     throw UserError(name + " " + text(value) + ": expected a number of at most " + text(largest));
-  // A smaller number would become 0, which is another setting.
+  // A smaller number would round to 0, which has another meaning.
   return static_cast<float>(value > 0 && value < smallest ? smallest : value);
 }
 

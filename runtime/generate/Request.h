@@ -1,4 +1,4 @@
-//===- Request.h - what is asked for --------------------------------------===//
+//===- Request.h - generation request -------------------------------------===//
 
 #ifndef TPC_RT_GENERATE_REQUEST_H
 #define TPC_RT_GENERATE_REQUEST_H
@@ -12,38 +12,38 @@
 namespace tpc::rt {
 
 struct GenerationRequest {
-  std::string id; ///< the client's name for it
+  std::string id; ///< chosen by the client
   std::vector<int64_t> ids;
   int64_t maxNewTokens = 64;
   SamplingSettings sampling;
   std::vector<int64_t> stopIds;
-  /// Which stream of random numbers is its own: two requests with one seed draw alike only if they
-  /// have the same.
+  /// Random stream of the request: two requests with equal seeds draw the same numbers only if
+  /// their streams are equal.
   uint64_t stream = 0;
 };
 
-/// Tokens of the prompt and all that may follow; the largest number where it is more than that.
+/// Returns the prompt length plus maxNewTokens, saturated.
 int64_t lengthOf(const GenerationRequest &request);
 
-/// All that it asks for, as text.
+/// Spells all fields as text.
 std::string textOf(const GenerationRequest &request);
 
 enum class Finish { Stop, Length, Cancelled, Error };
 /// "stop", "length", "cancelled", "error"
 const char *spell(Finish why);
 
-/// What memory is there for.
+/// Limits that memory is allocated for.
 struct GenerationLimits {
   int64_t slots = 1;             ///< sequences at a time
-  int64_t capacity = 0;          ///< tokens of each
-  int64_t chunk = kPrefillChunk; ///< tokens of a prompt in one step
+  int64_t capacity = 0;          ///< tokens per sequence
+  int64_t chunk = kPrefillChunk; ///< prompt tokens per step
 };
 
-/// Returns a temperature or a penalty as the sampler has it, in 32 bits. Throws UserError with the
-/// number as it was given where it is finite and too large for that.
+/// Converts a temperature or penalty to the sampler's f32. Throws UserError, which spells the given
+/// number, if it is finite and too large for f32.
 float narrowSetting(const std::string &name, double value);
 
-/// Empty, or what is wrong with it.
+/// Returns the problem of an invalid request, else an empty string.
 std::string problemOf(const GenerationRequest &request, const Generation &generation,
                       int64_t capacity);
 

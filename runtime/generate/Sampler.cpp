@@ -1,4 +1,4 @@
-//===- Sampler.cpp - chooses tokens of logits that are split --------------===//
+//===- Sampler.cpp - sampling from sharded logits -------------------------===//
 
 #include "core/SamplingRequest.h"
 #include "generate/Filtered.h"
@@ -39,7 +39,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
   }
 }
 
-/// The largest, of a piece that is not empty; whatever is no number is the largest.
+/// Returns the largest score of a non-empty piece; NaN compares as the largest.
 static Ranked largestScore(int64_t first, std::span<const float> scores) {
   int32_t key = std::numeric_limits<int32_t>::min();
   for (float score : scores)
@@ -50,8 +50,8 @@ static Ranked largestScore(int64_t first, std::span<const float> scores) {
   return rank(key, first + static_cast<int64_t>(at));
 }
 
-/// The largest with noise. Most tokens cannot be it whatever the noise makes of its bits, which
-/// their leading ones say.
+/// Returns the largest score with noise. For most tokens the leading random bits bound the noise
+/// and rule the token out.
 static Ranked largestDrawn(int64_t first, std::span<const float> scores, const Draw &draw) {
   Ranked best = nobody;
   float least = -std::numeric_limits<float>::infinity();
@@ -66,7 +66,7 @@ static Ranked largestDrawn(int64_t first, std::span<const float> scores, const D
       Ranked ranked = rank(perturbed(score, own), token);
       if (ranked > best) {
         best = ranked;
-        // What is added and compared here is rounded.
+        // Allows for rounding of the sum and the comparison.
         float value = scoreOf(best);
         least = value - std::abs(value) * 1e-5f;
       }
@@ -134,7 +134,8 @@ int64_t Sampler::tokensOf(size_t index) const {
 
 void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
                             std::vector<Filtered> &filtered, std::vector<SampledToken> &tokens) {
-  // Of each filtered row how many tokens a rank has, and the largest; of others the best.
+  // For each filtered row: the rank's number of tokens, and the largest ones. For other rows: the
+  // best token.
   mine.clear();
   auto next = filtered.begin();
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -164,7 +165,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
       int64_t count = std::min(all[member], next->row.shown());
       merged.insert(merged.end(), all.begin() + static_cast<int64_t>(member) + 1,
                     all.begin() + static_cast<int64_t>(member) + 1 + count);
-      // It may have others, that are smaller than its last.
+      // The rank may have others, smaller than the last one it sent.
       if (all[member] > count)
         bound = std::max(bound, merged.back());
     }
@@ -223,7 +224,8 @@ void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
 }
 
 void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
-  // Of each the best of the bins before, and the tokens of the bin, of which a rank may have all.
+  // For each row: the best token of the bins before, and the tokens of the bin. One rank may have
+  // all of them.
   mine.clear();
   for (const Filtered *each : open) {
     size_t begin = mine.size();

@@ -1,16 +1,13 @@
-//===- Sampler.h - chooses tokens of logits that are split ----------------===//
+//===- Sampler.h - sampling from sharded logits ---------------------------===//
 //
-// Ranks have pieces of the vocabulary, of some rows each, or none; all take part, and all get the
-// result. Logits are not gathered. What is exchanged:
-//
-//   greedy, or all tokens by their probability   one reduction: the largest score, with its token
-//   top-k, top-p                                 the largest scores of each piece are gathered
-//   top-p of more tokens than are certain then   sums of weights, by bins of the distance from the
-//                                                largest score; if it is not decided then,
-//                                                the scores of the bin in which it is
-//
-// Whatever is asked, the result is that of all logits in one place, bit for bit: nothing is cut off
-// that would have to be looked at, and sums are of integers (Score.h).
+// Each rank has pieces of the vocabulary for some rows, or none. All ranks take part, and all get
+// the result. Logits are not gathered; ranks exchange:
+//   greedy, or unfiltered sampling        one reduction: the largest score, with its token
+//   top-k, top-p                          a gather of the largest scores of each piece
+//   top-p beyond the gathered tokens      sums of weights, by bins of the distance from the largest
+//                                         score; then, if still undecided, the scores of one bin
+// In all cases the result equals that of unsharded logits bit for bit: no candidate is dropped, and
+// sums are of integers (Score.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,37 +21,36 @@
 
 namespace tpc::rt {
 
-/// What sampling needs of the ranks. All call the same, with as many numbers.
+/// Collectives that sampling needs. All ranks make the same calls with the same counts.
 class SamplerRanks {
 public:
   virtual ~SamplerRanks();
   virtual int size() const = 0;
-  /// The largest of each that a rank has.
+  /// Replaces each value by the maximum over all ranks.
   virtual void largest(std::span<int64_t> values) = 0;
   virtual void sum(std::span<int64_t> values) = 0;
-  /// What each rank has, one after the other.
+  /// Concatenates the values of all ranks.
   virtual void gather(std::span<const int64_t> mine, std::span<int64_t> all) = 0;
 };
 
-/// What is known of a row everywhere.
+/// Sampling inputs of a row that all ranks have.
 struct SampledRow {
   SamplingSettings settings;
-  std::span<const int64_t> seen; ///< tokens of the sequence, each once
-  uint64_t sequence = 0;         ///< of random numbers
-  int64_t position = 0;          ///< that the token will have in its sequence
+  std::span<const int64_t> seen; ///< distinct tokens of the sequence
+  uint64_t sequence = 0;         ///< random stream
+  int64_t position = 0;          ///< position of the sampled token in its sequence
 
   Draw draw() const { return {settings.seed, sequence, position}; }
   bool isPenalized() const { return settings.repetitionPenalty != 1 && !seen.empty(); }
-  /// By whom scores are divided.
+  /// Divisor of the scores.
   float temperature() const { return settings.isGreedy() ? 1 : settings.temperature; }
-  /// How many of its largest tokens each rank shows at first: so many that top-k alone is decided
-  /// then, unless it leaves very many. 0: no more than the best.
+  /// Number of largest tokens that each rank contributes first: enough to decide top-k alone,
+  /// unless k is very large. 0: only the best.
   int64_t shown() const;
 };
 
-/// Logits of a row that a rank has: of tokens [first, first + logits.size()). Or what its device
-/// has found among `count` of them: the best; or, of a row that is filtered, as many of the largest
-/// as are shown, in any order.
+/// Logits of a row on a rank, of tokens [first, first + logits.size()). Or the device's result for
+/// `count` tokens: the best one; for a filtered row instead the shown() largest, in any order.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
@@ -63,24 +59,24 @@ struct LogitsPiece {
   std::span<const Ranked> largest;
 };
 
-/// What a device has of pieces of filtered rows beside the largest.
+/// Data of filtered rows on a device, besides the largest tokens.
 class DevicePieces {
 public:
   virtual ~DevicePieces();
-  /// By bins of the distance from the largest, how many there are, then their weights.
+  /// Returns counts, then weights, by bins of the distance from the largest score.
   virtual void sumsOf(size_t piece, float largest, std::span<int64_t> sums) = 0;
   virtual void scoresOf(size_t piece, std::span<float> scores) = 0;
 };
 
 struct SampledToken {
   int64_t token = -1;
-  bool isNoNumber = false; ///< the logit of `token`, and perhaps others, is NaN
+  bool isNoNumber = false; ///< the logit of `token`, and possibly others, is NaN
 };
 
-/// A rank's. Keeps memory from step to step.
+/// Sampler of one rank. Reuses its memory between steps.
 class Sampler {
 public:
-  /// Collective. Pieces of a row do not overlap; each row has one somewhere.
+  /// Collective. Pieces of a row do not overlap; each row has at least one on some rank.
   std::vector<SampledToken> choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                    std::span<const LogitsPiece> pieces,
                                    DevicePieces *device = nullptr);
@@ -94,9 +90,9 @@ public:
 private:
   class Filtered;
   void score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces);
-  /// The largest, after the noise where there is any.
+  /// Best token, after noise if the row has any.
   Ranked bestOf(const SampledRow &row, size_t index) const;
-  /// The `count` largest of a row, in descending order.
+  /// Returns the `count` largest tokens of a row, in descending order.
   std::vector<Ranked> largestOf(size_t index, int64_t count) const;
   int64_t tokensOf(size_t index) const;
   void gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
@@ -104,7 +100,7 @@ private:
   void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open, DevicePieces *device);
   void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
 
-  /// The scores that this rank has, by row, or what its device has found among them.
+  /// Scores on this rank by row, or the device's result for them.
   struct Scored {
     size_t piece;
     int64_t first, count;

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - which sequences are in which step -------------------===//
+//===- Schedule.cpp - continuous-batching scheduler -----------------------===//
 
 #include "generate/Schedule.h"
 #include "core/Grid.h"
@@ -41,7 +41,7 @@ void Schedule::cancel(uint64_t number) {
   for (SlotGroup &group : groups)
     for (int64_t i = group.begin; i < group.end; ++i)
       if (Slot &slot = slots[static_cast<size_t>(i)]; slot.number == number) {
-        // What is out still writes into the slot.
+        // A step in progress still writes into the slot.
         if (group.isOut)
           slot.isCancelled = true;
         else
@@ -57,7 +57,8 @@ void Schedule::end(Slot &slot, Finish why, const std::string &message) {
 
 void Schedule::admit() {
   while (!waiting.empty()) {
-    // The group with the most free slots, and its first: so what runs stays close together.
+    // The first free slot of the group with the most free slots, so that running slots stay
+    // adjacent.
     Slot *found = nullptr;
     int64_t most = 0;
     for (const SlotGroup &group : groups) {
@@ -107,8 +108,8 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
   if (chosen.empty())
     return std::nullopt;
   group.wasPrompt = isPrompt;
-  // Prompts of different lengths side by side would be padded: the oldest goes alone, unless all
-  // rows of a group are there anyway.
+  // Prompts of different lengths in one step would be padded. The oldest runs alone, unless a step
+  // covers all rows of a group anyway.
   if (isPrompt && !wholeGroups) {
     auto age = [&](int64_t i) { return *slots[static_cast<size_t>(i)].number; };
     chosen = {*std::min_element(chosen.begin(), chosen.end(),
@@ -133,7 +134,8 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   int64_t rows = end - begin;
   item.lengths.assign(static_cast<size_t>(rows), 0);
   item.counts.assign(static_cast<size_t>(rows), 0);
-  // A step adds to the caches of all its rows: where a row has no token in it, behind those it has.
+  // A step appends to the caches of all its rows. Rows without a token append after their own
+  // tokens.
   for (int64_t row = 0; row < rows; ++row)
     if (const Slot &slot = slots[static_cast<size_t>(item.first + row)]; slot.number)
       item.lengths[static_cast<size_t>(row)] = slot.length;
@@ -206,7 +208,7 @@ void Schedule::finish(const StepItem &item, std::span<const SampledToken> tokens
     slot.length += count;
     if (token)
       takeToken(slot, *token);
-    else if (!slot.isInPrompt()) // only what the model makes of the prompt was asked for
+    else if (!slot.isInPrompt()) // only logits of the prompt were requested
       end(slot, Finish::Length);
   }
   for (int64_t i = group.begin; i < group.end; ++i)

@@ -1,17 +1,17 @@
-//===- Schedule.h - which sequences are in which step ---------------------===//
+//===- Schedule.h - continuous-batching scheduler -------------------------===//
 //
-// Requests wait for a slot, which is a row of the caches. The prompt goes in by chunks, then a
-// token at a time; slots that are further on share a step. While prompts go in, others get on: a
-// chunk and a step of those alternate.
+// Requests wait for a slot, which is a row of the caches. A prompt is processed in chunks, then one
+// token at a time. Slots past their prompt share a step. Prompt chunks alternate with steps of the
+// running slots, so that neither waits for the other.
 //
-// Slots are in groups. The next step of a group needs the tokens of its last one, steps of other
-// groups do not: with as many groups as stages all stages have something to do.
+// Slots form groups. The next step of a group needs the tokens of its previous one; steps of other
+// groups do not. With as many groups as pipeline stages, all stages are busy.
 //
-// Where a new shape of a step costs more than what it computes (a GPU measures its products, and
-// records it), there are few: rows are a power of two, from a multiple of it on, as far as there
-// are slots; tokens of a prompt's step are a power of two, or a multiple of 64.
+// If a new step shape is expensive (a GPU tunes and records each shape), only few shapes are used:
+// a power of two of rows, aligned to a multiple of it, within the slots; and a power of two, or a
+// multiple of 64, of prompt tokens.
 //
-// Every rank has one of these, and tells it the same in the same order: so all know what is next.
+// Every rank has a copy and updates it in the same order, so that all agree on the next step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,19 +29,19 @@
 
 namespace tpc::rt {
 
-/// One step: rows are the slots [first, first + rows()).
+/// One step. Its rows are the slots [first, first + rows()).
 struct StepItem {
   int group = 0;
   int64_t first = 0, sequence = 0;
   std::vector<int64_t> ids; ///< [rows, sequence], padded on the right
   std::vector<int64_t> lengths, counts;
-  /// Rows whose next token is to be chosen, ascending.
+  /// Rows to sample, ascending.
   std::vector<int64_t> sampled;
 
   int64_t rows() const { return std::ssize(counts); }
 };
 
-/// What clients are told: a token, or the end.
+/// Event for a client: a token, or the end of a request.
 struct GenerationEvent {
   uint64_t request = 0;
   int64_t token = 0, index = 0;
@@ -49,32 +49,32 @@ struct GenerationEvent {
   std::string message;
 };
 
-/// The least of few lengths of steps that is no less; at most `most`.
+/// Rounds up to one of few step lengths, at most `most`.
 int64_t roundedLength(int64_t tokens, int64_t most);
 
 class Schedule {
 public:
-  /// `groups`: as many as there are slots, at most. `wholeGroups`: a step has all rows of a group,
-  /// as where replicas have their own.
-  /// `lastToken`: the last of those that can go in again.
+  /// `groups`: at most the number of slots. `wholeGroups`: a step covers all rows of a group, as
+  /// data-parallel replicas require. `lastToken`: the maximum token that the model accepts as
+  /// input.
   Schedule(GenerationLimits limits, int groups, bool wholeGroups, bool fewShapes = false,
            int64_t lastToken = std::numeric_limits<int64_t>::max());
 
-  /// Valid as problemOf says. Its number: how many were added before.
+  /// Adds a request that problemOf accepts. Returns its number, counted from 0.
   uint64_t add(GenerationRequest request);
-  /// Nothing, if it is at its end.
+  /// Has no effect if the request has ended.
   void cancel(uint64_t request);
 
-  /// Neither waits nor runs anything.
+  /// Whether no request is waiting or running.
   bool isIdle() const { return waiting.empty() && running == 0; }
-  /// What can be run before what was taken is finished; nothing: none.
+  /// Returns a step that can run before the unfinished ones end; nullopt if there is none.
   std::optional<StepItem> next();
-  /// The rows of an item whose tokens are to be chosen. Valid until it is finished.
+  /// Returns the rows of an item to sample. Valid until the item is finished.
   std::vector<SampledRow> rowsOf(const StepItem &item) const;
-  /// Items of a group are finished in the order in which they were taken. `tokens`: of
-  /// `item.sampled`.
+  /// Finishes an item. Items of a group are finished in the order in which they were taken.
+  /// `tokens`: those of `item.sampled`.
   void finish(const StepItem &item, std::span<const SampledToken> tokens);
-  /// What has happened since they were last taken.
+  /// Returns the events since the last call.
   std::vector<GenerationEvent> takeEvents() { return std::exchange(events, {}); }
 
   const GenerationLimits &limits() const { return theLimits; }
@@ -82,11 +82,11 @@ public:
 
 private:
   struct Slot {
-    std::optional<uint64_t> number; ///< of its request; none: it is free
+    std::optional<uint64_t> number; ///< number of its request; nullopt: free
     GenerationRequest request;
     int64_t length = 0;    ///< tokens in the caches
-    int64_t generated = 0; ///< tokens chosen
-    int64_t token = 0;     ///< the last of these
+    int64_t generated = 0; ///< tokens sampled
+    int64_t token = 0;     ///< the last one sampled
     std::vector<int64_t> seen;
     std::set<int64_t> isSeen;
     bool isCancelled = false;
@@ -100,7 +100,7 @@ private:
   struct SlotGroup {
     int64_t begin, end;
     bool isOut = false;     ///< one of its items is not finished
-    bool wasPrompt = false; ///< the last one was of a prompt
+    bool wasPrompt = false; ///< its last item was a prompt chunk
   };
 
   void admit();

@@ -1,11 +1,11 @@
-//===- Score.h - scores in one order, and what weight they have -----------===//
+//===- Score.h - integer order and weights of scores ----------------------===//
 //
-// A score and its token are one integer, larger for the larger score, and, of equal scores, for the
-// lower token. So the largest of all shards is a reduction of integers, and an order by value is
-// the same everywhere.
+// A score and its token form one integer, larger for larger scores and, for equal scores, for lower
+// tokens. The maximum over all shards is therefore an integer reduction, and the order is the same
+// on all ranks.
 //
-// Weights are integers as well: sums of them do not depend on who adds what first, and so not on
-// how the vocabulary is split.
+// Weights are integers as well: their sums depend neither on the order of additions nor on how the
+// vocabulary is sharded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,11 +21,11 @@
 
 namespace tpc::rt {
 
-/// A token with its score; nothing is less than any.
+/// A token with its score. `nobody` is less than all.
 using Ranked = int64_t;
 constexpr Ranked nobody = std::numeric_limits<int64_t>::min();
 
-/// In the order of the numbers; both zeros are one, and whatever is no number is above all.
+/// Integer in the order of the scores. Both zeros are equal, and NaN is above all numbers.
 inline int32_t keyOf(float score) {
   auto bits = std::bit_cast<int32_t>(score + 0.0f);
   int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
@@ -46,18 +46,19 @@ inline float scoreOf(Ranked ranked) {
   return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff));
 }
 
-/// How far a score is below the largest; 0 where both are the same infinity.
+/// Distance of a score from the largest; 0 if both are the same infinity.
 inline double below(float score, float largest) {
   return score == largest ? 0 : static_cast<double>(largest) - static_cast<double>(score);
 }
 
-/// exp of a score, relative to that of the largest, in units of 2^-40. Of 2^22 tokens the sum fits.
+/// exp of a score relative to the largest, in units of 2^-40. The sum of 2^22 tokens fits in 63
+/// bits.
 inline int64_t weightBelow(double distance) {
   return static_cast<int64_t>(expOf(-distance) * 0x1p40 + 0.5);
 }
 constexpr int64_t mostTokens = int64_t(1) << 22;
 
-/// Distances from the largest, in bins. What is in the last one has no weight.
+/// Bin of a distance from the largest score. Tokens of the last bin have no weight.
 inline int binOf(double distance) {
   return static_cast<int>(std::min(distance * 16, static_cast<double>(numBins - 1)));
 }

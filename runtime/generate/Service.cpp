@@ -1,4 +1,4 @@
-//===- Service.cpp - serves a client that writes and reads lines ----------===//
+//===- Service.cpp - line-based generation service ------------------------===//
 
 #include "generate/Service.h"
 #include "program/Error.h"
@@ -18,7 +18,7 @@ Service::Service(int in, int out, const Manifest &manifest, const GenerationLimi
 }
 
 void Service::read(bool wait) {
-  // Who waits for requests also sees that nobody reads the answers.
+  // While waiting for requests, this also detects that the reader of the output is gone.
   pollfd files[] = {{isFull() ? -1 : in, POLLIN, 0}, {out, 0, 0}};
   int ready;
   do
@@ -73,7 +73,7 @@ void Service::take(const std::string &text, News &news) {
       answers += finishLine(std::nullopt, Finish::Error,
                             "cancel: no request '" + *line.cancel + "' runs or waits");
   } else {
-    // Under the name of one that goes on it would be taken for its end.
+    // The id of a running request is omitted: the line would look like that request's end.
     bool isTaken = line.id && numbers.contains(*line.id);
     answers += finishLine(isTaken ? std::nullopt : line.id, Finish::Error, line.problem);
   }
@@ -91,7 +91,7 @@ void Service::takeRequest(const ClientLine &line, const std::string &text, News 
     answers += finishLine(id, Finish::Error, problem);
     return;
   }
-  constexpr size_t beside = 1 << 10; // of what is kept of one that is short
+  constexpr size_t beside = 1 << 10; // overhead of a short request
   numbers[id] = taken;
   held += text.size() + beside;
   known[taken++] = {id, text.size() + beside};

@@ -1,4 +1,4 @@
-//===- Service.h - serves a client that writes and reads lines ------------===//
+//===- Service.h - line-based generation service --------------------------===//
 
 #ifndef TPC_RT_GENERATE_SERVICE_H
 #define TPC_RT_GENERATE_SERVICE_H
@@ -9,11 +9,11 @@
 
 namespace tpc::rt {
 
-/// On the process of rank 0. What is wrong with a line is an answer to it, and no error; that the
-/// client has gone away is one.
+/// Runs on the process of rank 0. An invalid line is answered by an error line and does not end the
+/// service; a closed connection does.
 class Service : public GenerationClient {
 public:
-  /// `in`, `out`: descriptors.
+  /// `in`, `out`: file descriptors.
   Service(int in, int out, const Manifest &manifest, const GenerationLimits &limits,
           const GenerationRequest &defaults);
 
@@ -23,9 +23,9 @@ public:
   void afterStep() override { flush(); }
 
 private:
-  /// Reads what is there; with `wait` waits for it.
+  /// Reads available input; `wait`: blocks until there is some.
   void read(bool wait);
-  /// So much waits that nothing more is read until some of it is done.
+  /// Whether so much is queued that reading pauses.
   bool isFull() const { return held > mostHeld; }
   void take(const std::string &line, News &news);
   void takeRequest(const ClientLine &line, const std::string &text, News &news);
@@ -37,17 +37,17 @@ private:
   const GenerationRequest defaults;
   LineCutter lines;
   bool isAtEnd = false;
-  /// A request that runs or waits.
+  /// A request that is running or waiting.
   struct Known {
     std::string id;
-    size_t bytes; ///< that it takes, about
+    size_t bytes; ///< approximate memory
   };
   static constexpr size_t mostHeld = size_t(64) << 20;
-  uint64_t taken = 0; ///< requests
+  uint64_t taken = 0; ///< number of requests
   std::map<uint64_t, Known> known;
   std::map<std::string, uint64_t> numbers;
-  size_t held = 0;     ///< bytes of those that are known
-  std::string answers; ///< that are not written
+  size_t held = 0;     ///< bytes of the requests in `known`
+  std::string answers; ///< not yet written
 };
 
 } // namespace tpc::rt

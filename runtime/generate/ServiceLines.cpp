@@ -1,4 +1,4 @@
-//===- ServiceLines.cpp - what clients and the service say to each other --===//
+//===- ServiceLines.cpp - JSON lines of the generation service ------------===//
 
 #include "generate/ServiceLines.h"
 #include "program/Error.h"
@@ -116,7 +116,7 @@ void readLine(std::string_view line, const GenerationRequest &defaults, ClientLi
   for (const char *field : {"id", "ids"})
     if (!parsed.contains(field))
       throw UserError(std::string("a request without '") + field + "'");
-  // Whoever says how to choose wants a choice.
+  // top_k or top_p without a temperature imply sampling at temperature 1.
   if (!parsed.contains("temperature") && request.sampling.temperature == 0 &&
       (parsed.contains("top_k") || parsed.contains("top_p")))
     request.sampling.temperature = 1;

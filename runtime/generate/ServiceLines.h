@@ -1,7 +1,8 @@
-//===- ServiceLines.h - what clients and the service say to each other ----===//
+//===- ServiceLines.h - JSON lines of the generation service --------------===//
 //
-// A line of JSON each. In: a request, or {"cancel": "a"}. Out: {"id": "a", "token": 5, "index": 0},
-// and at the end of each request {"id": "a", "finish": "stop"}, with a message where there is one.
+// Each line is a JSON object. Input: a request, or {"cancel": "a"}. Output: {"id": "a", "token": 5,
+// "index": 0}, and at the end of each request {"id": "a", "finish": "stop"}, with a message where
+// applicable.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,30 +16,30 @@
 
 namespace tpc::rt {
 
-/// A line that a client has written: one of these.
+/// A parsed input line: a request, a cancellation, or a problem.
 struct ClientLine {
   std::optional<GenerationRequest> request;
-  bool hasSeed = false; ///< of the request
+  bool hasSeed = false; ///< whether the request gives a seed
   std::optional<std::string> cancel;
-  std::string problem;           ///< why it is neither
-  std::optional<std::string> id; ///< of whatever it is, where it has one
+  std::string problem;           ///< reason if the line is invalid
+  std::optional<std::string> id; ///< id of the line, if it has one
 };
 
-/// What a request does not say is as in `defaults`.
+/// Parses a line. Fields that a request omits are taken from `defaults`.
 ClientLine parseClientLine(std::string_view line, const GenerationRequest &defaults);
 
-/// With the end of the line.
+/// Includes the newline.
 std::string tokenLine(const std::string &id, int64_t token, int64_t index);
-/// Without an id for what has none, or that of a request that goes on.
+/// Omits the id for lines without one, or with that of a running request.
 std::string finishLine(const std::optional<std::string> &id, Finish why,
                        const std::string &message);
 
-/// Cuts what is read into lines. One that is too long is given as far as it is kept, once.
+/// Splits input into lines. A line that is too long is returned once, truncated.
 class LineCutter {
 public:
   static constexpr size_t longest = size_t(16) << 20;
   void add(std::string_view text);
-  /// What remains is a line as well.
+  /// Makes the remaining text a line.
   void close();
   struct Line {
     std::string text;

@@ -1,4 +1,4 @@
-//===- Settings.h - how tokens are chosen ---------------------------------===//
+//===- Settings.h - sampling settings -------------------------------------===//
 
 #ifndef TPC_RT_GENERATE_SETTINGS_H
 #define TPC_RT_GENERATE_SETTINGS_H
@@ -9,16 +9,16 @@
 
 namespace tpc::rt {
 
-/// In the order in which they apply, which is Hugging Face's.
+/// Settings in the order in which they apply, which is Hugging Face's.
 struct SamplingSettings {
-  /// Scores of tokens that are in the sequence, once each, are divided by it if they are positive,
-  /// else multiplied. 1: not at all.
+  /// Scores of the distinct tokens of the sequence are divided by it if positive, else multiplied.
+  /// 1: none.
   float repetitionPenalty = 1;
-  /// Scores are divided by it. 0, and what is so small that scores would be infinite: the largest
-  /// is taken, and what follows does not matter.
+  /// Divisor of the scores. 0, or a value so small that scores would overflow: takes the largest
+  /// score and ignores the settings below.
   float temperature = 0;
-  int64_t topK = 0; ///< so many of the largest are left; 0: all
-  double topP = 1;  ///< of these as few of the largest as have this probability; 1: all
+  int64_t topK = 0; ///< keeps this many largest scores; 0: all
+  double topP = 1;  ///< of these, keeps the fewest with this probability; 1: all
   uint64_t seed = 0;
 
   static constexpr float leastTemperature = 1e-30f;

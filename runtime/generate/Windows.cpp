@@ -1,4 +1,4 @@
-//===- Windows.cpp - where windowed caches begin --------------------------===//
+//===- Windows.cpp - base positions of sliding-window caches --------------===//
 
 #include "generate/Windows.h"
 #include "tpc/windows.h"
@@ -16,7 +16,7 @@ std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int
   for (size_t row = 0; row < lengths.size(); ++row) {
     int64_t slot = first + static_cast<int64_t>(row), &base = bases[static_cast<size_t>(slot)];
     if (lengths[row] == 0)
-      base = 0; // another sequence
+      base = 0; // a new sequence
     int64_t held = lengths[row] - base;
     if (held + counts[row] <= room)
       continue;

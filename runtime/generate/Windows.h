@@ -1,9 +1,9 @@
-//===- Windows.h - where windowed caches begin ----------------------------===//
+//===- Windows.h - base positions of sliding-window caches ----------------===//
 //
-// Caches of attention with a window have room for fewer tokens than sequences may have. Of each
-// sequence they hold those from a base on. Where a step's tokens do not fit behind them, the last
-// that can still be seen are moved to the front first: window - 1 tokens, once in as many steps as
-// there is room for besides.
+// Sliding-window caches have a capacity below the maximum sequence length. They store the tokens of
+// each sequence from a base position on. If a step's tokens do not fit after them, the last window
+// - 1 tokens, which later tokens can still see, are first moved to the front. This happens once in
+// as many steps as the remaining capacity lasts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,16 +22,16 @@ public:
   Windows(int64_t window, int64_t room, int64_t slots)
       : window(window), room(room), bases(static_cast<size_t>(slots)) {}
 
-  /// Tokens [from, from + count) of a slot's cache that go to its front.
+  /// Tokens [from, from + count) of a slot's cache, to be moved to its front.
   struct Move {
     int64_t slot, from, count;
   };
 
-  /// What is to be moved before a step of rows [first, first + lengths.size()), of which these are
-  /// the tokens before and in it. Afterwards it is taken to be done.
+  /// Returns the moves before a step of rows [first, first + lengths.size()). `lengths` and
+  /// `counts` are the tokens before and in the step. Updates the bases as if the moves were done.
   std::vector<Move> advance(int64_t first, const std::vector<int64_t> &lengths,
                             const std::vector<int64_t> &counts);
-  /// Tokens that the caches hold of these rows, as they are told to a step.
+  /// Returns the number of tokens in the caches of these rows, which is the step's input.
   std::vector<int64_t> lengthsOf(int64_t first, const std::vector<int64_t> &lengths) const;
 
 private:

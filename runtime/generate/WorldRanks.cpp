@@ -1,4 +1,4 @@
-//===- WorldRanks.cpp - sampling among all ranks of a world ---------------===//
+//===- WorldRanks.cpp - sampling collectives over all ranks of a world ----===//
 
 #include "generate/WorldRanks.h"
 #include "core/Transport.h"
@@ -63,7 +63,7 @@ void WorldRanks::flush() {
   transport.flushPosts(ctx);
 }
 
-/// Messages, where there are stages: a collective would have them wait for each other.
+/// With pipeline stages this uses messages: a collective would make the stages wait for each other.
 void WorldRanks::tell(std::span<std::byte> bytes) {
   auto count = static_cast<int64_t>(bytes.size());
   if (stages.size() == 1)

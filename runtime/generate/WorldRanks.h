@@ -1,4 +1,4 @@
-//===- WorldRanks.h - sampling among all ranks of a world -----------------===//
+//===- WorldRanks.h - sampling collectives over all ranks of a world ------===//
 
 #ifndef TPC_RT_GENERATE_WORLDRANKS_H
 #define TPC_RT_GENERATE_WORLDRANKS_H
@@ -9,27 +9,26 @@
 
 namespace tpc::rt {
 
-/// One rank's, on its thread. Tokens are chosen by the ranks of the last stage, also by those that
-/// have no logits, so that none has to be told by another; then they go to earlier stages, each of
-/// which takes them when it needs them. Numbers are in the host's memory.
+/// Used by one rank, on its thread. The ranks of the last stage sample, including those without
+/// logits, so that no rank of the stage needs a message with the result. Tokens are then sent to
+/// earlier stages, which receive them when needed. Numbers are in host memory.
 class WorldRanks : public SamplerRanks {
 public:
-  /// `pipelineAxis`: of the grid's order, or -1.
+  /// `pipelineAxis`: index in the grid's order, or -1.
   WorldRanks(tpc_context &ctx, int pipelineAxis = -1);
   int size() const override { return group.size(); }
   void largest(std::span<int64_t> values) override;
   void sum(std::span<int64_t> values) override;
   void gather(std::span<const int64_t> mine, std::span<int64_t> all) override;
 
-  /// Whether this rank chooses.
+  /// Whether this rank samples.
   bool isLastStage() const { return stage == std::ssize(stages) - 1; }
-  /// To be called by the last stage, which waits for nobody, and, for as many numbers, by the
-  /// others.
+  /// The last stage sends, without waiting; earlier stages receive the same count.
   void sendToEarlier(std::span<const int64_t> numbers);
   void receiveFromLast(std::span<int64_t> numbers);
-  /// At the end: until earlier stages need this rank no longer.
+  /// Waits at the end until earlier stages have received everything.
   void flush();
-  /// What rank 0 has to say to all.
+  /// Broadcasts a text of rank 0.
   void broadcast(std::string &text);
 
 private:
@@ -40,7 +39,7 @@ private:
   Transport &transport;
   const Group &group;
   int stage = 0;
-  std::vector<int> stages; ///< ranks that are like this one otherwise, by stage
+  std::vector<int> stages; ///< ranks with this one's other coordinates, by stage
 };
 
 } // namespace tpc::rt

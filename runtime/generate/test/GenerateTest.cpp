@@ -1,4 +1,4 @@
-//===- GenerateTest.cpp - prompts of the command line, as processes -------===//
+//===- GenerateTest.cpp - prompts of the command line, in processes -------===//
 
 #include "ToyTest.h"
 #include "program/Npy.h"
@@ -91,7 +91,7 @@ TEST(Generate, ProcessesSayTheSame) {
   }
 }
 
-/// Messages of several groups that no buffer holds: who sends one waits until it is taken.
+/// Messages of several groups exceed every buffer: a send blocks until it is received.
 TEST(Generate, StagesDoNotWaitForEachOtherInACircle) {
   std::vector<Ids> longOnes;
   for (int64_t i = 0; i < 5; ++i)
@@ -245,7 +245,7 @@ TEST(Generate, MistakesAreNamed) {
         {2, 1, 2, 1});
 }
 
-/// A line of it is whole or not there.
+/// Each output line is complete or absent.
 TEST(Generate, AKilledRankEndsAll) {
   Ranks run{1, 1, 2, 1, Way::Tcp};
   run.diesAt = 20;

@@ -1,4 +1,4 @@
-//===- RandomTest.cpp - numbers, logarithms and noise ---------------------===//
+//===- RandomTest.cpp - tests of random numbers, logarithm and noise ------===//
 
 #include "generate/Random.h"
 #include "generate/Score.h"
@@ -9,7 +9,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// The known answers of the paper's code (Random123, kat_vectors).
+/// Known-answer vectors of the paper's code (Random123, kat_vectors).
 TEST(Random, PhiloxIsThatOfThePaper) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -54,7 +54,7 @@ TEST(Random, NoiseIsGumbels) {
     squares += noise * noise;
   }
   double mean = sum / count, variance = squares / count - mean * mean;
-  EXPECT_NEAR(mean, 0.5772156649, 0.01); // of the mean the deviation is 0.003
+  EXPECT_NEAR(mean, 0.5772156649, 0.01); // the mean has a standard deviation of 0.003
   EXPECT_NEAR(variance, M_PI * M_PI / 6, 0.03);
 }
 

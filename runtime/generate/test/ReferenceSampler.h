@@ -1,6 +1,6 @@
-//===- ReferenceSampler.h - the choice of a token, in one place -----------===//
+//===- ReferenceSampler.h - reference sampler for unsharded logits --------===//
 //
-// What the sampler has to find: written down as it is said, over all logits, by sorting them.
+// A direct implementation of the sampler's specification: sorts all logits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace tpc::rt {
 
-/// The tokens that may be drawn, the most probable first, and their scores.
+/// Returns the tokens that may be drawn, in descending probability, with their scores.
 inline std::vector<std::pair<float, int64_t>> keptTokens(const std::vector<float> &logits,
                                                          const SamplingSettings &settings,
                                                          const std::set<int64_t> &seen) {

@@ -1,4 +1,4 @@
-//===- SamplerTest.cpp - tokens of split logits are those of whole ones ---===//
+//===- SamplerTest.cpp - comparison of sharded and unsharded sampling -----===//
 
 #include "ReferenceSampler.h"
 #include "core/World.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Logits = std::vector<std::vector<float>>;
 
-/// Where the shards of a row begin; the last number is the vocabulary.
+/// Begins of the shards of a row, followed by the vocabulary size.
 using Split = std::vector<int64_t>;
 
 struct SamplingResult {
@@ -23,7 +23,7 @@ struct SamplingResult {
   Sampler::Counts counts;
 };
 
-/// What a device finds that chooses.
+/// Result of a device that samples.
 struct Found {
   std::vector<float> scores;
   std::vector<Ranked> largest;
@@ -45,7 +45,7 @@ struct Found {
             rank(row.settings.isGreedy() ? score : perturbed(score, row.draw().of(token)), token));
       ++token;
     }
-    // In any order.
+    // The order is arbitrary.
     std::sort(largest.begin(), largest.end(), std::greater<>());
     largest.resize(static_cast<size_t>(std::min(row.shown(), std::ssize(largest))));
     std::reverse(largest.begin(), largest.end());
@@ -72,8 +72,8 @@ struct OnDevice final : DevicePieces {
   const std::deque<Found> &found;
 };
 
-/// Each rank has a part of each row, and all must find the same. Every other rank has a device that
-/// chooses.
+/// Each rank has a part of each row, and all must get the same result. Every other rank has a
+/// device that samples.
 SamplingResult choose(const Logits &logits, const std::vector<SampledRow> &rows,
                       const Split &split) {
   SamplingResult result;
@@ -120,7 +120,7 @@ Split evenly(int64_t vocabulary, int shards) {
   return split;
 }
 
-/// 1, 2, 3, 4 and 7 shards, and some of which the first, the last or those between are empty.
+/// 1, 2, 3, 4 and 7 shards, and splits in which the first, last, or middle shards are empty.
 std::vector<Split> splitsOf(int64_t vocabulary) {
   std::vector<Split> splits;
   for (int shards : {1, 2, 3, 4, 7})
@@ -136,7 +136,7 @@ struct Shape {
   std::function<float(std::mt19937 &)> draw;
 };
 
-/// Like a model's, flat, peaked, with many that are equal, all equal, with infinities.
+/// Model-like, flat, peaked, with many equal scores, with only equal scores, with infinities.
 std::vector<Shape> shapes() {
   return {{"normal", [](std::mt19937 &g) { return std::normal_distribution<float>(-5, 3)(g); }},
           {"flat", [](std::mt19937 &g) { return std::normal_distribution<float>(0, 0.01f)(g); }},
@@ -220,7 +220,7 @@ TEST(Sampler, RoundsAreFew) {
   EXPECT_EQ(roundsOf({1, 1, 40, 1, 0}, 3).rounds, 1);        // top-k
   EXPECT_EQ(roundsOf({1, 1, 40, 0.9, 0}, 3).rounds, 1);      // and top-p
   EXPECT_EQ(roundsOf({1, 0.5f, 0, 0.9, 0}, 3).rounds, 2);    // top-p of few
-  Sampler::Counts flat = roundsOf({1, 1, 0, 0.95, 0}, 0.1f); // top-p of most tokens
+  Sampler::Counts flat = roundsOf({1, 1, 0, 0.95, 0}, 0.1f); // top-p of nearly all tokens
   EXPECT_EQ(flat.rounds, 3);
   EXPECT_EQ(flat.extra, 0);
   Sampler::Counts both = roundsOf({1, 1, 15000, 0.9, 0}, 1.0f); // both, of thousands
@@ -228,7 +228,7 @@ TEST(Sampler, RoundsAreFew) {
   EXPECT_EQ(both.extra, 1);
 }
 
-/// The probabilities that Hugging Face's processors leave, as they are written there, in f64.
+/// Probabilities of Hugging Face's logits processors, implemented as there, in f64.
 std::vector<double> probabilities(const std::vector<float> &logits, const SamplingSettings &own,
                                   const std::vector<int64_t> &seen) {
   constexpr double removed = -std::numeric_limits<double>::infinity();
@@ -297,13 +297,13 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
         EXPECT_EQ(frequency[i], 0) << "token " << i << ", seed " << own.seed;
     }
     numbersKept.insert(kept);
-    // With nine degrees of freedom, 27.9 is exceeded once in a thousand.
+    // With nine degrees of freedom, chi-square exceeds 27.9 once in a thousand.
     EXPECT_LT(chiSquare, 27.9) << "seed " << own.seed;
   }
   EXPECT_GE(numbersKept.size(), 4u);
 }
 
-/// One reduction of eight bytes for each row, and nothing else; of top-k what is shown.
+/// Unfiltered rows need one reduction of eight bytes each; top-k gathers only shown() tokens.
 TEST(Sampler, LittleIsSaid) {
   Logits logits = normalLogits(1000, 2);
   auto rowsOf = [&](const SamplingSettings &own) {
@@ -368,7 +368,7 @@ TEST(Sampler, RowsDoNotKnowOfEachOther) {
               together.tokens[i].token);
 }
 
-/// Ranks that have logits of some rows only, as replicas do, or none, as earlier stages.
+/// Ranks with logits of some rows only, as replicas have, or without logits, as earlier stages.
 TEST(Sampler, RanksMayHaveSomeRowsOrNone) {
   Logits logits = {normalLogits(64, 2, 1)[0], normalLogits(64, 2, 2)[0]};
   for (SamplingSettings own :

@@ -1,4 +1,4 @@
-//===- ScheduleTest.cpp - which sequences are in which step ---------------===//
+//===- ScheduleTest.cpp - tests of the scheduler --------------------------===//
 
 #include "generate/Schedule.h"
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@ GenerationRequest requestOf(std::vector<int64_t> ids, int64_t maxNewTokens = 4) 
 
 using Ids = std::vector<int64_t>;
 
-/// The tokens that a slot's caches have, as far as steps have written them.
+/// Tokens in the caches of all slots.
 class Caches {
 public:
   Caches(GenerationLimits limits)
       : capacity(limits.capacity), rows(static_cast<size_t>(limits.slots)) {}
-  /// Writes an item's tokens. Steps write garbage behind them, in rows without tokens as well.
+  /// Writes an item's tokens. A step writes garbage after them, also in rows without tokens.
   void run(const StepItem &item) {
     for (int64_t row = 0; row < item.rows(); ++row) {
       Ids &own = rows.at(static_cast<size_t>(item.first + row));
@@ -37,7 +37,7 @@ public:
       own.insert(own.end(), from, from + count);
     }
   }
-  /// A token that depends on all tokens before it.
+  /// Returns a token that depends on all tokens before it.
   SampledToken next(int64_t slot) const {
     int64_t sum = 7;
     for (int64_t id : rows.at(static_cast<size_t>(slot)))
@@ -56,7 +56,7 @@ private:
   std::vector<Ids> rows;
 };
 
-/// The same, of a prompt alone.
+/// Expected tokens of a prompt that runs alone.
 Ids expectedOf(Ids ids, int64_t count, const Ids &stop, int64_t capacity) {
   Ids made;
   while (std::ssize(made) < count && std::ssize(ids) <= capacity) {
@@ -147,7 +147,7 @@ TEST(Schedule, EndsByStopIdsAndByCapacity) {
       schedule.finish(*item, std::vector<SampledToken>{{tokens++, false}});
     }
     EXPECT_EQ(most, capacity);
-    EXPECT_EQ(tokens, capacity - 3 + 1); // the last one needs no room
+    EXPECT_EQ(tokens, capacity - 3 + 1); // the last token needs no cache entry
     EXPECT_EQ(schedule.takeEvents().back().finish, Finish::Length);
   }
   Schedule schedule({1, 20, 8}, 1, false);
@@ -198,9 +198,9 @@ TEST(Schedule, Cancels) {
   for (int i = 0; i < 3; ++i)
     schedule.add(requestOf({1, 2}));
   auto item = schedule.next();
-  schedule.cancel(2); // waits
-  schedule.cancel(0); // is in the item
-  schedule.cancel(9); // is not there
+  schedule.cancel(2); // waiting
+  schedule.cancel(0); // in the item
+  schedule.cancel(9); // unknown
   EXPECT_EQ(schedule.takeEvents().size(), 1u);
   schedule.finish(*item, std::vector<SampledToken>{{1, false}});
   auto events = schedule.takeEvents();
@@ -213,7 +213,7 @@ TEST(Schedule, Cancels) {
   EXPECT_FALSE(schedule.next());
 }
 
-/// A slot that another item of its group does not have.
+/// A slot that is not in the running item of its group.
 TEST(Schedule, CancelsWhatIsNotInTheItem) {
   Schedule schedule({2, 20, 8}, 1, false);
   schedule.add(requestOf({1}));
@@ -259,7 +259,7 @@ TEST(Schedule, GroupsKeepAllStagesBusy) {
   EXPECT_EQ(Schedule({3, 20, 8}, 8, false).numGroups(), 3);
 }
 
-/// Many requests of all kinds, by chance: each gets the tokens that it gets alone.
+/// Random requests of all kinds: each gets the tokens that it gets alone.
 TEST(Schedule, EachSequenceIsWhatItIsAlone) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);

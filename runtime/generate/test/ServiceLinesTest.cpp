@@ -1,4 +1,4 @@
-//===- ServiceLinesTest.cpp - requests of clients, and mistakes in them ---===//
+//===- ServiceLinesTest.cpp - tests of valid and invalid client requests --===//
 
 #include "generate/ServiceLines.h"
 #include <cmath>

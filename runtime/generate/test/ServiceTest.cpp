@@ -1,4 +1,4 @@
-//===- ServiceTest.cpp - a client and the program that serves it ----------===//
+//===- ServiceTest.cpp - tests of the generation service in a process -----===//
 
 #include "ToyTest.h"
 #include "generate/ServiceLines.h"
@@ -44,7 +44,7 @@ GenerationRequest requestOf(const std::string &id, Ids ids, int64_t tokens = 5,
   return request;
 }
 
-/// What was said of each request: its tokens, and how it ended.
+/// Tokens of a request, and how it ended.
 struct Said {
   Ids tokens;
   std::string finish, message;
@@ -116,7 +116,7 @@ TEST(Service, EachRequestIsAnsweredAsIfItWereAlone) {
 TEST(Service, TokensComeAsTheyAreMade) {
   for (const Ranks &grid : {Ranks{1, 1, 1, 1}, Ranks{2, 1, 2, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
     Process process(grid, serve());
-    for (const char *id : {"a", "b"}) { // behind the first it has nothing to do, and waits
+    for (const char *id : {"a", "b"}) { // idle after the first, the service waits
       GenerationRequest request = requestOf(id, {1, 2, 3}, 3);
       process.write(lineOf(request));
       Ids expected = expectedTokens(request, 40);
@@ -148,7 +148,7 @@ TEST(Service, RequestsAreCancelled) {
   while ((line = process.readLine()).find("finish") == std::string::npos && !line.empty())
     ;
   EXPECT_EQ(line, R"({"id":"a","finish":"cancelled"})");
-  // Its slot is there for others, and nothing of it is left.
+  // Another request reuses the slot, without any leftover state.
   GenerationRequest next = requestOf("c", {4, 5}, 2);
   process.write(lineOf(next));
   process.closeInput();
@@ -157,11 +157,12 @@ TEST(Service, RequestsAreCancelled) {
   EXPECT_EQ(parse(outcome.out)["c"].tokens, expectedTokens(next, 100000));
 }
 
-/// Requests come faster than they are answered: no more are read than may wait, and none is lost.
+/// Requests arrive faster than they are answered: reading pauses at the queue limit, and no request
+/// is lost.
 TEST(Service, NoMoreIsReadThanThereIsRoomFor) {
   Process process({1, 1, 1, 1}, {"--serve-stdin", "--max-sequence=20000", "--max-batch=1"});
   process.write(lineOf(requestOf("first", {1}, 12000)));
-  constexpr int count = 45; // of two megabytes each, 64 in all may wait
+  constexpr int count = 45; // two megabytes each; at most 64 may be queued
   GenerationRequest request = requestOf("", {2, 3}, 1);
   request.stopIds = Ids(size_t(1) << 19, 100);
   const std::string rest = lineOf(request).substr(1);
@@ -211,7 +212,7 @@ TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
                       R"({"id":"h","ids":[)" +
                       joined(Ids(41, 1), ",") +
                       "]}\n"
-                      R"({"id":"i","ids":[7],"max_new_tokens":2})"; // without an end
+                      R"({"id":"i","ids":[7],"max_new_tokens":2})"; // no newline
   Outcome outcome = runToy({2, 1, 1, 1}, serve("--max-batch=1"), input);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
@@ -248,7 +249,7 @@ TEST(Service, AClientThatGoesAwayIsAnError) {
     EXPECT_EQ(outcome.status, 1);
     EXPECT_NE(outcome.err.find("the client is gone"), std::string::npos) << outcome.err;
   }
-  // Also while there is nothing to say.
+  // Also while there is no output to write.
   Process process({2, 1, 1, 1}, serve());
   process.write(lineOf(requestOf("a", {1}, 1)));
   process.readLine();
@@ -270,7 +271,7 @@ int64_t residentKilobytes(pid_t process) {
   return -1;
 }
 
-/// Ten thousand steps, in sequences one after the other in the same places.
+/// Ten thousand steps, in sequences that reuse the same slots.
 TEST(Service, MemoryStaysAsItIs) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -295,7 +296,7 @@ TEST(Service, MemoryStaysAsItIs) {
   EXPECT_EQ(process.wait().status, 0);
 }
 
-/// What seeds say is what is drawn; requests that say none draw each in its own way.
+/// Requests with equal seeds draw the same; requests without a seed draw independently.
 TEST(Service, SeedsSayWhatIsDrawn) {
   std::string input;
   for (const char *request :

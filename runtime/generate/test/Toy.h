@@ -1,7 +1,7 @@
-//===- Toy.h - a model of which one knows what it says --------------------===//
+//===- Toy.h - toy model with computable outputs --------------------------===//
 //
-// Its logits are a function of all tokens of a sequence, in their order: what a step forgets, takes
-// from another sequence, or reads behind the end makes others of them.
+// Its logits are a function of all tokens of a sequence, in order. A step that drops a token, takes
+// one from another sequence, or reads beyond the end changes them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 namespace tpc::rt::toy {
 
 constexpr int64_t vocabulary = 101;
-/// Who has read it says no number for token 7. Nobody says it.
+/// After this token, the logit of token 7 is NaN. The model never generates it.
 constexpr int64_t poison = 66;
 
 inline uint64_t mix(uint64_t x) {
@@ -25,7 +25,7 @@ inline uint64_t mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-/// What has been read up to a token, of what was read before; 2 of `poison` on.
+/// State after a token, from the state before; 2 from `poison` on.
 inline uint64_t readToken(uint64_t state, int64_t position, int64_t token) {
   return token == poison ? 2
          : state == 2    ? 2

@@ -1,4 +1,4 @@
-//===- ToyTest.cpp - runs the program that generates ----------------------===//
+//===- ToyTest.cpp - process harness of the toy program -------------------===//
 
 #include "ToyTest.h"
 #include "ReferenceSampler.h"
@@ -75,7 +75,7 @@ void Process::write(const std::string &text) {
   for (size_t at = 0; at < text.size();) {
     ssize_t count = ::write(in, text.data() + at, text.size() - at);
     if (count < 0)
-      return; // it has ended, which whoever reads finds out
+      return; // the process has ended; the reader detects it
     at += static_cast<size_t>(count);
   }
 }

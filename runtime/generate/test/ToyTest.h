@@ -1,4 +1,4 @@
-//===- ToyTest.h - runs the program that generates ------------------------===//
+//===- ToyTest.h - process harness of the toy program ---------------------===//
 
 #ifndef TPC_RT_GENERATE_TEST_TOYTEST_H
 #define TPC_RT_GENERATE_TEST_TOYTEST_H
@@ -17,19 +17,19 @@ struct Ranks {
   int tp = 1, dp = 1, pp = 1, mb = 1;
   enum class Way { Threads, Mpi, Tcp } way = Way::Threads;
   bool allTokens = false;
-  int64_t most = 0;   ///< that the model says of sequences; 0: nothing
-  int64_t wide = 1;   ///< numbers that go from stage to stage for a token
+  int64_t most = 0;   ///< the model's maximum sequence length; 0: none
+  int64_t wide = 1;   ///< numbers that stages send per token
   int64_t diesAt = 0; ///< step in which the last rank is killed
   int ranks() const { return tp * dp * pp; }
   std::string text() const;
 };
 
 struct Outcome {
-  int status = -1; ///< of exit; 128 + the signal for one that was killed
+  int status = -1; ///< exit status, or 128 + the signal
   std::string out, err;
 };
 
-/// The program, running: one writes to it and reads from it.
+/// A running program with pipes to its standard streams.
 class Process {
 public:
   Process(const Ranks &run, const std::vector<std::string> &arguments);
@@ -37,9 +37,10 @@ public:
   void write(const std::string &text);
   void closeInput();
   void closeOutput();
-  /// A line of standard output, without its end; empty at its end. Fails after half a minute.
+  /// Returns a line of standard output without its newline; empty at the end. Fails after half a
+  /// minute.
   std::string readLine();
-  /// Waits for its end, with all that was not read.
+  /// Waits for the end; returns all unread output.
   Outcome wait();
   pid_t id() const { return child; }
 
@@ -49,13 +50,13 @@ private:
   std::string errorFile, rest;
 };
 
-/// With this on standard input.
+/// Runs the program with `input` on standard input.
 Outcome runToy(const Ranks &run, const std::vector<std::string> &arguments,
                const std::string &input = "");
 
 void expectError(const Outcome &outcome, const std::vector<std::string> &parts);
 
-/// What the model says to a request that runs alone, in one place.
+/// Expected tokens of a request that runs alone on one rank.
 std::vector<int64_t> expectedTokens(const GenerationRequest &request, int64_t capacity);
 std::string joined(const std::vector<int64_t> &tokens, const char *between);
 

@@ -1,4 +1,4 @@
-//===- WindowsTest.cpp - where windowed caches begin ----------------------===//
+//===- WindowsTest.cpp - tests of sliding-window caches -------------------===//
 
 #include "generate/Windows.h"
 #include <algorithm>
@@ -21,7 +21,7 @@ TEST(Windows, RoomIsForTwoWindowsAndAStepAndNoMoreThanTheSequence) {
   EXPECT_EQ(roomOf(windowed, {1, 100, 5}), 100);
 }
 
-/// Caches of which each token is the number of its place in the sequence.
+/// Caches in which each token is its position in the sequence.
 class Caches {
 public:
   Caches(int64_t slots, int64_t window, GenerationLimits limits)
@@ -35,7 +35,7 @@ public:
       ASSERT_LT(move.count, window);
       ASSERT_LE(move.count, move.from) << "what is moved lies over where it goes";
       std::copy_n(own.begin() + move.from, move.count, own.begin());
-      // Nobody may see what is behind.
+      // The rest must not be visible.
       std::fill(own.begin() + move.count, own.end(), -1);
     }
     Tokens held = windows.lengthsOf(first, lengths);
@@ -45,7 +45,7 @@ public:
       ASSERT_LE(held[row] + counts[row], room);
       for (int64_t i = 0; i < counts[row]; ++i) {
         own[static_cast<size_t>(held[row] + i)] = lengths[row] + i;
-        // What the token sees.
+        // Tokens that the new token sees.
         for (int64_t back = 0; back < std::min(window, lengths[row] + i + 1); ++back)
           ASSERT_EQ(own[static_cast<size_t>(held[row] + i - back)], lengths[row] + i - back);
       }

@@ -1,10 +1,10 @@
-//===- ToyProgram.cpp - a program that generates, written by hand ---------===//
+//===- ToyProgram.cpp - hand-written generating program -------------------===//
 //
-// What the compiler would emit of the model in Toy.h: tokens go into a cache of the first stage and
-// through all stages, of which each keeps them in a cache of its own; the last one makes logits, of
-// which each rank of tp has a part. The batch is split over dp, then into micro-batches. The grid
-// comes from the environment (TEST_TP, TEST_DP, TEST_PP, TEST_MB), and whether logits are of all
-// tokens (TEST_ALL), and of how many tokens sequences may be (TEST_MOST).
+// Corresponds to the compiler's output for the model in Toy.h. Tokens are appended to a cache of
+// the first stage and pass through all stages, each of which has a cache of its own. The last stage
+// computes logits, split over the ranks of tp. The batch is split over dp, then into micro-batches.
+// Environment variables set the grid (TEST_TP, TEST_DP, TEST_PP, TEST_MB), whether logits are of
+// all tokens (TEST_ALL), and the maximum sequence length (TEST_MOST).
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,19 +39,19 @@ const int64_t tp = numberFrom("TEST_TP", 1), dp = numberFrom("TEST_DP", 1),
               diesAt = numberFrom("TEST_DIES", 0), wide = numberFrom("TEST_WIDE", 1);
 constexpr int32_t ppAxis = 4;
 
-/// Symbols, then tp, cp, ep, dp, pp.
+/// Symbols, followed by tp, cp, ep, dp, pp.
 struct Env {
   int64_t batch, sequence, capacity, tp, cp, ep, dp, pp;
 };
 
-/// As tpc_state: memory of the rank's cache for the rows of the step.
+/// Returns the rank's cache for the rows of the step, as tpc_state does.
 int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t capacity) {
   static std::mutex mutex;
   static std::map<tpc_context *, std::vector<int64_t>> caches;
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<int64_t> &cache = caches[ctx];
   int64_t slots = ctx->stateRows == ctx->stepRows ? rows : ctx->stateRows;
-  // What nobody wrote is no token.
+  // Unwritten entries are no valid tokens.
   if (std::ssize(cache) < slots * capacity)
     cache.assign(static_cast<size_t>(slots * capacity), -77);
   return cache.data() + ctx->stateRow * capacity;
@@ -74,7 +74,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
     if (micro.size == 0)
       break;
     int64_t tokens = micro.size * env.sequence, first = replica.offset + micro.offset;
-    // What goes from stage to stage may be much longer than a token.
+    // A stage may send much more than a token.
     auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * wide * 8));
     if (isCounted)
       ;
@@ -84,7 +84,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
       tpc_recv(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp - 1);
     if (env.pp + 1 < pp)
       tpc_send(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp + 1);
-    if (isCounted) { // a host function of a compiled program touches no tensor
+    if (isCounted) { // host functions of compiled programs access no tensor
       tpc_frame_pop(ctx, h);
       continue;
     }
@@ -149,7 +149,7 @@ tpc_program makeProgram() {
 
 } // namespace
 
-/// Also for processes that load this file, linked as a library.
+/// Exported as well, for processes that load this file as a library.
 extern "C" const tpc_program tpc_program_v6 = makeProgram();
 
 int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }
