@@ -1,4 +1,4 @@
-//===- ActivityTest.cpp - what a rank is doing, read while it goes on -----===//
+//===- ActivityTest.cpp - tests of the concurrently read rank activity ----===//
 
 #include "core/Activity.h"
 #include <algorithm>
@@ -15,7 +15,7 @@ TEST(Activity, SaysWhatBelongsTogether) {
   {
     activity.setNode("a");
     Doing doing(activity, "all_reduce", 1);
-    // Of the next that begins.
+    // The node of the next operation; the current one keeps its node.
     activity.setNode("b");
     Activity::Seen seen = activity.read();
     EXPECT_STREQ(seen.what, "all_reduce");
@@ -46,7 +46,7 @@ TEST(Activity, IsReadWhole) {
     }
   });
   int found[3] = {};
-  // On one processor, each thread has its turn.
+  // On one processor, this waits until each thread has run.
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   auto isOver = [&] {
     return std::all_of(found, found + 3, [](int count) { return count > 100000; }) ||

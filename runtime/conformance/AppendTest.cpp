@@ -1,6 +1,6 @@
-//===- AppendTest.cpp - what devices add to caches ------------------------===//
+//===- AppendTest.cpp - device tests of cache appends ---------------------===//
 //
-// Of any types, sizes, distances and alignments, against a loop over elements.
+// Compares appends of all types, sizes, strides and alignments with a loop over elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,17 +14,17 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// Where what is new lies.
+/// Layout of the new rows.
 enum class Order : uint8_t { TokensFirst, HeadsFirst, PartOfRows, Apart };
 
 struct AppendCase {
   int32_t dtype = TPC_F32;
   int64_t batch = 1, heads = 1, sequence = 1, capacity = 1, size = 1;
   Order order = Order::TokensFirst;
-  int64_t cacheShift = 0, freshShift = 0; ///< elements by which these lie off
+  int64_t cacheShift = 0, freshShift = 0; ///< offsets of the data, in elements
   std::vector<int64_t> lengths;
 
-  /// Lengths as programs have them, but for some, behind which there is no room.
+  /// Draws a case. Lengths are valid, except for some that leave no room.
   static AppendCase draw(unsigned seed) {
     std::mt19937 random(seed);
     auto from = [&](std::initializer_list<int64_t> list) {
@@ -60,7 +60,7 @@ struct AppendCase {
   }
 };
 
-/// Bytes of no pattern.
+/// Pseudorandom bytes.
 std::vector<std::byte> bytes(int64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::byte> made(static_cast<size_t>(count));
@@ -87,13 +87,13 @@ TEST_P(DeviceTest, AppendsAreOfAnyForm) {
       args.fresh_head_stride = made.sequence * made.size;
       args.fresh_batch_stride = made.heads * args.fresh_head_stride;
     } else if (made.order == Order::Apart) {
-      // Distances may be multiples of what heads are not.
+      // Strides may have divisors that the head size does not have.
       constexpr int64_t multiple = 8;
       args.fresh_head_stride = (made.size + multiple - 1) / multiple * multiple;
       args.fresh_row_stride = made.heads * args.fresh_head_stride;
       args.fresh_batch_stride = made.sequence * args.fresh_row_stride;
     } else {
-      // Queries, keys and values of a token may be one row, whose length may be odd.
+      // Queries, keys and values of a token may form one row, of possibly odd length.
       args.fresh_head_stride = made.size;
       args.fresh_row_stride = made.order == Order::PartOfRows
                                   ? 3 * made.heads * made.size + seed % 4
@@ -174,7 +174,7 @@ TEST_P(DeviceTest, StepsThatAreReplayedAddBehindTheLengthsOfThen) {
 
 TEST_P(DeviceTest, AppendsOfMoreThanThereAreNumbersAreRefused) {
   if (!device->canRecord())
-    return; // only GPUs number what they move
+    return; // only GPUs number vectors by thread indices
   tpc_append_args args = {};
   args.batch = args.heads = args.sequence = int64_t(1) << 10;
   args.capacity = args.size = 16;

@@ -1,4 +1,4 @@
-//===- ArenaTest.cpp - frames, grids and kernels, without ranks -----------===//
+//===- ArenaTest.cpp - tests of frames, grids and reductions --------------===//
 
 #include "core/Arena.h"
 #include "Reference.h"
@@ -13,7 +13,7 @@ using namespace tpc::rt;
 using namespace tpc::rt::conformance;
 
 namespace {
-/// An arena of a rank's device.
+/// An arena of a single rank's device.
 struct OfOneRank {
   std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), 1);
   Arena arena{*world->local(0).device};
@@ -94,7 +94,7 @@ TEST(Grid, GroupsAreThoseWithEqualCoordinates) {
       EXPECT_EQ(group.ranks[group.index], rank);
     }
   }
-  // By hand: dp has stride 2, pp 6.
+  // Expected groups: dp has stride 2, pp 6.
   EXPECT_EQ(grid.groupOf(3, 4).ranks, (std::vector<int>{1, 3, 5}));
   EXPECT_EQ(grid.groupOf(3, 8).ranks, (std::vector<int>{3, 9}));
   EXPECT_EQ(grid.groupOf(3, 9).ranks, (std::vector<int>{2, 3, 8, 9}));
@@ -117,7 +117,7 @@ TEST(Grid, PartsFollowEachOther) {
       }
       EXPECT_EQ(next, n);
     }
-  // Seven over dp3 are 3, 2, 2, and each of them over tp2.
+  // Seven over dp3 gives 3, 2, 2, each split over tp2.
   Group group = grid.groupOf(0, 3);
   std::vector<int64_t> sizes;
   for (int member = 0; member < 6; ++member)
@@ -141,7 +141,7 @@ TEST(Reduce, AddsFromLeftToRight) {
         for (int m = 1; m < members; ++m)
           expected[i] += in[m][i];
       }
-      // Into a tensor of its own, then into each of the inputs.
+      // Writes to a separate tensor, then to each of the inputs.
       std::vector<float> out(count);
       reduce(TPC_F32, TPC_SUM, out.data(), pointers.data(), members, count);
       EXPECT_TRUE(sameBits(out, expected));
@@ -154,10 +154,10 @@ TEST(Reduce, AddsFromLeftToRight) {
     }
 }
 
-// Each half and its neighbor above, and what lies between them: the middle goes to the even one.
+// Tests each half, its neighbor above, and values between them: ties round to even.
 template <typename Widen, typename Narrow>
 void checkRounding(uint16_t infinity, float nextAfterLargest, Widen widen, Narrow narrow) {
-  // What would follow the largest bfloat is no f32: that interval is left out.
+  // The successor of the largest bfloat is no f32: that interval is skipped.
   uint16_t end = std::isinf(nextAfterLargest) ? infinity - 1 : infinity;
   for (uint16_t low = 0; low < end; ++low)
     for (uint16_t sign : {0, 0x8000}) {
@@ -190,7 +190,7 @@ TEST(Bfloat, RoundsToTheNearestEvenOne) {
   checkRounding(0x7f80, INFINITY, bfloatToFloat, floatToBfloat);
 }
 
-// 2048 + 1 + 1 is 2050: rounded in between it would stay 2048.
+// 2048 + 1 + 1 is 2050; intermediate rounding would give 2048.
 TEST(Reduce, RoundsSumsOfHalvesOnce) {
   uint16_t large = floatToHalf(2048), one = floatToHalf(1), out = 0;
   const void *in[] = {&large, &one, &one};

@@ -1,4 +1,4 @@
-//===- BackendTest.cpp - what ranks do whose devices are linked -------------===//
+//===- BackendTest.cpp - tests of ranks with a collective backend ---------===//
 
 #include "LateBackend.h"
 #include "LateDevice.h"
@@ -57,14 +57,14 @@ TEST_F(Linked, WhoIsLateIsNamed) {
   auto world = World::threads(Grid({{"tp", 2}, {"pp", 2}}), 1, /*timeout=*/0.5);
   auto error = world->run([](tpc_context &ctx) {
     allReduce(ctx, 1);
-    // Rank 3 is one all-reduce behind, and waits for a message that nobody sends.
+    // Rank 3 skips an all-reduce and waits for a message that is never sent.
     if (ctx.rank != 3)
       return allReduce(ctx, 1);
     OnDevice<float> data(ctx, 1);
     tpc_recv(&ctx, 1, TPC_F32, data.data(), 1, 0);
   });
   ASSERT_TRUE(error);
-  // What warming up has called for counts.
+  // The count includes operations of the warm-up.
   expectIn("has waited for 0.5 s (--timeout=0.5)", *error);
   expectIn("rank 2 (tp 0, pp 1) in all_reduce 7 over 'tp' for rank 3 (tp 1, pp 1)", *error);
   expectIn("rank 3 (tp 1, pp 1) in receive 1 over 'pp' for rank 1 (tp 1, pp 0)", *error);
@@ -76,7 +76,7 @@ TEST_F(Linked, WhatHappensToALinkEndsTheRun) {
     if (ctx.rank == 0)
       return allReduce(ctx, 1);
     breakLateBackend("the cable was cut");
-    // It neither communicates nor ends: only the watch can tell.
+    // The rank neither communicates nor ends: only the watchdog can report the error.
     while (!ctx.world.failed())
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });

@@ -1,12 +1,11 @@
-//===- Bench.cpp - what communication costs -------------------------------===//
+//===- Bench.cpp - communication benchmark --------------------------------===//
 //
-// tpc-rt-bench [--ranks N] [--repeat N]: medians over repeats of
-//   all_reduce of some sizes over all ranks, and the processor time of all ranks together;
-//   a line: each rank computes for two milliseconds and sends to the next, so that all but one
-//   wait.
-//     "waiting_cpu" is the processor time that the others use meanwhile, relative to the computing:
-//     0 if they sleep, cores - 1 if they use all there is.
-// Prints JSON. Under a launcher it measures MPI, and N is the launcher's.
+// tpc-rt-bench [--ranks N] [--repeat N] prints, as JSON, medians over repeats of:
+//   all_reduce of some sizes over all ranks, with the processor time summed over all ranks;
+//   a pipeline: each rank computes for two milliseconds and sends to the next, so that all ranks
+//   but one wait. "waiting_cpu" is the processor time of the waiting ranks relative to the
+//   computing one: 0 if they sleep, cores - 1 if they use all cores.
+// Under a launcher it measures MPI with the launcher's number of ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,8 +36,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Keeps a core busy with a fixed amount of work; `work` is calibrated to about two milliseconds
-/// alone.
+/// Keeps a core busy with a fixed amount of work. `work` is calibrated so that it takes about two
+/// milliseconds on an idle machine.
 double burn(long work) {
   double x = 1;
   for (long i = 0; i < work; ++i)
@@ -48,7 +47,7 @@ double burn(long work) {
 
 volatile double sink;
 
-/// Ranks that are threads have a process in common: rank 0's number is that of all.
+/// Sums over processes. Ranks that are threads share one process: only rank 0's number counts.
 double sumOverProcesses(tpc_context &ctx, double mine) {
   if (ctx.transport->sharesMemory() && ctx.rank > 0)
     mine = 0;
@@ -101,7 +100,7 @@ int main(int argc, char **argv) {
                     used * 1e6 / (repeats * inner));
     }
 
-    // Rank 0 says how much work two milliseconds are.
+    // Rank 0 measures how much work takes two milliseconds.
     int64_t work = 1000000;
     if (ctx.rank == 0) {
       double begin = cpuTime(CLOCK_THREAD_CPUTIME_ID);

@@ -1,4 +1,4 @@
-//===- CollectivesTest.cpp - every collective against the reference -------===//
+//===- CollectivesTest.cpp - collectives against the reference ------------===//
 
 #include "Harness.h"
 #include "OnDevice.h"
@@ -17,7 +17,8 @@ class Collectives : public WorldTest {};
 constexpr int32_t allTypes[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
                                 TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
 
-/// Calls `fn` with an unsigned integer of the type's size: what moves but does not compute.
+/// Calls `fn` with an unsigned integer of the type's size: a type that is moved, but not computed
+/// with.
 template <typename Fn> void withCarrier(int32_t dtype, Fn fn) {
   switch (sizeOf(dtype)) {
   case 1:
@@ -40,7 +41,7 @@ template <typename Fn> void withReducible(Fn fn) {
 
 constexpr tpc_reduction reductions[] = {TPC_SUM, TPC_MAX, TPC_MIN};
 
-/// The shapes of [outer, n, inner] that are tried; the last ones are beyond what is staged.
+/// Tested shapes [outer, n, inner]; the last ones exceed the staging buffers.
 struct Shape {
   int64_t outer, n, inner;
 };
@@ -48,7 +49,7 @@ constexpr Shape shapes[] = {{1, 0, 4},  {0, 3, 2},  {1, 3, 0},   {1, 1, 1},    {
                             {1, 2, 1},  {1, 3, 5},  {3, 5, 2},   {1, 7, 64},   {4, 8, 1},
                             {2, 13, 7}, {1, 50, 3}, {1, 64, 96}, {3, 37, 129}, {1, 301, 128}};
 
-/// Into another buffer, and in place.
+/// Tests a separate output buffer, then in-place reduction.
 template <typename T>
 void checkAllReduce(tpc_context &ctx, uint32_t axes, int32_t dtype, tpc_reduction reduction,
                     int64_t count) {
@@ -96,7 +97,7 @@ TEST_P(Collectives, AllGather) {
             using T = decltype(type);
             std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
             auto parts = indicesOf(shape.n, sizesOf(ctx.grid, axes));
-            // The tensor differs between groups: whoever gathers from a stranger shows.
+            // The tensor differs between groups, so that gathering from another group is detected.
             uint64_t owner = members[0];
             std::vector<T> whole, mine;
             for (int64_t o = 0; o < shape.outer; ++o)
@@ -146,7 +147,7 @@ TEST_P(Collectives, ReduceScatter) {
   });
 }
 
-// Small integers: sums are exact, in whichever order, and of the type they are said to be.
+// Small integers: sums are exact in any order and in each type.
 TEST_P(Collectives, HalvesAreReduced) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t axes : masksOf(ctx.grid))
@@ -260,14 +261,14 @@ TEST_P(Collectives, NanAndSignedZero) {
   onAllRanks([](tpc_context &ctx) {
     uint32_t axes = ctx.grid.allAxes();
     int last = ctx.worldSize() - 1;
-    // Whoever has the NaN, everybody gets it.
+    // A NaN of any rank reaches all ranks.
     for (int32_t reduction : {TPC_SUM, TPC_MAX, TPC_MIN})
       for (int owner = 0; owner <= last; ++owner) {
         OnDevice<float> value(ctx, {ctx.rank == owner ? NAN : float(ctx.rank)}), out(ctx, 1);
         tpc_all_reduce(&ctx, axes, TPC_F32, reduction, value.data(), out.data(), 1);
         EXPECT_TRUE(std::isnan(out.read()[0])) << "reduction " << reduction << " owner " << owner;
       }
-    // The largest integer wraps as it does in the generated code.
+    // Integer overflow wraps, as in generated code.
     OnDevice<int64_t> big(ctx, {ctx.rank == 0 ? INT64_MAX : 1}), sum(ctx, 1);
     tpc_all_reduce(&ctx, axes, TPC_I64, TPC_SUM, big.data(), sum.data(), 1);
     EXPECT_EQ(sum.read()[0], static_cast<int64_t>(uint64_t(INT64_MAX) + last));
@@ -275,5 +276,5 @@ TEST_P(Collectives, NanAndSignedZero) {
 }
 
 TPC_INSTANTIATE_WORLDS(Collectives, 12);
-// Under a launcher of 32 ranks there are none.
+// Under a launcher of 32 ranks there are no instances.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Collectives);

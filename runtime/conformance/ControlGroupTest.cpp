@@ -13,7 +13,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// A file system of its own: what `ControlGroup` reads.
+/// A root directory that `ControlGroup` reads instead of the system's.
 class ControlGroups : public testing::Test {
 protected:
   ControlGroups()
@@ -88,7 +88,7 @@ TEST_F(ControlGroups, AreReadWhereOnlyTheContainersPartIsMounted) {
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "400000\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "200000\n");
   EXPECT_EQ(quota(), 2);
-  // A folder of another's name is not below it.
+  // A folder whose name merely begins alike is not a subfolder.
   write("/proc/self/cgroup", "4:cpu:/docker/abcd\n");
   EXPECT_EQ(quota(), 2);
   write("/sys/fs/cgroup/cpu/sub/cpu.cfs_quota_us", "100000\n");

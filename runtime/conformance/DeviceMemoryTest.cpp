@@ -1,4 +1,4 @@
-//===- DeviceMemoryTest.cpp - how long a device's memory stays ------------===//
+//===- DeviceMemoryTest.cpp - lifetime tests of device memory -------------===//
 
 #include "DeviceTest.h"
 #include <thread>
@@ -7,7 +7,7 @@ using namespace tpc::rt;
 using namespace tpc::rt::conformance;
 
 TEST_P(DeviceTest, SharedTensorsStayUntilTheyAreGivenBack) {
-  // Another step takes the places of those that were given back, and no others.
+  // A later step reuses the memory of released tensors only.
   std::vector<const void *> shared;
   std::vector<std::vector<float>> values;
   auto share = [&](int seed) {
@@ -69,7 +69,7 @@ TEST_P(DeviceTest, AccessesMayComeOneAfterTheOther) {
 }
 
 TEST_P(DeviceTest, CallsAreOfWhicheverThread) {
-  // Ranks are made on one thread, run on others, and end on whichever ends the world.
+  // Ranks are created on one thread, run on others, and end on the thread that ends the world.
   auto elsewhere = [](auto call) { std::thread(call).join(); };
   std::vector<float> x = numbers(40, 1), found(40);
   float *a = nullptr, *b = nullptr;
@@ -142,7 +142,7 @@ TEST_P(DeviceTest, RecordingsAreToldWhereMemoryGoes) {
   EXPECT_FALSE(step({1, 0}, 64));
   EXPECT_TRUE(step(std::vector<int64_t>(1000), 64)) << "env";
   EXPECT_FALSE(step({1, 0}, 64));
-  // Of what is delivered: an arena, which gives back what was too small.
+  // Outputs are in an arena, which frees blocks that were too small.
   step({1, 0}, 1 << 22);
   EXPECT_TRUE(step({1, 0}, 1 << 24) || step({1, 0}, 1 << 26)) << "outputs";
 }

@@ -1,4 +1,4 @@
-//===- DeviceOrderTest.cpp - work sees what is there when it is called for -===//
+//===- DeviceOrderTest.cpp - program-order tests of devices ---------------===//
 
 #include "DeviceTest.h"
 #include <functional>
@@ -10,7 +10,7 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// Work, what it reads and what it writes.
+/// An operation, with the memory that it reads and writes.
 struct Work {
   std::vector<std::span<std::byte>> reads;
   std::span<std::byte> out;
@@ -21,8 +21,8 @@ std::span<std::byte> bytesOf(const void *data, int64_t bytes) {
   return {static_cast<std::byte *>(const_cast<void *>(data)), static_cast<size_t>(bytes)};
 }
 
-/// Calls for work many times, and for copies just before and after it: they write what it reads and
-/// where it writes, and overwrite both, now all and now the last element alone.
+/// Runs the operation many times, with copies just before and after it. The copies write its inputs
+/// and its output buffer, and overwrite both, alternately completely and in the last element only.
 void expectInOrder(Device &device, const Work &work) {
   constexpr int64_t element = 4;
   auto size = [](std::span<std::byte> part) { return static_cast<int64_t>(part.size()); };
@@ -145,7 +145,7 @@ TEST_P(DeviceTest, AttentionIsDoneInOrder) {
 
 TEST_P(DeviceTest, AppendsAreDoneInOrder) {
   int64_t batch = 2, heads = 2, sequence = 3, capacity = 6, size = 4;
-  // What is appended to is read as well, where nothing is written.
+  // The cache is an input as well, where nothing is appended.
   std::vector<float> held = numbers(batch * heads * capacity * size, 1);
   float *before = tensor(held), *cache = tensor(held);
   float *fresh = tensor(numbers(batch * sequence * heads * size, 2));
@@ -180,7 +180,7 @@ TEST_P(DeviceTest, LaunchesAreDoneInOrder) {
                           }});
 }
 
-// An error ends a step in its middle: what it would have delivered is nobody's any more.
+// An error ends a step early: its pending outputs are dropped.
 TEST_P(DeviceTest, StepsThatAreNotEndedDeliverNothingLater) {
   const std::vector<float> values = numbers(4, 1);
   const float *x = tensor(values);
@@ -199,7 +199,7 @@ TEST_P(DeviceTest, StepsThatAreNotEndedDeliverNothingLater) {
   EXPECT_EQ(again, 1);
 }
 
-// What is read while a step goes on is read by whoever called for it: a replay would not.
+// Reads by the host during a step would be missing in a replay.
 TEST_P(DeviceTest, StepsInWhichTheHostReadsAreNotRecorded) {
   if (!device->canRecord())
     return;

@@ -1,4 +1,4 @@
-//===- DeviceProductsTest.cpp - what every device's products must be ------===//
+//===- DeviceProductsTest.cpp - device tests of GEMMs ---------------------===//
 
 #include "DeviceTest.h"
 #include "core/DType.h"
@@ -28,7 +28,7 @@ static float *upload(DeviceTest &test, const std::vector<float> &values, int32_t
                           : reinterpret_cast<float *>(test.tensor(encode(values, dtype)));
 }
 
-/// k x n, given by its rows or as the transpose of a tensor.
+/// Makes a k x n matrix, by its rows or as the transpose of a tensor.
 static std::shared_ptr<Matrix> matrixOf(DeviceTest &test, const std::vector<float> &values,
                                         int64_t k, int64_t n, bool transposed, int32_t dtype) {
   std::vector<float> columns(values.size());
@@ -63,7 +63,7 @@ TEST_P(DeviceTest, ProductsAreSums) {
           for (int64_t row = 0; row < k; row += 3)
             device->setRows(*matrix, row, std::min(k, row + 3), w.data() + row * n);
         }
-        // The result lies where the residual is.
+        // The result overwrites the residual.
         float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
         device->beginStep({0, 0});
         Product product = {matrix.get(), more ? biasData : nullptr, more ? out : nullptr, out,
@@ -88,10 +88,10 @@ TEST_P(DeviceTest, ProductsAreSums) {
 TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
-      continue; // programs for it have none
+      continue; // the device's programs have no such types
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
-        for (int more : {0, 1, 2}) { // and a bias, and a residual
+        for (int more : {0, 1, 2}) { // adds a bias, then a residual
           std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                              residual = numbers(m * n, 4);
           std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
@@ -112,7 +112,7 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
             double sum = (more ? bias[i % n] : 0) + (more > 1 ? residual[i] : 0);
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
-            // Half a unit in the last place, and once more where a bias has no epilogue.
+            // Half a unit in the last place, and as much again if a bias has no epilogue.
             double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
             EXPECT_NEAR(decode(result[static_cast<size_t>(i)], dtype), sum,
                         unit * (more > 1 ? 2.01 : 0.51))
@@ -122,12 +122,12 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   }
 }
 
-/// Neither sums nor what is added to them are rounded to 16 bits.
+/// Neither sums nor addends are rounded to 16 bits.
 TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
-      continue; // programs for it have none
-    // Numbers that 16 bits have.
+      continue; // the device's programs have no such types
+    // Numbers that 16 bits represent exactly.
     auto exact = [](std::vector<float> values) {
       for (float &value : values)
         value = std::round(value * 8) / 8;
@@ -135,7 +135,7 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
     };
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
-        for (int more : {0, 1, 2, 3}) { // a bias, a residual, both
+        for (int more : {0, 1, 2, 3}) { // none, bias, residual, both
           std::vector<float> x = exact(numbers(m * k, 1)), w = exact(numbers(k * n, 2)),
                              bias = numbers(n, 3), residual = numbers(m * n, 4);
           std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
@@ -175,7 +175,7 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
     int64_t n = widths[i];
     weights.push_back(numbers(k * n, static_cast<int>(n)));
     device->setRows(*matrices[i], 0, k, weights.back().data());
-    if (n == 0) // no product is empty
+    if (n == 0) // no GEMM is empty
       continue;
     products.push_back(
         {matrices[i].get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
@@ -184,7 +184,7 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
   device->beginStep({0, 0});
   device->multiply({xData, m, k, products});
   std::vector<Product> done = products;
-  std::fill(products.begin(), products.end(), Product{}); // it was read before that returned
+  std::fill(products.begin(), products.end(), Product{}); // multiply must have read the list
   device->endStep();
   for (size_t p = 0; p < done.size(); ++p) {
     int64_t n = done[p].matrix->n;
@@ -215,7 +215,7 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
                      before = integers(batch * m * n, 3);
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
     if (dtype != TPC_F32 && !device->computes(dtype))
-      continue; // programs for it have none
+      continue; // the device's programs have no such types
     float *aData = upload(*this, a, dtype), *bData = upload(*this, b, dtype),
           *out = upload(*this, before, dtype);
     auto results = [&] {
@@ -243,7 +243,7 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
   }
 }
 
-// More shapes than anybody plans for at a time, and again.
+// More shapes than any plan cache keeps, twice.
 TEST_P(DeviceTest, ProductsOfManyShapes) {
   constexpr int64_t most = 1100, k = 2;
   const std::vector<float> x = numbers(most * k, 1), w = numbers(k, 2);
@@ -265,14 +265,15 @@ TEST_P(DeviceTest, ProductsOfManyShapes) {
   EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
 }
 
-// Whoever answers takes the memory that was said, and asks nothing new; work is as before.
+// Tuning uses the announced memory only, creates no further pending tunings, and does not change
+// results.
 TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   int64_t m = 3, k = 16, n = 100;
   std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                      before = numbers(2 * m * n, 4), both = numbers(2 * m * k, 5);
   std::vector<std::shared_ptr<Matrix>> alive;
-  // Bits of all results, by type, type of the result, what is added, and whether the right side
-  // stays: then it is what is measured with.
+  // Returns the bits of all results, by type, result type, addends, and whether the right-hand side
+  // stays resident: tuning then reads it.
   auto compute = [&] {
     std::vector<std::vector<uint8_t>> results;
     for (auto [dtype, outDtype] : {std::pair(TPC_F32, TPC_F32),
@@ -309,11 +310,11 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
     }
     return results;
   };
-  // Sums of small multiples of 1/4096: exact in whichever order.
+  // Sums of small multiples of 1/4096 are exact in any order.
   const auto expected = compute();
   const std::vector<std::string> pendingTunings = device->pendingTunings();
   if (pendingTunings.empty())
-    return; // it has no choice
+    return; // the device tunes nothing
   EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
   std::vector<std::string> answers;
   for (const std::string &question : pendingTunings) {
@@ -327,7 +328,7 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   };
   EXPECT_EQ(sorted(device->pendingTunings()), sorted(pendingTunings));
   EXPECT_EQ(compute(), expected);
-  // Another device, which was only told.
+  // Another device, which only receives the results.
   std::unique_ptr<World> other = World::threads(Grid({{"tp", 1}}), 1);
   other.swap(world);
   Device *measured = std::exchange(device, world->local(0).device.get());

@@ -1,4 +1,4 @@
-//===- DeviceTest.cpp - what every device must do -------------------------===//
+//===- DeviceTest.cpp - conformance tests of all devices ------------------===//
 
 #include "DeviceTest.h"
 #include "GpuKernels.h"
@@ -18,7 +18,7 @@ namespace {
 
 //===--- kernels -----------------------------------------------------------===//
 //
-// operands: as each says. Rows are as many as env[0].
+// Kernels; operands as listed for each. The number of rows is env[0].
 
 int64_t clip(const int64_t *env, int64_t hi) { return std::min(hi, env[0]); }
 
@@ -36,7 +36,7 @@ void count(const int64_t *env, tpc_status *, void *const *operands, int64_t lo, 
     ++static_cast<int32_t *>(operands[0])[i];
 }
 
-/// Looks up 100 + i of 7, for odd i, as node 1.
+/// Looks up index 100 + i in a dimension of 7 for odd i, as node 1.
 void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, int64_t hi) {
   for (int64_t i = lo; i < clip(env, hi); ++i)
     if (i % 2 && !__atomic_exchange_n(&status->missing, 1, __ATOMIC_RELAXED)) {
@@ -242,9 +242,9 @@ TEST_P(DeviceTest, RowsAreCopiedToOtherDistances) {
 
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
   if (!GetParam().hasAttention)
-    return; // a program's own kernels compute it: see test_cuda_programs.py
-  // All scores alike but for slopes: a query's result is the mean of the values that it sees, each
-  // times 2^(slope * distance).
+    return; // generated kernels compute it: see test_cuda_programs.py
+  // All scores are equal except for slopes: a query's result is the mean of the visible values,
+  // each weighted by 2^(slope * distance).
   int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8, window = 3;
   std::vector<float> slopes = {0, 1, -1, 2};
   for (float &slope : slopes)
@@ -287,7 +287,7 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(Candidate{&cpuDevices}));
-/// oneDNN, or what stands in for it.
+/// oneDNN, or its fake.
 static const DeviceKind &oneDnnDevices() {
   std::string problem;
   const DeviceKind *kind = cpuDevices().withProducts("onednn", problem);
@@ -295,8 +295,8 @@ static const DeviceKind &oneDnnDevices() {
   return kind ? *kind : cpuDevices();
 }
 INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(Candidate{&oneDnnDevices}));
-#if !__has_feature(thread_sanitizer) // it leaves no terabyte of addresses for simulated devices
-/// GPUs: simulated ones, unless others are named.
+#if !__has_feature(thread_sanitizer) // leaves no terabyte of addresses for simulated devices
+/// GPUs: simulated ones, unless TPC_CUDA_LIBS names others.
 static const DeviceKind &gpuDevices() {
   setenv("TPC_CUDA_LIBS", TPC_SIMULATOR, /*overwrite=*/0);
   std::string problem;
@@ -311,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
 #endif
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 
-// What the others rely on: work is done in another order where it may be, and where only that.
+// Checks the late device itself: it reorders independent work, and no other.
 TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
   chooseDevices(conformance::lateDevices());
   {
@@ -329,12 +329,12 @@ TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
       return conformance::countOvertakings() - before;
     };
     EXPECT_GT(copies(0), 0);
-    EXPECT_EQ(copies(16), 0); // each reads what the one before it writes
+    EXPECT_EQ(copies(16), 0); // each reads the output of the one before it
   }
   chooseDevices(cpuDevices());
 }
 
-// What the others rely on: host code that touches a tensor is found out.
+// Checks the late device itself: host code that accesses a tensor is detected.
 TEST(LateDeviceDeathTest, TensorsAreNotTheHosts) {
   chooseDevices(conformance::lateDevices());
   auto world = World::threads(Grid({{"tp", 1}}), 1);

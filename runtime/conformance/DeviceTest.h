@@ -1,4 +1,4 @@
-//===- DeviceTest.h - what every device must do -----------------*- C++ -*-===//
+//===- DeviceTest.h - fixture of the device conformance tests -------------===//
 
 #ifndef TPC_RT_CONFORMANCE_DEVICETEST_H
 #define TPC_RT_CONFORMANCE_DEVICETEST_H
@@ -14,18 +14,19 @@
 
 namespace tpc::rt::conformance {
 
-/// Kernels of the suite, see DeviceTest.cpp.
+/// Kernels of the suite, defined in DeviceTest.cpp.
 enum Kernels { Twice, Count, LookUp };
 void loadKernels(Device &device);
 
-/// Small multiples of 1/64, with signs.
+/// Returns small signed multiples of 1/64.
 std::vector<float> numbers(int64_t count, int seed);
 
 struct Candidate {
   const DeviceKind &(*kind)();
-  /// Of its products: elsewhere kernels compute them. Of its own: elsewhere programs bring kernels.
+  /// hasActivations: GEMMs have activation epilogues; other devices use kernels. hasAttention: the
+  /// device computes attention itself; other devices use generated kernels.
   bool hasActivations = true, hasAttention = true;
-  /// Kernels index rows and columns by 32 bits.
+  /// Kernels have 32-bit indices.
   bool hasNarrowIndices = false;
 };
 
@@ -42,7 +43,7 @@ struct DeviceTest : testing::TestWithParam<Candidate> {
     chooseDevices(cpuDevices());
   }
 
-  /// A tensor on the device.
+  /// Creates a tensor on the device.
   template <class T> T *tensor(const std::vector<T> &values) {
     auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
     void *data = memory.emplace_back(*device, bytes).data();
@@ -61,7 +62,7 @@ struct DeviceTest : testing::TestWithParam<Candidate> {
   }
   void launch(int32_t kernel, std::vector<void *> operands, int64_t rows, int64_t grain = 1) {
     device->launch(kernel, operands.data(), static_cast<int32_t>(operands.size()), rows, grain);
-    // What the list held was read.
+    // The device must have read the list.
     std::fill(operands.begin(), operands.end(), nullptr);
   }
 

@@ -1,4 +1,4 @@
-//===- DiagnosticTest.cpp - where errors are printed, and by whom ---------===//
+//===- DiagnosticTest.cpp - tests of diagnostic output --------------------===//
 
 #include "core/Diagnostic.h"
 #include "core/MessageClaim.h"
@@ -16,7 +16,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// What a process prints that has both standard streams in one file, or in two.
+/// Returns the output of a process whose standard streams go to one file, or to two.
 std::string printed(bool inOneFile, void (*print)()) {
   std::string out = testing::TempDir() + "tpc-out-XXXXXX",
               err = testing::TempDir() + "tpc-err-XXXXXX";
@@ -52,7 +52,7 @@ void printTokensAndAnError() {
 TEST(Diagnostic, BeginsOnALineOfItsOwn) {
   EXPECT_EQ(printed(true, printTokensAndAnError), "12 7 99\nerror: first\nerror: second\n");
   EXPECT_EQ(printed(false, printTokensAndAnError), "error: first\nerror: second\n");
-  // The tokens are another process's.
+  // The tokens are written by another process.
   EXPECT_EQ(printed(false,
                     [] {
                       setMidLineOfOther(true);

@@ -1,4 +1,4 @@
-//===- ErrorsTest.cpp - a rank that fails ends the run, and nothing hangs --===//
+//===- ErrorsTest.cpp - error propagation between ranks -------------------===//
 
 #include "Reference.h"
 #include "core/World.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Fn = std::function<void(tpc_context &)>;
 
-/// The error of a run, which must end; the test's runner stops one that does not.
+/// Returns the error of a run, which must end; the test runner ends one that does not.
 std::string errorOf(const Grid &grid, const Fn &fn) {
   std::optional<std::string> error = World::threads(grid, 1)->run(fn);
   return error ? *error : "no error";
@@ -42,7 +42,8 @@ TEST(Errors, WakesThoseWhoWaitInCollectives) {
                               fail(ctx, "out of luck");
                             }
                             allReduce(ctx, count);
-                            ADD_FAILURE() << "nobody gets past rank " << failing;
+                            ADD_FAILURE()
+                                << "a rank continues after the failure of rank " << failing;
                           }),
                   "rank " + std::to_string(failing) + ": out of luck");
 }
@@ -82,8 +83,8 @@ TEST(Errors, OnlyTheFirstIsKept) {
 }
 
 TEST(Errors, AnyMomentWillDo) {
-  // One rank fails somewhere in a mixture of collectives of several groups; which buffers others
-  // read at that moment is what the sanitizers look at.
+  // One rank fails at a random point of a mixture of collectives of several groups. Sanitizers
+  // check which buffers other ranks read at that moment.
   Grid grid({{"tp", 2}, {"dp", 2}});
   for (uint64_t repeat = 0; repeat < 60; ++repeat)
     EXPECT_EQ(errorOf(grid,
@@ -158,7 +159,7 @@ TEST(Errors, BadArgumentsAreSaid) {
   Grid grid({{"tp", 2}, {"pp", 2}});
   float x[16] = {}, y[16] = {};
   auto said = [&](const Fn &fn) {
-    // Every rank makes the same mistake; whose message is first does not matter.
+    // Every rank makes the same error; any of them may be the first to report it.
     std::string error = errorOf(grid, fn);
     return error.substr(error.find(": ") + 2);
   };
@@ -204,7 +205,7 @@ TEST(Errors, AWorldThatFailedStaysSo) {
   EXPECT_EQ(world->run([](tpc_context &) { ADD_FAILURE() << "does not run"; }), "rank 0: once");
   EXPECT_EQ(world->errorRank(), 0);
   EXPECT_EQ(world->local(0).arena.used(), 0u);
-  // One rank needs no name.
+  // A single rank is not named.
   EXPECT_EQ(runWorld(1, [](tpc_context &ctx) { fail(ctx, "alone"); }), "alone");
 }
 

@@ -15,7 +15,7 @@ namespace {
 class Exchanges : public WorldTest {};
 
 using AxisList = std::vector<int32_t>;
-/// How one side splits a dimension: each factor, and what is left of the product.
+/// Split of a dimension on one side: axes of each factor, and of the remaining product.
 struct Split {
   std::vector<AxisList> factors;
   AxisList product;
@@ -25,7 +25,7 @@ struct Dim {
   Split before, after;
 };
 
-/// The indices of a dimension that a rank has.
+/// Returns the indices of a dimension that reside on a rank.
 std::vector<int64_t> indicesOf(const Grid &grid, int rank, const std::vector<int64_t> &sizes,
                                const Split &split) {
   auto take = [&](std::vector<int64_t> list, const AxisList &axes) {
@@ -56,7 +56,7 @@ std::vector<int64_t> indicesOf(const Grid &grid, int rank, const std::vector<int
   return take(all, split.product);
 }
 
-/// The indices in the whole tensor of what a rank has, row by row.
+/// Returns the indices, in the whole tensor, of a rank's elements, row by row.
 std::vector<int64_t> elementsOf(const Grid &grid, int rank, const std::vector<Dim> &dims,
                                 Split Dim::*side) {
   std::vector<int64_t> all = {0};
@@ -108,11 +108,11 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
   tpc_exchange(&ctx, layout.data(), TPC_F32, in.data(), out.data(), sizes.data());
   EXPECT_TRUE(sameBits(out.read(), expected)) << "rank " << ctx.rank << " axes " << axes;
 
-  // Nobody gets more than what it needs and has not. Where parts are alike, over two axes, nobody
-  // sends more: three boxes of one size cannot be shared by two.
+  // No rank receives more than it needs and does not have. If parts are equal, over at most two
+  // axes, no rank sends more either; three boxes of equal size cannot be shared by two senders.
   int64_t most = 0;
   for (int member : members) {
-    // What it has of what it needs is a product over the dimensions, as both are.
+    // Both are boxes, and so is their intersection: its size is a product over the dimensions.
     int64_t needs = 1, hasOfThem = 1;
     for (const Dim &dim : dims) {
       std::vector<int64_t> has = indicesOf(ctx.grid, member, dim.sizes, dim.before);
@@ -135,7 +135,7 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
   }
 }
 
-/// All lists of distinct axes, the empty one as well.
+/// Returns all lists of distinct axes, including the empty one.
 std::vector<AxisList> listsOf(const Grid &grid) {
   std::vector<AxisList> lists = {{}};
   for (size_t i = 0; i < lists.size(); ++i)
@@ -153,7 +153,7 @@ bool areApart(const AxisList &a, const AxisList &b) {
 }
 
 using Pairs = std::vector<std::pair<AxisList, AxisList>>;
-/// For two things that are split.
+/// Returns all disjoint pairs of lists.
 Pairs pairsOf(const Grid &grid) {
   Pairs pairs;
   for (const AxisList &a : listsOf(grid))
@@ -179,7 +179,7 @@ TEST_P(Exchanges, Dimensions) {
     for (const Grid::Axis &axis : ctx.grid.axes())
       several += axis.size > 1;
     Pairs pairs = pairsOf(ctx.grid);
-    // All of a few axes, some of more.
+    // All pairs for few axes, a sample for more.
     size_t step = 1 + pairs.size() / 20;
     for (size_t i = 0; i < pairs.size(); i += step)
       for (size_t j = i % step; j < pairs.size(); j += step)
@@ -212,7 +212,7 @@ TEST_P(Exchanges, Factors) {
 
 TEST_P(Exchanges, Types) {
   onAllRanks([](tpc_context &ctx) {
-    // All types are moved alike, by their size.
+    // Moves depend only on the type's size.
     int64_t p = ctx.grid.axes()[0].size, size = p;
     int32_t layout[] = {1, 1, 0, -1, -1, -1, -1};
     OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), all(ctx, p);
@@ -224,5 +224,5 @@ TEST_P(Exchanges, Types) {
 }
 
 TPC_INSTANTIATE_WORLDS(Exchanges, 12);
-// Under a launcher of 32 ranks there are none.
+// Under a launcher of 32 ranks there are no instances.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Exchanges);

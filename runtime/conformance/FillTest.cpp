@@ -1,6 +1,6 @@
-//===- FillTest.cpp - what devices do that fill their own memory ----------===//
+//===- FillTest.cpp - device tests of weight loading ----------------------===//
 //
-// Parts of any form, of all types, against a loop over their indices.
+// Compares tensor parts of any form and of all types with a loop over their indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// A loader of so little staging that parts take several pieces.
+/// A loader with so little staging memory that parts take several steps.
 class Narrow final : public WeightLoader {
 public:
   Narrow(WeightLoader &own, int64_t bytes, int64_t elements)
@@ -51,14 +51,14 @@ private:
   const int64_t bytes, elements;
 };
 
-/// A part of a tensor, which has `elements`.
+/// A part of a tensor with `elements` elements.
 struct Piece {
   LocalView view;
   int64_t elements = 0;
 };
 
-/// Of the tensor's factors, in any order in any dimensions: some of the indices, evenly spaced or
-/// not, all, one, or none.
+/// Draws a part: the tensor's factors in any order in any dimensions, each with all, one, none, or
+/// some of its indices, evenly spaced or not.
 Piece partOf(std::mt19937 &random) {
   auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most + 1)); };
   Piece piece;
@@ -73,10 +73,10 @@ Piece partOf(std::mt19937 &random) {
       begin = 0;
     own.stride = piece.elements;
     piece.view.offset += begin * piece.elements;
-    if (own.size > 0 && upTo(3) == 0) // some several times
+    if (own.size > 0 && upTo(3) == 0) // repeated indices
       for (int64_t at = 0; at < own.size; ++at)
         own.offsets.push_back(upTo(all - begin - 1) * piece.elements);
-    else if (own.size > 1 && upTo(3) == 0) // backwards
+    else if (own.size > 1 && upTo(3) == 0) // reversed
       piece.view.offset += (own.size - 1) * own.stride, own.stride = -own.stride;
     else if (upTo(9) == 0)
       own.stride = 0;
@@ -84,7 +84,7 @@ Piece partOf(std::mt19937 &random) {
     factors.push_back(own);
   }
   if (upTo(1))
-    std::reverse(factors.begin(), factors.end()); // as the tensor lies
+    std::reverse(factors.begin(), factors.end()); // in the tensor's order
   else
     std::shuffle(factors.begin(), factors.end(), random);
   for (const ViewFactor &factor : factors) {
@@ -95,7 +95,7 @@ Piece partOf(std::mt19937 &random) {
   return piece;
 }
 
-/// Where the part's elements are in the tensor, in its order.
+/// Returns the offsets of the part's elements in the tensor, in the part's order.
 std::vector<int64_t> placesOf(const LocalView &view) {
   std::vector<int64_t> places{view.offset};
   for (const auto &dim : view.dims)
@@ -109,7 +109,7 @@ std::vector<int64_t> placesOf(const LocalView &view) {
   return places;
 }
 
-/// What a conversion to f32 makes of an element.
+/// Converts an element to f32.
 float toFloat(const std::byte *at, int32_t dtype) {
   auto as = [&]<class T>(T value) {
     std::memcpy(&value, at, sizeof(T));
@@ -137,7 +137,7 @@ float toFloat(const std::byte *at, int32_t dtype) {
   return as(float());
 }
 
-/// What `fillIt` leaves in memory of so many bytes; it leaves what is beside.
+/// Returns `bytes` bytes of memory after `fillIt`, and checks that it does not write beyond them.
 template <class Fill>
 std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillIt) {
   std::vector<uint8_t> before(static_cast<size_t>(bytes) + 32, 0xa5);
@@ -157,7 +157,7 @@ std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillI
 TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
   std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
   if (!loader)
-    return; // the host fills its memory
+    return; // the host writes this device's memory
   constexpr tpc_dtype types[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
                                  TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -165,7 +165,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
     Piece piece = partOf(random);
     tpc_dtype source = types[seed % std::size(types)], dtype = random() % 2 ? source : TPC_F32;
     int64_t from = sizeOf(source), to = sizeOf(dtype);
-    // As in files: at no multiple of anything. Bits of all kinds, but for floats that are none.
+    // Unaligned, as in files. All bit patterns, except floats that are NaN.
     std::vector<std::byte> file(static_cast<size_t>(piece.elements * from) + 1);
     for (std::byte &byte : file)
       byte = static_cast<std::byte>(random());
@@ -190,7 +190,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
     for (size_t i = 0; i < expected.size(); i += static_cast<size_t>(to)) {
       float have = toFloat(&actual[i], dtype), want = toFloat(&expected[i], dtype);
       if (source != dtype && have != have && want != want)
-        continue; // which of those that are no numbers is nobody's promise
+        continue; // NaN payloads are unspecified
       ASSERT_EQ(std::memcmp(&actual[i], &expected[i], static_cast<size_t>(to)), 0)
           << "seed " << seed << ", " << spellType(source) << " as " << spellType(dtype) << ", byte "
           << i << " of " << expected.size() << ": " << have << " for " << want;
@@ -198,7 +198,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
   }
 }
 
-/// What lies between is left out, also where the part is in the order of the file and of its type.
+/// Elements between strides are skipped, also if the part has the file's order and type.
 TEST_P(DeviceTest, EveryThirdElementIsTaken) {
   std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
   if (!loader)
@@ -279,7 +279,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
     parameter.init = inits[random() % 3];
     parameter.sourceShape = {piece.elements, 1};
     RandomSource drawn(random(), parameter);
-    // Tensors have more elements than 32 bits count.
+    // Offsets may exceed 32 bits.
     if (seed % 3 == 0)
       piece.view.offset += (int64_t(1) << 33) + 12345;
     int64_t to = sizeOf(dtype);
@@ -308,7 +308,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
   }
 }
 
-// Its memory is used to the last byte, and it may end before what it was told is done.
+// Uses the loader's memory to the last byte, and destroys a loader before its work is done.
 TEST_P(DeviceTest, LoadersEndAfterTheirWork) {
   const std::vector<float> values = {3, 1, 4, 1, 5};
   for (bool most : {true, false}) {

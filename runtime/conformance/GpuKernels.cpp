@@ -1,4 +1,4 @@
-//===- GpuKernels.cpp - kernels of the devices' suite, for GPUs -----------===//
+//===- GpuKernels.cpp - PTX kernels of the device conformance tests -------===//
 
 #include "GpuKernels.h"
 #include <iterator>
@@ -6,7 +6,7 @@
 namespace tpc::rt::conformance {
 namespace {
 
-// Each thread does rows tid, tid + threads of the grid, … below env[0]: %rd1, of them %rd0 … %rd3.
+// A grid-stride loop over rows below env[0]: %rd1 is the row, %rd0 to %rd3 are reserved.
 #define ROWS_BEGIN                                                                                 \
   "  .reg .pred %p<4>;\n"                                                                          \
   "  .reg .b32 %r<8>;\n"                                                                           \

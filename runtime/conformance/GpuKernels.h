@@ -1,4 +1,4 @@
-//===- GpuKernels.h - kernels of the devices' suite, for GPUs -------------===//
+//===- GpuKernels.h - PTX kernels of the device conformance tests ---------===//
 
 #ifndef TPC_RT_CONFORMANCE_GPUKERNELS_H
 #define TPC_RT_CONFORMANCE_GPUKERNELS_H
@@ -7,7 +7,7 @@
 
 namespace tpc::rt::conformance {
 
-/// `twice`, `count` and `look_up` of DeviceTest.cpp as PTX, written by hand.
+/// `twice`, `count` and `look_up` of DeviceTest.cpp as hand-written PTX.
 const tpc_gpu_code &gpuKernels();
 
 } // namespace tpc::rt::conformance

@@ -1,4 +1,4 @@
-//===- HangDetectorTest.cpp - who is named first ----------------------------===//
+//===- HangDetectorTest.cpp - tests of hang diagnosis ---------------------===//
 
 #include "core/HangDetector.h"
 #include <gtest/gtest.h>
@@ -43,13 +43,13 @@ TEST(HangDetector, WhoIsInALaterOperationOfTheGroupIsNotMissing) {
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 1");
   EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in all_gather 6");
   EXPECT_EQ(ranks.all.first(), 0);
-  // Of another group nothing is known.
+  // Operations of another group are not comparable.
   ranks.beats[0].axes = 2;
   EXPECT_EQ(ranks.all.missing(1), std::vector<int>{0});
 }
 
 TEST(HangDetector, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
-  // 0 waits for 1, 1 for 2, and that computes: on the host, or on its device.
+  // 0 waits for 1, 1 for 2, and 2 computes, on the host or on its device.
   for (const Heartbeat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {
     Ranks ranks({onDevice("in receive 1", {1}), onDevice("in receive 2", {2}), last});
     EXPECT_EQ(ranks.all.first(), 1);

@@ -1,4 +1,4 @@
-//===- Harness.cpp - one suite on every transport -------------------------===//
+//===- Harness.cpp - harness of the transport conformance tests -----------===//
 
 #include "Harness.h"
 #include "LateDevice.h"
@@ -15,7 +15,7 @@ namespace {
 
 std::shared_ptr<Session> theSession;
 
-/// Ranks other than 0 say only what went wrong.
+/// Prints only failures; used on ranks other than 0.
 class FailurePrinter : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult &result) override {
     if (result.failed())
@@ -27,7 +27,7 @@ class FailurePrinter : public testing::EmptyTestEventListener {
 
 } // namespace
 
-/// Whether the runner of the tests has this in mind: "quick", "default" or "long".
+/// Whether the test runner selected this level: "quick", "default" or "long".
 static bool isLevel(const char *level) {
   const char *asked = std::getenv("TPC_TESTS");
   return asked && std::string(asked) == level;
@@ -81,7 +81,7 @@ std::vector<uint32_t> masksOf(const Grid &grid) {
       single |= uint32_t(1) << axis;
   std::vector<uint32_t> masks;
   for (uint32_t axes = 0; axes <= grid.allAxes(); ++axes)
-    // None of the axes of size one, or all of them together with none or all of the others.
+    // Masks with none of the axes of size one, or with all of them and none or all of the others.
     if (isLevel("long") || !(axes & single) || axes == single || axes == grid.allAxes())
       masks.push_back(axes);
   return masks;
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   using namespace tpc::rt::conformance;
   const char *asked = std::getenv("TPC_CONFORMANCE");
   std::string devices = asked ? asked : "", problem;
-  // Before GoogleTest asks for the grids.
+  // Must precede GoogleTest's query of the grids.
   if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
     theSession = joinLauncher(launcher, error);
@@ -141,7 +141,8 @@ int main(int argc, char **argv) {
   }
   testing::InitGoogleTest(&argc, argv);
   if (theSession && theSession->rank() != 0) {
-    // The report's writer exists as soon as the flags are read: two ranks must not write one file.
+    // GoogleTest creates the report's writer when it parses flags: two ranks must not write one
+    // file.
     auto &listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_xml_generator());
     delete listeners.Release(listeners.default_result_printer());

@@ -1,11 +1,13 @@
-//===- Harness.h - one suite on every transport ---------------------------===//
+//===- Harness.h - harness of the transport conformance tests -------------===//
 //
-// Started by itself, the suite runs every grid with its ranks as threads. Started by a launcher,
-// each process is one rank, and the grids of that many ranks are run; rank 0 prints and writes the
-// report.
+// Without a launcher, the suite runs every grid with its ranks as threads. Under a launcher, each
+// process is one rank, and the suite runs the grids of that many ranks; rank 0 prints and writes
+// the report.
 //
-// TPC_CONFORMANCE=late runs it on the device of LateDevice.h, links on the same with links of its
-// own, cuda on GPUs, of which each rank has one.
+// TPC_CONFORMANCE selects the devices:
+//   late    the device of LateDevice.h
+//   links   the same with a collective backend
+//   cuda    GPUs, one per rank
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,26 +23,26 @@
 
 namespace tpc::rt::conformance {
 
-/// Null when ranks are threads.
+/// Returns null if ranks are threads.
 Session *session();
 
-/// The grids to test: those of up to `most` ranks, and of the launcher's size if there is one.
+/// Returns the grids to test: those of up to `most` ranks and, under a launcher, of its size.
 std::vector<Grid> grids(int most);
-/// "tp2_dp2": for the names of tests.
+/// "tp2_dp2": part of test names.
 std::string nameOf(const Grid &grid);
 
-/// A world of the suite's transport. The grid must be one of `grids`.
+/// Creates a world of the suite's transport. The grid must be one of `grids`.
 std::unique_ptr<World> makeWorld(const Grid &grid);
 
-/// Whether sums of floats have the bits of additions in ascending rank order. Otherwise they are
-/// additions in some order, the same in every run.
+/// Whether float sums add in ascending rank order, bit for bit. Otherwise the order is unspecified,
+/// but the same in every run.
 bool sumsInRankOrder(const tpc_context &ctx);
 
-/// The sets of a grid's axes to communicate over: all subsets in the long run. By default, all of
-/// the axes of more than one coordinate, and few with the others, which change no group.
+/// Returns the sets of axes to communicate over. Level long: all subsets. By default: all subsets
+/// of the axes larger than one, and few with axes of size one, which do not change groups.
 std::vector<uint32_t> masksOf(const Grid &grid);
 
-/// A test that every rank takes part in. What fails on one rank fails on all.
+/// A test in which every rank takes part. A failure on one rank fails the test on all.
 class WorldTest : public testing::TestWithParam<Grid> {
 protected:
   void TearDown() override;

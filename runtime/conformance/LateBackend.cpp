@@ -1,4 +1,4 @@
-//===- LateBackend.cpp - links between late devices -------------------------===//
+//===- LateBackend.cpp - collective backend between late devices ----------===//
 
 #include "LateBackend.h"
 #include "core/DType.h"
@@ -18,17 +18,17 @@ namespace {
 std::mutex everybody;
 std::string brokenBy;
 
-/// What the members of a link share.
+/// State that the members of a group share.
 class Meeting {
 public:
   explicit Meeting(int members) : slots(members) {}
 
   struct Slot {
-    CommCall call; // a member that calls for something else leaves at once, and its plan with it
+    CommCall call; // copied: a member with a mismatching call leaves at once and destroys its plan
     const std::byte *from;
   };
 
-  /// With all members; false: it was aborted.
+  /// Runs a call with all members. Returns false if it was aborted.
   bool meet(int index, const CommCall &call, const std::byte *from, std::byte *to) {
     slots[index] = {call, from};
     if (!arrive())
@@ -40,7 +40,7 @@ public:
     return true;
   }
 
-  /// Messages of one call, begun together.
+  /// Messages of one call, started together.
   struct Message {
     int from, to;
     const CommCall *call;
@@ -113,7 +113,7 @@ private:
     default:
       break;
     }
-    // As around a ring that begins somewhere.
+    // A ring order that starts at some member.
     size_t offset = call.kind == CommCall::ReduceScatter ? index * bytes : 0;
     size_t first = call.kind == CommCall::ReduceScatter ? index + 1 : members / 2;
     auto inputOf = [&](size_t i) { return slots[(first + i) % members].from + offset; };

@@ -1,8 +1,8 @@
-//===- LateBackend.h - links between late devices ---------------------------===//
+//===- LateBackend.h - collective backend between late devices ------------===//
 //
-// For tests, of ranks that are threads. Calls that do not fit end the run; sums of floats are added
-// in another order than that of ranks, and floats of 16 bits rounded after each addition, as
-// libraries may.
+// For tests with ranks as threads. Mismatching calls end the run. Float sums add in another order
+// than that of ranks, and 16-bit floats are rounded after each addition, as vendor libraries may
+// do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,13 +15,13 @@
 
 namespace tpc::rt::conformance {
 
-/// Does work that uses the pieces of memory at some addresses, behind what was called for before.
+/// Enqueues work that accesses the memory blocks at some addresses, after all earlier work.
 using DoOnDevice =
     std::function<void(const std::vector<const void *> &used, std::function<void()> work)>;
 
 std::unique_ptr<CollectiveBackend> makeLateBackend(DoOnDevice onDevice);
 
-/// From now on the links of this process say that this has happened to them; empty: nothing.
+/// Makes all backends of this process report this error from now on; empty: no error.
 void breakLateBackend(const std::string &problem);
 
 } // namespace tpc::rt::conformance

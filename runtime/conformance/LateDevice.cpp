@@ -1,4 +1,4 @@
-//===- LateDevice.cpp - a device that does what it may --------------------===//
+//===- LateDevice.cpp - adversarial test device ---------------------------===//
 
 #include "LateDevice.h"
 #include "LateBackend.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int poison = 0xff; // NaN as a float, -1 as an integer
 
-/// Pages of their own, with one that cannot be accessed behind them.
+/// Dedicated pages, followed by an inaccessible one.
 struct Pages {
   size_t size;
 
@@ -31,7 +31,7 @@ struct Pages {
   }
 };
 
-/// Bytes that work reads or writes.
+/// A range that an operation reads or writes.
 struct Access {
   const void *begin;
   int64_t bytes;
@@ -47,7 +47,7 @@ using Accesses = std::vector<Access>;
 
 constexpr int64_t f32 = sizeof(float);
 
-// Whatever is added to what a call says may reach more. Nobody is given a table of pages.
+// A new field may add accesses that are missing below. Page tables are always null.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
 
@@ -109,7 +109,7 @@ public:
       : inner(cpuDevices().make(ctx)), random(seedOf(ctx)), linked(linked) {}
 
   ~LateDevice() override {
-    queue.clear(); // what a failed step has left
+    queue.clear(); // work left by a failed step
     for (auto &[begin, pages] : memory)
       munmap(begin, pages.size + Pages::page());
   }
@@ -223,8 +223,8 @@ public:
   }
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t) override {
-    // How much of it a kernel reads or writes is not said: all of the piece that an operand is in.
-    // What they have met counts in their order.
+    // The range that a kernel accesses is unknown: the whole block of each operand is assumed.
+    // Out-of-bounds errors are reported in program order.
     Accesses accesses{{&env, 1, false}, {&status, 1, true}};
     for (int32_t i = 0; i < count; ++i)
       accesses.push_back(wholeOf(operands[i]));
@@ -270,7 +270,8 @@ public:
             if (address)
               accesses.push_back(wholeOf(address));
           later(std::move(accesses), std::move(work));
-          // Others wait for it, and nobody does work while this rank waits on the host.
+          // Other ranks wait for this work, and the queue does not advance while this rank waits on
+          // the host.
           run();
         });
   }
@@ -300,7 +301,7 @@ private:
     }
   };
 
-  /// The piece of memory that an address is in.
+  /// Returns the memory block that contains an address.
   Access wholeOf(const void *address) const {
     auto piece = memory.upper_bound(const_cast<void *>(address));
     if (piece == memory.begin())
@@ -311,7 +312,7 @@ private:
 
   void later(Accesses accesses, std::function<void()> work) {
     queue.push_back({std::move(work), std::move(accesses)});
-    // Now and then the device gets further by itself.
+    // Occasionally the device advances by itself.
     if (random() % 16 == 0)
       run(random() % queue.size() + 1);
   }
@@ -321,7 +322,7 @@ private:
       return;
     Accessible scope(*this);
     for (; count > 0; --count) {
-      // Any that needs nothing of those before it. It is enough to look at some.
+      // Selects any operation that depends on none before it, among the first ones.
       std::vector<size_t> ready;
       for (size_t i = 0; i < std::min<size_t>(queue.size(), 24); ++i)
         if (std::none_of(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(i),
@@ -335,7 +336,7 @@ private:
     }
   }
 
-  /// Pieces of any size, from the last or from the first, and rows that are not there.
+  /// Runs row ranges of any size, in ascending or descending order, including rows beyond the last.
   void runKernel(int32_t kernel, void *const *operands, int64_t rows) {
     std::vector<int64_t> cuts{0, rows, rows + static_cast<int64_t>(random() % 3)};
     for (uint64_t i = random() % 4; i > 0; --i)
@@ -350,7 +351,7 @@ private:
       codeOf->kernels[kernel].function(env.data(), &status, operands, lo, hi);
   }
 
-  /// DryRunLibraries: access within access is access.
+  /// Makes memory accessible; calls nest.
   void access(bool begins) {
     accessible += begins ? 1 : -1;
     if (accessible == (begins ? 1 : 0))
@@ -364,7 +365,7 @@ private:
   std::map<void *, Pages> memory;
   int accessible = 0;
   std::deque<Work> queue;
-  std::map<const Matrix *, const void *> tables; ///< of transposes
+  std::map<const Matrix *, const void *> tables; ///< row-major copies of transposed matrices
   void *writeTo = nullptr;
   std::shared_ptr<std::vector<std::byte>> staging;
   const tpc_program *codeOf = nullptr;

@@ -1,19 +1,14 @@
-//===- LateDevice.h - a device that does what it may ----------------------===//
+//===- LateDevice.h - adversarial test device -----------------------------===//
 //
-// For tests. Processors, but as unkind as Device.h allows:
-//
-// * work is put off until somebody has to see what it does, or by chance before, and is then done
-//   in any order in which nothing is done before what it needs, or before what still needs what it
-//   overwrites;
-// * rows of a launch run in pieces of any size, in any order, and some beyond the last;
-// * memory is not accessible but while work is done, so that host code that reads or writes a
-// tensor
-//   ends the program, as it does where the device has memory of its own;
-// * fresh memory, what frames get and what is written to the device next are filled with NaN, and
-//   memory that is released is unmapped; there are inaccessible pages behind each piece;
-// * shared tensors are copied, when work gets to them.
-//
-// TPC_LATE_SEED chooses another course of chance.
+// Computes on the CPU, but behaves as adversarially as Device.h allows:
+// * Work is delayed until its result is needed, or until a random earlier time. It then runs in any
+//   order that respects dependences (read after write, write after read, write after write).
+// * Rows of a launch run in ranges of any size, in any order, and some beyond the last row.
+// * Memory is accessible only while work runs, so that host code that reads or writes a tensor
+//   crashes, as it would on a device with memory of its own.
+// * New memory, frames, and buffers for the next write are filled with NaN. Released memory is
+//   unmapped, and each block is followed by an inaccessible page.
+// * Shared tensors are copied when the work that reads them runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +20,10 @@
 namespace tpc::rt::conformance {
 
 const DeviceKind &lateDevices();
-/// The same with links between the ranks of this process (LateBackend.h).
+/// The same with a collective backend between the ranks of this process (LateBackend.h).
 const DeviceKind &linkedLateDevices();
 
-/// How often work of this process was done before some that had been called for earlier.
+/// Number of operations of this process that overtook an earlier one.
 int64_t countOvertakings();
 
 } // namespace tpc::rt::conformance

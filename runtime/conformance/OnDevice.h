@@ -1,6 +1,6 @@
-//===- OnDevice.h - tensors of a test where ranks have theirs -------------===//
+//===- OnDevice.h - device tensors of a test ------------------------------===//
 //
-// Collectives take what is in the device's memory, which the host may not have.
+// Collectives take tensors in device memory, which the host may not be able to access.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ public:
   }
   OnDevice(tpc_context &ctx, std::initializer_list<T> values)
       : OnDevice(ctx, std::vector<T>(values)) {}
-  /// Anything.
+  /// Unspecified contents.
   OnDevice(tpc_context &ctx, size_t count)
       : device(*ctx.device), count(count), memory(device, bytes()) {}
 

@@ -17,12 +17,12 @@ struct Sizes {
   int64_t outer, blocks, n, unit, inner;
 };
 
-/// The axes that split n, and those that split what is left of all, in order.
+/// Axes that split n, and axes that split the remaining product, in order.
 struct Side {
   std::vector<int32_t> part, product;
 };
 
-/// The indices into [blocks * n * unit] that a rank has.
+/// Returns the indices into [blocks * n * unit] that reside on a rank.
 std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const Side &side) {
   std::vector<int64_t> coordinates;
   for (int64_t rest = rank; const Grid::Axis &axis : grid.axes()) {
@@ -50,7 +50,7 @@ std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const
   return take(all, side.product);
 }
 
-/// What a rank has of the tensor of its group, of which element i of each run is `first` further.
+/// Returns a rank's elements of its group's tensor, with each run rotated by `first`.
 std::vector<float> valuesOf(const Sizes &s, const std::vector<int64_t> &indices, uint64_t owner,
                             int64_t first) {
   std::vector<float> values;
@@ -85,7 +85,7 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
       << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.blocks << " "
       << s.n << " " << s.unit << " " << s.inner << " first " << first;
 
-  // The member that sends most counts, for all.
+  // The count is that of the member that sends the most, on all members.
   int64_t most = 0, run = s.n * s.unit;
   for (int member : members) {
     std::vector<int64_t> had = indicesOf(ctx.grid, member, s, in), sources;
@@ -109,7 +109,7 @@ constexpr Sizes sizes[] = {{1, 1, 8, 1, 1}, {2, 1, 7, 1, 3},  {1, 3, 5, 1, 2},  
                            {0, 2, 4, 1, 1}, {1, 0, 4, 1, 1},  {1, 4, 1, 1, 3},  {1, 5, 3, 2, 1},
                            {2, 1, 2, 9, 1}, {1, 2, 37, 1, 5}, {1, 1, 90, 1, 70}};
 
-/// Some orders of a mask's axes; none of an empty one.
+/// Returns some orders of a mask's axes; none for an empty mask.
 std::vector<std::vector<int32_t>> ordersOf(const Grid &grid, uint32_t mask) {
   std::vector<int32_t> axes;
   for (int32_t i = 0; i < grid.numAxes(); ++i)
@@ -158,7 +158,7 @@ TEST_P(Permutes, OtherOrders) {
 
 TEST_P(Permutes, Moves) {
   onAllRanks([](tpc_context &ctx) {
-    // All types are moved alike, by their size.
+    // Moves depend only on the type's size.
     int32_t splits[] = {0, -1, -1, 0, -1, -1};
     int64_t p = ctx.grid.axes()[0].size;
     OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), got(ctx, 1);
@@ -171,5 +171,5 @@ TEST_P(Permutes, Moves) {
 }
 
 TPC_INSTANTIATE_WORLDS(Permutes, 12);
-// Under a launcher of 32 ranks there are none.
+// Under a launcher of 32 ranks there are no instances.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Permutes);

@@ -1,4 +1,4 @@
-//===- ProcessTest.cpp - how programs end, as threads and processes -----===//
+//===- ProcessTest.cpp - program endings as threads and processes ---------===//
 
 #include <csignal>
 #include <cstdlib>
@@ -14,10 +14,10 @@
 namespace {
 
 struct Ending {
-  int status; ///< of the command; 128 + n after a signal
+  int status; ///< of the command; 128 + n after signal n
   std::string out, err;
 
-  /// The lines of stderr that are the program's own.
+  /// Returns the error lines that the program itself wrote.
   std::string errors() const {
     std::istringstream lines(err);
     std::string line, errors;
@@ -28,7 +28,7 @@ struct Ending {
   }
 };
 
-/// A folder that goes away with the program.
+/// A folder that is removed at exit.
 const std::string &temporaryFolder() {
   static const struct Folder {
     Folder() { EXPECT_TRUE(mkdtemp(path.data())) << path; }
@@ -63,7 +63,7 @@ Ending mpi(int ranks, const std::string &what, const std::string &environment = 
                     TPC_MPIEXEC " --oversubscribe --bind-to none -n " + std::to_string(ranks) +
                     " " + scenario + " " + what);
 }
-/// `style`: of launch.py.
+/// `style`: a style of launch.py.
 Ending tcp(int ranks, const std::string &what, const std::string &style = "torch",
            const std::string &environment = "") {
   return runCommand("env " + environment + TPC_LAUNCH " --as " + style + " -n " +
@@ -78,7 +78,7 @@ Ending tcp(int ranks, const std::string &what, const std::string &style = "torch
     EXPECT_EQ(e.out, "");                                                                          \
   } while (false)
 
-/// Processes that said their numbers are gone, also one that was stopped.
+/// Checks that the processes that printed their ids have ended, including a stopped one.
 [[maybe_unused]] void expectGone(const Ending &ending, int ranks) {
   std::istringstream lines(ending.err);
   std::string line;
@@ -89,7 +89,7 @@ Ending tcp(int ranks, const std::string &what, const std::string &style = "torch
     ++found;
     pid_t pid = std::stoi(line.substr(4));
     auto isThere = [&] {
-      // One that nobody has waited for yet has ended.
+      // A zombie has ended.
       std::string stat = readFile("/proc/" + std::to_string(pid) + "/stat");
       return !stat.empty() && stat.substr(stat.rfind(')')).substr(0, 3) != ") Z";
     };
@@ -155,7 +155,7 @@ TEST(Threads, NeedNoLibrary) {
   EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
 }
 
-/// What is the same for all ranks that are processes.
+/// Tests that hold for all launchers of processes.
 class Processes : public testing::TestWithParam<const char *> {
 protected:
   void SetUp() override {
@@ -166,7 +166,8 @@ protected:
   Ending run(int ranks, const std::string &what) const {
     return isMpi() ? mpi(ranks, what) : tcp(ranks, what, "torch");
   }
-  /// mpirun sees a rank die as well, and ends the others: now and then before one has spoken.
+  /// mpirun also detects a dead rank and ends the others, sometimes before any has printed an
+  /// error.
   Ending runUntilOneSpeaks(int ranks, const std::string &what) const {
     Ending e = run(ranks, what);
     for (int attempt = 0; isMpi() && e.errors().empty() && attempt < 5; ++attempt) {
@@ -204,7 +205,7 @@ TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
   for (const char *what : {"exit 1", "kill 2", "kill 0"}) {
     Ending e = runUntilOneSpeaks(3, what);
     EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.status, 124); // it had to be stopped
+    EXPECT_NE(e.status, 124); // 124: killed by timeout
     EXPECT_NE(e.errors().find(std::string("rank ") + what[5] + " (tp " + what[5] +
                               ") has ended without a word: it was killed, or has crashed"),
               std::string::npos)
@@ -233,7 +234,7 @@ TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
   for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
     Ending e = runUntilOneSpeaks(4, what);
     EXPECT_NE(e.status, 0);
-    // Which of them goes first is the scheduler's choice, and it may be long before the others.
+    // The scheduler decides which of them ends first, possibly long before the others.
     const std::string said = e.errors();
     int named = -1;
     ASSERT_EQ(std::sscanf(said.c_str(), "rank %d (tp ", &named), 1) << what << "\n" << e.err;
@@ -250,11 +251,11 @@ TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
 }
 
 TEST_P(Processes, NobodyWhoIsFrozenIsLeftBehind) {
-  // Under a launcher that waits for all, whatever happens. (mpirun ends them itself.)
+  // The launcher waits for all processes unconditionally. (mpirun ends them itself.)
   for (const char *what : {"stop-last 2 60", "stop-first 2 60"}) {
     Ending e = isMpi() ? mpi(4, what) : tcp(4, what, "plain");
     EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.status, 124); // it had to be stopped
+    EXPECT_NE(e.status, 124); // 124: killed by timeout
     EXPECT_NE(e.errors().find(" is frozen: its process was stopped"), std::string::npos) << e.err;
     expectGone(e, 4);
   }
@@ -323,21 +324,21 @@ TEST(Mpi, ALevelWithoutThreadsIsRefused) {
 TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
-  // Nowhere.
+  // No library.
   Ending e = mpi(1, "end", "TPC_RUNTIME_DIR=/nonexistent ");
   EXPECT_EQ(e.status, 1);
   EXPECT_NE(e.errors().find("OMPI_COMM_WORLD_SIZE is set"), std::string::npos) << e.err;
   EXPECT_NE(e.errors().find("libtpc_mpi.so was not found (looked in /nonexistent"),
             std::string::npos)
       << e.err;
-  // Something else by that name.
+  // An unrelated file of that name.
   std::string bad = temporaryFolder() + "/bad";
   runCommand("mkdir " + bad);
   std::ofstream(bad + "/libtpc_mpi.so") << "no library";
   e = mpi(1, "end", "TPC_RUNTIME_DIR=" + bad + " ");
   EXPECT_EQ(e.status, 1);
   EXPECT_NE(e.errors().find(bad + "/libtpc_mpi.so cannot be loaded"), std::string::npos) << e.err;
-  // Beside the executable, and in ../lib.
+  // Next to the executable, and in ../lib.
   for (const char *place : {"bin", "lib"}) {
     std::string root = temporaryFolder() + "/in-" + place;
     runCommand("mkdir -p " + root + "/bin " + root + "/lib");
@@ -355,7 +356,7 @@ TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
 TEST(Mpi, AnotherLauncherIsNoticed) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
-  // As MPICH's launcher would start one of two processes.
+  // The environment of one of two processes of MPICH's launcher.
   Ending e = runCommand("env PMI_RANK=0 PMI_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 "
                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
                         folder + scenario + " end");

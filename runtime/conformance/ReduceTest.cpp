@@ -1,4 +1,4 @@
-//===- ReduceTest.cpp - sums, maxima and minima, as kernels compute them --===//
+//===- ReduceTest.cpp - tests of reduction arithmetic ---------------------===//
 
 #include "core/Reduce.h"
 #include "core/Half.h"
@@ -18,7 +18,7 @@ uint16_t narrow(tpc_dtype dtype, float x) {
   return dtype == TPC_F16 ? floatToHalf(x) : floatToBfloat(x);
 }
 
-/// Of two members with one element each.
+/// Reduces one element of each of two members.
 double reduceTwo(tpc_dtype dtype, tpc_reduction reduction, float a, float b) {
   if (dtype == TPC_F16 || dtype == TPC_BF16) {
     uint16_t x = narrow(dtype, a), y = narrow(dtype, b), out = 0;
@@ -37,7 +37,7 @@ double reduceTwo(tpc_dtype dtype, tpc_reduction reduction, float a, float b) {
 } // namespace
 
 TEST(Reduce, OrdersNumbersAsIeeesMaximumDoes) {
-  // Each less than the next.
+  // In ascending order.
   const std::vector<float> numbers = {-kInf, -2, -0.f, 0, 2, kInf};
   for (tpc_dtype dtype : {TPC_F32, TPC_F64, TPC_F16, TPC_BF16})
     for (size_t i = 0; i < numbers.size(); ++i)

@@ -1,6 +1,6 @@
-//===- Reference.h - what collectives must give ---------------------------===//
+//===- Reference.h - reference implementation of collectives --------------===//
 //
-// Written to be obviously right, and shares nothing with the runtime but the definition of a group.
+// Simple by design; shares only the definition of a group with the runtime.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,12 +27,12 @@ inline uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Element `index` of rank's tensor. Floating-point values have magnitudes so different that the
-/// order of additions shows in the result.
+/// Returns element `index` of a rank's tensor. Magnitudes of floats differ so much that results
+/// depend on the order of additions.
 template <typename T> T valueOf(uint64_t seed, uint64_t owner, int64_t index) {
   uint64_t bits = mix(mix(seed * 1000003 + owner) + static_cast<uint64_t>(index));
   if constexpr (std::is_floating_point_v<T>) {
-    // Times 2^-20 to 2^19; std::ldexp would take most of the suite's time.
+    // Scales by 2^-20 to 2^19; std::ldexp would dominate the suite's run time.
     double unit = static_cast<double>(bits >> 11) / 4503599627370496.0 - 1.0;
     return static_cast<T>(unit * static_cast<double>(uint64_t(1) << bits % 40) / 1048576.0);
   } else {
@@ -40,8 +40,8 @@ template <typename T> T valueOf(uint64_t seed, uint64_t owner, int64_t index) {
   }
 }
 
-/// The indices of a dimension of `n` that each member of a group has: one axis after the other cuts
-/// what is left into pieces whose sizes differ by one at most, larger ones first.
+/// Returns the indices of a dimension of `n` that each member of a group has. Each axis in turn
+/// splits the remaining indices into parts whose sizes differ by at most one, larger ones first.
 inline std::vector<std::vector<int64_t>> indicesOf(int64_t n, const std::vector<int64_t> &axes) {
   std::vector<int64_t> all(n);
   std::iota(all.begin(), all.end(), 0);
@@ -62,7 +62,7 @@ inline std::vector<std::vector<int64_t>> indicesOf(int64_t n, const std::vector<
   return parts;
 }
 
-/// The sizes of a mask's axes, the one with the largest stride first.
+/// Returns the sizes of a mask's axes, the one with the largest stride first.
 inline std::vector<int64_t> sizesOf(const Grid &grid, uint32_t axes) {
   std::vector<int64_t> sizes;
   for (int i = grid.numAxes() - 1; i >= 0; --i)
@@ -71,7 +71,7 @@ inline std::vector<int64_t> sizesOf(const Grid &grid, uint32_t axes) {
   return sizes;
 }
 
-/// The members of a rank's group, by comparing coordinates of all ranks.
+/// Returns the members of a rank's group, by comparing the coordinates of all ranks.
 inline std::vector<int> membersOf(const Grid &grid, int rank, uint32_t axes) {
   auto coordinate = [&](int of, int axis) {
     for (int i = 0; i < axis; ++i)
@@ -105,7 +105,7 @@ template <typename T> T combine(tpc_reduction reduction, T a, T b) {
   return a;
 }
 
-/// Of element `index` of all members' tensors, in ascending rank order.
+/// Reduces element `index` of all members' tensors, in ascending rank order.
 template <typename T>
 T reduced(tpc_reduction reduction, uint64_t seed, const std::vector<int> &members, int64_t index) {
   T value = valueOf<T>(seed, members[0], index);
@@ -114,7 +114,7 @@ T reduced(tpc_reduction reduction, uint64_t seed, const std::vector<int> &member
   return value;
 }
 
-/// Elements of reduced tensors, and how far a sum of the members in any order may be from them.
+/// Elements of reduced tensors, with error bounds for sums in any order.
 template <typename T> class Sums {
 public:
   void add(tpc_reduction reduction, uint64_t seed, const std::vector<int> &members, int64_t index) {
@@ -123,7 +123,7 @@ public:
     if (reduction == TPC_SUM && std::is_floating_point_v<T>)
       for (int member : members)
         magnitude += std::abs(static_cast<double>(valueOf<T>(seed, member, index)));
-    // Each of n - 1 additions, in either order, is wrong by half of an epsilon at most.
+    // Each of n - 1 additions has a relative error of at most half an epsilon, in both orders.
     bounds.push_back(static_cast<double>(members.size() - 1) * magnitude *
                      static_cast<double>(std::numeric_limits<T>::epsilon()));
   }

@@ -1,8 +1,7 @@
-//===- RunLate.cpp - a program on the late device -------------------------===//
+//===- RunLate.cpp - runner of programs on the late device ----------------===//
 //
-//   tpc-run-late PROGRAM [what the program takes…]
-//
-// PROGRAM is what `tpcc --emit=obj` makes, linked as a shared library. Its ranks compute on the
+//   tpc-run-late PROGRAM [arguments of the program…]
+// PROGRAM is the output of `tpcc --emit=obj`, linked as a shared library. Its ranks compute on the
 // device of LateDevice.h; everything else is as in an executable.
 //
 //===----------------------------------------------------------------------===//

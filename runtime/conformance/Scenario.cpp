@@ -1,8 +1,8 @@
 //===- Scenario.cpp - programs that end in various ways -------------------===//
 //
-// tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks or on as many as the
-// launcher has, and then something happens on RANK (kill-first, stop-first, stop-last: on so many
-// ranks). ProcessTest.cpp looks at how the program ends.
+// tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks, or on the launcher's
+// ranks, and then WHAT happens on RANK (for kill-first, stop-first and stop-last RANK is the number
+// of ranks affected). ProcessTest.cpp checks how the program ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ void happen(tpc_context &ctx, const std::string &what) {
     std::exit(3);
   if (what == "term") {
     kill(getpid(), SIGTERM);
-    std::this_thread::sleep_for(std::chrono::seconds(30)); // others end it
+    std::this_thread::sleep_for(std::chrono::seconds(30)); // other ranks end this one
   }
   if (what == "kill")
     std::raise(SIGKILL);
@@ -55,10 +55,10 @@ void happen(tpc_context &ctx, const std::string &what) {
     tpc_send(&ctx, 0, 99, data, 1, next);
 }
 
-/// `rank` delivers more than rank 0 may have.
+/// Rank `rank` delivers more than rank 0 can allocate.
 void gatherTooMuch(tpc_context &ctx, int rank) {
   constexpr int64_t size = int64_t(1) << 29;
-  // Pages that nobody touches take no memory.
+  // Untouched pages use no memory.
   void *data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ctx.transport->barrier(ctx);
   if (ctx.rank == 0) {
@@ -75,7 +75,7 @@ void gatherTooMuch(tpc_context &ctx, int rank) {
 
 } // namespace
 
-/// What the shim asks MPI, answered as another MPI might.
+/// Replaces the MPI function that the shim queries.
 extern "C" int MPI_Query_thread(int *provided) {
   const char *level = std::getenv("SCENARIO_THREAD_LEVEL");
   *provided = level ? std::atoi(level) : 1;
@@ -101,14 +101,14 @@ int main(int argc, char **argv) {
     if (what == "stop-init" && launcher.rank == rank)
       std::raise(SIGSTOP);
     if (!(session = joinLauncher(launcher, error, timeout))) {
-      if (error.empty()) // another rank says it
+      if (error.empty()) // another rank reports the error
         std::this_thread::sleep_for(std::chrono::seconds(1));
       return error.empty() ? 1 : say(error);
     }
     ranks = session->size();
     if (what == "stop-start" && session->rank() == rank)
       std::raise(SIGSTOP);
-    // Bad input is found by all ranks at once, or by some.
+    // All ranks, or some, detect bad input.
     if (what == "agree" || what == "agree-one")
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
         return a.isSpeaker ? say("bad input") : 1;
@@ -127,13 +127,13 @@ int main(int argc, char **argv) {
       allReduce(ctx, data.data(), data.size());
     if (what == "gather")
       gatherTooMuch(ctx, rank);
-    if (what == "cross") { // all send before they receive, as no transport has to allow
+    if (what == "cross") { // all send before they receive, which transports need not support
       std::vector<float> activations(512 * 768);
       tpc_send(&ctx, 0, TPC_F32, activations.data(), activations.size(), (ctx.rank + 1) % ranks);
       tpc_recv(&ctx, 0, TPC_F32, activations.data(), activations.size(),
                (ctx.rank + ranks - 1) % ranks);
     }
-    if (what == "deadlock") // all receive, and nobody sends
+    if (what == "deadlock") // all receive, and no rank sends
       tpc_recv(&ctx, 0, TPC_F32, data.data(), 1, (ctx.rank + 1) % ranks);
     if (ctx.rank == rank) {
       if (what == "leave")
@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
     if (what == "slow" && ctx.rank == rank)
       std::this_thread::sleep_for(std::chrono::milliseconds(5500));
     if (what == "late") {
-      // The others have delivered, and left, long before.
+      // The other ranks delivered their data and left long before.
       if (ctx.rank == rank)
         std::this_thread::sleep_for(std::chrono::seconds(3));
       std::vector<std::vector<std::byte>> gathered;

@@ -7,5 +7,5 @@ volatile int scenario_sink;
 
 void scenario_call(void (*fn)(void *), void *argument) {
   fn(argument);
-  scenario_sink = 1; /* so that the call is not the last thing here */
+  scenario_sink = 1; /* prevents a tail call */
 }

@@ -1,4 +1,4 @@
-//===- StepsTest.cpp - messages, counters and steady state over many steps ===//
+//===- StepsTest.cpp - messages and counters over many steps --------------===//
 
 #include "Harness.h"
 #include "OnDevice.h"
@@ -15,7 +15,7 @@ namespace {
 
 class Steps : public WorldTest {};
 
-/// The axes of more than one rank.
+/// Returns the axes with more than one rank.
 std::vector<int> wideAxes(const Grid &grid) {
   std::vector<int> axes;
   for (int i = 0; i < grid.numAxes(); ++i)
@@ -26,7 +26,7 @@ std::vector<int> wideAxes(const Grid &grid) {
 
 } // namespace
 
-// Along each axis, messages go down the line: from coordinate 0 to 1 to 2, as pipelines do.
+// Along each axis, messages go from coordinate 0 to 1 to 2, as in pipelines.
 TEST_P(Steps, MessagesArriveInOrder) {
   onAllRanks([](tpc_context &ctx) {
     for (int axis : wideAxes(ctx.grid)) {
@@ -42,14 +42,14 @@ TEST_P(Steps, MessagesArriveInOrder) {
         EXPECT_TRUE(data.read() == expected) << "rank " << ctx.rank << " message " << message;
         if (mine + 1 < size) {
           tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
-          data.write(std::vector<int32_t>(count, -1)); // what comes behind does not meet it
+          data.write(std::vector<int32_t>(count, -1)); // later writes must not change the message
         }
       }
     }
   });
 }
 
-// What is held for messages grows while they are under way.
+// Message buffers grow while messages are in flight.
 TEST_P(Steps, MessagesGrow) {
   onAllRanks([](tpc_context &ctx) {
     for (int axis : wideAxes(ctx.grid)) {
@@ -78,7 +78,7 @@ TEST_P(Steps, MessagesGrow) {
   });
 }
 
-// Memory of frames is given back behind the messages that need it.
+// Frame memory is released after the messages that read it.
 TEST_P(Steps, MessagesOfMemoryThatIsReleased) {
   onAllRanks([](tpc_context &ctx) {
     MemorySource &frames = ctx.device->frames();
@@ -106,7 +106,7 @@ TEST_P(Steps, MessagesOfMemoryThatIsReleased) {
   });
 }
 
-// Both directions at once, with receivers that are early and late by turns.
+// Messages in both directions at once; receivers are early and late in turn.
 TEST_P(Steps, MessagesPassEachOther) {
   onAllRanks([](tpc_context &ctx) {
     for (int axis : wideAxes(ctx.grid)) {
@@ -128,9 +128,9 @@ TEST_P(Steps, MessagesPassEachOther) {
   });
 }
 
-// The last of a line posts long messages to all before it, as many as there are ranks, while they
-// send long ones down the line and take what was posted at their end only: nobody waits for posts,
-// and what is posted is a copy.
+// The last rank of an axis posts long messages to all before it, one per rank. Meanwhile these send
+// long messages along the axis and receive the posts only at the end: posts never block, and they
+// are copied.
 TEST_P(Steps, NobodyWaitsForPosts) {
   constexpr int64_t longest = 60000;
   onAllRanks([](tpc_context &ctx) {
@@ -164,8 +164,8 @@ TEST_P(Steps, NobodyWaitsForPosts) {
   });
 }
 
-// Collectives of different groups and sizes follow each other without anything in between: whoever
-// is ahead must not disturb who is behind.
+// Collectives of different groups and sizes follow each other directly: a rank that is ahead must
+// not disturb one that is behind.
 TEST_P(Steps, ManySmallCollectives) {
   onAllRanks([](tpc_context &ctx) {
     std::vector<uint32_t> masks = masksOf(ctx.grid);
@@ -184,7 +184,7 @@ TEST_P(Steps, ManySmallCollectives) {
         expected.add(TPC_SUM, step, members, i);
       EXPECT_TRUE(expected.isMetBy({got[0], got[count - 1]}, sumsInRankOrder(ctx)))
           << "step " << step;
-      data.write(std::vector<float>(count, NAN)); // nobody may still be reading it
+      data.write(std::vector<float>(count, NAN)); // no rank may still be reading it
     }
   });
 }
@@ -208,8 +208,7 @@ TEST_P(Steps, SameBitsEveryTime) {
   });
 }
 
-// After the first step of a shape nothing is allocated any more, and a smaller shape needs nothing
-// new.
+// After the first step of a shape nothing is allocated, and a smaller shape needs no new memory.
 TEST_P(Steps, SteadyStateAllocatesNothing) {
   onAllRanks([](tpc_context &ctx) {
     auto write = [&](float *to, int64_t count, float value) {
@@ -279,7 +278,7 @@ TEST_P(Steps, CountersSayWhatWasSent) {
       check(2, "reduce_scatter", 1, 40);
       check(3, "broadcast", 1, 28);
     }
-    // A message counts at its sender only.
+    // Only the sender counts a message.
     ctx.counters.reset();
     for (int axis : wideAxes(ctx.grid)) {
       OnDevice<int16_t> data(ctx, std::vector<int16_t>(9));
@@ -324,7 +323,7 @@ TEST_P(Steps, GathersOutputsOnRankZero) {
   });
 }
 
-// A world can be run again, and keeps what its ranks have.
+// A world can be run repeatedly, and keeps the state of its ranks.
 TEST_P(Steps, RunsAgain) {
   auto world = makeWorld(GetParam());
   for (int run = 1; run <= 3; ++run) {

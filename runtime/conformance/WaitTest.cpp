@@ -1,4 +1,4 @@
-//===- WaitTest.cpp - who waits spins for a moment, sleeps, and is woken ----===//
+//===- WaitTest.cpp - tests of futex waits and wakeups --------------------===//
 
 #include "core/Futex.h"
 #include "core/Spin.h"
@@ -39,7 +39,7 @@ TEST(Futex, GivesUpInTime) {
 }
 
 TEST(Futex, LosesNoWakeup) {
-  // Each change is waited for by all, asleep or awake.
+  // All threads wait for each change, sleeping or spinning.
   constexpr uint32_t rounds = 2000, waiters = 3;
   for (bool spin : {false, true}) {
     Futex turn, arrived;

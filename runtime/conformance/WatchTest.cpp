@@ -1,4 +1,4 @@
-//===- WatchTest.cpp - who says why a run ends, if rank 0 cannot -----------===//
+//===- WatchTest.cpp - tests of error reports after rank 0 is lost --------===//
 
 #include "core/Watch.h"
 #include <csignal>
@@ -30,7 +30,7 @@ namespace {
 } // namespace
 
 TEST(WatchDeathTest, WhoLivesButSaysNothingDoesNotSpeak) {
-  // As a process that has been killed and still gives its memory back.
+  // Like a killed process that is still releasing its memory.
   pid_t silent = fork();
   if (silent == 0) {
     pause();

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Starts ranks as processes, the way launchers do that are not installed here.
+"""Launches ranks as processes, in the style of launchers that are not installed here.
 
     launch.py -n 4 [--as torch|plain|slurm] [--port N] [--pids FILE] COMMAND…
 
-torch: the agent holds MASTER_PORT itself, and ends all as soon as one has failed. plain: a shell script that sets
-RANK, WORLD_SIZE, … and waits for all, whatever happens. slurm: a step of srun without MPI. The exit status is that of
-the first process that failed; 128 + n after a signal."""
+torch: the agent itself listens on MASTER_PORT, and ends all ranks as soon as one has failed.
+plain: a shell script that sets RANK, WORLD_SIZE, … and waits for all ranks unconditionally.
+slurm: a step of srun without MPI.
+The exit status is that of the first process that failed; 128 + n after signal n."""
 
 import argparse
 import os
@@ -18,38 +19,57 @@ import time
 
 def environment_of(style, rank, ranks, port):
     if style == "slurm":
-        # The first of the nodes is this host.
-        return {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "3", "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks),
-                "SLURM_STEP_NUM_TASKS": str(ranks), "SLURM_LOCALID": str(rank), "SLURM_STEP_NODELIST": "127.0.0.[1-2,7],login",
-                "TPC_PORT": str(port)}
-    values = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
-              "MASTER_ADDR": "localhost" if style == "torch" else "127.0.0.1", "MASTER_PORT": str(port)}
+        # The first node of the list is this host.
+        return {
+            "SLURM_JOB_ID": str(os.getpid()),
+            "SLURM_STEP_ID": "3",
+            "SLURM_PROCID": str(rank),
+            "SLURM_NTASKS": str(ranks),
+            "SLURM_STEP_NUM_TASKS": str(ranks),
+            "SLURM_LOCALID": str(rank),
+            "SLURM_STEP_NODELIST": "127.0.0.[1-2,7],login",
+            "TPC_PORT": str(port),
+        }
+    values = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "localhost" if style == "torch" else "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     if style == "torch":
-        values |= {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": f"fake-{os.getpid()}", "TORCHELASTIC_RESTART_COUNT": "0",
-                   "TORCHELASTIC_USE_AGENT_STORE": "True"}
+        values |= {
+            "GROUP_RANK": "0",
+            "TORCHELASTIC_RUN_ID": f"fake-{os.getpid()}",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
     else:
         values["TPC_PORT"] = str(port)
     return values
 
 
-def hold_port(style, port):
-    """A port that is free, with the next one where that is the ranks'; and the socket that holds it."""
+def reserve_port(style, port):
+    """Returns a free port, and the agent's listening socket on it for style torch.
+
+    For that style the next port, which the ranks use, is free as well."""
     for attempt in range(100):
-        held = socket.socket()
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", port))
-        port_here = held.getsockname()[1]
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        port_here = listener.getsockname()[1]
         if style != "torch":
-            held.close()
+            listener.close()
             return port_here, None
-        held.listen()
+        listener.listen()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port_here + 1))
-                return port_here, held
+                return port_here, listener
             except (OSError, OverflowError):
-                held.close()
+                listener.close()
     raise SystemExit("no two ports are free")
 
 
@@ -61,9 +81,11 @@ def main():
     parser.add_argument("--pids")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    port, held = hold_port(options.style, options.port)
-    processes = [subprocess.Popen(options.command, env={**os.environ, **environment_of(options.style, rank, options.n, port)})
-                 for rank in range(options.n)]
+    port, listener = reserve_port(options.style, options.port)
+    processes = []
+    for rank in range(options.n):
+        environment = os.environ | environment_of(options.style, rank, options.n, port)
+        processes.append(subprocess.Popen(options.command, env=environment))
     if options.pids:
         with open(options.pids + ".part", "w") as file:
             file.write("\n".join(str(process.pid) for process in processes))
