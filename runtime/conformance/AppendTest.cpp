@@ -183,7 +183,7 @@ TEST_P(DeviceTest, AppendsOfMoreThanThereAreNumbersAreRefused) {
     device->append(args);
     ADD_FAILURE() << "2^32 pieces have numbers";
   } catch (const std::runtime_error &error) {
-    EXPECT_NE(std::string(error.what()).find("too many for indices"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("too many for 32-bit indices"), std::string::npos)
         << error.what();
   }
 }

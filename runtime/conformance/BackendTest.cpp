@@ -93,6 +93,5 @@ TEST_F(Linked, CallsThatDoNotFitAreAnError) {
     tpc_all_reduce(&ctx, 1, TPC_F32, TPC_SUM, data.data(), data.data(), 1 + ctx.rank);
   });
   ASSERT_TRUE(error);
-  expectIn("all_reduce 6 over 'tp' failed: the members of a group call for different things",
-           *error);
+  expectIn("all_reduce 6 over 'tp' failed: the members of a group make different calls", *error);
 }

@@ -60,7 +60,7 @@ public:
       if (isAborted)
         return false;
       if (queue.front().call->count != message.call->count)
-        throw std::runtime_error("a message is received as one of another size");
+        throw std::runtime_error("a message is received with another size");
       std::copy_n(queue.front().data, message.call->count, message.data);
       queue.pop_front();
       changed.notify_all();
@@ -100,7 +100,7 @@ private:
       if (slot.call.kind != call.kind || slot.call.count != call.count ||
           slot.call.dtype != call.dtype || slot.call.reduction != call.reduction ||
           slot.call.peer != call.peer)
-        throw std::runtime_error("the members of a group call for different things");
+        throw std::runtime_error("the members of a group make different calls");
     size_t members = slots.size(), bytes = static_cast<size_t>(call.count * sizeOf(call.dtype));
     std::vector<std::byte> result;
     switch (call.kind) {

@@ -16,7 +16,7 @@ const DeviceKind *cudaDevices(std::string &problem) {
   auto *entry =
       library ? reinterpret_cast<cuda::Entry *>(dlsym(library, cuda::entryName)) : nullptr;
   if (library && !entry)
-    reason = std::string(cuda::libraryName) + " is no library of this runtime";
+    reason = std::string(cuda::libraryName) + " is not a library of this runtime";
   const DeviceKind *kind = entry ? entry(cuda::tag, reason) : nullptr;
   if (!kind)
     problem = why + reason;
@@ -36,7 +36,7 @@ std::string describeDevices(const tpc_program &program, std::string &problem) {
   if (describe)
     describe(cuda::tag, text, problem);
   else if (library)
-    problem = std::string(cuda::libraryName) + " is no library of this runtime";
+    problem = std::string(cuda::libraryName) + " is not a library of this runtime";
   return text;
 }
 

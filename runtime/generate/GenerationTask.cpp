@@ -76,7 +76,7 @@ public:
       : manifest(manifest), options(options.generation), isVerbose(options.verbose) {
     bool runs = options.mode == Options::Mode::Run;
     if (runs && !this->options.serves && this->options.prompts.empty())
-      throw UserError("what is to be generated? Give --prompt-ids 12,7,99 or --serve-stdin; see " +
+      throw UserError("no prompt. Give --prompt-ids 12,7,99 or --serve-stdin; see " +
                       options.program + " --help");
     readDefaults();
     for (const std::string &text : this->options.prompts)
@@ -100,7 +100,7 @@ public:
     if (this->options.logits.empty())
       return;
     if (requests.size() != 1)
-      throw UserError("--logits saves those of one prompt; here are " +
+      throw UserError("--logits saves the logits of one prompt; there are " +
                       std::to_string(requests.size()));
     Request files;
     for (const std::string &text : this->options.prompts)
@@ -201,13 +201,13 @@ private:
 
   static void say(const TokenGenerator::Counts &counts) {
     std::fprintf(stderr,
-                 "%lld tokens in %lld steps; %lld rounds to choose them, %lld of these more than "
+                 "%lld tokens in %lld steps; %lld sampling rounds, %lld of them beyond "
                  "three in a step%s\n",
                  static_cast<long long>(counts.tokens), static_cast<long long>(counts.steps),
                  static_cast<long long>(counts.sampler.rounds),
                  static_cast<long long>(counts.sampler.extra),
                  counts.bytes ? ("; " + std::to_string(counts.bytes) +
-                                 " bytes of a rank's logits, or of what was chosen, were copied")
+                                 " bytes of a rank's logits or sampling results were copied")
                                     .c_str()
                               : "");
   }

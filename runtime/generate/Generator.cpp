@@ -63,14 +63,15 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   // caches.
   constexpr int64_t mostSlots = 1 << 16;
   if (limits.slots > mostSlots)
-    throw UserError(std::to_string(limits.slots) + " sequences at a time (--max-batch): " +
-                    std::to_string(mostSlots) + " are the most");
+    throw UserError(std::to_string(limits.slots) +
+                    " sequences at a time (--max-batch): the maximum is " +
+                    std::to_string(mostSlots));
   // Keeps the byte counts of any model's caches within 63 bits.
   constexpr int64_t mostTokens = int64_t(1) << 40;
   if (limits.capacity > mostTokens / limits.slots)
     throw UserError(std::to_string(limits.slots) + " sequences of " +
                     std::to_string(limits.capacity) +
-                    " tokens: there is no room for so many. Give a smaller --max-sequence or "
+                    " tokens: too many in all. Give a smaller --max-sequence or "
                     "max_new_tokens");
   if (generation.maxSequence && limits.capacity > *generation.maxSequence)
     throw UserError("--max-sequence " + std::to_string(limits.capacity) +
@@ -162,8 +163,8 @@ int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
   if (needed)
     return most ? std::min(*needed, *most) : *needed;
   if (!most)
-    throw UserError("--max-sequence N is needed: nothing says how long sequences of this model "
-                    "may be");
+    throw UserError("--max-sequence N is needed: the model defines no maximum sequence "
+                    "length");
   return *most;
 }
 

@@ -82,7 +82,7 @@ GenerationRequest requestOf(const tpc_request &given, int32_t place) {
   GenerationRequest request;
   auto list = [](const int64_t *ids, int64_t count, const char *what) {
     if (count < 0 || (count > 0 && !ids))
-      throw UserError(std::string(what) + " are not given");
+      throw UserError(std::string(what) + " are missing");
     return std::vector<int64_t>(ids, ids + count);
   };
   request.ids = list(given.ids, given.count, "ids of a prompt");
@@ -163,7 +163,7 @@ struct LogitsClient final : GenerationClient {
 std::vector<GenerationRequest> rowsOf(const Tensor &ids, const std::string &name) {
   if ((ids.dtype != TPC_I64 && ids.dtype != TPC_I32) || ids.shape.size() != 2)
     throw UserError("input '" + name +
-                    "' is rows of ids, i64[batch, sequence], and what is given is " +
+                    "' takes rows of ids, i64[batch, sequence]; the given array is " +
                     dtypeName(ids.dtype) + shapeText(ids.shape));
   std::vector<GenerationRequest> rows(static_cast<size_t>(ids.shape[0]));
   for (size_t row = 0; row < rows.size(); ++row)
@@ -221,7 +221,7 @@ extern "C" {
 int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t count,
                        tpc_generation **generation) {
   return guarded([&] {
-    require(generation, "where the generation is to be put");
+    require(generation, "the pointer for the generation");
     *generation = nullptr;
     Model &opened = usable(model);
     const Manifest &manifest = manifestOfProgram();
@@ -255,9 +255,9 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
 int tpc_generation_next(tpc_generation *generation, tpc_event *event) {
   return guarded([&] {
     require(generation, "the generation");
-    require(event, "where the event is to be put");
+    require(event, "the pointer for the event");
     if (generation->process != getpid())
-      throw UserError("this is what another process generates, which has forked");
+      throw UserError("the generation belongs to the parent process of a fork");
     std::optional<tpc_generation::Said> said = generation->next();
     if (!said && generation->done.valid())
       generation->done.get(); // throws the error that ended the generation

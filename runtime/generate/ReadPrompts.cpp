@@ -25,7 +25,7 @@ Prompts readNpyPrompts(const std::string &path) {
     refuse(path, std::string("expected i64 or i32 of one or two dimensions, found ") +
                      dtypeName(tensor.dtype) + shapeText(tensor.shape));
   if (tensor.shape[0] == 0 && tensor.shape.size() == 2)
-    refuse(path, "there is no prompt in it");
+    refuse(path, "contains no prompt");
   int64_t length = tensor.shape.back();
   Prompts prompts(static_cast<size_t>(tensor.shape.size() == 2 ? tensor.shape[0] : 1));
   for (size_t row = 0; row < prompts.size(); ++row)

@@ -83,8 +83,8 @@ std::string problemOf(const GenerationRequest &request, const Generation &genera
       return "token " + std::to_string(request.ids[i]) + " at " + std::to_string(i) +
              " of the prompt: valid are 0 to " + std::to_string(generation.lastToken);
   if (std::ssize(request.ids) > capacity)
-    return "the prompt has " + std::to_string(request.ids.size()) +
-           " tokens, and there is room for " + std::to_string(capacity) + " (--max-sequence)";
+    return "the prompt has " + std::to_string(request.ids.size()) + " tokens; the maximum is " +
+           std::to_string(capacity) + " (--max-sequence)";
   if (request.maxNewTokens < 0)
     return "max_new_tokens " + std::to_string(request.maxNewTokens) +
            ": expected a positive number";

@@ -177,7 +177,7 @@ std::vector<SampledRow> Schedule::rowsOf(const StepItem &item) const {
 void Schedule::takeToken(Slot &slot, const SampledToken &token) {
   if (token.isNoNumber)
     return end(slot, Finish::Error,
-               "the model's logits are not numbers (NaN) behind " + std::to_string(slot.length) +
+               "the model's logits are NaN after " + std::to_string(slot.length) +
                    " tokens, first for token " + std::to_string(token.token));
   events.push_back({*slot.number, token.token, slot.generated++, std::nullopt, ""});
   slot.token = token.token;
@@ -190,8 +190,8 @@ void Schedule::takeToken(Slot &slot, const SampledToken &token) {
     end(slot, Finish::Length);
   else if (token.token > lastToken)
     end(slot, Finish::Error,
-        "the model gives logits of token " + std::to_string(token.token) +
-            ", and takes no token above " + std::to_string(lastToken) + ": nothing can follow it");
+        "the model generated token " + std::to_string(token.token) +
+            ", but accepts no token above " + std::to_string(lastToken));
 }
 
 void Schedule::finish(const StepItem &item, std::span<const SampledToken> tokens) {

@@ -14,7 +14,7 @@ Service::Service(int in, int out, const Manifest &manifest, const GenerationLimi
     : in(in), out(out), manifest(manifest), limits(limits), defaults(defaults) {}
 
 [[noreturn]] static void failGone() {
-  throw UserError("the client is gone: nobody reads standard output");
+  throw UserError("the client is gone: standard output is closed");
 }
 
 void Service::read(bool wait) {
@@ -71,7 +71,7 @@ void Service::take(const std::string &text, News &news) {
       news.cancelled.push_back(number->second);
     else
       answers += finishLine(std::nullopt, Finish::Error,
-                            "cancel: no request '" + *line.cancel + "' runs or waits");
+                            "cancel: no request '" + *line.cancel + "' is running or waiting");
   } else {
     // The id of a running request is omitted: the line would look like that request's end.
     bool isTaken = line.id && numbers.contains(*line.id);
@@ -83,7 +83,7 @@ void Service::takeRequest(const ClientLine &line, const std::string &text, News 
   const std::string &id = line.request->id;
   if (numbers.contains(id)) {
     answers += finishLine(std::nullopt, Finish::Error,
-                          "a request '" + id + "' runs or waits already: give another id");
+                          "a request '" + id + "' is already running or waiting: give another id");
     return;
   }
   std::string problem = problemOf(*line.request, *manifest.generation, limits.capacity);

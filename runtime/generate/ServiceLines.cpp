@@ -99,11 +99,11 @@ void readLine(std::string_view line, const GenerationRequest &defaults, ClientLi
     throw UserError("a line that is not JSON; a request is one line");
   }
   if (!parsed.is_object())
-    throw UserError("a line that is no JSON object");
+    throw UserError("a line that is not a JSON object");
   if (auto id = parsed.find("id"); id != parsed.end() && id->is_string())
     result.id = id->get<std::string>();
   if (!twice.empty())
-    throw UserError("'" + printable(twice.substr(0, 40)) + "' is there twice");
+    throw UserError("'" + printable(twice.substr(0, 40)) + "' is given twice");
   if (parsed.contains("cancel")) {
     if (parsed.size() != 1)
       throw UserError("'cancel' stands alone: {\"cancel\": \"ID\"}");

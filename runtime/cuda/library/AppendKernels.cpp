@@ -143,16 +143,16 @@ AppendLaunch::AppendLaunch(const tpc_append_args &args)
   const int *found = std::find_if(std::begin(widths), std::end(widths),
                                   [&](int one) { return all % static_cast<uint64_t>(one) == 0; });
   if (found == std::end(widths))
-    throw std::runtime_error("internal error: a cache of elements of one byte");
+    throw std::runtime_error("internal error: a cache with one-byte elements");
   width = *found;
   heads = static_cast<uint32_t>(args.heads);
   sequence = static_cast<uint32_t>(args.sequence);
   pieces = static_cast<uint32_t>(bytes / width);
   int64_t rows = args.batch * args.heads * args.sequence;
   if (rows > INT32_MAX / std::max<int64_t>(bytes / width, 1))
-    throw std::runtime_error("what a step adds to a cache has " + std::to_string(rows) +
-                             " rows of " + std::to_string(bytes) +
-                             " bytes, too many for indices of 32 bits; the step is too large");
+    throw std::runtime_error(
+        "a step appends " + std::to_string(rows) + " rows of " + std::to_string(bytes) +
+        " bytes to a cache, too many for 32-bit indices; the step is too large");
   count = static_cast<uint32_t>(rows) * pieces;
 }
 

@@ -31,7 +31,7 @@ public:
     if (wanted == "tpc") // the default
       return this;
     problem =
-        "--products=" + wanted + ": on GPUs, " + vendor.library.describe() + " computes products";
+        "--products=" + wanted + ": on GPUs, " + vendor.library.describe() + " computes matmuls";
     return nullptr;
   }
   std::string place(const Placement &wanted) const override;
@@ -94,8 +94,9 @@ std::string CudaDevices::settle(bool shared) const {
   if (!shared || std::getenv("NCCL_HOSTID"))
     nccl = nccl::Library::load(problem);
   if (nccl && !nccl->registersMemory())
-    return nccl->describe() + " does not register memory, as it does from 2.19 on: what ranks "
-                              "communicate is copied once more";
+    return nccl->describe() +
+           " does not register memory, as 2.19 and later do: communication makes an "
+           "additional copy";
   return problem.empty() ? ""
                          : problem + ": ranks communicate through the host's memory, which is slow";
 }
@@ -108,7 +109,7 @@ int64_t CudaDevices::freeBytes(int rank) const {
   kept.push_back(gpuOf(rank).number);
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
   size_t free = 0, total = 0;
-  driver.check(driver.cuMemGetInfo_v2(&free, &total), "to say how much memory is free");
+  driver.check(driver.cuMemGetInfo_v2(&free, &total), "to report its free memory");
   return static_cast<int64_t>(free);
 }
 

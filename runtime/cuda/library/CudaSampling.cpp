@@ -79,7 +79,7 @@ std::string CudaDevice::answer(const std::string &question, void *memory) {
   enter();
   std::optional<ProductShape> shape = shapeOf(question);
   if (!shape)
-    throw std::logic_error("internal error: a question of another GPU");
+    throw std::logic_error("internal error: a tuning key of another GPU");
   auto best = products.measure(*shape, addressOf(memory), matricesOf(*shape));
   return best ? spell(*best) : first;
 }

@@ -94,7 +94,7 @@ void CudaDevice::multiply(const rt::Products &all) {
   enter();
   for (const Product &product : all.list) {
     if (product.epilogue != TPC_EPILOGUE_NONE)
-      throw std::runtime_error("internal error: a product for GPUs has an activation");
+      throw std::runtime_error("internal error: a GPU matmul has an activation");
     auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
     products.compute({.m = all.m,
                       .k = all.k,

@@ -78,8 +78,8 @@ void CudaWeightLoader::draw(void *to, int32_t dtype, int32_t source, const Gener
 
 void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const LoadFactor> factors) {
   if (sizeof(Work) + factors.size() * sizeof(WorkFactor) > mostWorkBytes)
-    throw std::runtime_error("a weight's part has " + std::to_string(factors.size()) +
-                             " factors, which are too many for GPUs");
+    throw std::runtime_error("a weight's shard has " + std::to_string(factors.size()) +
+                             " factors, too many for GPUs");
   if (!module) {
     driver.check(driver.cuModuleLoadDataEx(&module, fillKernels().c_str(), 0, nullptr, nullptr),
                  "to load kernels that convert weights");

@@ -47,7 +47,7 @@ std::string describeAll(std::string &problem) {
       text += line("GPUs", "none");
   }
   if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"))
-    text += line("", "of those that CUDA_VISIBLE_DEVICES=" + std::string(visible) + " leaves");
+    text += line("", "as limited by CUDA_VISIBLE_DEVICES=" + std::string(visible));
   std::string missing;
   const blas::Library *blas = blas::Library::load(missing);
   text += line("cuBLASLt", describe(blas, missing));

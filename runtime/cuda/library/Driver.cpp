@@ -42,7 +42,7 @@ struct Attempt {
     else if (result != success)
       problem = library.path() + " cannot be used: " + driver.describe(result);
     else if (driver.cuDriverGetVersion(&driver.version) != success)
-      problem = library.path() + " does not say its version";
+      problem = library.path() + " does not report its version";
     else if (driver.version < oldestDriver)
       problem = library.path() + " is of a driver for CUDA " + driver.versionText() +
                 ": one for 12.0 or later is needed";

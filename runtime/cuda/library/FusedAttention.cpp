@@ -70,7 +70,7 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
     if (int64_t bytes = entry.plan->workspaceBytes(); bytes > 0)
       entry.workspace = std::make_unique<Block>(driver, bytes);
   } catch (const std::exception &error) {
-    noteOnce(library->describe() + " refuses attention of " + std::to_string(shape.queries) +
+    noteOnce(library->describe() + " rejects attention of " + std::to_string(shape.queries) +
              " queries and " + std::to_string(shape.keys) + " keys (" + error.what() + ")");
     entry.plan.reset();
   }
@@ -100,7 +100,7 @@ bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
     // A failure during a capture invalidates the graph.
     if (isRecorded)
       throw;
-    noteOnce(library->describe() + " does not run (" + error.what() + ")");
+    noteOnce(library->describe() + " failed to run attention (" + error.what() + ")");
     entry.plan.reset();
     return false;
   }

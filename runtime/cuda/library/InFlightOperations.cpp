@@ -149,7 +149,7 @@ std::string InFlightOperations::describeCalls() const {
   if (count == 1)
     return begin->describe();
   return "one of " + std::to_string(count) + " calls, from " + begin->describe() + " to " +
-         std::prev(end)->describe() + " (CUDA_LAUNCH_BLOCKING=1 tells which)";
+         std::prev(end)->describe() + " (CUDA_LAUNCH_BLOCKING=1 names it)";
 }
 
 } // namespace tpc::rt::cuda

@@ -15,10 +15,10 @@ Gpu Gpu::ask(const Driver &driver, int ordinal) {
   Gpu gpu;
   driver.check(driver.cuDeviceGet(&gpu.number, ordinal), "to be found");
   char name[256] = "";
-  driver.check(driver.cuDeviceGetName(name, sizeof(name), gpu.number), "to say its name");
+  driver.check(driver.cuDeviceGetName(name, sizeof(name), gpu.number), "to report its name");
   gpu.name = name;
   Uuid uuid = {};
-  driver.check(driver.cuDeviceGetUuid_v2(&uuid, gpu.number), "to say which it is");
+  driver.check(driver.cuDeviceGetUuid_v2(&uuid, gpu.number), "to report its UUID");
   gpu.uuid = "GPU-";
   for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
     constexpr const char *digits = "0123456789abcdef";
@@ -29,13 +29,13 @@ Gpu Gpu::ask(const Driver &driver, int ordinal) {
   auto ask = [&](int attribute) {
     int value = 0;
     driver.check(driver.cuDeviceGetAttribute(&value, attribute, gpu.number),
-                 "to say what it can do");
+                 "to report its properties");
     return value;
   };
   gpu.architecture = 10 * ask(capabilityMajor) + ask(capabilityMinor);
   gpu.multiprocessors = ask(cuda::multiprocessors);
   size_t bytes = 0;
-  driver.check(driver.cuDeviceTotalMem_v2(&bytes, gpu.number), "to say how much memory it has");
+  driver.check(driver.cuDeviceTotalMem_v2(&bytes, gpu.number), "to report its memory");
   gpu.bytes = static_cast<int64_t>(bytes);
   return gpu;
 }
@@ -186,7 +186,7 @@ void Kernels::launch(int32_t place, void *const *operands, int32_t count, int64_
   if (int64_t extent = kernel.largest_extent(env); extent > INT32_MAX)
     throw std::runtime_error("kernel '" + std::string(kernel.name) + "': a dimension of " +
                              std::to_string(extent) +
-                             " is too long for indices of 32 bits; the step is too large");
+                             " is too long for 32-bit indices; the step is too large");
   std::vector<void *> parameters{&gpuEnv, &status};
   for (int32_t i = 0; i < count; ++i)
     parameters.push_back(const_cast<void **>(&operands[i]));

@@ -202,7 +202,7 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
       if (!isTaken)
         break;
       checkComputed(status, call);
-      InFlightOperations::add(driver, stream, "a measured product", nullptr,
+      InFlightOperations::add(driver, stream, "a measured matmul", nullptr,
                               {shape.m, shape.k, shape.n});
       float elapsed = watch.milliseconds();
       if (i > 0)

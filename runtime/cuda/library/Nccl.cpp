@@ -33,7 +33,7 @@ struct Attempt {
     if (!problem.empty())
       return;
     if (entries.GetVersion(&entries.version) != success)
-      problem = library.path() + " does not say its version";
+      problem = library.path() + " does not report its version";
     else if (entries.version < oldest)
       problem = library.path() + " is version " + versionText(entries.version) + ": " +
                 versionText(oldest) + " or later is needed";

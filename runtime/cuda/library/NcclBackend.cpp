@@ -29,7 +29,7 @@ int typeOf(tpc_dtype dtype) {
   case TPC_U8:
     return nccl::uint8;
   default:
-    throw std::runtime_error("internal error: a type that is only moved");
+    throw std::runtime_error("internal error: a reduction of a type without arithmetic");
   }
 }
 
@@ -51,12 +51,12 @@ void NcclBackend::Bytes::copy(const CommCopy &copy) const {
   copyRows(driver, stream,
            {pointerTo(at(copy.to)), pointerTo(at(copy.from)), copy.toStride, copy.fromStride,
             copy.width, copy.rows},
-           "to copy what is communicated");
+           "to copy communicated data");
 }
 
 void NcclBackend::Bytes::fill(const CommFill &fill) const {
   driver.check(driver.cuMemsetD8Async(at(fill.at), 0, static_cast<size_t>(fill.bytes), stream),
-               "to fill what is communicated");
+               "to pad communicated data");
 }
 
 NcclBackend::NcclBackend(Queue &queue, const nccl::Library &library, NcclMemory &memory,
@@ -122,7 +122,7 @@ int NcclBackend::connect(const Id &id, int members, int index) {
   connections.push_back({comm, index});
   if (aborted) {
     library.CommAbort(comm);
-    throw std::runtime_error("the links were aborted");
+    throw std::runtime_error("the communicators were aborted");
   }
   memory.add(comm);
   return static_cast<int>(connections.size()) - 1;
@@ -206,7 +206,7 @@ void NcclBackend::say(uint32_t number, Stream in) {
     driver.check(driver.cuMemcpyDtoHAsync_v2(numbers.reached,
                                              numbers.numbers + number * sizeof(uint32_t),
                                              sizeof(uint32_t), in),
-                 "to say how far it is");
+                 "to report its progress");
   if (in == stream)
     InFlightOperations::said(number);
 }
@@ -218,7 +218,7 @@ void NcclBackend::say(uint32_t number, Stream in) {
 nccl::Comm NcclBackend::use(int link) {
   std::lock_guard<std::mutex> lock(mutex);
   if (aborted)
-    throw std::runtime_error("the links were aborted");
+    throw std::runtime_error("the communicators were aborted");
   return link == none ? nullptr : connections[static_cast<size_t>(link)].comm;
 }
 

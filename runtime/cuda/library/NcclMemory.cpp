@@ -56,7 +56,7 @@ void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
   // Communication works without registration as well.
   if (status != nccl::success && !std::exchange(isRefused, true))
-    std::fprintf(stderr, "note: %s registers no memory: %s\n", library->describe().c_str(),
+    std::fprintf(stderr, "note: %s does not register memory: %s\n", library->describe().c_str(),
                  library->describe(status, comm).c_str());
   if (status == nccl::success)
     piece.registered[comm] = handle;

@@ -61,11 +61,11 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   Library::check(library.MatmulDescCreate(&plan->operation,
                                           shape.tf32 ? blas::computeTf32 : blas::compute32F,
                                           blas::real32F),
-                 "to describe a product");
+                 "to describe a matmul");
   auto set = [&](int attribute, const auto &value) {
     Library::check(
         library.MatmulDescSetAttribute(plan->operation, attribute, &value, sizeof(value)),
-        "to describe a product");
+        "to describe a matmul");
   };
   if (shape.transposed)
     set(blas::descTransA, blas::transposed);
@@ -128,7 +128,7 @@ blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algo
   if (call.bias)
     Library::check(library.MatmulDescSetAttribute(plan.operation, blas::descBias, &call.bias,
                                                   sizeof(call.bias)),
-                   "to describe a product");
+                   "to describe a matmul");
   const float alpha = 1, beta = call.residual ? 1.0f : 0.0f;
   const void *c = call.residual ? call.residual : call.out;
   return library.Matmul(handle, plan.operation, &alpha, call.w, plan.a, call.x, plan.b, &beta, c,
@@ -142,7 +142,7 @@ void Products::checkComputed(blas::Status status, const ProductCall &call) const
   // If the GPU failed earlier, the driver's message is more precise.
   size_t ignored = 0;
   driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
-  std::string what = "to compute a product of " + std::to_string(call.m) + " x " +
+  std::string what = "to compute a matmul of " + std::to_string(call.m) + " x " +
                      std::to_string(call.k) + " x " + std::to_string(call.n);
   Library::check(status, what.c_str());
 }
@@ -170,7 +170,7 @@ bool Products::run(const ProductCall &call) {
     blas::Status status = run(plan, call, plan.algorithms.front());
     if (status != blas::notSupported) {
       checkComputed(status, call);
-      InFlightOperations::add(driver, stream, "a product", nullptr, {call.m, call.k, call.n});
+      InFlightOperations::add(driver, stream, "a matmul", nullptr, {call.m, call.k, call.n});
       return true;
     }
     plan.algorithms.erase(plan.algorithms.begin());
@@ -213,8 +213,8 @@ void Products::addBias(const ProductCall &call) {
                      .isExact = true,
                      .biasApart = nullptr};
   if (!run(biases))
-    throw std::runtime_error(library.describe() + " adds no bias to " + std::to_string(rows) +
-                             " x " + std::to_string(call.n));
+    throw std::runtime_error(library.describe() + " does not support a bias add to " +
+                             std::to_string(rows) + " x " + std::to_string(call.n));
 }
 
 void Products::compute(const ProductCall &call) {
@@ -242,7 +242,7 @@ void Products::compute(const ProductCall &call) {
     return;
   }
   if (!call.bias || !run(rest))
-    throw std::runtime_error(library.describe() + " computes no product of " +
+    throw std::runtime_error(library.describe() + " does not support a matmul of " +
                              std::to_string(call.m) + " x " + std::to_string(call.k) + " x " +
                              std::to_string(call.n) + " in " + spellType(call.dtype));
 }

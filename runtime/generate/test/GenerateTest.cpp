@@ -201,7 +201,7 @@ TEST(Generate, SequencesEndWhereTheModelDoes) {
   arguments.push_back("--max-sequence=5");
   EXPECT_EQ(runToy(run, arguments).out, expectedLines(requests, 5));
   arguments.back() = "--max-sequence=4";
-  expectError(runToy(run, arguments), {"the prompt has 5 tokens, and there is room for 4"});
+  expectError(runToy(run, arguments), {"the prompt has 5 tokens; the maximum is 4"});
   arguments.back() = "--max-sequence=9";
   expectError(runToy(run, arguments),
               {"--max-sequence 9: the model is made for sequences of 8 tokens at most"});
@@ -234,15 +234,14 @@ TEST(Generate, MistakesAreNamed) {
   error({"--prompt-ids", "1", "--prefill-chunk", "0"},
         {"--prefill-chunk 0: expected a positive integer"});
   error({"--prompt-ids", "1", "--prompt-ids", "2", "--logits", "x.npy"},
-        {"--logits saves those of one prompt"});
+        {"--logits saves the logits of one prompt"});
   error({"--prompt-ids", "1", "--serve-stdin"}, {"leave out --prompt-ids"});
   error({"--serve-stdin=x"}, {"--serve-stdin takes no value"});
   error({"--prompt-ids", "1", "--input", "ids=x.npy"}, {"--input: this program generates"});
   error({"--prompt-ids", "1", "--output", "logits=x.npy"}, {"--output: this program generates"});
   error({"--serve-stdin"}, {"--max-sequence N is needed"});
   error({"--prompt-ids", "1,66,2", "--max-new-tokens", "3"},
-        {"the model's logits are not numbers (NaN) behind 3 tokens, first for token 7"},
-        {2, 1, 2, 1});
+        {"the model's logits are NaN after 3 tokens, first for token 7"}, {2, 1, 2, 1});
 }
 
 /// Each output line is complete or absent.

@@ -187,8 +187,7 @@ TEST(Schedule, NoNumbersEndTheirRequestAlone) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].request, 0u);
   EXPECT_EQ(events[0].finish, Finish::Error);
-  EXPECT_EQ(events[0].message,
-            "the model's logits are not numbers (NaN) behind 2 tokens, first for token 17");
+  EXPECT_EQ(events[0].message, "the model's logits are NaN after 2 tokens, first for token 17");
   EXPECT_EQ(events[1].token, 5);
   EXPECT_EQ(schedule.next()->counts, (Ids{0, 1}));
 }

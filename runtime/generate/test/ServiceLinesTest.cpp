@@ -56,9 +56,9 @@ TEST(ServiceLines, MistakesAreNamed) {
        {std::pair{"hello", "not JSON"},
         {"{\"id\":\"a\",\"ids\":[1]", "not JSON"},
         {R"({"id":"a","ids":[1],"temperature":1e400})", "a number that is too large"},
-        {R"({"id":"a","ids":[1],"seed":1,"seed":2})", "'seed' is there twice"},
-        {"[1]", "no JSON object"},
-        {"7", "no JSON object"},
+        {R"({"id":"a","ids":[1],"seed":1,"seed":2})", "'seed' is given twice"},
+        {"[1]", "not a JSON object"},
+        {"7", "not a JSON object"},
         {R"({"ids":[1]})", "without 'id'"},
         {R"({"id":"a"})", "without 'ids'"},
         {R"({"id":7,"ids":[1]})", "'id': expected text"},
@@ -133,8 +133,7 @@ TEST(ServiceLines, RequestsAreChecked) {
   expect(problem([](auto &r) { r.ids = {1, 110}; }),
          "token 110 at 1 of the prompt: valid are 0 to 109");
   expect(problem([](auto &r) { r.ids = {-1}; }), "token -1 at 0");
-  expect(problem([](auto &) {}, 1),
-         "the prompt has 2 tokens, and there is room for 1 (--max-sequence)");
+  expect(problem([](auto &) {}, 1), "the prompt has 2 tokens; the maximum is 1 (--max-sequence)");
   expect(problem([](auto &r) { r.stopIds = {100}; }), "stop id 100: valid are 0 to 99");
   expect(problem([](auto &r) { r.sampling.temperature = -1; }), "temperature -1");
   expect(problem([](auto &r) { r.sampling.temperature = NAN; }), "temperature");

@@ -225,8 +225,8 @@ TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
                              {"d", "there is no field 'max_tokens'"},
                              {"e", "temperature -1"},
                              {"f", "'ids': expected an integer"},
-                             {"g", "not numbers (NaN) behind 2 tokens"},
-                             {"h", "the prompt has 41 tokens, and there is room for 40"}}) {
+                             {"g", "NaN after 2 tokens"},
+                             {"h", "the prompt has 41 tokens; the maximum is 40"}}) {
     EXPECT_EQ(said[id].finish, "error") << id;
     EXPECT_TRUE(said[id].tokens.empty());
     EXPECT_NE(said[id].message.find(message), std::string::npos) << said[id].message;
@@ -235,7 +235,7 @@ TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
   ASSERT_EQ(others.size(), 4u);
   EXPECT_NE(others[0].find("not JSON"), std::string::npos);
   EXPECT_NE(others[1].find("without 'id'"), std::string::npos);
-  EXPECT_NE(others[2].find("a request 'a' runs or waits already"), std::string::npos);
+  EXPECT_NE(others[2].find("a request 'a' is already running or waiting"), std::string::npos);
   EXPECT_NE(others[3].find("no request 'z'"), std::string::npos);
 }
 

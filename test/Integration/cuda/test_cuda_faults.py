@@ -14,8 +14,8 @@ from simulator import FLAGS, environment
 SHAPE = ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"]
 NCCL = r"NCCL 2\.28\.9"
 OPERATION = r"\w+ \d+ of '/?\w[^']*' over 'tp'"
-CALL = r"(kernel '\w+'|a (?:measured )?product of \d+ x \d+ x \d+|communication over NCCL|a copy(?: to the host)?)"
-CALLS = rf"(one of \d+ calls, from {CALL} to {CALL} \(CUDA_LAUNCH_BLOCKING=1 tells which\)|{CALL})"
+CALL = r"(kernel '\w+'|a (?:measured )?matmul of \d+ x \d+ x \d+|communication over NCCL|a copy(?: to the host)?)"
+CALLS = rf"(one of \d+ calls, from {CALL} to {CALL} \(CUDA_LAUNCH_BLOCKING=1 names it\)|{CALL})"
 IN_CALLS = rf", in {CALLS}"
 # What is injected into the second GPU, far enough for steps to be replayed, and what is said. Another call may be the first to
 # be told of what has happened to a GPU: then it is said of which.
@@ -24,7 +24,7 @@ FAULTS = {
     "address@900:1": rf"rank 1: (\w.* failed: )?the GPU failed while it worked: .*\(CUDA_ERROR_ILLEGAL_ADDRESS\){IN_CALLS}",
     "fail@900:1": rf"rank 1: (\w.* failed: )?the GPU failed while it worked: .*\(CUDA_ERROR_LAUNCH_FAILED\){IN_CALLS}",
     "launch@150:1": r"rank 1: the GPU failed to launch kernel '\w+': .*\(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\)|"
-                    rf"rank 1: (cuBLASLt failed to compute a product of \d+ x \d+ x \d+|{OPERATION} failed).*",
+                    rf"rank 1: (cuBLASLt failed to compute a matmul of \d+ x \d+ x \d+|{OPERATION} failed).*",
     "nccl@20:1": rf"rank 1: {OPERATION} failed: {NCCL}: unhandled system error .*",
     "async@100:1": rf"rank 1: ({OPERATION} failed: {NCCL}: remote process exited or there was a network error.*|"
                     rf"{NCCL} over 'tp' \(ranks 0, 1\): remote process exited or there was a network error.*, at or behind {OPERATION})",

@@ -31,7 +31,7 @@ def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
         "libtpc_cuda.so cannot be loaded")
     shutil.copy(BUILD / "lib" / "libtpc_mpi.so", tmp_path / "libtpc_cuda.so")
     executable.call(["--bench", "--shape", "batch=1,sequence=1"], env={"TPC_RUNTIME_DIR": str(tmp_path)}).refused(
-        "is no library of this runtime")
+        "is not a library of this runtime")
 
 
 @pytest.mark.parametrize("injection,words", [("fail@60", "launch failure"), ("ecc@40", "uncorrectable ECC error"),

@@ -45,7 +45,7 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
     said = executable.call(["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
                            env=environment(TPC_SIM_INJECT="register@1,register@2:1")).check()
     # Of each rank once.
-    assert len(re.findall(r"^note: .* registers no memory: .*system error", said.stderr, re.MULTILINE)) == 4, said
+    assert len(re.findall(r"^note: .* does not register memory: .*system error", said.stderr, re.MULTILINE)) == 4, said
     assert "communication by NCCL" in said.stderr
 
 

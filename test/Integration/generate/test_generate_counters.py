@@ -22,7 +22,7 @@ def sent(said):
 
 
 def rounds(said):
-    return [int(one) for one in re.search(r"(\d+) tokens in (\d+) steps; (\d+) rounds to choose them, (\d+) of", said.result.stderr).groups()]
+    return [int(one) for one in re.search(r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of", said.result.stderr).groups()]
 
 
 @pytest.mark.parametrize("name,grid", CASES)

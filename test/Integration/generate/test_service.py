@@ -367,7 +367,7 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
     said = toy.program(grid).call([*arguments, "--verbose"]).check()
     tokens, steps, rounds, extra = map(int, re.search(
-        r"(\d+) tokens in (\d+) steps; (\d+) rounds to choose them, (\d+) of these more than three", said.stderr).groups())
+        r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of them beyond three", said.stderr).groups())
     assert (tokens, steps, extra) == (20, 20, 0)
     assert 20 <= rounds <= most
     assert said.stdout == toy.program("tp1").call(arguments).check().stdout
