@@ -1,4 +1,4 @@
-//===- BufferModelsCommunication.cpp - Collectives, transfers, rounds -----===//
+//===- BufferModelsCommunication.cpp - Communication ops on buffers -------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Dialect/LocalIndex.h"
@@ -26,18 +26,18 @@ static ReductionKind getKind(Value unreduced) {
 }
 
 namespace {
-/// A local tensor as [outer, n, inner], where n elements, those of one factor or
-/// of the product of all, are split over one axis more in `split`.
-struct Middle {
+/// A local tensor as [outer, n, inner]. The n elements, of one factor or of the product of all, are
+/// split over one more axis in `split`.
+struct SplitShape {
   SymExpr outer, n, inner;
 };
 } // namespace
 
-/// `axis` is the innermost split of the dimension, as verifiers of collectives say.
-static Middle findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axis) {
+/// `axis` is the innermost split of the dimension, which the verifiers of collectives require.
+static SplitShape findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axis) {
   SmallVector<SymExpr> sizes = p.sizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
-  Middle m{
+  SplitShape m{
       product(ArrayRef(sizes).take_front(dim)), {}, product(ArrayRef(sizes).drop_front(dim + 1))};
   if (!attr.getAxes().empty()) {
     assert(attr.getAxes().back().getValue() == axis);
@@ -51,8 +51,8 @@ static Middle findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axi
   size_t i = factor - attr.getFactors().begin();
   for (FactorAttr before : attr.getFactors().take_front(i))
     m.outer = m.outer * getLocalSize(before, p.grid());
-  for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
-    m.inner = m.inner * getLocalSize(behind, p.grid());
+  for (FactorAttr after : attr.getFactors().drop_front(i + 1))
+    m.inner = m.inner * getLocalSize(after, p.grid());
   m.n = getLocalSize(*factor, p.grid(), factor->getAxes().size() - 1);
   return m;
 }
@@ -78,22 +78,21 @@ struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduce
   Value getReusable(Operation *op) const { return op->getOperand(0); }
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AllReduceOp>(base);
-    Value from = p.place(op.getOperand()), to = p.place(op.getResult());
+    Value from = p.getBuffer(op.getOperand()), to = p.getBuffer(op.getResult());
     buffer::AllReduceOp::create(p.builder(), p.getLoc(), from, to, op.getAxes(),
                                 getKind(op.getOperand()), p.expr(p.elements(op.getType())));
     return success();
   }
 };
 
-/// One axis at a time: only then is the split of several axes, one after the
-/// other, the runtime's split over a group. In between the data lies in
-/// memory of its own.
+/// Handles one axis at a time: only then does the split over several axes, one after the other,
+/// equal the runtime's split over a group. Intermediate results get their own buffers.
 template <typename OpT, bool gathers>
 struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OpT>(base);
     int64_t dim = op.getDim();
-    // The side with all axes; each step takes off the innermost one.
+    // The type with all axes; each step removes the innermost one.
     Type split = gathers ? op.getOperand().getType() : op.getType();
     SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, more, less
     SmallVector<StringRef> axes = getAxes(op.getAxes());
@@ -106,14 +105,14 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
       std::reverse(steps.begin(), steps.end());
 
     OpBuilder &b = p.builder();
-    Value from = p.place(op.getOperand()), result = p.place(op.getResult());
+    Value from = p.getBuffer(op.getOperand()), result = p.getBuffer(op.getResult());
     SmallVector<Value> between;
     for (auto [i, step] : llvm::enumerate(steps)) {
       auto [axis, more, less] = step;
       Value to = result;
       if (i + 1 != steps.size())
-        between.push_back(to = p.pushPlace(gathers ? less : more));
-      Middle middle = findSplit(p, more, dim, axis);
+        between.push_back(to = p.pushBuffer(gathers ? less : more));
+      SplitShape middle = findSplit(p, more, dim, axis);
       ArrayAttr group = b.getStrArrayAttr({axis});
       if (gathers)
         buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(middle.outer),
@@ -137,14 +136,14 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     if (axes.size() != 1)
       return base->emitOpError() << "over several axes at a time cannot be lowered";
     int64_t from = op.getFromDim(), to = op.getToDim();
-    Middle gathered = findSplit(p, op.getOperand().getType(), from, axes[0]);
-    Middle split = findSplit(p, op.getType(), to, axes[0]);
-    // [outer, first, middle, second, inner]
+    SplitShape gathered = findSplit(p, op.getOperand().getType(), from, axes[0]);
+    SplitShape split = findSplit(p, op.getType(), to, axes[0]);
+    // Order of dimensions: [outer, first, middle, second, inner].
     bool splitFirst = to < from;
-    Middle &first = splitFirst ? split : gathered;
-    Middle &second = splitFirst ? gathered : split;
-    // Between the two: what is outside of the second, without the outside of
-    // the first and the first, both as they are there.
+    SplitShape &first = splitFirst ? split : gathered;
+    SplitShape &second = splitFirst ? gathered : split;
+    // SplitShape dimensions: the ones outside of the second split, without the first split and the
+    // ones outside of it, with their local sizes.
     int64_t a = std::min(from, to), b = std::max(from, to);
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     SymExpr middle = product(ArrayRef(sizes).slice(a + 1, b - a - 1));
@@ -165,7 +164,7 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     Type opType = op.getOperand().getType();
     middle = middle * minor(splitFirst ? op.getType() : opType, a, false);
     middle = middle * minor(splitFirst ? opType : op.getType(), b, true);
-    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
     buffer::AllToAllOp::create(p.builder(), p.getLoc(), in, out, op.getAxes(), p.expr(first.outer),
                                p.expr(first.n), p.expr(middle), p.expr(second.n),
                                p.expr(second.inner),
@@ -179,7 +178,7 @@ struct CollectivePermuteModel
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<CollectivePermuteOp>(base);
     auto move = BlockMove::get(op);
-    assert(move && "its verifier says so");
+    assert(move && "verified");
     SmallVector<Attribute> splits;
     for (const BlockMove::Axes *axes :
          {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
@@ -189,7 +188,7 @@ struct CollectivePermuteModel
     SymExpr outer = product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
     SymExpr inner = product(ArrayRef(sizes).drop_front(dim + 1));
     SymExpr first = op.getFrom() ? getNamed(*op.getFrom()) : SymExpr(0);
-    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
     buffer::CollectivePermuteOp::create(
         p.builder(), p.getLoc(), in, out, p.builder().getArrayAttr(splits), p.expr(outer),
         p.expr(getLocalSize(move->blocks, p.grid())), p.expr(getNamed(move->n)),
@@ -202,7 +201,7 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<ExchangeOp>(base);
     auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
-    assert(exchange && "its verifier says so");
+    assert(exchange && "verified");
     MLIRContext *context = base->getContext();
     SmallVector<Attribute> layout;
     SmallVector<SymExpr> sizes;
@@ -219,7 +218,7 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
       append(dim.product);
       layout.push_back(ArrayAttr::get(context, lists));
     }
-    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
     buffer::ExchangeOp::create(p.builder(), p.getLoc(), in, out, ArrayAttr::get(context, layout),
                                p.exprs(sizes));
     return success();
@@ -230,7 +229,7 @@ struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, Broadcast
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<BroadcastOp>(base);
     OpBuilder &b = p.builder();
-    Value from = p.place(op.getOperand()), to = p.place(op.getResult());
+    Value from = p.getBuffer(op.getOperand()), to = p.getBuffer(op.getResult());
     buffer::CopyOp::create(b, p.getLoc(), from, to, p.expr(p.bytes(op.getType())));
     buffer::BroadcastOp::create(b, p.getLoc(), to, op.getAxes(), p.expr(p.elements(op.getType())),
                                 op.getRootAttr());
@@ -241,7 +240,7 @@ struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, Broadcast
 struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<SendOp>(base);
-    buffer::SendOp::create(p.builder(), p.getLoc(), p.place(op.getValue()),
+    buffer::SendOp::create(p.builder(), p.getLoc(), p.getBuffer(op.getValue()),
                            p.expr(p.elements(op.getValue().getType())), op.getToAttr());
     return success();
   }
@@ -250,7 +249,7 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
 struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<RecvOp>(base);
-    buffer::RecvOp::create(p.builder(), p.getLoc(), p.place(op.getResult()),
+    buffer::RecvOp::create(p.builder(), p.getLoc(), p.getBuffer(op.getResult()),
                            p.expr(p.elements(op.getType())), op.getFromAttr());
     return success();
   }
@@ -260,15 +259,15 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OutputOp>(base);
     OpBuilder &b = p.builder();
-    // A cache stays where it is.
+    // A cache stays in its buffer.
     auto attrs =
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (getCache(attrs))
       return success();
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
-    // Of copies the first is delivered: of a rank's indices [begin, begin + held) in the last
-    // factor of a dimension those that `times` divides, as it divides that factor.
+    // Only the first of equal copies is delivered. Of a rank's indices [begin, begin + held) in the
+    // last factor of a dimension, these are the multiples of `times`, which divides that factor.
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
     buffer::ExprAttr held, first;
     IntegerAttr every, step; // of the dimensions, divided into factors
@@ -279,8 +278,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       if (hasCopies && (!dim.getAxes().empty() || !last || *last % copies.times))
         return base->emitOpError() << "output " << op.getIndex() << " has " << copies.times
                                    << " copies along " << dim << ", not within its last factor";
-      // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
-      // first factor is whole.
+      // A shard of `(batch{dp} * sequence){tp}` is contiguous in the whole dimension, because all
+      // dimensions below the first factor are whole.
       if (!dim.getAxes().empty() && isRange(dim)) {
         shape.push_back(getNamed(dim.getExpr()));
         offset.push_back(getFirstIndex(dim, p.grid()));
@@ -311,7 +310,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         first = p.expr(offset.back() * times - begin);
       }
     }
-    // Of the ranks that hold the same part, the first delivers; of rounds that do, the first.
+    // Among ranks with the same shard, and among micro-batches with the same result, the first
+    // delivers.
     SmallVector<StringRef> axes;
     if (GridAttr grid = p.grid()) {
       axes.push_back("mb");
@@ -321,14 +321,14 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         return axis == "pp" || grid.getAxisSize(axis) == 1 || dist.usesAxis(axis);
       });
     }
-    buffer::OutputOp::create(b, p.getLoc(), op.getIndexAttr(), p.place(op.getValue()),
+    buffer::OutputOp::create(b, p.getLoc(), op.getIndexAttr(), p.getBuffer(op.getValue()),
                              p.exprs(shape), p.exprs(offset), p.exprs(size),
                              b.getStrArrayAttr(axes), every, held, first, step);
     return success();
   }
 };
 
-/// A region that is repeated, in a frame of its own.
+/// Plans a repeated region in a frame of its own.
 struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto loop = cast<MicroBatchesOp>(op);

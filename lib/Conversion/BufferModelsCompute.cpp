@@ -1,4 +1,4 @@
-//===- BufferModelsCompute.cpp - Libraries, kernels, functions ------------===//
+//===- BufferModelsCompute.cpp - Computation ops on buffers ---------------===//
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -15,7 +15,7 @@ struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, Parameter
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };
 
-/// A cast that is done as a parameter is loaded. Others are kernels.
+/// A cast that happens while a parameter is loaded. Other casts are kernels.
 struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
   bool needsMemory(Operation *op) const { return !isHostOp(op); }
@@ -31,27 +31,27 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   }
 };
 
-/// A movement of a cache: what comes of the last one is in its memory.
-static LogicalResult planHeld(Operation *op, BufferPlanner &p) {
+/// Movement of a cache: the result of the last one aliases the cache's buffer.
+static LogicalResult planAliased(Operation *op, BufferPlanner &p) {
   Value result = op->getResult(0);
   if (llvm::none_of(result.getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
-    p.setPlace(result, p.statePlace(result));
+    p.setBuffer(result, p.getCacheSlice(result));
   return success();
 }
 
 template <typename OpT>
-struct HeldCopiesModel : HostOpInterface::ExternalModel<HeldCopiesModel<OpT>, OpT> {
+struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<OpT>, OpT> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
   bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
-  LogicalResult plan(Operation *op, BufferPlanner &p) const { return planHeld(op, p); }
+  LogicalResult plan(Operation *op, BufferPlanner &p) const { return planAliased(op, p); }
 };
 
-/// Calls see it by strides.
-struct HeldTransposeModel : HostOpInterface::ExternalModel<HeldTransposeModel, TransposeOp> {
+/// Runtime calls read the transposed value by strides.
+struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
   Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
-    p.setPlace(op->getResult(0), p.place(op->getOperand(0)));
+    p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
     return success();
   }
 };
@@ -63,13 +63,13 @@ struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     if (op->hasAttr(kHeldAttr))
-      return planHeld(op, p);
-    p.setPlace(op->getResult(0), p.place(op->getOperand(0)));
+      return planAliased(op, p);
+    p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
     return success();
   }
 };
 
-/// A part of the outermost factor is contiguous: another address.
+/// A slice of the outermost factor is contiguous: it is another address in the same buffer.
 struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
   bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
   bool isHostOp(Operation *op) const {
@@ -84,7 +84,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     DimAttr f = from[slice.getDim()], t = to[slice.getDim()];
     if (f.getFactors().empty() || t.getFactors().empty())
       return false;
-    // Either the product is split further, or the first factor.
+    // Either the product of the factors is split further, or the first factor.
     if (f.getFactors() == t.getFactors())
       return true;
     return f.getAxes().empty() && t.getAxes().empty() &&
@@ -97,7 +97,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
   bool isSameMemory(Operation *) const { return false; }
 
-  /// Of the axes that split n, those from `first` on take the part that begins there.
+  /// Axes of n from `first` on select the slice that begins at the result.
   static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
     SymExpr begin(0);
     for (auto [i, axis] : llvm::enumerate(axes)) {
@@ -110,11 +110,11 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     if (op->hasAttr(kHeldAttr))
-      return planHeld(op, p);
+      return planAliased(op, p);
     auto slice = cast<LocalSliceOp>(op);
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
-    // Where the part begins, in elements of the dimension as it is here.
+    // First element of the slice, in elements of the local dimension.
     SymExpr begin;
     if (f.getFactors() == t.getFactors()) {
       begin = getBegin(getFactorsSize(t, p.grid()), t.getAxes(), f.getAxes().size(), p.grid());
@@ -127,14 +127,14 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     }
     SmallVector<SymExpr> sizes = p.sizes(slice.getType());
     begin = begin * product(ArrayRef(sizes).drop_front(slice.getDim() + 1));
-    p.setPlace(slice.getResult(),
-               buffer::PartOp::create(p.builder(), p.getLoc(), p.place(slice.getOperand()),
-                                      p.expr(begin), p.getShared().extent(slice.getType())));
+    p.setBuffer(slice.getResult(),
+                buffer::PartOp::create(p.builder(), p.getLoc(), p.getBuffer(slice.getOperand()),
+                                       p.expr(begin), p.getShared().extent(slice.getType())));
     return success();
   }
 };
 
-/// What the product before it computes as well.
+/// An op that the matmul before it computes as its epilogue.
 template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kFusedAttr); }
   Value getAliased(Operation *op) const {
@@ -142,7 +142,7 @@ template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<Fused
     return attr ? op->getOperand(attr.getInt()) : Value();
   }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
-    p.setPlace(op->getResult(0), p.place(getAliased(op)));
+    p.setBuffer(op->getResult(0), p.getBuffer(getAliased(op)));
     return success();
   }
 };
@@ -155,7 +155,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto matmul = cast<MatmulOp>(op);
-    if (!p.getShared().parameters.isPackedProduct(matmul))
+    if (!p.getShared().parameters.isPackedMatmul(matmul))
       return planBatch(matmul, p);
     SmallVector<MatmulOp> merged = getMerged(matmul);
     return matmul == merged.front() ? planPacked(merged, p) : success();
@@ -171,8 +171,8 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   static LogicalResult planPacked(ArrayRef<MatmulOp> merged, BufferPlanner &p) {
     MatmulOp first = merged.front();
     SmallVector<SymExpr> x = p.sizes(first.getLhs().getType());
-    // Places first: their ops stand before the product.
-    Value from = p.place(first.getLhs());
+    // Buffers come first: the ops that define them precede the matmul.
+    Value from = p.getBuffer(first.getLhs());
     SmallVector<buffer::ProductOp::Matmul> parts;
     for (MatmulOp op : merged)
       parts.push_back(planPart(op, p));
@@ -198,16 +198,16 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       }
       last = user->getResult(0);
     }
-    return {p.parameter(getLoaded(op.getRhs()), ParameterUse::Packed),
-            bias ? p.place(bias) : Value(),
-            residual ? p.place(residual) : Value(),
-            p.place(op.getResult()),
+    return {p.parameter(getLoadedParameter(op.getRhs()), ParameterUse::Packed),
+            bias ? p.getBuffer(bias) : Value(),
+            residual ? p.getBuffer(residual) : Value(),
+            p.getBuffer(op.getResult()),
             p.expr(p.sizes(op.getRhs().getType())[1]),
             epilogue};
   }
 
-  // Products of two computed values. Either one side has no batch (or one of
-  // size 1), or both have the result's: tpc-fuse-epilogues sees to that.
+  // Matmuls of two computed values. Either one side has no batch (or one of size 1), or both have
+  // the result's: tpc-fuse-epilogues ensures that.
   static LogicalResult planBatch(MatmulOp op, BufferPlanner &p) {
     SmallVector<SymExpr> x = p.sizes(op.getLhs().getType());
     SmallVector<SymExpr> y = p.sizes(op.getRhs().getType());
@@ -224,11 +224,12 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     SymExpr m = x[x.size() - 2], k = x.back(), n = y.back();
     bool left = hasBatch(op.getLhs()), right = hasBatch(op.getRhs());
     SymExpr batch = right ? batchOf(y) : left ? batchOf(x) : SymExpr(1);
-    if (left && !right) { // one taller product
+    if (left && !right) { // : one taller matmul
       m = batch * m;
       batch = SymExpr(1);
     }
-    Value a = p.place(op.getLhs()), b = p.place(op.getRhs()), to = p.place(op.getResult());
+    Value a = p.getBuffer(op.getLhs()), b = p.getBuffer(op.getRhs()),
+          to = p.getBuffer(op.getResult());
     buffer::BatchProductOp::create(p.builder(), p.getLoc(), a, b, to, p.expr(batch), p.expr(m),
                                    p.expr(k), p.expr(n), p.expr(left && right ? m * k : SymExpr(0)),
                                    p.expr(right ? k * n : SymExpr(0)));
@@ -251,15 +252,16 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AttentionOp>(base);
     if (op.getLengths() && !op.getCausal())
-      return op.emitOpError("has lengths, and is not causal: what it sees is not what was written");
+      return op.emitOpError(
+          "has lengths and is not causal: it would read cache entries that were never written");
     if (op.getLengths() && !getElementTypeOrSelf(op.getLengths()).isInteger(64))
       return op.emitOpError("has lengths of another type than i64");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
-    // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
-    // heads are not consecutive in the whole, but they are in groups again.
-    // Where this rank's first query stands. If others do not follow it in a row, none asks but
-    // slopes, for which any place does: it adds a number to a row.
+    // A rank has the same KV heads in q as in k, and the same shard of each group: [2 * 4{tp}]
+    // query heads are not contiguous in the whole dimension, but form groups again.
+    // Position of this rank's first query. If the rank's queries are not contiguous, only slopes
+    // use the position. Any position serves them, because it adds one number to a row.
     DimAttr queries = getDist(op.getQ()).getDims()[1];
     SymExpr position = getNamed(op.getCausalOffset());
     if (isRange(queries))
@@ -279,7 +281,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       return p.exprs({all[0].isConstant(1) ? SymExpr(0) : m[1] * m[2] * m[3],
                       all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
     };
-    // Of a cache tokens are next to each other in each head, elsewhere heads in each token.
+    // In a cache, the tokens of a head are contiguous; elsewhere, the heads of a token.
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
     SmallVector<SymExpr> cacheStrides;
     auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
@@ -294,11 +296,11 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       setStrides(op.getK(), k, keyRow);
       setStrides(op.getV(), v, valueRow);
     }
-    auto placeOf = [&](Value tensor) { return tensor ? p.place(tensor) : Value(); };
-    Value from[] = {p.place(op.getQ()), p.place(op.getK()), p.place(op.getV())};
-    Value keyMask = placeOf(op.getKeyMask()), mask = placeOf(op.getMask()),
-          bias = placeOf(op.getBias()), slopes = placeOf(op.getSlopes()),
-          lengths = placeOf(op.getLengths()), to = p.place(op.getResult());
+    auto bufferOf = [&](Value tensor) { return tensor ? p.getBuffer(tensor) : Value(); };
+    Value from[] = {p.getBuffer(op.getQ()), p.getBuffer(op.getK()), p.getBuffer(op.getV())};
+    Value keyMask = bufferOf(op.getKeyMask()), mask = bufferOf(op.getMask()),
+          bias = bufferOf(op.getBias()), slopes = bufferOf(op.getSlopes()),
+          lengths = bufferOf(op.getLengths()), to = p.getBuffer(op.getResult());
     buffer::AttentionOp::create(
         p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, lengths,
         to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
@@ -311,11 +313,11 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   }
 };
 
-/// In place. A kernel that computes what is new may write it there.
+/// Appends in place. A kernel that computes the new entries may write them directly.
 struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
   bool isHostOp(Operation *op) const {
     auto append = cast<AppendOp>(op);
-    return !append.getCache().hasOneUse() || !isOfKernels(append.getFresh().getDefiningOp());
+    return !append.getCache().hasOneUse() || !isComputedByKernel(append.getFresh().getDefiningOp());
   }
   Value getAliased(Operation *op) const { return cast<AppendOp>(op).getCache(); }
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
@@ -324,17 +326,17 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
       return op.emitOpError("has lengths of another type than i64");
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
     Operation *transpose = op.getFresh().getDefiningOp();
-    // [b, s, h, d] under a transpose, else [b, h, s, d].
+    // [b, s, h, d] below a transpose, else [b, h, s, d].
     bool byTokens = transpose && transpose->hasAttr(kHeldAttr);
     SymExpr all = fresh[1] * fresh[2] * fresh[3];
     SymExpr head = byTokens ? fresh[3] : fresh[2] * fresh[3];
     SymExpr token = byTokens ? fresh[1] * fresh[3] : fresh[3];
-    Value from = p.place(op.getFresh()), lengths = p.place(op.getLengths()),
-          to = p.place(op.getCache());
+    Value from = p.getBuffer(op.getFresh()), lengths = p.getBuffer(op.getLengths()),
+          to = p.getBuffer(op.getCache());
     buffer::AppendOp::create(p.builder(), p.getLoc(), from, lengths, to, p.expr(cache[0]),
                              p.expr(cache[1]), p.expr(fresh[2]), p.expr(cache[2]), p.expr(cache[3]),
                              p.exprs({all, head, token}));
-    p.setPlace(op.getResult(), to);
+    p.setBuffer(op.getResult(), to);
     return success();
   }
 };
@@ -355,16 +357,16 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       if (n && n->dense)
         args.push_back(p.parameter(value, ParameterUse::Dense));
       if (!n)
-        args.push_back(p.place(value));
+        args.push_back(p.getBuffer(value));
     }
     for (auto &[parameter, use] : parameters.getHidden(callee))
       args.push_back(p.parameter(parameter, use));
     SmallVector<Value> results;
     for (OpResult result : call.getResults())
       if (auto argument = p.getShared().getAppended(callee, result.getResultNumber()))
-        p.setPlace(result, p.place(call.getOperand(*argument)));
+        p.setBuffer(result, p.getBuffer(call.getOperand(*argument)));
       else
-        results.push_back(p.place(result));
+        results.push_back(p.getBuffer(result));
     buffer::CallOp::create(p.builder(), p.getLoc(), p.getShared().getFunction(callee).getSymName(),
                            args, results);
     return success();
@@ -378,9 +380,9 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       auto argument = p.getShared().getAppended(callee, result.getResultNumber());
       if (argument) {
         kept.insert(call.getOperand(*argument));
-        p.setPlace(result, p.place(call.getOperand(*argument)));
+        p.setBuffer(result, p.getBuffer(call.getOperand(*argument)));
       }
-      writes.push_back(p.place(result));
+      writes.push_back(p.getBuffer(result));
     }
     SmallVector<Value> read(
         llvm::make_filter_range(call.getOperands(), [&](Value v) { return !kept.contains(v); }));
@@ -404,7 +406,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
       most = SymExpr::max(most, size);
     SymExpr grain = SymExpr::floorDiv(TargetTraits::get(call).elementsPerTask, most) + SymExpr(1);
-    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), p.placesOf(read), writes,
+    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), p.getBuffers(read), writes,
                              p.expr(rows), p.expr(grain));
     return success();
   }
@@ -420,9 +422,9 @@ void mlir::tpc::attachComputeModels(MLIRContext *context) {
   MatmulOp::attachInterface<MatmulModel>(*context);
   AttentionOp::attachInterface<AttentionModel>(*context);
   AppendOp::attachInterface<AppendModel>(*context);
-  ExpandOp::attachInterface<HeldCopiesModel<ExpandOp>>(*context);
-  GatherOp::attachInterface<HeldCopiesModel<GatherOp>>(*context);
-  TransposeOp::attachInterface<HeldTransposeModel>(*context);
+  ExpandOp::attachInterface<AliasedCopiesModel<ExpandOp>>(*context);
+  GatherOp::attachInterface<AliasedCopiesModel<GatherOp>>(*context);
+  TransposeOp::attachInterface<AliasedTransposeModel>(*context);
   AddOp::attachInterface<FusedModel<AddOp>>(*context);
   GeluOp::attachInterface<FusedModel<GeluOp>>(*context);
   SiluOp::attachInterface<FusedModel<SiluOp>>(*context);

@@ -1,4 +1,4 @@
-//===- BufferPlanner.cpp - Tensors become places --------------------------===//
+//===- BufferPlanner.cpp - Planner from tensors to buffers ----------------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
@@ -120,7 +120,7 @@ FlatSymbolRefAttr BufferModule::getEntry(int64_t stage, const Parameter &paramet
 }
 
 //===----------------------------------------------------------------------===//
-// Where values are
+// Buffers of values
 //===----------------------------------------------------------------------===//
 
 OpBuilder BufferPlanner::entry() {
@@ -137,8 +137,8 @@ ArrayAttr BufferPlanner::exprs(ArrayRef<SymExpr> list) {
   return b.getArrayAttr(attrs);
 }
 
-SmallVector<Value> BufferPlanner::placesOf(ValueRange tensors) {
-  return llvm::map_to_vector(tensors, [&](Value tensor) { return place(tensor); });
+SmallVector<Value> BufferPlanner::getBuffers(ValueRange tensors) {
+  return llvm::map_to_vector(tensors, [&](Value tensor) { return getBuffer(tensor); });
 }
 
 Value BufferPlanner::parameter(const Parameter &parameter, ParameterUse use) {
@@ -157,7 +157,7 @@ Value BufferPlanner::parameter(const Parameter &parameter, ParameterUse use) {
   for (auto [attr, value] : llvm::zip(target.getArgs(), target.getBody().getArguments()))
     if (cast<buffer::ArgumentAttr>(attr).getLoad() == load)
       return value;
-  llvm_unreachable("a function that several stages call is told its parameters");
+  llvm_unreachable("a function with several calling stages receives its parameters");
 }
 
 Value BufferPlanner::parameter(Value tensor, ParameterUse use) {
@@ -168,11 +168,11 @@ Value BufferPlanner::parameter(Value tensor, ParameterUse use) {
   for (auto [attr, value] : llvm::zip(target.getArgs(), target.getBody().getArguments()))
     if (attr == wanted)
       return value;
-  llvm_unreachable("a parameter that is used in a way that nobody foresaw");
+  llvm_unreachable("unexpected use of a parameter");
 }
 
-Value BufferPlanner::place(Value tensor) {
-  if (auto it = places.find(tensor); it != places.end())
+Value BufferPlanner::getBuffer(Value tensor) {
+  if (auto it = buffers.find(tensor); it != buffers.end())
     return it->second;
   Operation *op = tensor.getDefiningOp();
   if (shared.parameters.lookup(tensor)) {
@@ -180,7 +180,7 @@ Value BufferPlanner::place(Value tensor) {
     OpBuilder at = entry();
     auto dense = buffer::DenseOp::create(at, loc, index, shared.extent(tensor.getType()));
     lastAtEntry = dense;
-    return places[tensor] = dense;
+    return buffers[tensor] = dense;
   }
   if (auto constant = dyn_cast_or_null<ConstantOp>(op)) {
     Value &known = constants[constant.getValue()];
@@ -191,28 +191,28 @@ Value BufferPlanner::place(Value tensor) {
       lastAtEntry = data;
       known = data;
     }
-    return places[tensor] = known;
+    return buffers[tensor] = known;
   }
   if (auto input = dyn_cast<BlockArgument>(tensor)) {
     auto pipeline = cast<PipelineOp>(input.getOwner()->getParentOp());
     if (getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()])))
-      return places[tensor] = statePlace(tensor);
+      return buffers[tensor] = getCacheSlice(tensor);
     OpBuilder at = entry();
     auto place = buffer::InputOp::create(at, loc, at.getI64IntegerAttr(input.getArgNumber()),
                                          shared.extent(tensor.getType()));
     lastAtEntry = place;
-    return places[tensor] = place;
+    return buffers[tensor] = place;
   }
-  Value root = aliasRoot(tensor);
+  Value root = getAliasRoot(tensor);
   if (root != tensor)
-    return place(root);
+    return getBuffer(root);
   auto slot = slotOf.find(tensor);
-  assert(slot != slotOf.end() && "a value without memory");
-  return places[tensor] = buffer::SlotOp::create(b, loc, frame, expr(slots[slot->second].begin),
-                                                 shared.extent(tensor.getType()));
+  assert(slot != slotOf.end() && "a value without a buffer");
+  return buffers[tensor] = buffer::SlotOp::create(b, loc, frame, expr(slots[slot->second].begin),
+                                                  shared.extent(tensor.getType()));
 }
 
-/// Another name for the same memory; null if it has its own.
+/// Returns the value whose buffer `value` aliases; null if it has its own buffer.
 Value BufferPlanner::getAliased(Value value) const {
   if (auto call = value.getDefiningOp<func::CallOp>()) {
     auto argument =
@@ -223,13 +223,13 @@ Value BufferPlanner::getAliased(Value value) const {
   return op && op.isHostOp() ? op.getAliased() : Value();
 }
 
-Value BufferPlanner::aliasRoot(Value value) const {
+Value BufferPlanner::getAliasRoot(Value value) const {
   while (Value aliased = getAliased(value))
     value = aliased;
   return value;
 }
 
-Value BufferPlanner::statePlace(Value tensor) {
+Value BufferPlanner::getCacheSlice(Value tensor) {
   Value argument = tensor;
   while (Operation *op = argument.getDefiningOp())
     argument = op->getOperand(0);
@@ -237,7 +237,8 @@ Value BufferPlanner::statePlace(Value tensor) {
   auto pipeline = cast<PipelineOp>(input.getOwner()->getParentOp());
   FlatSymbolRefAttr cache =
       getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()]));
-  // The state is of all rounds; each has its part of the batch, which is outermost.
+  // The cache spans all micro-batches; each has its shard of the batch, which is the outermost
+  // dimension.
   FactorAttr batch;
   Type whole = tensor.getType();
   if (DimAttr dim = getDist(tensor).getDims()[0]; dim.usesAxis("mb")) {
@@ -268,11 +269,11 @@ SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
 }
 
 static SymExpr roundUp(const SymExpr &bytes) {
-  // The alignment of slots.
+  // 64 bytes is the alignment of slots.
   return SymExpr(64) * SymExpr::floorDiv(bytes + SymExpr(63), SymExpr(64));
 }
 
-Value BufferPlanner::pushPlace(Type tensor) {
+Value BufferPlanner::pushBuffer(Type tensor) {
   auto frame = buffer::PushOp::create(b, loc, expr(roundUp(bytes(tensor))));
   return buffer::SlotOp::create(b, loc, frame, expr(0), shared.extent(tensor));
 }
@@ -285,15 +286,14 @@ void BufferPlanner::pop(Value place) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-// Values are intervals over the block's ops, from the op that makes them to the
-// last use of them or of another name of theirs.
+// The live range of a value is an interval of the block's ops: from its definition to the last use
+// of the value or of an alias.
 void BufferPlanner::findSlots(Block &block, ValueRange results) {
   DenseMap<Operation *, int64_t> position;
   int64_t next = 0;
   for (Operation &op : block) {
     position[&op] = next++;
-    // Products that are done in one go read and write at the same time, and what each of them
-    // computes as well belongs to it.
+    // Merged matmuls read and write at the same time, and their epilogues belong to them.
     auto matmul = dyn_cast<MatmulOp>(op);
     if (matmul && op.hasAttr(kMergedAttr))
       position[&op] = position[getMerged(matmul).front()];
@@ -301,7 +301,7 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
   }
 
-  // Results lie in the caller's memory from the beginning on.
+  // Results use the caller's buffers from the beginning on.
   SmallVector<Value> operands;
   if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
     for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
@@ -317,15 +317,15 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
         root = op.getAliased();
       }
       auto op = root.getDefiningOp<HostOpInterface>();
-      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !places.count(root))
-        places[root] = out;
+      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !buffers.count(root))
+        buffers[root] = out;
       else
         copies.push_back({out, operand});
     }
 
   DenseMap<Value, int64_t> lastUse;
   auto extend = [&](Value value) {
-    Value root = aliasRoot(value);
+    Value root = getAliasRoot(value);
     for (Operation *user : value.getUsers())
       if (Operation *inBlock = block.findAncestorOpInBlock(*user))
         lastUse[root] = std::max(lastUse[root], position[inBlock]);
@@ -340,18 +340,18 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       continue;
     int64_t now = position[&op];
     for (Value result : op.getResults())
-      if (!places.count(result) && aliasRoot(result) == result)
-        takeSlot(result, hostOp.getReusable(), now, std::max(lastUse.lookup(result), now));
+      if (!buffers.count(result) && getAliasRoot(result) == result)
+        assignSlot(result, hostOp.getReusable(), now, std::max(lastUse.lookup(result), now));
   }
 }
 
-// Going along the ops, a value takes a slot that is free, best one of just its size.
-void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t end) {
+// Assigns a free slot in program order, preferably one of exactly the value's size.
+void BufferPlanner::assignSlot(Value value, Value reusable, int64_t now, int64_t end) {
   SymExpr size = bytes(value.getType()), known = substituteNumbers(size, grid());
   unsigned best = slots.size();
-  // An operand that dies here may give its memory to the result.
+  // The result may reuse the slot of an operand whose last use is here.
   if (reusable) {
-    auto slot = slotOf.find(aliasRoot(reusable));
+    auto slot = slotOf.find(getAliasRoot(reusable));
     if (slot != slotOf.end() && slots[slot->second].freeAt == now)
       best = slot->second;
   }
@@ -364,7 +364,7 @@ void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t e
       best = i;
   if (best == slots.size())
     slots.emplace_back();
-  // Also sizes that are the same number: at other sizes they may not be.
+  // Sizes are kept symbolically: sizes that are equal here may differ for other inputs.
   if (!llvm::is_contained(slots[best].sizes, size))
     slots[best].sizes.push_back(size);
   slots[best].freeAt = end;
@@ -372,7 +372,7 @@ void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t e
 }
 
 /// Returns the size of the frame.
-SymExpr BufferPlanner::placeSlots() {
+SymExpr BufferPlanner::assignOffsets() {
   SymExpr total(0);
   for (Slot &slot : slots) {
     SymExpr size = slot.sizes.front();
@@ -390,7 +390,7 @@ SymExpr BufferPlanner::placeSlots() {
 
 LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
   findSlots(block, results);
-  SymExpr total = placeSlots();
+  SymExpr total = assignOffsets();
   if (!slots.empty())
     frame = buffer::PushOp::create(b, loc, expr(total));
   for (Operation &op : block) {
@@ -406,14 +406,14 @@ LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
         error
             << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
             << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
-               "this node and a Cast back behind it";
+               "this node and a Cast back after it";
       return error;
     }
     if (failed(hostOp.plan(*this)))
       return failure();
   }
   for (auto &[to, value] : copies)
-    buffer::CopyOp::create(b, loc, place(value), to, expr(bytes(value.getType())));
+    buffer::CopyOp::create(b, loc, getBuffer(value), to, expr(bytes(value.getType())));
   if (frame)
     buffer::PopOp::create(b, loc, frame);
   return success();
@@ -437,7 +437,7 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
 LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
   source = function;
   stage = shared.parameters.getStage(function);
-  // A function of a module without stages: what it loads is as if there was one.
+  // A module without stages loads its parameters as if it had one stage.
   if (!stage && shared.module.getOps<PipelineOp>().empty())
     stage = 0;
   target = shared.getFunction(function);
@@ -445,7 +445,7 @@ LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
   Block &body = target.getBody().front();
   for (auto [attr, value] : llvm::zip(target.getArgs(), body.getArguments()))
     if (auto argument = cast<buffer::ArgumentAttr>(attr); argument.isPlace())
-      places[function.getArgument(argument.getArgument().getInt())] = value;
+      buffers[function.getArgument(argument.getArgument().getInt())] = value;
   b.setInsertionPointToEnd(&body);
   return planBlock(function.front(), target.getResultPlaces());
 }
@@ -453,7 +453,7 @@ LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
 LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
   for (Operation &inner : op.getBody().front())
     if (isa<SendOp, RecvOp, OutputOp>(inner))
-      return inner.emitOpError("stands in a stage, but outside of tpc.micro_batches");
+      return inner.emitOpError("is in a stage, but outside of tpc.micro_batches");
   stage = op.getIndex();
   target = shared.makeStage(pipeline, op);
   loc = op.getLoc();

@@ -1,9 +1,9 @@
-//===- BufferPlanner.h - Tensors become places ------------------*- C++ -*-===//
+//===- BufferPlanner.h - Planner from tensors to buffers --------*- C++ -*-===//
 //
-// Beside each function of tensors, and each stage, comes a function on buffers (see Buffer.h) that
-// computes the same. A value is a place: results of the function lie in memory of the caller's,
-// others in one frame of the runtime's stack. There, values that do not live at the same time share
-// a slot, whose size is the largest of theirs.
+// For each tensor function and each stage, the planner makes a buffer function (see Buffer.h) that
+// computes the same. Results use the caller's buffers; other values use one frame of the runtime's
+// stack. In that frame, values with disjoint live ranges share a slot, whose size is the maximum of
+// theirs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,19 +22,19 @@ class BufferPlanner;
 
 namespace mlir::tpc {
 
-/// What the functions of a module share.
+/// State that the functions of a module share.
 class BufferModule {
 public:
   BufferModule(ModuleOp module, ParameterTable &parameters)
       : module(module), grid(GridAttr::lookup(module)), parameters(parameters), symbols(module) {}
 
-  /// The function beside a tensor function, which callers may ask for before it has a body.
+  /// Returns the buffer function of a tensor function; callers may request it before it has a body.
   buffer::FuncOp getFunction(func::FuncOp function);
-  /// An empty one for a stage.
+  /// Makes an empty function for a stage.
   buffer::FuncOp makeStage(PipelineOp pipeline, StageOp stage);
-  /// The entry of a parameter.
-  /// The argument in whose memory a result is, as a function appends to it.
+  /// Returns the argument whose buffer the result aliases, because the function appends to it.
   std::optional<unsigned> getAppended(func::FuncOp function, unsigned result);
+  /// Returns the entry of a parameter.
   FlatSymbolRefAttr getEntry(int64_t stage, const Parameter &parameter, ParameterUse use);
   func::FuncOp getCallee(func::CallOp call) {
     return cast<func::FuncOp>(SymbolTable::lookupNearestSymbolFrom(call, call.getCalleeAttr()));
@@ -56,17 +56,17 @@ private:
   DenseMap<std::pair<int64_t, Attribute>, FlatSymbolRefAttr> entries;
 };
 
-/// Plans one block.
+/// Plans the buffers of one block.
 class BufferPlanner {
 public:
   explicit BufferPlanner(BufferModule &shared)
       : shared(shared), b(shared.module.getContext()), loc(b.getUnknownLoc()) {}
 
-  /// Fills the function beside `function`, or that of a stage.
+  /// Fills the buffer function of `function`, or of a stage.
   LogicalResult planFunction(func::FuncOp function);
   LogicalResult planStage(PipelineOp pipeline, StageOp stage);
 
-  //===--- for ops --------------------------------------------------------===//
+  //===--- interface for ops ----------------------------------------------===//
 
   using SymExpr = ::tpc::SymExpr;
 
@@ -75,11 +75,11 @@ public:
   Location getLoc() const { return loc; }
   GridAttr grid() const { return shared.grid; }
 
-  /// Where a tensor lies.
-  Value place(Value tensor);
-  void setPlace(Value tensor, Value place) { places[tensor] = place; }
-  SmallVector<Value> placesOf(ValueRange tensors);
-  /// The index of a parameter.
+  /// Returns the buffer of a tensor.
+  Value getBuffer(Value tensor);
+  void setBuffer(Value tensor, Value place) { buffers[tensor] = place; }
+  SmallVector<Value> getBuffers(ValueRange tensors);
+  /// Returns the index of a parameter.
   Value parameter(Value tensor, ParameterUse use);
   Value parameter(const Parameter &parameter, ParameterUse use);
 
@@ -89,29 +89,30 @@ public:
   SymExpr elements(Type tensor) { return getNumElements(tensor, shared.grid); }
   SymExpr bytes(Type tensor) { return shared.extent(tensor).getBytes(); }
 
-  /// The part of a cache that a value is, which moves from the cache's argument give.
-  Value statePlace(Value tensor);
+  /// Returns the slice of the cache that `tensor` aliases, following movements back to the cache's
+  /// argument.
+  Value getCacheSlice(Value tensor);
 
-  /// A frame of its own with one place, until `pop`.
-  Value pushPlace(Type tensor);
+  /// Opens a frame with one buffer, until `pop`.
+  Value pushBuffer(Type tensor);
   void pop(Value place);
-  /// Plans a block inside of the one that is being planned, at the end of `into`.
+  /// Plans a block nested in the current one, at the end of `into`.
   LogicalResult planInner(Block &block, Block &into);
 
 private:
   struct Slot {
-    SmallVector<SymExpr> sizes; // of its values, in bytes
+    SmallVector<SymExpr> sizes; // : of the slot's values, in bytes
     int64_t freeAt = -1;
     SymExpr begin;
   };
 
   LogicalResult planBlock(Block &block, ValueRange results);
   void findSlots(Block &block, ValueRange results);
-  void takeSlot(Value value, Value reusable, int64_t now, int64_t end);
-  SymExpr placeSlots();
+  void assignSlot(Value value, Value reusable, int64_t now, int64_t end);
+  SymExpr assignOffsets();
   Value getAliased(Value value) const;
-  Value aliasRoot(Value value) const;
-  /// At the beginning of the function.
+  Value getAliasRoot(Value value) const;
+  /// Returns a builder at the beginning of the function.
   OpBuilder entry();
 
   BufferModule &shared;
@@ -120,23 +121,24 @@ private:
   std::optional<int64_t> stage;
   func::FuncOp source;
   buffer::FuncOp target;
-  DenseMap<Value, Value> places;
+  DenseMap<Value, Value> buffers;
   DenseMap<Attribute, Value> constants;
   DenseMap<Attribute, Value> states;                // by cache
   DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
-  SmallVector<std::pair<Attribute, Value>> indices; // of parameters that are loaded here
+  SmallVector<std::pair<Attribute, Value>>
+      indices; // : of parameters that are loaded by this function
   Operation *lastAtEntry = nullptr;
-  // Of the block:
+  // State of the current block:
   SmallVector<Slot> slots;
   DenseMap<Value, unsigned> slotOf;
   Value frame;
-  SmallVector<std::pair<Value, Value>> copies; // at the end: to, value
+  SmallVector<std::pair<Value, Value>> copies; // : at the end: (destination, value)
 };
 
-/// The type with one axis less (the last one of a factor or product of `dim`).
+/// Returns the type without one axis: the last axis of a factor or product of `dim`.
 Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 
-/// The index in the whole dimension of a rank's first element, where what it has is in a row.
+/// Returns the index in the whole dimension of a rank's first element, for a contiguous shard.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);
 
 void attachComputeModels(MLIRContext *context);

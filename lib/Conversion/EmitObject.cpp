@@ -1,4 +1,4 @@
-//===- EmitObject.cpp - LLVM: optimization and machine code ---------------===//
+//===- EmitObject.cpp - LLVM optimization and machine code ----------------===//
 
 #include "tpc/Conversion/Lower.h"
 
@@ -49,16 +49,16 @@ getMachine(const LoweringOptions &options) {
     llvm::SubtargetFeatures list;
     for (auto &feature : llvm::sys::getHostCPUFeatures())
       list.AddFeature(feature.first(), feature.second);
-    // Its conversions make zeros of numbers below the smallest normal one.
+    // AVX-512 BF16 conversions flush subnormal numbers to zero.
     list.AddFeature("avx512bf16", false);
     list.AddFeature("avxneconvert", false);
     features = list.getString();
   }
-  // Asked before a machine is made for it, which would only warn.
+  // Checked before a machine is made for it, which would only warn.
   std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
   if (!known || !known->isCPUStringValid(cpu))
     return makeError("'" + options.march +
-                     "' is not a processor that --march= knows; try native or x86-64-v3");
+                     "' is not a processor that --march= supports; try native or x86-64-v3");
   // The code generator has no way to return this as an error.
   known.reset(target->createMCSubtargetInfo(triple, cpu, features));
   if (triple.isX86_64() && !known->checkFeatures("+64bit"))
@@ -66,7 +66,7 @@ getMachine(const LoweringOptions &options) {
                      "' is a processor without 64-bit code, which --march= needs; try native or "
                      "x86-64-v3");
   llvm::TargetOptions targetOptions;
-  // a * b + c is one operation wherever the operations are marked so.
+  // a * b + c is one operation where both operations carry the `contract` flag.
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpu, features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
@@ -87,7 +87,7 @@ static llvm::Error prepare(ModuleOp source, const LoweringOptions &options, Comp
   c.module->setDataLayout(c.machine->createDataLayout());
   c.module->setTargetTriple(c.machine->getTargetTriple());
   c.module->setPICLevel(llvm::PICLevel::BigPIC);
-  // As wide as the processor has them; 512 bits only if asked for by default.
+  // Vectors have the processor's full width; LLVM's default avoids 512 bits.
   bool wide = c.machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
   for (llvm::Function &f : *c.module) {
     if (f.isDeclaration())
@@ -95,7 +95,7 @@ static llvm::Error prepare(ModuleOp source, const LoweringOptions &options, Comp
     f.addFnAttr("target-cpu", c.machine->getTargetCPU());
     f.addFnAttr("target-features", c.machine->getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", wide ? "512" : "256");
-    // The runtime ends a step that failed by an exception.
+    // The runtime ends a failed step by an exception.
     f.setUWTableKind(llvm::UWTableKind::Async);
   }
 

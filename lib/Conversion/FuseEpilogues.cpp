@@ -1,4 +1,4 @@
-//===- FuseEpilogues.cpp - What matrix products also compute --------------===//
+//===- FuseEpilogues.cpp - Selection of matmul epilogues ------------------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
@@ -45,7 +45,7 @@ void FuseEpilogues::fuse(MatmulOp matmul) {
       auto type = cast<RankedTensorType>(other.getType());
       if (other == last)
         return;
-      // A bias that is cast is cast by the kernel that adds it.
+      // The kernel that adds a bias also casts it.
       if (type.getRank() == 1 && target.addsBias && !hasBias && !hasActivation &&
           !other.getDefiningOp<CastOp>() && getDist(other).getDims()[0] == dist.getDims().back()) {
         mark(add, use.getOperandNumber());
@@ -75,8 +75,7 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
     matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
     b.setInsertionPoint(matmul);
   }
-  // The library's batch is one number for each side: all of the result's, or
-  // none.
+  // The library takes one batch size for each side: all of the result's batch, or none.
   DistAttr result = getDist(matmul.getResult());
   for (OpOperand *operand : {&matmul.getLhsMutable(), &matmul.getRhsMutable()}) {
     Value v = operand->get();
@@ -98,8 +97,8 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   }
 }
 
-/// The library counts queries from one number on, for causality and windows. Where a rank's are not
-/// in a row ([3 * 8{tp}]), the mask is one that is given.
+/// The library counts queries contiguously from one number on, for causality and windows. For a
+/// rank whose queries are not contiguous ([3 * 8{tp}]), the mask becomes an operand.
 void FuseEpilogues::normalize(AttentionOp attention) {
   DistAttr q = getDist(attention.getQ()), k = getDist(attention.getK());
   DimAttr queries = q.getDims()[1];
@@ -126,7 +125,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   if (attention.getCausal())
     require(Predicate::LE, position);
   if (window) {
-    // By name: it is compared with places, and is no size of a tensor.
+    // A symbol by name: it is compared with positions and is no tensor size.
     Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), getNamedWindow(*window));
     require(Predicate::GT, SubOp::create(b, loc, indices, position, size));
   }
@@ -137,7 +136,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
 }
 
 void FuseEpilogues::runOnOperation() {
-  // Verifiers have looked at ops and not at marks.
+  // Verifiers check ops, not these marks.
   WalkResult marked = getOperation().walk([](Operation *op) {
     if (!op->hasAttr(kFusedAttr))
       return WalkResult::advance();
@@ -149,7 +148,7 @@ void FuseEpilogues::runOnOperation() {
   ParameterTable parameters(getOperation());
   SmallVector<MatmulOp> packed, others;
   getOperation().walk([&](MatmulOp op) {
-    if (parameters.isPackedProduct(op))
+    if (parameters.isPackedMatmul(op))
       packed.push_back(op);
     else if (TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op.getType())))
       others.push_back(op);

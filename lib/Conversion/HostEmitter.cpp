@@ -1,4 +1,4 @@
-//===- HostEmitter.cpp - Ops on buffers as calls --------------------------===//
+//===- HostEmitter.cpp - Emitter of runtime calls -------------------------===//
 
 #include "HostEmitter.h"
 
@@ -47,7 +47,7 @@ LLVM::LLVMFunctionType HostModule::getType(buffer::FuncOp function) {
 }
 
 //===----------------------------------------------------------------------===//
-// Small things
+// Helpers
 //===----------------------------------------------------------------------===//
 
 abi::I32 HostEmitter::i32(int64_t value) {
@@ -92,8 +92,8 @@ abi::I32 HostEmitter::axes(ArrayAttr axes) {
   return i32(mask);
 }
 
-// Scratch of one type and length is one piece of memory: it is filled just
-// before the call that reads it.
+// Scratch of one type and length is one allocation: it is filled just before the call that reads
+// it.
 abi::Pointer HostEmitter::scratch(Type type, int64_t count) {
   Value &slot = scratches[{const_cast<void *>(type.getAsOpaquePointer()), count}];
   if (!slot) {
@@ -105,11 +105,11 @@ abi::Pointer HostEmitter::scratch(Type type, int64_t count) {
   return abi::Pointer(slot);
 }
 
-void HostEmitter::storeAt(Value base, Type type, unsigned place, Value value) {
+void HostEmitter::storeAt(Value base, Type type, unsigned index, Value value) {
   SmallVector<LLVM::GEPArg, 2> path;
   if (isa<LLVM::LLVMStructType>(type))
     path.push_back(0);
-  path.push_back(static_cast<int32_t>(place));
+  path.push_back(static_cast<int32_t>(index));
   Value where = LLVM::GEPOp::create(b, loc, base.getType(), type, base, path);
   LLVM::StoreOp::create(b, loc, value, where);
 }
@@ -121,19 +121,19 @@ abi::Pointer HostEmitter::store(Type type, ArrayRef<Value> list) {
   return memory;
 }
 
-void HostEmitter::tellNode(Operation *op) { call(TPC_ABI(tpc_at), i32(host.object.getNode(op))); }
+void HostEmitter::setNode(Operation *op) { call(TPC_ABI(tpc_at), i32(host.object.getNode(op))); }
 
 Value HostEmitter::call(const abi::Function &function, ArrayRef<Value> args) {
   auto call = LLVM::CallOp::create(b, loc, host.getRuntimeFunction(function), args);
   return function.result == abi::Kind::Void ? Value() : call.getResult();
 }
 
-int64_t HostEmitter::elementBytes(Value place) {
-  return getElementBytes(buffer::getExtent(place).getElement());
+int64_t HostEmitter::elementBytes(Value buffer) {
+  return getElementBytes(buffer::getExtent(buffer).getElement());
 }
 
-abi::I32 HostEmitter::dtype(Value place) {
-  Type t = buffer::getExtent(place).getElement();
+abi::I32 HostEmitter::dtype(Value buffer) {
+  Type t = buffer::getExtent(buffer).getElement();
   if (t.isF32())
     return i32(TPC_F32);
   if (t.isF64())
@@ -177,7 +177,8 @@ void HostEmitter::emit(buffer::FuncOp function) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, host.getName(function), host.getType(function),
                                     LLVM::Linkage::Internal);
-  // It runs once in a step, to call what takes the time: optimizing it costs more than it saves.
+  // The function runs once in a step and only makes long-running calls: optimizing it costs more
+  // than it saves.
   target.setOptimizeNone(true);
   target.setNoInline(true);
   Block *first = target.addEntryBlock(b);
@@ -189,7 +190,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
     values[argument] = value;
   b.setInsertionPointToStart(first);
   if (function.getStage()) {
-    // The runtime's env has no micro-batch: the stage's ops and rounds get a copy that has.
+    // The runtime's env has no micro-batch: the stage gets a copy of env that has one.
     Type word = b.getI64Type();
     auto constant = [&](int64_t value) {
       return LLVM::ConstantOp::create(b, loc, word, b.getI64IntegerAttr(value));
@@ -200,7 +201,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
       LLVM::MemcpyOp::create(b, loc, copy, env, constant((size - 1) * sizeof(int64_t)), false);
     env = copy;
   }
-  // Arithmetic on sizes stands before the branch.
+  // Arithmetic on sizes precedes the branch.
   b.setInsertionPoint(LLVM::BrOp::create(b, loc, body));
   sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
   b.setInsertionPointToStart(body);
@@ -209,7 +210,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
 }
 
 void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
-  // Blocks stand in the order of the program.
+  // Blocks are in program order.
   Block *then = makeBlock(), *after = new Block();
   LLVM::CondBrOp::create(b, loc, condition, then, ValueRange(), after, ValueRange());
   b.setInsertionPointToStart(then);
@@ -219,7 +220,7 @@ void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
   b.setInsertionPointToStart(after);
 }
 
-void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
+void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
   abi::I64 first = i64(0), one = i64(1), count = expr(rounds.getCount());
   Block *round = makeBlock(), *body = makeBlock(), *after = new Block();
   Value number = round->addArgument(b.getI64Type(), loc);
@@ -228,10 +229,10 @@ void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
   Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
                                     ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
   LLVM::StoreOp::create(b, loc, number, where);
-  // The device has an env of its own, which changes as work gets there.
+  // The device has its own env, which changes as work arrives there.
   if (host.layout.axisSize("mb") > 1)
     call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchIndex()), abi::I64(number));
-  // Sizes may depend on the round: they are computed again in each.
+  // Sizes may depend on the micro-batch: each iteration recomputes them.
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
   auto outer = std::exchange(sizeEmitter, std::make_unique<SizeEmitter>(b, loc, host.layout, env));

@@ -1,11 +1,11 @@
-//===- HostEmitter.h - Ops on buffers as calls ------------------*- C++ -*-===//
+//===- HostEmitter.h - Emitter of runtime calls -----------------*- C++ -*-===//
 //
-// A function on buffers becomes
+// A buffer function becomes
 //
 //   void f(tpc_context *ctx, const int64_t *env, arguments.., results..)
 //
-// A place is a pointer, a parameter its index (i32). Expressions become arithmetic on env, with
-// their values for the names of static sizes.
+// A buffer is a pointer, a parameter its index (i32). Expressions become arithmetic on env; the
+// symbols of static sizes are replaced by their values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,20 +27,20 @@ class HostEmitter;
 
 namespace mlir::tpc {
 
-/// What the functions of a module share.
+/// State that the functions of a module share.
 class HostModule {
 public:
   HostModule(ModuleOp module, const EnvLayout &layout);
 
-  /// A function of the runtime, declared at its first use.
+  /// Returns a function of the runtime, declared at its first use.
   LLVM::LLVMFuncOp getRuntimeFunction(const abi::Function &function);
-  /// What a function on buffers is called, and its type.
+  /// Returns the LLVM name and type of a buffer function.
   std::string getName(buffer::FuncOp function);
   LLVM::LLVMFunctionType getType(buffer::FuncOp function);
-  /// The place of an entry in the table of parameters.
+  /// Returns the index of an entry in the table of parameters.
   int32_t getEntry(StringAttr name) const { return entries.lookup(name); }
 
-  /// The place of a cache in the manifest.
+  /// Returns the index of a cache in the manifest.
   int32_t getCache(StringAttr name) const { return caches.lookup(name); }
 
   ModuleOp module;
@@ -57,10 +57,10 @@ public:
   HostEmitter(HostModule &host, Location loc) : host(host), loc(loc), b(loc.getContext()) {}
 
   void emit(buffer::FuncOp function);
-  /// A loop over a region, in which `env` has the number of the round.
-  void emitRounds(buffer::RoundsOp rounds);
+  /// Emits a loop over a region; `env` contains the number of the micro-batch.
+  void emitMicroBatches(buffer::RoundsOp rounds);
 
-  //===--- for ops --------------------------------------------------------===//
+  //===--- interface for ops ----------------------------------------------===//
 
   HostModule &getHost() { return host; }
   OpBuilder &builder() { return b; }
@@ -69,13 +69,13 @@ public:
   abi::Pointer context() { return abi::Pointer(ctx); }
   abi::Pointer environment() { return abi::Pointer(env); }
 
-  /// What a place, a frame or an index of a parameter is.
+  /// Returns the LLVM value of a buffer, a frame or an index of a parameter.
   Value value(Value buffer) { return values.lookup(buffer); }
   void setValue(Value buffer, Value value) { values[buffer] = value; }
-  abi::Pointer pointer(Value place) { return place ? abi::Pointer(value(place)) : null(); }
-  /// The tpc_dtype of its elements, and their bytes.
-  abi::I32 dtype(Value place);
-  int64_t elementBytes(Value place);
+  abi::Pointer pointer(Value buffer) { return buffer ? abi::Pointer(value(buffer)) : null(); }
+  /// Returns the tpc_dtype of the buffer's elements, and their size in bytes.
+  abi::I32 dtype(Value buffer);
+  int64_t elementBytes(Value buffer);
 
   abi::I32 i32(int64_t value);
   abi::I64 i64(int64_t value) { return abi::I64(sizes().constant(value)); }
@@ -84,17 +84,17 @@ public:
   abi::I64 expr(buffer::ExprAttr attr);
   SmallVector<Value> exprs(ArrayAttr list);
   abi::Pointer offset(abi::Pointer pointer, Value bytes);
-  /// Axes as a bit mask over the order of the grid.
+  /// Returns axes as a bit mask over the order of the grid.
   abi::I32 axes(ArrayAttr axes);
-  /// The place of an axis in the order.
+  /// Returns the index of an axis in the order of the grid.
   int64_t axis(StringRef axis);
 
-  /// Stack memory that lives as long as the function's call.
+  /// Returns stack memory that lives as long as the function's call.
   abi::Pointer scratch(Type type, int64_t count = 1);
-  void storeAt(Value base, Type elementOrStruct, unsigned place, Value value);
-  /// Values one after the other, in scratch memory.
+  void storeAt(Value base, Type elementOrStruct, unsigned index, Value value);
+  /// Stores values consecutively in scratch memory.
   abi::Pointer store(Type type, ArrayRef<Value> list);
-  /// Structs of the interface, in scratch memory.
+  /// Stores structs of the C ABI in scratch memory.
   template <typename Struct> abi::Pointer store(ArrayRef<abi::Values<Struct>> list) {
     Type type = abi::getStructType<Struct>(b.getContext());
     abi::Pointer memory = scratch(type, std::max<size_t>(1, list.size()));
@@ -115,21 +115,21 @@ public:
     if constexpr (!std::is_void_v<R>)
       return abi::ValueOf<R>(result);
   }
-  /// The same for a list of arguments that has the context already; null where nothing comes back.
+  /// Calls the runtime; `args` include the context. Null for functions without a result.
   Value call(const abi::Function &function, ArrayRef<Value> args);
-  /// The same for communication, whose node the runtime is told for messages.
+  /// Calls the runtime for communication, after passing the node's name for messages.
   template <typename R, typename... Ps>
   void communicate(Operation *op, abi::Prototyped<R(tpc_context *, Ps...)> function,
                    abi::ValueOf<Ps>... args) {
-    tellNode(op);
+    setNode(op);
     call(function, args...);
   }
-  /// What `body` emits runs only where `condition` holds.
+  /// Emits a branch: `body` runs only if `condition` is true.
   void emitIf(Value condition, function_ref<void()> body);
 
 private:
   void emitBlock(Block &block);
-  void tellNode(Operation *op);
+  void setNode(Operation *op);
   Block *makeBlock();
 
   HostModule &host;
@@ -142,7 +142,7 @@ private:
   std::map<std::pair<void *, int64_t>, Value> scratches;
 };
 
-/// How each op on buffers is emitted.
+/// Registers the emitter of each buffer op.
 void attachRuntimeCalls(MLIRContext *context);
 
 } // namespace mlir::tpc

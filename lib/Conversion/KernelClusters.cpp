@@ -1,4 +1,4 @@
-//===- KernelClusters.cpp - Which ops of a block form a kernel ------------===//
+//===- KernelClusters.cpp - Clusters of ops that form kernels -------------===//
 
 #include "KernelClusters.h"
 
@@ -17,7 +17,7 @@ static bool isKernel(Operation *op) {
   return kernel && kernel.isKernelOp();
 }
 
-bool mlir::tpc::isOfKernels(Operation *op) { return op && isKernel(op) && !isHost(op); }
+bool mlir::tpc::isComputedByKernel(Operation *op) { return op && isKernel(op) && !isHost(op); }
 
 static bool isCheap(Operation *op) { return cast<KernelOpInterface>(op).isCheap(); }
 
@@ -26,8 +26,9 @@ KernelClusters::KernelClusters(Block &block)
   unsigned next = 0;
   for (Operation &op : block)
     position[&op] = next++;
-  // An append that nothing merges with only moves: a call does that, and knows strides. What calls
-  // use is in memory, which has to be known from the beginning.
+  // An append that merges with nothing only moves data: it becomes a runtime call, which supports
+  // strides. Operands of calls must be in memory, which has to be known before clustering starts,
+  // so clustering is repeated.
   for (bool again = true; again;) {
     again = false;
     cluster();
@@ -69,15 +70,15 @@ void KernelClusters::findGenerated() {
   }
 }
 
-// Host ops take precedence: a reshape is no work outside of kernels. A generated
-// value needs a kernel only where somebody else wants it in memory.
+// Host ops take precedence: a reshape costs nothing outside of kernels. A generated value needs a
+// kernel only if another op reads it from memory.
 bool KernelClusters::isCandidate(Operation *op) const {
   if (!isKernel(op))
     return false;
   if (!generated.contains(op))
     return !isCall(op);
   if (isa<ConstantOp>(op))
-    return false; // data of the program where it is needed in memory
+    return false; // : emitted as data of the program where it is needed in memory
   return llvm::any_of(op->getUsers(), [&](Operation *user) {
     return user->getBlock() != &block || !isKernel(user) ||
            (!generated.contains(user) && isCall(user));
@@ -91,15 +92,15 @@ void KernelClusters::findNodes() {
       continue;
     bool candidate = isCandidate(&op);
     if (generated.contains(&op) && !candidate && !isa<ConstantOp>(op))
-      continue; // lives in kernels only
-    // What a product computes as well stays with it.
+      continue; // : computed in kernels only
+    // Epilogues stay with their matmul.
     if (auto attr = op.getAttrOfType<IntegerAttr>(kFusedAttr)) {
       unsigned node = nodeOf.lookup(op.getOperand(attr.getInt()).getDefiningOp());
       nodes[node].ops.push_back(&op);
       nodeOf[&op] = node;
       continue;
     }
-    // And what is done in one go with it.
+    // Merged matmuls form one node.
     if (op.hasAttr(kMergedAttr))
       if (Operation *first = getMerged(cast<MatmulOp>(op)).front(); first != &op) {
         unsigned node = nodeOf.lookup(first);
@@ -118,7 +119,7 @@ void KernelClusters::findNodes() {
           std::min(rank <= 1 ? rank : rank - 1, cast<KernelOpInterface>(op).getMaxRowRank());
       llvm::append_range(node.rows, getDist(written).getDims().take_front(rows));
     } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
-      // Collectives, transfers and calls stay in their order.
+      // Collectives, transfers and calls keep their order.
       if (lastOrdered)
         order.push_back({lastOrdered, &op});
       lastOrdered = &op;
@@ -126,7 +127,7 @@ void KernelClusters::findNodes() {
   }
 }
 
-// Consumers from the end on, so that a chain ends up in its last op's cluster.
+// Consumers in reverse order, so that a chain ends up in the cluster of its last op.
 void KernelClusters::mergeAll() {
   SmallVector<Operation *> ops;
   for (Operation &op : llvm::reverse(block))
@@ -156,7 +157,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
                   rank + 1 >= std::max(a.size(), b.size()) && (rank > 0 || a.size() == b.size());
   bool aligned = true, escapes = false, cheap = true;
   for (Operation *op : from.ops) {
-    // Of what lies in an operand's memory a kernel knows only what it writes.
+    // A kernel that writes into an operand's memory has only the elements that it writes: ops that
+    // read the whole value stay outside.
     if (getKept(op->getResult(0)))
       return false;
     cheap &= isCheap(op);
@@ -171,8 +173,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
             cast<KernelOpInterface>(use.getOwner()).isRowAligned(use.getOperandNumber(), rank);
     }
   }
-  // Other rows of the producer are computed again where they are needed, if
-  // that is cheap and nobody needs them in memory.
+  // Other rows of the producer are recomputed where they are needed, if that is cheap and no op
+  // reads them from memory.
   if (!(sameRows && aligned) && (escapes || !cheap))
     return false;
   if (isReachableOutside(producer, consumer))
@@ -192,7 +194,7 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
           continue;
         auto it = nodeOf.find(producer);
         if (it == nodeOf.end())
-          self(producer, self); // generated: look through it
+          self(producer, self); // : generated: follow its operands
         else if (it->second != node)
           found.insert(it->second);
       }
@@ -206,8 +208,7 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
   return found.takeVector();
 }
 
-/// Whether a path from one node to another has a third one on it: merged, the
-/// two would wait for themselves.
+/// Returns whether a path between two nodes contains a third one: merging them would form a cycle.
 bool KernelClusters::isReachableOutside(unsigned from, unsigned to) {
   SmallVector<unsigned> work;
   llvm::DenseSet<unsigned> seen;
@@ -235,14 +236,14 @@ void KernelClusters::merge(unsigned producer, unsigned consumer, ArrayRef<DimAtt
   from.ops.clear();
 }
 
-// Stored: what others use, and what would be computed several times at a price.
+// Stored values: the ones that other nodes use, and the ones that are expensive to recompute.
 void KernelClusters::findResults(Node &node) {
-  DenseMap<Value, unsigned> price; // of computing an element within the kernel
+  DenseMap<Value, unsigned> cost; // of computing an element within the kernel
   for (Operation *op : node.ops) {
     Value value = op->getResult(0);
     unsigned own = isCheap(op) ? target.cheapCost : target.expensiveCost;
     for (Value operand : op->getOperands())
-      own += price.lookup(operand);
+      own += cost.lookup(operand);
     bool outside = false, repeats = false;
     unsigned users = 0;
     for (Operation *user : op->getUsers()) {
@@ -260,12 +261,11 @@ void KernelClusters::findResults(Node &node) {
       node.results.push_back(value);
       own = 0;
     }
-    price[value] = own;
+    cost[value] = own;
   }
 }
 
-// Kahn's algorithm; of the nodes that are ready, the one that ends first in the
-// program.
+// Kahn's algorithm. Among ready nodes, the one that ends first in the program comes first.
 SmallVector<Node> KernelClusters::getNodes() {
   SmallVector<SmallVector<unsigned>> users(nodes.size());
   SmallVector<unsigned> missing(nodes.size(), 0);

@@ -1,9 +1,8 @@
-//===- KernelClusters.h - Which ops of a block form a kernel ----*- C++ -*-===//
+//===- KernelClusters.h - Clusters of ops that form kernels -----*- C++ -*-===//
 //
-// Each op that no library computes starts as a cluster of its own; clusters of
-// a producer and a consumer merge where every row of the merged one can be
-// computed by itself. What remains acyclic is kept in an order in which the
-// block can be rewritten.
+// Each op without a library call starts as its own cluster. The clusters of a producer and a
+// consumer merge where every row of the result can be computed independently and the graph stays
+// acyclic. Nodes are returned in an order in which the block can be rewritten.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,11 +15,10 @@
 
 namespace mlir::tpc {
 
-/// Whether a kernel computes an op, and no call does.
-bool isOfKernels(Operation *op);
+/// Returns whether a kernel, and no runtime call, computes an op.
+bool isComputedByKernel(Operation *op);
 
-/// Part of the block that is emitted at one place: a cluster, a product with
-/// what it computes as well, or a single op.
+/// A set of ops that is emitted together: a cluster, a matmul with its epilogue, or a single op.
 struct Node {
   SmallVector<Operation *> ops; // in program order
   bool isKernel = false;
@@ -32,12 +30,12 @@ class KernelClusters {
 public:
   explicit KernelClusters(Block &block);
 
-  /// A value that every kernel computes again: it depends on no memory.
+  /// Returns whether every kernel recomputes the value, because it depends on no memory.
   bool isGenerated(Value value) const;
-  /// Whether an op becomes a call: what it uses has to be in memory.
+  /// Returns whether an op becomes a runtime call, whose operands have to be in memory.
   bool isCall(Operation *op) const;
 
-  /// All nodes, in an order that respects their dependencies.
+  /// Returns all nodes in an order that respects their dependencies.
   SmallVector<Node> getNodes();
 
 private:
@@ -55,7 +53,7 @@ private:
   Block &block;
   const TargetTraits &target;
   DenseMap<Operation *, unsigned> position;
-  llvm::DenseSet<Operation *> calls; // that could be parts of kernels as well
+  llvm::DenseSet<Operation *> calls; // : that could be in kernels as well
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;
   SmallVector<Node> nodes;

@@ -1,8 +1,8 @@
-//===- Link.cpp - Executables and libraries, by lld in this process -------===//
+//===- Link.cpp - In-process linker for executables and libraries ---------===//
 //
-// No C compiler is needed: tpc_shared.o and, of executables, tpc_start.o bring
-// what it would add, and the shared libraries are found where the dynamic
-// linker finds them. An executable is a library that can be started as well.
+// No C compiler is needed: tpc_shared.o and, for executables, tpc_start.o replace its startup
+// files. Shared libraries are searched in the directories of the dynamic linker. An executable is a
+// library that can also be started.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,8 +35,7 @@ static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-/// The directories in which Linux distributions for this processor keep shared
-/// libraries.
+/// Directories in which Linux distributions for this processor install shared libraries.
 static constexpr const char *libraryDirs[] = {"/usr/lib/x86_64-linux-gnu",
                                               "/lib/x86_64-linux-gnu",
                                               "/usr/local/lib",
@@ -67,8 +66,8 @@ static std::string defaultRuntimeDir() {
 }
 
 namespace {
-/// lld sets all options of LLVM's command line that are registered back to their defaults. Those of
-/// the program around, which are parsed by now, are not registered meanwhile.
+/// lld resets all registered LLVM command-line options to their defaults. This class unregisters
+/// the options of the host program, which are parsed by now, while lld runs.
 class HiddenOptions {
 public:
   HiddenOptions() {
@@ -79,7 +78,7 @@ public:
   }
   ~HiddenOptions() {
     for (auto &[command, options] : hidden) {
-      // Those that came meanwhile stay.
+      // Options that were registered meanwhile stay.
       options.OptionsMap.insert(command->OptionsMap.begin(), command->OptionsMap.end());
       append(options.PositionalOpts, command->PositionalOpts);
       append(options.SinkOpts, command->SinkOpts);
@@ -114,7 +113,7 @@ private:
   llvm::SmallVector<std::pair<cl::SubCommand *, Options>> hidden;
 };
 
-/// An input that lld finds by a path, in memory.
+/// An in-memory input with a path that lld can open.
 class MemoryFile {
 public:
   explicit MemoryFile(const char *name) : fd(memfd_create(name, MFD_CLOEXEC)) {}
@@ -129,8 +128,8 @@ public:
   const int fd;
 };
 
-/// What lld writes to a path. Of a file it would make another one beside it, and end the process
-/// when the disk is full.
+/// Pipe that receives lld's output. For a regular file, lld would make a temporary file next to it,
+/// and end the process when the disk is full.
 class MemoryOutput {
 public:
   MemoryOutput() {
@@ -153,7 +152,7 @@ public:
   MemoryOutput &operator=(const MemoryOutput &) = delete;
 
   std::string path() const { return "/proc/self/fd/" + std::to_string(ends[1]); }
-  /// All that was written. Nothing is taken any more.
+  /// Returns all output and closes the pipe.
   llvm::ArrayRef<char> finish() {
     if (reader.joinable()) {
       close(ends[1]);
@@ -176,7 +175,7 @@ static llvm::Error cannotWrite(llvm::StringRef path, const llvm::Twine &why) {
   return makeError("cannot write '" + path + "': " + why);
 }
 
-/// Of `path`, whose file is `fd`. The file stays open.
+/// Writes `bytes` to `fd`, the file of `path`, which stays open.
 static llvm::Error writeAll(int fd, llvm::ArrayRef<char> bytes, llvm::StringRef path) {
   llvm::raw_fd_ostream os(fd, /*shouldClose=*/false, /*unbuffered=*/true);
   os.write(bytes.data(), bytes.size());
@@ -185,7 +184,7 @@ static llvm::Error writeAll(int fd, llvm::ArrayRef<char> bytes, llvm::StringRef 
   return error ? cannotWrite(path, error.message()) : llvm::Error::success();
 }
 
-/// Runs lld; one thread at a time, for its state is global.
+/// Runs lld in one thread at a time, because its state is global.
 static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
   static std::mutex mutex;
   static bool usable = true;
@@ -205,8 +204,8 @@ static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
   return llvm::Error::success();
 }
 
-/// What others see of what is linked: tpc/session.h, and nothing else, so that programs that one
-/// process has loaded do not meet.
+/// Exports of the output: only tpc/session.h, so that programs loaded by one process do not share
+/// symbols.
 static constexpr llvm::StringLiteral exports = R"({
   global: tpc_session_version; tpc_last_error; tpc_describe; tpc_model_*; tpc_results_*; tpc_generation_*;
   local: *;
@@ -216,7 +215,7 @@ static constexpr llvm::StringLiteral exports = R"({
 llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output, Linked kind,
                             const LinkOptions &options) {
   bool starts = kind == Linked::Executable;
-  // The output gets its name when it is complete, and nothing is left otherwise.
+  // The output is renamed into place when it is complete; a failure leaves no file.
   ::tpc::StagedFile file;
   if (int error = file.open(output.str(), starts ? 0777 : 0666))
     return cannotWrite(output, llvm::sys::StrError(error));
@@ -240,7 +239,8 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
   for (const std::string &file : own)
     if (!fs::exists(file))
       return makeError("there is no '" + file + "': the runtime is not built or installed");
-  // Threads of the runtime, and of the C library's own for each thread, outlive whoever unloads it.
+  // Threads of the runtime, and per-thread data of the C library, outlive the unloading of the
+  // library.
   args.insert(args.end(), {"-shared", "-z", "nodelete", "-z", "defs", "--version-script",
                            exportsFile.path(), "-u", "tpc_model_open", "-u", "tpc_model_generate",
                            "--eh-frame-hdr", "--build-id", "--as-needed"});
@@ -248,13 +248,13 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
     args.insert(args.end(), {"-e", "_start"});
   args.insert(args.end(), own.begin(), own.end());
 #ifdef TPC_SANITIZER_RUNTIME
-  // It wants to be the first shared library.
+  // The sanitizer runtime has to be the first shared library.
   for (const char *file : {TPC_SANITIZER_RUNTIME}) {
     args.push_back(file);
     args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
   }
-  // It calls dlopen on the program's behalf: only the old kind of run path serves callers that
-  // are not the program itself.
+  // The sanitizer runtime calls dlopen on behalf of the program: only DT_RPATH applies to callers
+  // other than the program itself.
   args.push_back("--disable-new-dtags");
 #endif
   for (const char *name :
@@ -266,8 +266,8 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
                        "libstdc++6, libgcc-s1, libc6)");
     args.push_back(file);
   }
-  // Where the libraries of this machine are, should they not be in the
-  // dynamic linker's own places.
+  // Directories of this machine's libraries, for dynamic linkers that do not search them by
+  // default.
   args.insert(args.end(), {"-rpath", dir});
 
   if (llvm::Error error = runLinker(args))

@@ -1,4 +1,4 @@
-//===- LowerProgram.cpp - Stages and layers as runtime calls --------------===//
+//===- LowerProgram.cpp - Lowering of staged programs to runtime calls ----===//
 
 #include "HostEmitter.h"
 #include "Manifest.h"

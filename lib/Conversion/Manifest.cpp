@@ -1,4 +1,4 @@
-//===- Manifest.cpp - Description of a program for the runtime ---------------===//
+//===- Manifest.cpp - Program manifest for the runtime --------------------===//
 
 #include "ManifestJson.h"
 
@@ -101,7 +101,7 @@ static FailureOr<json::Array> describeCaches(ModuleOp module) {
   for (auto cache : module.getOps<CacheOp>()) {
     auto use = uses.find(FlatSymbolRefAttr::get(cache.getSymNameAttr()));
     if (use == uses.end())
-      return cache.emitOpError("is kept by no stage");
+      return cache.emitOpError("is used by no stage");
     json::Array shape, split;
     for (DimAttr dim : use->second.dims) {
       SmallVector<StringAttr> axes;

@@ -1,4 +1,4 @@
-//===- Manifest.h - Description of a program for the runtime ----*- C++ -*-===//
+//===- Manifest.h - Program manifest for the runtime ------------*- C++ -*-===//
 
 #ifndef TPC_LIB_CONVERSION_MANIFEST_H
 #define TPC_LIB_CONVERSION_MANIFEST_H

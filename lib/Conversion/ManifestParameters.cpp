@@ -41,8 +41,8 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   if (!dim.getAxes().empty())
     return weight.emitOpError() << "is split over " << dim.getAxes()[0].getValue()
                                 << " across factors that are split already, " << dim
-                                << ", which no rank can load; load the factors' part and take it "
-                                   "apart with tpc.local_slice";
+                                << ", which no rank can load; load the factors' shard and split it "
+                                   "further with tpc.local_slice";
 
   SmallVector<json::Value> result; // minor to major
   auto makeFactor = [&](int64_t size, int64_t stride) {
@@ -151,7 +151,7 @@ static FailureOr<json::Object> describe(File &file, bool digestWeights, Location
   auto missing = [&]() -> FailureOr<json::Object> {
     if (digestWeights)
       return emitError(loc) << "weight file '" << file.path
-                            << "' cannot be read, and --digest-weights was asked for";
+                            << "' cannot be read, but --digest-weights reads it";
     return object;
   };
   uint64_t bytes;
@@ -228,7 +228,7 @@ static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
       if (taken.insert(name).second && i > 0)
         previous[name] = names[i - 1];
   };
-  // A block argument stands for the operands of each call; calls are not recursive.
+  // A block argument represents the operands of each call; calls are not recursive.
   std::function<void(ArrayRef<Value>)> resolve = [&](ArrayRef<Value> parameters) {
     auto found = llvm::find_if(parameters, llvm::IsaPred<BlockArgument>);
     if (found == parameters.end())

@@ -1,8 +1,8 @@
-//===- MergeProducts.cpp - Products of one value, in one go ---------------===//
+//===- MergeProducts.cpp - Merge of matmuls with the same left-hand side --===//
 //
-// A call for Q, K and V reads the value once, and gives threads one piece of work in place of three
-// small ones. Each product keeps its parameter, what it computes behind its sum, and its result; so
-// nothing else changes, whatever reads the results.
+// One call for Q, K and V reads the left-hand side once, and gives threads one large task instead
+// of three small ones. Each matmul keeps its parameter, epilogue and result, so users of the
+// results do not change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,13 +38,14 @@ struct MergeProducts : mlir::tpc::impl::MergeProductsBase<MergeProducts> {
   void runOnOperation() override;
   void merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters);
 
-  int64_t next = 0; // of the block that is looked at
+  int64_t next = 0; // : index in the current block
 };
 
 using Reached = llvm::SmallPtrSet<Operation *, 16>;
 } // namespace
 
-/// What is computed from a product's result in its block, up to the next products with parameters.
+/// Returns the ops of the block that depend on a matmul's result, up to the next matmuls with
+/// parameters.
 static Reached findReached(MatmulOp product, const ParameterTable &parameters) {
   Reached reached;
   SmallVector<Operation *> work{product};
@@ -52,18 +53,18 @@ static Reached findReached(MatmulOp product, const ParameterTable &parameters) {
     for (Operation *user : work.pop_back_val()->getUsers()) {
       auto matmul = dyn_cast<MatmulOp>(user);
       if (user->getBlock() == product->getBlock() && !user->hasTrait<OpTrait::IsTerminator>() &&
-          !(matmul && parameters.isPackedProduct(matmul)) && reached.insert(user).second)
+          !(matmul && parameters.isPackedMatmul(matmul)) && reached.insert(user).second)
         work.push_back(user);
     }
   return reached;
 }
 
-/// Whether all that a product takes besides the left side is there before `first`.
+/// Returns whether all operands of a matmul besides the left-hand side are defined before `first`.
 static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &parameters) {
   auto isThere = [&](Value v) {
     Operation *op = v.getDefiningOp();
     return !op || op->getBlock() != first->getBlock() || op->isBeforeInBlock(first) ||
-           isa<ConstantOp>(op) || parameters.lookup(getLoaded(v));
+           isa<ConstantOp>(op) || parameters.lookup(getLoadedParameter(v));
   };
   if (product.getBias() && !isThere(product.getBias()))
     return false;
@@ -80,7 +81,8 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
   return true;
 }
 
-/// Products of one left side, in order. Each joins the first one that its result meets.
+/// Merges matmuls of one left-hand side, in program order. Each joins the first group with
+/// a common dependent op, if it can be moved to the first matmul of the group.
 void MergeProducts::merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters) {
   struct Group {
     SmallVector<MatmulOp> members;
@@ -121,7 +123,7 @@ void MergeProducts::runOnOperation() {
   getOperation().walk([&](Block *block) {
     llvm::MapVector<Value, SmallVector<MatmulOp>> ofLeftSide;
     for (Operation &op : *block)
-      if (auto product = dyn_cast<MatmulOp>(op); product && parameters.isPackedProduct(product))
+      if (auto product = dyn_cast<MatmulOp>(op); product && parameters.isPackedMatmul(product))
         ofLeftSide[product.getLhs()].push_back(product);
     next = 0;
     for (auto &[value, products] : ofLeftSide)

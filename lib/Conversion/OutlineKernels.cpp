@@ -1,4 +1,4 @@
-//===- OutlineKernels.cpp - Groups ops into kernels -----------------------===//
+//===- OutlineKernels.cpp - Outlining of op clusters as kernels -----------===//
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
@@ -34,7 +34,7 @@ static std::string nameKernel(const Node &node) {
   return name;
 }
 
-// The function of a node, which other nodes may share, and its operands here.
+// Returns the function of a node, which nodes with the same ops share, and its operands here.
 func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &clusters,
                                        SmallVectorImpl<Value> &operands) {
   MLIRContext *context = &getContext();
@@ -95,13 +95,13 @@ func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &c
 void OutlineKernels::outline(Block &block) {
   KernelClusters clusters(block);
   SmallVector<Node> nodes = clusters.getNodes();
-  // Everything in its new order behind the old rest, which then is dead.
+  // Moves all nodes in their new order to the end of the block; the ops before them become dead.
   Operation *terminator =
       !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>() ? &block.back() : nullptr;
   for (const Node &node : nodes)
     for (Operation *op : node.ops)
       op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
-  // Kernels read generated values from their definitions, which are still there.
+  // Kernels read generated values from their definitions, which still exist.
   for (const Node &node : nodes) {
     if (!node.isKernel || node.results.empty())
       continue;
@@ -113,17 +113,17 @@ void OutlineKernels::outline(Block &block) {
     for (auto [stored, result] : llvm::zip_equal(node.results, call.getResults())) {
       Value old = stored;
       old.replaceUsesWithIf(result, [&](OpOperand &use) {
-        // Generated values stay what they are for kernels that come.
+        // Generated values stay available to later kernels.
         return !clusters.isGenerated(old) || !isa<KernelOpInterface>(use.getOwner()) ||
                clusters.isCall(use.getOwner());
       });
     }
   }
-  // Some of the old rest used what now is behind it: one pass backwards does not find all.
+  // Dead ops may be used by later dead ops: one backward pass does not find all.
   for (bool again = true; again;) {
     again = false;
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      // Communication has been verified as it stands: the others come.
+      // Dead collectives stay: they are verified, and other ranks take part in them.
       if (isOpTriviallyDead(&op) && !isa<CollectiveOpInterface>(op)) {
         op.erase();
         again = true;

@@ -1,4 +1,4 @@
-//===- ParameterTable.cpp - Which parameters a program loads --------------===//
+//===- ParameterTable.cpp - Table of loaded parameters --------------------===//
 
 #include "ParameterTable.h"
 
@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-Value mlir::tpc::getLoaded(Value rhs) {
+Value mlir::tpc::getLoadedParameter(Value rhs) {
   auto cast = rhs.getDefiningOp<CastOp>();
   return cast && cast->hasAttr(kLoadedAttr) ? cast.getOperand() : rhs;
 }
@@ -20,8 +20,8 @@ ParameterTable::ParameterTable(ModuleOp module) {
   findHidden();
 }
 
-// Functions in the order in which calls reach them, callers first. Calls do not
-// recur, so a post-order walk over callees ends and its reverse is that order.
+// Orders functions by reachability, callers first. Calls do not recur, so a post-order walk over
+// callees ends and its reverse is that order.
 void ParameterTable::findStages(ModuleOp module) {
   DenseMap<Operation *, unsigned> seen;
   std::function<void(func::FuncOp)> visit = [&](func::FuncOp function) {
@@ -86,11 +86,11 @@ void ParameterTable::findNeeds() {
     ParameterNeeds result;
     for (OpOperand &use : value.getUses()) {
       if (auto matmul = dyn_cast<MatmulOp>(use.getOwner());
-          matmul && use.getOperandNumber() == 1 && isPackedProduct(matmul)) {
+          matmul && use.getOperandNumber() == 1 && isPackedMatmul(matmul)) {
         result.packed = true;
         continue;
       }
-      if (use.getOwner()->hasAttr(kLoadedAttr)) { // of products alone
+      if (use.getOwner()->hasAttr(kLoadedAttr)) { // : only of matmuls
         result.packed = true;
         continue;
       }
@@ -106,7 +106,7 @@ void ParameterTable::findNeeds() {
     }
     needs[value] = result;
   };
-  // Callees first: what an argument needs is known before its callers ask.
+  // Callees first: the needs of an argument are known before its callers are visited.
   SmallVector<Value> values;
   for (func::FuncOp function : llvm::reverse(functions)) {
     values.clear();
@@ -154,12 +154,12 @@ const ParameterNeeds *ParameterTable::lookup(Value value) const {
   return it == needs.end() ? nullptr : &it->second;
 }
 
-bool ParameterTable::isPackedProduct(MatmulOp op) const {
+bool ParameterTable::isPackedMatmul(MatmulOp op) const {
   const TargetTraits &target = TargetTraits::get(op);
   auto isComputed = [&](Value v) { return target.computesProducts(getElementTypeOrSelf(v)); };
   return isComputed(op.getLhs()) && isComputed(op.getRhs()) &&
          cast<RankedTensorType>(op.getRhs().getType()).getRank() == 2 &&
-         needs.count(getLoaded(op.getRhs()));
+         needs.count(getLoadedParameter(op.getRhs()));
 }
 
 std::optional<int64_t> ParameterTable::getStage(func::FuncOp function) const {

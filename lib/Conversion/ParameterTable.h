@@ -1,9 +1,8 @@
-//===- ParameterTable.h - Which parameters a program loads ------*- C++ -*-===//
+//===- ParameterTable.h - Table of loaded parameters ------------*- C++ -*-===//
 //
-// A parameter of the executable is a weight seen through a view, distributed
-// in one way, loaded by one stage, for one use: packed for products or dense.
-// Functions that several stages (or several layers of one) share take indices
-// of parameters as arguments.
+// A parameter of the executable is a weight seen through a view, distributed in one way, loaded by
+// one stage, for one use: packed for matmuls, or dense. Functions that several stages (or several
+// layers of one stage) share take indices of parameters as arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +19,10 @@ namespace mlir::tpc {
 
 using buffer::ParameterUse;
 
-/// The parameter that a product's right side is loaded from.
-Value getLoaded(Value rhs);
+/// Returns the parameter that a matmul's right-hand side is loaded from.
+Value getLoadedParameter(Value rhs);
 
-/// The products that are done with `op` in one go, in the order of the block; `op` alone if it has
-/// no mark.
+/// Returns the matmuls that are merged with `op`, in program order; only `op` if it is unmarked.
 SmallVector<MatmulOp> getMerged(MatmulOp op);
 
 struct Parameter {
@@ -36,8 +34,7 @@ struct Parameter {
   }
 };
 
-/// What a value that is a parameter wherever the program comes from is used
-/// for.
+/// Uses of a value that is a parameter at every call.
 struct ParameterNeeds {
   bool packed = false, dense = false;
 };
@@ -50,21 +47,20 @@ public:
     return {op.getWeightAttr().getAttr(), op.getViewAttr(), op.getType()};
   }
 
-  /// The needs of a value that is always a parameter: a tpc.parameter, or an
-  /// argument that is one in every call. Null for other values.
+  /// Returns the needs of a value that is always a parameter: a tpc.parameter, or an argument that
+  /// is one in every call. Null for other values.
   const ParameterNeeds *lookup(Value value) const;
-  /// Whether `op` multiplies with a packed parameter.
-  bool isPackedProduct(MatmulOp op) const;
+  /// Returns whether `op` multiplies by a packed parameter.
+  bool isPackedMatmul(MatmulOp op) const;
 
-  /// The stage that alone calls a function; nothing if there are several.
+  /// Returns the only stage that calls a function; nothing if there are several.
   std::optional<int64_t> getStage(func::FuncOp function) const;
-  /// Whether any stage calls it.
+  /// Returns whether any stage calls the function.
   bool isReached(func::FuncOp function) const {
     auto it = stages.find(function);
     return it != stages.end() && !it->second.empty();
   }
-  /// Parameters that a function of several stages needs to be told, beyond its
-  /// arguments.
+  /// Returns the parameters that a function of several stages takes in addition to its arguments.
   ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;
 
 private:

@@ -1,4 +1,4 @@
-//===- PlanBuffers.cpp - A program on buffers beside that on tensors ------===//
+//===- PlanBuffers.cpp - Pass that plans buffers --------------------------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Env/SizeEmitter.h"
@@ -25,14 +25,14 @@ LogicalResult PlanBuffers::plan(ModuleOp module) {
     return module.emitError("needs a staged program, with one tpc.pipeline: run tpc-split-stages "
                             "and tpc-schedule-pipeline first");
   if (auto functions = module.getOps<buffer::FuncOp>(); !functions.empty())
-    return (*functions.begin()).emitOpError("is there already: a program is planned once");
+    return (*functions.begin()).emitOpError("exists already: a program is planned once");
   // All sizes must be known when the program runs.
   if (failed(EnvLayout::get(module)))
     return failure();
   ParameterTable parameters(module);
   BufferModule shared(module, parameters);
   for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
-    // What no stage calls is not part of the program.
+    // Functions that no stage calls are not part of the program.
     if (function.isExternal() || function->hasAttr(kKernelAttr) ||
         (!pipelines.empty() && !parameters.isReached(function)))
       continue;

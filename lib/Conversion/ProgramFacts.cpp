@@ -1,4 +1,4 @@
-//===- ProgramFacts.cpp - What inputs and weights are used for ------------===//
+//===- ProgramFacts.cpp - Value ranges of inputs and uses of weights ------===//
 
 #include "Manifest.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Is each number of the one type also one of the other?
+/// Returns whether each number of `from` is also a number of `to`.
 bool keepsNumbers(Type from, Type to) {
   if (from == to || from.isInteger(1))
     return !to.isInteger(1) || from == to;
@@ -23,8 +23,7 @@ bool keepsNumbers(Type from, Type to) {
   return isUnsigned(from) == isUnsigned(to) ? room >= bits : isUnsigned(from) && room > bits;
 }
 
-/// Follows a value up to where it comes from, through ops that only move all of
-/// its elements and through calls.
+/// Follows a value back to its origin, through calls and ops that only move all of its elements.
 class Origins {
 public:
   explicit Origins(ModuleOp module) {
@@ -34,8 +33,8 @@ public:
     });
   }
 
-  /// An input, a parameter or the result of another op, and the integer types that
-  /// its elements wrap around to on the way, in order.
+  /// An input, a parameter or the result of another op, and the integer types that its elements
+  /// wrap around to on the way, in order.
   struct Origin {
     Value value;
     SmallVector<Type> casts;
@@ -71,8 +70,9 @@ public:
     return found;
   }
 
-  /// Is what a cast makes of a number known? Integers wrap around, which is added to `casts`; what
-  /// lies outside of the large integers is outside of every table too, before and after.
+  /// Returns whether the result of a cast is known. Integers wrap around, which is added to
+  /// `casts`. Values outside of the range of a large integer are out of bounds for every table,
+  /// before and after.
   static bool passes(Operation *cast, SmallVector<Type> &casts) {
     Type from = getElementTypeOrSelf(cast->getOperand(0)),
          to = getElementTypeOrSelf(cast->getResult(0));
@@ -113,14 +113,15 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         continue;
       Range range{-*rows, *rows - 1, weight ? weight.str() : "", casts};
       auto [it, isNew] = facts.inputRanges.try_emplace(arg.getArgNumber(), range);
-      // All of an input must be rows of all tables. Where it is also cast, the kernels check that.
+      // All elements of an input must be rows of all tables. For an input that is also cast,
+      // kernels check that.
       Range &known = it->second;
       if (!isNew && (known.casts == casts ? known.max > range.max : casts.empty()))
         known = range;
     }
   };
   module.walk([&](Operation *op) {
-    // Of tuples, each index has a range of its own.
+    // In an index tuple, each index has its own range.
     if (auto lookup = dyn_cast<LookupOpInterface>(op); lookup && lookup.getLookupDims().size() == 1)
       checkLookup(lookup);
     if (auto norm = dyn_cast<NormOpInterface>(op))

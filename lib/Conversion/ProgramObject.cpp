@@ -1,4 +1,4 @@
-//===- ProgramObject.cpp - What a compiled program is made of -------------===//
+//===- ProgramObject.cpp - Tables of a compiled program -------------------===//
 
 #include "ProgramObject.h"
 
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 int32_t ProgramObject::getNode(Operation *op) {
-  return place(nodes, StringAttr::get(op->getContext(), getSourceName(op->getLoc())));
+  return indexOf(nodes, StringAttr::get(op->getContext(), getSourceName(op->getLoc())));
 }
 
 void ProgramObject::emit(ModuleOp module, ArrayRef<std::string> stages, StringRef manifest,

@@ -1,7 +1,7 @@
-//===- ProgramObject.h - What a compiled program is made of -----*- C++ -*-===//
+//===- ProgramObject.h - Tables of a compiled program -----------*- C++ -*-===//
 //
-// The tpc_program that the runtime gets: the manifest, a function for each stage, and tables of
-// what code names by its place: kernels, constants, ONNX nodes.
+// The tpc_program that the runtime receives: the manifest, a function for each stage, and tables
+// that code indexes: kernels, constants, ONNX nodes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,22 +17,22 @@ namespace mlir::tpc {
 
 class ProgramObject {
 public:
-  /// The place of a kernel, a function of the module.
-  int32_t getKernel(StringAttr name) { return place(kernels, name); }
-  /// The place of a tensor with these elements.
-  int32_t getConstant(DenseElementsAttr value) { return place(constants, value); }
-  /// The place of the name that messages give an operation.
+  /// Returns the index of a kernel, a function of the module.
+  int32_t getKernel(StringAttr name) { return indexOf(kernels, name); }
+  /// Returns the index of a constant tensor with these elements.
+  int32_t getConstant(DenseElementsAttr value) { return indexOf(constants, value); }
+  /// Returns the index of an operation's name for messages.
   int32_t getNode(Operation *op);
-  int32_t getNode(StringAttr name) { return place(nodes, name); }
+  int32_t getNode(StringAttr name) { return indexOf(nodes, name); }
 
-  /// Defines the program, and all that its tables refer to but kernels and stages. `gpuCode`: where
-  /// the module has kernels for GPUs; empty: they are functions of the host.
+  /// Defines the program and all that its tables refer to, except kernels and stages. `gpuCode` is
+  /// the symbol of the module's kernels for GPUs; empty: kernels are host functions.
   void emit(ModuleOp module, ArrayRef<std::string> stages, StringRef manifest,
             StringRef gpuCode) const;
 
 private:
-  using Table = llvm::MapVector<Attribute, int32_t>; // entries to places
-  static int32_t place(Table &table, Attribute entry) {
+  using Table = llvm::MapVector<Attribute, int32_t>; // : entries to indices
+  static int32_t indexOf(Table &table, Attribute entry) {
     return table.try_emplace(entry, static_cast<int32_t>(table.size())).first->second;
   }
 

@@ -1,4 +1,4 @@
-//===- RegisterLowering.cpp - How ops are lowered --------------------------===//
+//===- RegisterLowering.cpp - Registration of lowering interfaces ---------===//
 
 #include "BufferPlanner.h"
 #include "HostEmitter.h"
@@ -27,7 +27,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
 SmallVector<OpConcern> mlir::tpc::getLoweringConcerns() {
   return {
       {"code",
-       "how it is lowered: as part of a `kernel` (`KernelOpInterface`), or where it stands, as "
-       "a `call` of the runtime or a name for memory (`HostOpInterface`)",
+       "how it is lowered: as part of a `kernel` (`KernelOpInterface`), or in place, as "
+       "a `call` of the runtime or an alias of memory (`HostOpInterface`)",
        {{"kernel", TypeID::get<KernelOpInterface>()}, {"call", TypeID::get<HostOpInterface>()}}}};
 }

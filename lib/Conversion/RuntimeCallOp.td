@@ -1,4 +1,4 @@
-//===- RuntimeCallOp.td - Ops on buffers as calls ---------------*- tablegen -*-===//
+//===- RuntimeCallOp.td - Buffer ops as runtime calls ------*- tablegen -*-===//
 
 #ifndef TPC_LIB_CONVERSION_RUNTIMECALLOP
 #define TPC_LIB_CONVERSION_RUNTIMECALLOP
@@ -7,7 +7,7 @@ include "mlir/IR/OpBase.td"
 
 def RuntimeCallOpInterface : OpInterface<"RuntimeCallOpInterface"> {
   let description = [{
-    An op on buffers: the call of the runtime that it stands for, or the address that it names.
+    The runtime call that a buffer op becomes, or the address that it names.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [

@@ -1,4 +1,4 @@
-//===- RuntimeCalls.cpp - The call that each op on buffers is -------------===//
+//===- RuntimeCalls.cpp - Runtime call of each buffer op ------------------===//
 
 #include "HostEmitter.h"
 
@@ -16,14 +16,14 @@ static_assert(int(ReductionKind::Sum) == TPC_SUM && int(ReductionKind::Max) == T
               int(ReductionKind::Min) == TPC_MIN);
 
 namespace {
-/// `emit(OpT, HostEmitter &)` of each op below.
+/// Implements `emit(OpT, HostEmitter &)` for each op below.
 template <typename OpT> struct Call : RuntimeCallOpInterface::ExternalModel<Call<OpT>, OpT> {
   void emit(Operation *op, HostEmitter &e) const;
 };
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Places
+// Buffers
 //===----------------------------------------------------------------------===//
 
 template <> void Call<buffer::PushOp>::emit(Operation *base, HostEmitter &e) const {
@@ -238,7 +238,7 @@ template <> void Call<buffer::AllToAllOp>::emit(Operation *base, HostEmitter &e)
                 e.i32(op.getSplitsFirst()));
 }
 
-/// Lists of axes, as places in the order, each ended by -1.
+/// Appends lists of axes, as indices in the order of the grid, each terminated by -1.
 static void appendPlaces(HostEmitter &e, Attribute axes, SmallVectorImpl<Value> &out) {
   for (auto axis : cast<ArrayAttr>(axes).getAsValueRange<StringAttr>())
     out.push_back(e.i32(e.axis(axis)));
@@ -291,7 +291,7 @@ template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) c
   auto op = cast<buffer::OutputOp>(base);
   OpBuilder &b = e.builder();
   auto deliver = [&] {
-    // Three lists behind each other.
+    // Three consecutive lists.
     SmallVector<Value> box = e.exprs(op.getShape());
     llvm::append_range(box, e.exprs(op.getOffset()));
     llvm::append_range(box, e.exprs(op.getSize()));
@@ -321,7 +321,7 @@ template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) c
 }
 
 template <> void Call<buffer::RoundsOp>::emit(Operation *base, HostEmitter &e) const {
-  e.emitRounds(cast<buffer::RoundsOp>(base));
+  e.emitMicroBatches(cast<buffer::RoundsOp>(base));
 }
 
 template <typename... Ops> static void attach(MLIRContext *context) {

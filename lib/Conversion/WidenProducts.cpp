@@ -1,4 +1,4 @@
-//===- WidenProducts.cpp - Libraries compute in f32 -----------------------===//
+//===- WidenProducts.cpp - Widening of 16-bit matmuls to f32 --------------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
@@ -23,7 +23,7 @@ struct WidenProducts : mlir::tpc::impl::WidenProductsBase<WidenProducts> {
   void widen(Operation *op, const ParameterTable &parameters);
   Value inSingle(Value v, bool isLoaded);
 
-  /// The f32 copies there are: as a computed value, and as what products load.
+  /// The existing f32 copies: as computed values, and as operands that matmuls load.
   DenseMap<Value, Value> computed, loaded;
 };
 } // namespace
@@ -45,8 +45,8 @@ Value WidenProducts::inSingle(Value v, bool isLoaded) {
   return copy;
 }
 
-/// Only products with packed parameters give f32 of 16 bits: the result of others is rounded, as
-/// the library gives it, and widened again.
+/// Only matmuls with packed parameters return f32 for 16-bit operands. The result of others is
+/// rounded by the library and widened again.
 static void roundResult(MatmulOp op) {
   OpBuilder b(op->getContext());
   b.setInsertionPointAfter(op);
@@ -74,13 +74,13 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   b.setInsertionPointAfter(op);
   result.setType(withElements(half, b.getF32Type()));
   auto rounded = CastOp::create(b, op->getLoc(), half, result);
-  // The result of `op`, be it a part of a sum.
+  // The result of `op`, also if it is a partial sum.
   rounded->setAttr(kRoundsPartsAttr, b.getUnitAttr());
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 
 void WidenProducts::runOnOperation() {
-  // The first pass that asks for the target.
+  // The first pass that reads the target.
   if (failed(TargetTraits::verify(getOperation())))
     return signalPassFailure();
   ParameterTable parameters(getOperation());
@@ -92,7 +92,7 @@ void WidenProducts::runOnOperation() {
     if (!TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);
     else if (auto matmul = dyn_cast<MatmulOp>(op);
-             matmul && !isHalf(matmul.getResult()) && !parameters.isPackedProduct(matmul))
+             matmul && !isHalf(matmul.getResult()) && !parameters.isPackedMatmul(matmul))
       unpacked.push_back(matmul);
   });
   llvm::for_each(unpacked, roundResult);

@@ -1,4 +1,4 @@
-//===- BreakLines.cpp - Lines that fit a screen ---------------------------===//
+//===- BreakLines.cpp - Line breaks of printed programs -------------------===//
 
 #include "PrintProgram.h"
 
@@ -9,9 +9,9 @@
 using namespace tpc;
 using llvm::StringRef;
 
-/// The space at which a line is broken; npos: nowhere.
+/// Returns the space at which a line is broken; npos: none.
 static size_t findBreak(StringRef line, size_t begin, unsigned width) {
-  // The best in the second half of the line, the last good one before it, and any.
+  // The best space in the second half of the line, the last good one before it, and any.
   size_t best = StringRef::npos, early = StringRef::npos, any = StringRef::npos;
   int depth = 0, least = INT_MAX;
   bool quoted = false;
@@ -29,7 +29,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
     if (c == '"')
       quoted = true;
     else if (rest.starts_with("//"))
-      break; // what follows would no longer be a comment
+      break; // : the rest would no longer be a comment
     else if (rest.starts_with("->"))
       ++i;
     else if (StringRef("([{<").contains(c))
@@ -38,7 +38,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
       --depth;
     else if (c == ' ' && i > begin) {
       any = i;
-      // What is given for a name stands beside it.
+      // A value stays on the line of its name.
       if (line[i - 1] == '=' || rest.starts_with(" = "))
         continue;
       bool good = line[i - 1] == ',' || rest.starts_with(" : ") || rest.starts_with(" -> ");
@@ -60,7 +60,7 @@ void tpc::breakLines(StringRef text, unsigned width, llvm::raw_ostream &os) {
     bool ended = line.size() < text.size();
     text = rest;
     size_t indent = std::min(line.find_first_not_of(' '), line.size());
-    // What is left of the line, and the spaces that stand before it.
+    // The rest of the line, and the spaces before it.
     size_t spaces = 0, begin = indent;
     while (spaces + line.size() > width) {
       size_t at = findBreak(line, begin, width - spaces);

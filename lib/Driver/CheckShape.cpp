@@ -1,4 +1,4 @@
-//===- CheckShape.cpp - Is --shape one of the model's? ----------------------===//
+//===- CheckShape.cpp - Check of --shape against the model ----------------===//
 
 #include "CheckShape.h"
 
@@ -16,7 +16,7 @@ static Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
 }
 
-/// Does the model work for these sizes?
+/// Checks the constraints that the model has on its sizes.
 static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
   auto constraints = module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::kConstraintsAttr);
   if (!constraints)
@@ -44,7 +44,7 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
   return Error::success();
 }
 
-void tpc::bindRoom(mlir::ModuleOp module, ShapeBinding &shape) {
+void tpc::bindCapacities(mlir::ModuleOp module, ShapeBinding &shape) {
   auto step = mlir::tpc::PlacedStep::lookup(module);
   if (!step || !step->windowed || shape.count(step->windowed->room) ||
       !shape.count(step->capacity) || !shape.count(step->tokens))
@@ -53,7 +53,7 @@ void tpc::bindRoom(mlir::ModuleOp module, ShapeBinding &shape) {
                                            std::max<int64_t>(kPrefillChunk, shape[step->tokens]));
 }
 
-/// Sizes that --shape may bind.
+/// Returns the sizes that --shape may bind.
 static std::set<std::string> getSizes(mlir::ModuleOp module) {
   std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
   if (auto step = mlir::tpc::PlacedStep::lookup(module))

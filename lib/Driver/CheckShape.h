@@ -1,4 +1,4 @@
-//===- CheckShape.h - Is --shape one of the model's? ------------------------===//
+//===- CheckShape.h - Check of --shape against the model --------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_CHECKSHAPE_H
 #define TPC_LIB_DRIVER_CHECKSHAPE_H
@@ -10,14 +10,14 @@
 
 namespace tpc {
 
-/// What windowed caches have room for, where `shape` does not say so: what programs have that are
-/// run with the prompts' chunks of their default.
-void bindRoom(mlir::ModuleOp module, ShapeBinding &shape);
+/// Binds the capacities of sliding-window caches that `shape` leaves open, to the values of
+/// programs that run with the default chunk size of prompts.
+void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
-/// `flag`: one that needs all sizes, or empty.
+/// Returns an error for unknown sizes. `flag` is a flag that needs all sizes, or empty.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 
-/// Whether there are sizes that --shape has not bound.
+/// Returns whether --shape leaves sizes unbound.
 bool hasUnboundSizes(mlir::ModuleOp module, const ShapeBinding &shape);
 
 } // namespace tpc

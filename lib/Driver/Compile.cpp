@@ -1,4 +1,4 @@
-//===- Compile.cpp - From a file to any level ------------------------------===//
+//===- Compile.cpp - Compilation of a file to any level -------------------===//
 
 #include "Compile.h"
 #include "OutputFile.h"
@@ -33,12 +33,12 @@ llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 static Emit next(Emit level) { return Emit(unsigned(level) + 1); }
 
 namespace {
-/// What a program of a level must pass.
+/// A verifier that programs of a level must pass.
 struct Verifier {
   llvm::StringLiteral flag, step;
   Emit level;
   bool comparesModels;
-  /// `last`: nothing after this level is verified.
+  /// `last`: no later level is verified.
   std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &,
                                         bool last);
 };
@@ -47,7 +47,7 @@ struct Verifier {
 static constexpr Verifier verifiers[] = {
     {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd, true,
      [](auto &reference, bool last) {
-       // Where the stages are compared with the model as well, they are what is interpreted.
+       // If the stages are compared with the model as well, only they are interpreted.
        return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
      }},
     {"tpc-verify-bounds", "verifying bounds", Emit::Staged, false,
@@ -75,13 +75,13 @@ std::string tpc::verifierNames() {
   return llvm::join(names, ", ");
 }
 
-/// What is found out about a staged program, also about one that was edited.
+/// Adds checks and records of a staged program, also of an edited one.
 static void buildStagedChecks(mlir::OpPassManager &pm) {
   pm.addPass(mlir::tpc::createCheckLinks());
   pm.addPass(mlir::tpc::createRecordSchedule());
 }
 
-/// Without the verifiers of the level.
+/// Adds the passes of a level without its verifiers.
 static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
                        bool wideResidual = true) {
@@ -122,7 +122,7 @@ void tpc::buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const Shar
 }
 
 void tpc::registerMegatronShardPassPipeline() {
-  // The option text is "tp8,pp4" as it stands, not MLIR's name=value.
+  // The option text is "tp8,pp4" itself, not MLIR's name=value.
   mlir::registerPassPipeline(
       "megatron-shard",
       "Split an imported program over ranks, up to pipeline stages: --megatron-shard=tp8,pp4",
@@ -164,15 +164,15 @@ mlir::LogicalResult Compilation::annotate() {
   return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
 }
 
-/// A program that is sharded has its grid; --megatron-shard may say the same, and what else is
-/// allowed.
-mlir::LogicalResult Compilation::adoptGrid() {
+/// Takes the grid of a program that is sharded already. --megatron-shard may repeat it, and add
+/// options such as allow-reshard.
+mlir::LogicalResult Compilation::useGridOfProgram() {
   auto grid = mlir::tpc::GridAttr::lookup(*module);
   mlir::Location loc = module->getLoc();
   std::optional<ShardSpec> spec = getSpec(grid);
   if (!spec)
     return mlir::emitError(loc) << mlir::tpc::kGridAttr << " " << grid
-                                << " is none that --megatron-shard can spell";
+                                << " cannot be expressed by --megatron-shard";
   if (options.specGiven && mlir::tpc::makeGrid(&context, options.spec) != grid)
     return mlir::emitError(loc) << "--megatron-shard=" << options.spec.str()
                                 << " is another grid than the program has: it is split for "
@@ -182,7 +182,7 @@ mlir::LogicalResult Compilation::adoptGrid() {
   return mlir::success();
 }
 
-/// The model that the proof compares with, where it is not the program itself.
+/// Reads the model that the proof compares with, if it is not the program itself.
 mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   onStep("reading " + options.reference);
   mlir::OwningOpRef<mlir::ModuleOp> model;
@@ -205,7 +205,8 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   if (step && !isStep) {
     if (!llvm::hasSingleElement(model->getOps<mlir::func::FuncOp>()))
       return mlir::emitError(model->getLoc())
-             << "--reference: has layers as functions, and caches are found before; name the ONNX "
+             << "--reference: has layers as functions, but caches are derived before layers are "
+                "outlined; name the ONNX "
                 "file, or what --emit=import or --generate --emit=model writes";
     if (mlir::failed(makeStep(*model, step->last, onStep)))
       return mlir::failure();
@@ -227,7 +228,7 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
   } else {
     module = readProgram(options.input, &context, first);
   }
-  if (!module || (first > Emit::Model && mlir::failed(adoptGrid())))
+  if (!module || (first > Emit::Model && mlir::failed(useGridOfProgram())))
     return mlir::failure();
   if (reference && !options.reference.empty() && mlir::failed(readReference(onStep)))
     return mlir::failure();
@@ -235,12 +236,12 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
     mlir::emitWarning(module->getLoc())
         << "is at level " << emitName(first)
         << ", and that it computes what some model does is not proved: name the model with "
-           "--reference; the executable will say so";
+           "--reference; the executable reports this";
   else if (isProgramText(options.input) && reference && !stepIsProved &&
            mlir::tpc::PlacedStep::lookup(*module))
     mlir::emitWarning(module->getLoc())
         << "is a step of a generation, and that steps repeat what some model does is not proved: "
-           "name the model with --reference; the executable will say so";
+           "name the model with --reference; the executable reports this";
   if (!options.target.empty())
     module->getOperation()->setAttr(mlir::tpc::kTargetAttr,
                                     mlir::StringAttr::get(&context, options.target));
@@ -252,9 +253,9 @@ mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
   for (const Verifier &verifier : verifiers) {
     if (!reference || verifier.level != level)
       continue;
-    // Steps of their own, so that --timing tells what they take.
+    // Each verifier is a step of its own, so that --timing reports its time.
     onStep(verifier.step);
-    // Later levels are compared with the staged program as well.
+    // Later levels are also compared with the staged program.
     if (verifier.comparesModels && !reference->module && level <= Emit::Staged) {
       if (mlir::failed(mlir::tpc::verifyDistribution(*module)))
         return mlir::failure();
@@ -289,7 +290,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
   if (!module) {
     if (mlir::failed(read(onStep)))
       return mlir::failure();
-    // What was read may have been edited. As after import, sizes come first.
+    // An input may be edited text. Its sizes are checked first, as after import.
     mlir::PassManager pm(&context);
     if (reference && (first == Emit::Sharded || first == Emit::Spmd))
       pm.addPass(mlir::tpc::createVerifyBounds());
@@ -346,9 +347,9 @@ mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnSt
   mlir::OwningOpRef<mlir::ModuleOp> model;
   if (reference) {
     model = module.clone();
-    // Masks and positions are those of inputs that are left out: then ALiBi of a mask's sum is
-    // known to be slopes, in the model as in the step. What is wrong with the model the step will
-    // say as well, with what to do.
+    // Masks and positions get the values of omitted inputs: then ALiBi from a sum of masks is
+    // recognized as slopes, in the model as in the step. Errors of the model appear again for the
+    // step, with a remedy.
     if (mlir::failed(run(*model, [](mlir::PassManager &pm) {
           pm.addPass(mlir::tpc::createFixInputs());
           buildModelPassPipeline(pm, /*wideResidual=*/false);
@@ -407,7 +408,7 @@ llvm::Expected<const mlir::tpc::KernelCode *> Compilation::makeKernels(OnStep on
   return &*kernels;
 }
 
-/// Kernels of their own become data of the host's program.
+/// Turns device kernels into data of the host program.
 mlir::LogicalResult Compilation::embedKernels(OnStep onStep) {
   llvm::Expected<const mlir::tpc::KernelCode *> made = makeKernels(onStep);
   if (!made)

@@ -1,4 +1,4 @@
-//===- CountCalls.cpp - What functions of a plan call ---------------------===//
+//===- CountCalls.cpp - Runtime calls of a planned program ----------------===//
 
 #include "CountCalls.h"
 #include "tpc/Buffer/Buffer.h"
@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 
 namespace tpc {
 std::vector<FunctionRow> countCalls(ModuleOp staged) {
-  // What is wrong with it is said when it is compiled.
+  // Errors are reported when the program is compiled.
   ScopedDiagnosticHandler quiet(staged.getContext(), [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> plan = staged.clone();
   PassManager pm(staged.getContext());

@@ -1,4 +1,4 @@
-//===- CountCalls.h - What functions of a plan call -------------*- C++ -*-===//
+//===- CountCalls.h - Runtime calls of a planned program --------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_COUNTCALLS_H
 #define TPC_LIB_DRIVER_COUNTCALLS_H
@@ -7,8 +7,8 @@
 
 namespace tpc {
 
-/// The calls of libraries and kernels in each function of a staged program, as it would be planned;
-/// nothing if it cannot be.
+/// Returns the calls of libraries and kernels in each function of a staged program, as planned;
+/// empty if it cannot be planned.
 std::vector<mlir::tpc::FunctionRow> countCalls(mlir::ModuleOp staged);
 
 } // namespace tpc

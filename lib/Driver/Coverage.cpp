@@ -1,4 +1,4 @@
-//===- Coverage.cpp - What is known of which op ---------------------------===//
+//===- Coverage.cpp - Table of ops and their interface models -------------===//
 
 #include "tpc/Driver/Coverage.h"
 #include "tpc/Dialect/Annotations.h"
@@ -44,12 +44,12 @@ bool computesElements(OperationName name) {
                  AllReduceOp, ReduceScatterOp>(name);
 }
 
-/// Loops over micro-batches are lowered where they stand.
+/// Loops over micro-batches are lowered in place.
 bool isStructureOfExecutable(OperationName name) {
   return isStructure(name) && !isOneOf<MicroBatchesOp>(name);
 }
 
-/// Why an op needs no model of a concern; of an empty one: of none.
+/// Reason why an op needs no model of a concern; an empty concern: of no concern.
 struct Reason {
   StringRef concern;
   Matches isFor;
@@ -57,19 +57,19 @@ struct Reason {
 };
 
 constexpr Reason reasons[] = {
-    {"", isOneOf<AnnotationOp>, "there only while the model is recognized"},
+    {"", isOneOf<AnnotationOp>, "exists only while the model is recognized"},
     {"rule", isStructure, "has no value"},
-    {"rule", isMessage, "crosses stages: the type says the distribution"},
-    {"rule", isCommunication, "changes the distribution: the two types say how"},
+    {"rule", isMessage, "crosses stages: the type has the distribution"},
+    {"rule", isCommunication, "changes the distribution: the two types define how"},
     {"type", isStructure, "has no value"},
     {"type", isMessage, "crosses stages: the type is what was sent"},
-    {"type", isCommunication, "changes the distribution: the two types say how"},
-    {"type", hasTypeOfItsOwn, "the result's type says what it computes"},
+    {"type", isCommunication, "changes the distribution: the two types define how"},
+    {"type", hasTypeOfItsOwn, "the result's type defines its computation"},
     {"elements", isStructure, "has no value"},
     {"elements", isMessage, "crosses stages: it is what was sent"},
     {"elements", isSource, "has no operand"},
-    {"elements", computesElements, "computes them of many elements"},
-    {"elements", isOneOf<ConcatOp, AppendOp>, "takes them of several operands"},
+    {"elements", computesElements, "computes each from many elements"},
+    {"elements", isOneOf<ConcatOp, AppendOp>, "takes them from several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
@@ -99,7 +99,7 @@ SmallVector<OpConcern> getConcerns() {
        "the result's type follows from the operands (`InferTypeOpInterface`)",
        {{"yes", TypeID::get<InferTypeOpInterface>()}}},
       {"elements",
-       "where those of the result come from: it `moves` them (`MovementOpInterface`), `looks up` "
+       "origin of the result's elements: the op `moves` them (`MovementOpInterface`), `looks up` "
        "(`LookupOpInterface`), computes `each` by itself (`ScalarOpInterface`) or normalizes a "
        "`row` (`NormOpInterface`)",
        {{"moves", TypeID::get<MovementOpInterface>()},
@@ -129,7 +129,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
   MLIRContext context(registry);
   context.loadDialect<TpcDialect>();
   SmallVector<OpConcern> concerns = getConcerns();
-  SmallVector<StringRef> notes; // as they come
+  SmallVector<StringRef> notes; // : in order of first use
   bool good = true;
   std::string table;
   llvm::raw_string_ostream rows(table);

@@ -1,4 +1,4 @@
-//===- Diagnostics.cpp - Messages for the person who runs tpcc -------------===//
+//===- Diagnostics.cpp - Messages for users of tpcc -----------------------===//
 
 #include "Diagnostics.h"
 
@@ -12,7 +12,7 @@ static constexpr int kMaxRemarks = 8;
 
 std::string tpc::describeLocation(mlir::Location loc) {
   std::string node, file;
-  // The first name and the first place in a file that occur, outermost first.
+  // The outermost name and the outermost position in a file.
   loc->walk([&](mlir::Location part) {
     if (auto name = llvm::dyn_cast<mlir::NameLoc>(part); name && node.empty())
       node = ("node '" + name.getName().getValue() + "'").str();
@@ -43,7 +43,7 @@ static llvm::StringRef getName(Severity severity) {
   llvm_unreachable("there are four severities");
 }
 
-/// Colored where the stream is a terminal.
+/// Prints in color if the stream is a terminal.
 static llvm::raw_ostream &printPrefix(llvm::raw_ostream &os, Severity severity,
                                       llvm::StringRef tool) {
   switch (severity) {
@@ -59,7 +59,7 @@ static llvm::raw_ostream &printPrefix(llvm::raw_ostream &os, Severity severity,
   llvm_unreachable("there are four severities");
 }
 
-/// JSON is UTF-8, and names in files are any bytes.
+/// JSON is UTF-8, but names in files may have any bytes.
 static llvm::json::Object makeJson(Severity severity, llvm::StringRef message) {
   llvm::json::Object object;
   object["severity"] = getName(severity);
@@ -99,7 +99,7 @@ DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostre
                                      std::function<void(mlir::DiagnosticSeverity)> onMessage,
                                      DiagnosticFormat format)
     : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)), format(format) {
-  // Messages name the ONNX node. The op would be a whole function where one is to blame.
+  // Messages name the ONNX node. Printed, the op could be a whole function.
   context->printOpOnDiagnostic(false);
   setHandler([this](mlir::Diagnostic &diagnostic) {
     print(diagnostic, 0);
@@ -117,7 +117,7 @@ DiagnosticPrinter::~DiagnosticPrinter() {
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
   std::string text = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
   llvm::StringRef rest = message;
-  // Many messages begin with the node's name, for those who see no locations.
+  // Many messages begin with the node's name, for tools that show no locations.
   if (!llvm::StringRef(text).starts_with("node ") ||
       !rest.consume_front(llvm::StringRef(text).drop_front(5)))
     text += text.empty() ? "" : ": ";

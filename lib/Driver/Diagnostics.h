@@ -1,4 +1,4 @@
-//===- Diagnostics.h - Messages for the person who runs tpcc ---------------===//
+//===- Diagnostics.h - Messages for users of tpcc ---------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_DIAGNOSTICS_H
 #define TPC_LIB_DRIVER_DIAGNOSTICS_H
@@ -9,23 +9,23 @@
 
 namespace tpc {
 
-/// Where an op comes from, for people: "node '/h.0/attn/MatMul'", "file:line:column", or nothing.
+/// Returns the origin of an op for users: "node '/h.0/attn/MatMul'", "file:line:column", or "".
 std::string describeLocation(mlir::Location loc);
 
-/// How messages are written: for people, or each as one line of JSON with the keys `severity`,
-/// `message` and `notes`, and, where they are known, `node`, `file`, `line` and `column`.
+/// Format of messages: text, or one line of JSON each with the keys `severity`, `message` and
+/// `notes`, and, if known, `node`, `file`, `line` and `column`.
 enum class DiagnosticFormat { Text, Json };
 
-/// Prints a message that has no location, prefixed by the tool's name in text.
+/// Prints a message without a location; text is prefixed by the tool's name.
 void printMessage(llvm::raw_ostream &os, DiagnosticFormat format, mlir::DiagnosticSeverity severity,
                   llvm::StringRef message);
 
-/// Prints messages as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes. One message is
-/// printed once, however many ops have it. Of remarks (what was not recognized, which weights are
-/// missing) the first few are printed, and how many more there are.
+/// Prints messages as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes. A message of
+/// several ops is printed once. Of remarks (unrecognized patterns, missing weights) only the first
+/// few are printed, and the number of others.
 class DiagnosticPrinter : public mlir::ScopedDiagnosticHandler {
 public:
-  /// `onMessage` is called before each message.
+  /// Calls `onMessage` before each message.
   DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostream &os,
                     std::function<void(mlir::DiagnosticSeverity)> onMessage,
                     DiagnosticFormat format = DiagnosticFormat::Text);

@@ -1,4 +1,4 @@
-//===- Explain.cpp - What each tactic does --------------------------------===//
+//===- Explain.cpp - Effects of each tactic -------------------------------===//
 
 #include "Explain.h"
 
@@ -25,11 +25,11 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// What a program is after some of the tactics.
+/// Measures of a program after some of the tactics.
 struct Snapshot {
   Report report;
   int64_t weights = 0, peak = 0;
-  /// By name, in the order of tpc.tactics.
+  /// Splits by name, in the order of tpc.tactics.
   std::vector<std::pair<std::string, std::string>> splits;
 };
 
@@ -46,7 +46,7 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
   assign.tactics = tactics;
   pm.addPass(createAssignShardings(assign));
   pm.addPass(createInsertReshards());
-  // Fewer tactics predict fewer collectives; the whole list is checked where it is compiled.
+  // A partial list of tactics predicts fewer collectives; compilation checks the full list.
   spec.allowReshard = true;
   ::tpc::buildSpmdPassPipeline(pm, spec);
   ::tpc::buildStagesPassPipeline(pm);
@@ -71,7 +71,7 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
   return snapshot;
 }
 
-/// Rows of all stages added up; outputs are the runtime's, whatever is split.
+/// Adds up the rows of all stages, except outputs, which the runtime delivers.
 static std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>>
 sumRows(const Report &report) {
   std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> sums;
@@ -111,7 +111,7 @@ static TacticEffect compare(const std::string &name, const Snapshot &before,
 
 FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                                  const Symbols &given) {
-  // One stage first: cutting is the last tactic.
+  // Splits into one stage first: pipelining is the last tactic.
   ::tpc::ShardSpec flat = spec;
   std::array<int64_t, ::tpc::numAxes> sizes;
   for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
@@ -122,7 +122,7 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
   int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
-  // Nominal sizes have one sample; here each replica and micro-batch gets one.
+  // Nominal sizes have one sample; here each replica and each micro-batch gets one.
   std::set<std::string> batch;
   if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))
     for (Type type : main.getArgumentTypes())

@@ -1,7 +1,7 @@
-//===- Explain.h - What each tactic does ------------------------*- C++ -*-===//
+//===- Explain.h - Effects of each tactic -----------------------*- C++ -*-===//
 //
-// The tactics of a --megatron-shard run one after the other; after each, a copy of the program is
-// taken through all levels, and its report is compared with the one before.
+// The tactics of --megatron-shard run one after the other. After each, a copy of the program is
+// compiled through all levels, and its report is compared with the previous one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,10 +15,10 @@ namespace mlir::tpc {
 
 struct TacticEffect {
   std::string name;                // "tp", …, "pp"
-  std::vector<std::string> splits; // what it split, and what it left
-  /// What one step of one rank of each kind has more (or, negative, less) of.
+  std::vector<std::string> splits; // : what it split, and what it kept whole
+  /// Additional (or, negative, saved) collectives of a step, on one rank of each kind.
   std::vector<CollectiveRow> communication;
-  /// Of the rank that holds most, before and after.
+  /// Memory of the worst-case rank, before and after.
   int64_t weightsBefore = 0, weights = 0;
   int64_t peakBefore = 0, peak = 0; // weights and live values
 };
@@ -31,7 +31,7 @@ struct Explanation {
   void print(llvm::raw_ostream &os) const;
 };
 
-/// `module` is at the model level, and stays as it is. Symbols that `symbols` does not have get
+/// Explains a module at the model level, without changing it. Symbols missing in `symbols` get
 /// nominal values (Nominal.h).
 FailureOr<Explanation> explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                       const Symbols &symbols);

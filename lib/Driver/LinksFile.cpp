@@ -1,4 +1,4 @@
-//===- LinksFile.cpp - The file that --links names -------------------------===//
+//===- LinksFile.cpp - Reader of the --links file -------------------------===//
 
 #include "LinksFile.h"
 
@@ -16,7 +16,7 @@ static Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
 }
 
-/// {"alpha": …, "beta": …} as [alpha, beta].
+/// Converts {"alpha": …, "beta": …} to [alpha, beta].
 static Expected<mlir::Attribute> makeLink(mlir::Builder &builder, const json::Value &value,
                                           llvm::StringRef name) {
   const json::Object *object = value.getAsObject();

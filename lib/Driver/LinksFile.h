@@ -1,11 +1,11 @@
-//===- LinksFile.h - The file that --links names ---------------------------===//
+//===- LinksFile.h - Reader of the --links file -----------------*- C++ -*-===//
 //
 //     {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12},
 //      "inter_node": {"alpha": 1e-5, "beta": 2e-11},
 //      "axes": {"dp": {"alpha": 2e-5, "beta": 1e-10}}}
 //
-// alpha in seconds, beta in seconds per byte. All of it is optional; what is absent has the
-// defaults of tpc/Support/Links.h.
+// alpha is in seconds, beta in seconds per byte. All entries are optional; the defaults are in
+// tpc/Support/Links.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,11 +19,11 @@
 
 namespace tpc {
 
-/// The attribute `tpc.links` that `text` describes. `spec` says which axes there are.
+/// Returns the attribute `tpc.links` that `text` describes. `spec` has the axes.
 llvm::Expected<mlir::DictionaryAttr> parseLinks(mlir::MLIRContext *context, llvm::StringRef text,
                                                 const ShardSpec &spec);
 
-/// The same from a file; errors begin with its name.
+/// Reads the attribute from a file; errors begin with the file's name.
 llvm::Expected<mlir::DictionaryAttr> readLinksFile(mlir::MLIRContext *context, llvm::StringRef path,
                                                    const ShardSpec &spec);
 

@@ -1,4 +1,4 @@
-//===- MemoryPlan.cpp - Which splits fit into GPUs of some memory ---------===//
+//===- MemoryPlan.cpp - Splits that fit into given GPU memory -------------===//
 
 #include "MemoryPlan.h"
 #include "TpccOptions.h"
@@ -24,13 +24,13 @@ using ::tpc::MemoryPlan;
 using ::tpc::MemoryRow;
 using ::tpc::SymExpr;
 
-/// More ranks than anybody has.
+/// Limit of the search.
 static constexpr int64_t maxRanks = 1024;
-/// Drivers give memory in pages, of which small pieces share some.
+/// Drivers allocate pages; small allocations share a page.
 static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
-/// Of what lies in one allocation.
+/// Alignment of buffers within one allocation.
 static constexpr int64_t alignment = 256;
-/// Of products on the latest GPUs, and two pages of what is small.
+/// Workspace of GEMM libraries on the latest GPUs, and two pages for small allocations.
 static constexpr int64_t libraryBytes = (32 << 20) + 2 * page;
 
 //===----------------------------------------------------------------------===//
@@ -90,8 +90,8 @@ llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options) {
 
 namespace {
 
-/// Pieces of memory as drivers give them.
-class Pieces {
+/// Sum of allocations, rounded as drivers round them.
+class AllocationSum {
 public:
   void add(int64_t bytes) {
     if (bytes >= largeFrom)
@@ -105,7 +105,7 @@ private:
   int64_t large = 0, small = 0;
 };
 
-/// What functions on buffers hold on the rank with coordinate 0 on every axis, whose parts are the
+/// Memory of buffer functions on the rank with coordinate 0 on every axis, whose shards are the
 /// largest.
 class StackCounter {
 public:
@@ -114,15 +114,15 @@ public:
 
   int64_t evaluate(const SymExpr &size) const;
   int64_t evaluate(buffer::ExprAttr size) const { return evaluate(size.getExpr()); }
-  /// The most that frames take at once.
+  /// Returns the maximum size of all live frames.
   int64_t getPeak(Block &block);
-  /// Of the function, and all that it calls: the most that kernels of attention need beside.
+  /// Maximum workspace of attention kernels in the function and its callees.
   int64_t workspace = 0;
-  /// The same of what devices pack before and after communication, which is on the stack as well.
+  /// Maximum size of packed data before and after communication, which is on the stack as well.
   int64_t stage = 0;
 
 private:
-  void look(Operation &op);
+  void visit(Operation &op);
 
   ModuleOp module;
   GridAttr grid;
@@ -139,13 +139,13 @@ int64_t StackCounter::evaluate(const SymExpr &size) const {
   std::map<std::string, int64_t> values;
   for (const std::string &name : names) {
     auto known = symbols.find(name);
-    values[name] = known == symbols.end() ? 0 : known->second; // a coordinate, or a round
+    values[name] = known == symbols.end() ? 0 : known->second; // : a coordinate, or a micro-batch
   }
-  // What leaves 64 bits fits nowhere.
+  // A size beyond 64 bits does not fit anywhere.
   return std::max<int64_t>(numbers.evaluate(values).value_or(int64_t(1) << 60), 0);
 }
 
-void StackCounter::look(Operation &op) {
+void StackCounter::visit(Operation &op) {
   if (auto attention = dyn_cast<buffer::AttentionOp>(op)) {
     tpc_attention_args args = {};
     args.batch = evaluate(attention.getBatch());
@@ -157,7 +157,7 @@ void StackCounter::look(Operation &op) {
     if (::tpc::attention::splitsKeys(args))
       workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args));
   } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp>(op)) {
-    // What comes and what goes, each packed, and parts rounded up to equal ones.
+    // Send and receive buffers, both packed, with shards rounded up to equal sizes.
     int64_t bytes = 0;
     for (Value operand : op.getOperands())
       if (isa<buffer::PlaceType>(operand.getType()))
@@ -183,7 +183,7 @@ int64_t StackCounter::getPeak(Block &block) {
       else
         inside = it->second;
     } else {
-      look(op);
+      visit(op);
       for (Region &region : op.getRegions())
         for (Block &inner : region)
           inside = std::max(inside, getPeak(inner));
@@ -197,7 +197,7 @@ int64_t StackCounter::getPeak(Block &block) {
 // Splits
 //===----------------------------------------------------------------------===//
 
-/// Adds what a split needs to `row`.
+/// Adds the memory of a split to `row`.
 static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const Symbols &symbols,
                            MemoryRow &row) {
   OwningOpRef<ModuleOp> module = model.clone();
@@ -209,7 +209,7 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
   FailureOr<Report> report = computeReport(*module, symbols);
   if (failed(report))
     return failure();
-  Pieces inputs;
+  AllocationSum inputs;
   for (PipelineOp pipeline : module->getOps<PipelineOp>())
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       inputs.add(static_cast<int64_t>(estimateBytes(type, symbols)));
@@ -224,7 +224,7 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
       continue;
     const StageRow &stage = report->stages[static_cast<size_t>(*function.getStage())];
     MemoryRow own = row;
-    // Weights are one allocation, and constants.
+    // Weights are one allocation; so are constants.
     int64_t ofParameters = 0, ofConstants = 0;
     for (const ParameterRow &parameter : stage.parameters)
       ofParameters += llvm::alignTo(parameter.bytes, alignment);
@@ -232,14 +232,14 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
       ofConstants += llvm::alignTo(
           evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols), alignment);
     });
-    Pieces weights;
+    AllocationSum weights;
     weights.add(ofParameters);
     weights.add(ofConstants);
     own.weights = weights.get();
     own.inputs = inputs.get();
     StackCounter counter(*module, symbols);
     int64_t peak = counter.getPeak(function.getBody().front());
-    Pieces step;
+    AllocationSum step;
     step.add(std::max<int64_t>(peak + counter.stage, 256 << 10));
     step.add(counter.workspace);
     own.step = step.get();
@@ -254,9 +254,9 @@ namespace tpc {
 FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
                                  const Symbols &symbols) {
   MemoryPlan plan{memory, symbols, {}, false};
-  int64_t largestTp = maxRanks, largestPp = maxRanks; // that the model can be split by
-  int64_t least = INT64_MAX;                          // of any split
-  bool helps = true;                                  // twice as many ranks need less each
+  int64_t largestTp = maxRanks, largestPp = maxRanks; // : upper limits of splits of the model
+  int64_t least = INT64_MAX;                          // : minimum of all splits
+  bool helps = true; // : whether twice as many ranks reduce the need of each
   for (int64_t ranks = 1; ranks <= maxRanks && !plan.fits && helps; ranks *= 2) {
     helps = false;
     for (int64_t pp = 1; pp <= ranks; pp *= 2) {
@@ -274,7 +274,7 @@ FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
         return failure();
       }
       row.ranks = spec->grid.worldSize();
-      // A split that is refused is none of those that fit; more of the same is refused as well.
+      // A rejected split does not fit; larger splits of the same axis are rejected as well.
       ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
         if (diagnostic.getSeverity() == DiagnosticSeverity::Error && row.why.empty())
           row.why = diagnostic.str();
@@ -301,7 +301,7 @@ FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
 } // namespace tpc
 
 //===----------------------------------------------------------------------===//
-// What is said
+// Output
 //===----------------------------------------------------------------------===//
 
 static std::string gib(int64_t bytes) {
@@ -314,13 +314,13 @@ void MemoryPlan::print(llvm::raw_ostream &os) const {
   os << "Ranks with " << gib(memory) << " each, at ";
   llvm::interleaveComma(shape, os,
                         [&](const auto &size) { os << size.first << "=" << size.second; });
-  os << ": what the rank needs that needs most\n\n";
+  os << ": memory of the worst-case rank\n\n";
   os << "  tp   pp  ranks        need     weights      inputs        step   libraries   remains\n";
   for (const MemoryRow &row : rows) {
     os << llvm::format("%4lld %4lld  %5lld", static_cast<long long>(row.tp),
                        static_cast<long long>(row.pp), static_cast<long long>(row.ranks));
     if (!row.exists) {
-      os << "  cannot be: " << StringRef(row.why).split('\n').first << "\n";
+      os << "  impossible: " << StringRef(row.why).split('\n').first << "\n";
       continue;
     }
     for (int64_t bytes : {row.getNeed(), row.weights, row.inputs, row.step, row.libraries})
@@ -340,7 +340,7 @@ void MemoryPlan::print(llvm::raw_ostream &os) const {
   for (const MemoryRow &row : rows)
     if (row.exists && row.getNeed() <= memory)
       os << "  --megatron-shard=tp" << row.tp << ",pp" << row.pp << "\n";
-  os << "What the driver and its libraries take by themselves is not counted: some hundred MiB.\n";
+  os << "Not counted: some hundred MiB of the driver and its libraries.\n";
 }
 
 llvm::json::Value MemoryPlan::toJSON() const {

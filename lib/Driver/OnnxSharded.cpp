@@ -1,4 +1,4 @@
-//===- OnnxSharded.cpp - What a partition says in ONNX's words ------------===//
+//===- OnnxSharded.cpp - Shardings as ONNX multi-device fields ------------===//
 
 #include "OnnxSharded.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using Axes = std::vector<::tpc::ShardSpec::NamedAxis>;
 
-/// Steps of a weight's elements that axes split: `size` of them, `stride` apart.
+/// Split steps of a weight's elements: `size` of them, `stride` apart.
 struct SplitSteps {
   int64_t stride, size;
   Axes axes;
@@ -28,7 +28,7 @@ struct SplitSteps {
 
 } // namespace
 
-/// Grid axes of a factor; micro-batches are the schedule's.
+/// Returns the grid axes of a factor; micro-batches belong to the schedule.
 static Axes getAxes(ArrayRef<StringAttr> names, const Axes &grid) {
   Axes axes;
   for (StringAttr name : names)
@@ -51,7 +51,7 @@ static ::tpc::OnnxSharding::Factor makeFactor(std::string size, Axes axes) {
   return {std::move(size), shards, std::move(partOf)};
 }
 
-/// What `tpc.split` of a parameter says of its weight's elements.
+/// Returns the ranges of a weight's elements that `tpc.split` of a parameter describes.
 static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid) {
   std::vector<SplitSteps> ranges;
   auto splits = parameter->getAttrOfType<ArrayAttr>(kSplitAttr);
@@ -81,7 +81,8 @@ static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid
   return ranges;
 }
 
-/// The dimensions of a weight as factors; nothing where ranges are not factors of them.
+/// Returns the dimensions of a weight as factors; nothing if ranges are no factors of the
+/// dimensions.
 static std::optional<::tpc::OnnxSharding>
 makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
@@ -89,7 +90,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   size_t used = 0;
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
-    int64_t top = stride * shape[d]; // of what is left of the dimension
+    int64_t top = stride * shape[d]; // : of the rest of the dimension
     for (const SplitSteps &range : ranges) {
       if (range.stride < stride || range.stride >= stride * shape[d])
         continue;
@@ -109,7 +110,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   return sharding;
 }
 
-/// An annotation without open entries.
+/// Reads an annotation without open entries.
 static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
   for (auto dim : entries.getAsRange<DimAttr>()) {
@@ -120,7 +121,7 @@ static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   return sharding;
 }
 
-/// How the ops that take an input split it; inputs themselves are whole.
+/// Returns how the ops that use an input split it; inputs themselves are whole.
 static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, const Axes &grid) {
   for (OpOperand &use : input.getUses()) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(use.getOwner());
@@ -188,7 +189,7 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
 mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices) {
   const Axes axes = spec.axes();
-  // Of weights and inputs, what is split is known from the tactics.
+  // The tactics determine the split dimensions of weights and inputs.
   auto addWhole = [&](StringRef name, ArrayAttr entries) {
     if (!entries || name.empty() || llvm::any_of(entries, [](Attribute entry) {
           auto dim = dyn_cast<DimAttr>(entry);
@@ -216,8 +217,8 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
     auto source = op->getAttrOfType<StringAttr>(kShardingSourceAttr);
     emitError(op->getLoc()) << "the annotation " << printSharding(entries) << " of value '" << name
                             << "'" << (source ? " (" + source.str() + ")" : std::string())
-                            << " cannot be written to an ONNX file, which has no word for '?'; "
-                               "say '-' or an axis";
+                            << " cannot be written to an ONNX file, which cannot express '?'; "
+                               "use '-' or an axis";
     ok = false;
   });
   return mlir::success(ok);
@@ -226,7 +227,7 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
 void collectStages(ModuleOp staged, OnnxDevices &devices) {
   llvm::StringSet<> several;
   auto collect = [&](Operation *op, int64_t stage) {
-    // What needs no operand has the name of one of its users, of any stage.
+    // An op without operands is named after a user, which may be in any stage.
     if (op->getNumOperands() == 0 || !isa<ShardingRuleOpInterface, func::CallOp>(op))
       return;
     SmallVector<std::string> names;
@@ -244,7 +245,7 @@ void collectStages(ModuleOp staged, OnnxDevices &devices) {
           for (Operation &op : function.front())
             collect(&op, stage.getIndex());
       });
-  // Masks and the like are computed in each stage that needs them.
+  // Masks and similar values are computed in each stage that needs them.
   for (const auto &entry : several)
     devices.nodes.erase(entry.getKey().str());
 }

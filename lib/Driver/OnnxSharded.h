@@ -1,4 +1,4 @@
-//===- OnnxSharded.h - What a partition says in ONNX's words ----*- C++ -*-===//
+//===- OnnxSharded.h - Shardings as ONNX multi-device fields ----*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_ONNXSHARDED_H
 #define TPC_LIB_DRIVER_ONNXSHARDED_H
@@ -10,19 +10,19 @@
 
 namespace tpc {
 
-/// How the tactics of `spec` split the weights and inputs of a program at the model level, which
-/// stays as it is. A weight that is used in several ways is left out: the
-/// others decide.
+/// Collects how the tactics of `spec` split the weights and inputs of a program at the model level,
+/// without changing it. A weight with several different splits is omitted: the other values
+/// determine it.
 mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec,
                                      OnnxDevices &devices);
 
-/// What annotations say of values of the file's graph, and of weights and inputs that they want
-/// whole: the tactics' results do not tell. `annotated` is the imported program with
-/// `tpc.sharding`.
+/// Collects the annotations of values of the file's graph, and of weights and inputs that
+/// annotations keep whole, which the tactics' results do not show. `annotated` is the imported
+/// program with `tpc.sharding`.
 mlir::LogicalResult collectAnnotations(mlir::ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices);
 
-/// In which stages the nodes of a staged program are.
+/// Collects the stages of the nodes of a staged program.
 void collectStages(mlir::ModuleOp staged, OnnxDevices &devices);
 
 } // namespace tpc

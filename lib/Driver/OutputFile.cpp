@@ -1,4 +1,4 @@
-//===- OutputFile.cpp - Files that are whole or not there ------------------===//
+//===- OutputFile.cpp - Atomic output files -------------------------------===//
 
 #include "OutputFile.h"
 #include "tpc/staged_file.h"
@@ -44,18 +44,18 @@ static llvm::SmallString<128> folderOf(StringRef path) {
   return folder;
 }
 
-/// Other files (devices, pipes, and what /dev/stdout leads to if that has no name any more) are
-/// written as they are.
+/// Returns whether the output replaces a file. Other outputs (devices, pipes, and targets of
+/// /dev/stdout without a name) are written directly.
 static bool isRegularOrNew(StringRef path) {
   fs::file_status status;
   llvm::SmallString<128> real;
   return fs::status(path, status) || (fs::is_regular_file(status) && !fs::real_path(path, real));
 }
 
-bool tpc::samePlace(StringRef a, StringRef b) {
+bool tpc::isSameFile(StringRef a, StringRef b) {
   llvm::SmallString<128> places[] = {resolveOutput(a), resolveOutput(b)};
   for (llvm::SmallString<128> &place : places) {
-    // A file that does not exist yet, in a folder that does.
+    // A file that does not exist yet, in an existing folder.
     llvm::SmallString<128> folder;
     if (place == "-" || fs::real_path(folderOf(place), folder))
       continue;

@@ -1,4 +1,4 @@
-//===- PassPipelines.cpp - Which passes lead to which level ---------------===//
+//===- PassPipelines.cpp - Pass pipelines between levels ------------------===//
 
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Conversion/Cpu/Passes.h"
@@ -23,11 +23,11 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-/// What a file becomes: the model, a step with caches, which a generation repeats, or one that
-/// takes whole caches, with outputs of all tokens or of the last ones.
+/// Form of the compiled program: the model; a step with caches, which a generation repeats; or a
+/// step on preallocated caches, with outputs of all tokens or of the last ones.
 enum class Form { Model, Step, Placed, PlacedLast };
 
-/// From a step to one that takes whole caches, and what all programs end with.
+/// From a step to a step on preallocated caches, and the common last passes.
 static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   if (form >= Form::Placed) {
     pm.addPass(createPlaceCaches());
@@ -45,7 +45,7 @@ static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   pm.addPass(createOutlineLayers());
 }
 
-/// To the model, or to a step that adds to caches, not outlined.
+/// From import to the model, or to a step that appends to caches, not outlined.
 static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createHoldAnnotations());
   if (generates) {
@@ -60,7 +60,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
-  // Halves of heads that are exchanged are a rotary embedding's, if they can be.
+  // Exchanges of halves of heads become rotary embeddings if possible.
   fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());
@@ -71,7 +71,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   if (generates) {
     pm.addPass(createRecognizeCaches());
     pm.addPass(createDeriveCaches());
-    pm.addNestedPass<func::FuncOp>(createSimplify()); // movements meet
+    pm.addNestedPass<func::FuncOp>(createSimplify()); // : movements become adjacent
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
 }
@@ -127,7 +127,7 @@ void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createWidenProducts());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createMergeProducts());
-  pm.addPass(createHoldCaches());
+  pm.addPass(createAliasCaches());
   pm.addPass(createOutlineKernels());
   pm.addPass(createBuildKernels());
 }
@@ -141,7 +141,7 @@ void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &
   program.digestWeights = options.digestWeights;
   pm.addPass(createLowerProgram(program));
   pm.addPass(createApproximateMath());
-  // What is left are scalars.
+  // Only scalar math remains.
   OpPassManager &functions = pm.nest<LLVM::LLVMFuncOp>();
   functions.addPass(createCSEPass());
   pm.addPass(createConvertMathToLLVMPass());

@@ -1,4 +1,4 @@
-//===- PrintGroups.cpp - Which ranks communicate ---------------------------===//
+//===- PrintGroups.cpp - Process groups of ranks --------------------------===//
 
 #include "PrintGroups.h"
 
@@ -9,7 +9,7 @@ using namespace tpc;
 
 using Groups = std::vector<std::vector<int64_t>>;
 
-/// Groups over the axes of "tp-dp", of ranks laid out over `axes`.
+/// Returns the groups over the axes of "tp-dp" for ranks laid out over `axes`.
 static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes,
                                        llvm::StringRef token, std::string &error) {
   std::vector<int64_t> sizes;
@@ -22,7 +22,7 @@ static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes
   llvm::SmallVector<llvm::StringRef> wanted;
   token.split(wanted, '-');
   for (llvm::StringRef name : wanted) {
-    // A tp of two dimensions is both of its axes.
+    // tp in two dimensions means both of its axes.
     llvm::SmallVector<llvm::StringRef> parts = {name};
     if (name == "tp" && !llvm::is_contained(names, name))
       parts = {"tpx", "tpy"};
@@ -46,8 +46,8 @@ static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes
 
 static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef token,
                                        std::string &error) {
-  // Ranks of a pipeline that hold the table of words (its rows at the begin, the tied head at the
-  // end), and the one that holds the table of positions.
+  // Ranks of a pipeline with the token embedding table (the first stage's rows, the last stage's
+  // tied head), and the rank with the position table.
   if (token == "embedding" || token == "position-embedding") {
     Groups groups = spec.grid.groups({Axis::PP});
     for (std::vector<int64_t> &group : groups) {
@@ -111,7 +111,7 @@ bool tpc::printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
   }
   llvm::json::OStream out(os);
   out.objectBegin();
-  llvm::SmallVector<llvm::StringRef> seen; // a key must not be there twice
+  llvm::SmallVector<llvm::StringRef> seen; // : a key must be unique
   for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     if (llvm::is_contained(seen, token))
       continue;

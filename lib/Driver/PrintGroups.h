@@ -1,4 +1,4 @@
-//===- PrintGroups.h - Which ranks communicate -----------------------------===//
+//===- PrintGroups.h - Process groups of ranks ------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_PRINTGROUPS_H
 #define TPC_LIB_DRIVER_PRINTGROUPS_H

@@ -1,4 +1,4 @@
-//===- PrintProgram.cpp - Programs as people read them --------------------===//
+//===- PrintProgram.cpp - Readable program text ---------------------------===//
 
 #include "PrintProgram.h"
 
@@ -21,7 +21,7 @@ using ::tpc::SymExpr;
 // Names of types
 //===----------------------------------------------------------------------===//
 
-/// `batch` as it is, `past_sequence_length` as `psl`.
+/// Returns `batch` unchanged, and `past_sequence_length` as `psl`.
 static std::string shorten(StringRef symbol) {
   if (!symbol.contains('_'))
     return symbol.str();
@@ -33,7 +33,7 @@ static std::string shorten(StringRef symbol) {
   return text;
 }
 
-/// A size as part of a name: `past_sequence_length + 1` as `psl_plus_1`.
+/// Returns a size as a part of a name: `past_sequence_length + 1` as `psl_plus_1`.
 static std::string nameSize(const SymExpr &size) {
   std::string text = size.str(), name;
   auto add = [&](StringRef word) { name += (name.empty() ? "" : "_") + word.str(); };
@@ -62,13 +62,13 @@ static std::string nameAxes(ArrayRef<StringAttr> axes) {
   return name;
 }
 
-/// `1000{tp}` as `1000tp`, `4{tp}*8` as `4tp_8`.
+/// Returns `1000{tp}` as `1000tp`, `4{tp}*8` as `4tp_8`.
 static std::string nameDim(DimAttr dim) {
   std::string name;
   for (FactorAttr factor : dim.getFactors()) {
     std::string axes = nameAxes(factor.getAxes());
     std::string size = nameSize(factor.getExpr());
-    // A number and one axis are one word.
+    // A number with one axis is one word.
     if (factor.getExpr().isConstant() && factor.getAxes().size() == 1)
       axes.erase(0, 1);
     name += (name.empty() ? "" : "_") + size + axes;
@@ -77,9 +77,9 @@ static std::string nameDim(DimAttr dim) {
 }
 
 namespace {
-/// `tensor<?x64xf32, #tpc.dist<[batch*sequence, 128{tp}], local>>` is
-/// `!f32_batch_sequence_x_128tp_l`: `l` for one rank's shape, `g` for the global one. Types that
-/// say all in their shape have no name.
+/// Aliases of types: `tensor<?x64xf32, #tpc.dist<[batch*sequence, 128{tp}], local>>` is
+/// `!f32_batch_sequence_x_128tp_l`, with `l` for one rank's shape and `g` for the global one. Types
+/// that their shape describes completely have no alias.
 struct TypeNames : OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
 
@@ -94,7 +94,7 @@ struct TypeNames : OpAsmDialectInterface {
     for (auto [d, dim] : llvm::enumerate(dist.getDims()))
       os << (d == 0 ? "_" : "_x_") << nameDim(dim);
     os << (dist.getLocal() ? "_l" : "_g");
-    // Other names are made unique by the printer.
+    // The printer makes other names unique.
     return AliasResult::FinalAlias;
   }
 };
@@ -103,23 +103,23 @@ struct TypeNames : OpAsmDialectInterface {
 // Names of values
 //===----------------------------------------------------------------------===//
 
-/// Names of values, for a module that is printed and thrown away: locations are where the printer
-/// looks for them.
+/// Names of values for a module that is printed and discarded: the printer reads names from
+/// locations.
 class ValueNames {
 public:
   explicit ValueNames(ModuleOp module) : module(module), symbols(module) {}
   void assign();
 
 private:
-  /// Parts of the name of what a value is; none: it is computed.
+  /// Return the components of a value's name; empty for computed values.
   SmallVector<StringRef> getParts(Value v);
   SmallVector<StringRef> getParts(BlockArgument argument);
   SmallVector<StringRef> getParts(StringRef weight, ViewAttr view);
-  /// Of an argument of a function of tensors, by the function's name.
+  /// For an argument of a tensor function, by the function's name.
   SmallVector<StringRef> getParts(StringRef function, unsigned argument);
-  /// What of several repetitions' names is said in the function of one.
+  /// Returns the components that the names of several repetitions have in common.
   static SmallVector<StringRef> getCommon(ArrayRef<SmallVector<StringRef>> names);
-  /// The operands that calls give for it.
+  /// Returns the operands that calls pass for the argument.
   SmallVector<Value> getCallOperands(BlockArgument argument);
 
   ModuleOp module;
@@ -152,7 +152,7 @@ SmallVector<Value> ValueNames::getCallOperands(BlockArgument argument) {
 }
 
 SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> names) {
-  // Behind what tells repetitions apart; where nothing is, before it.
+  // The components after the ones that differ between repetitions; without any, the ones before.
   SmallVector<StringRef> head(names.front()), tail(names.front());
   for (ArrayRef<StringRef> other : names) {
     size_t most = std::min(other.size(), head.size()), same = 0;
@@ -184,7 +184,7 @@ SmallVector<StringRef> ValueNames::getParts(StringRef name, unsigned argument) {
 
 SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
   Operation *parent = argument.getOwner()->getParentOp();
-  // What is lowered has the names of the tensors that it stands for.
+  // Lowered functions use the names of the tensors that they implement.
   if (auto kernel = dyn_cast<kernel::FuncOp>(parent))
     return getParts(kernel.getSymName(), argument.getArgNumber());
   if (auto lowered = dyn_cast<buffer::FuncOp>(parent)) {
@@ -210,7 +210,7 @@ SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
   if (names.empty())
     return {};
   SmallVector<StringRef> common = getCommon(names);
-  // One layer, or all that is left of its number.
+  // Removes the prefix up to the layer's number.
   auto *number = llvm::find_if(llvm::reverse(common), isNumber).base();
   if (number != common.begin() && number != common.end())
     common.erase(common.begin(), number);
@@ -220,7 +220,7 @@ SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
 SmallVector<StringRef> ValueNames::getParts(Value v) {
   if (auto it = known.find(v); it != known.end())
     return it->second;
-  known[v]; // calls in a circle have no names
+  known[v]; // : values of recursive calls have no names
   SmallVector<StringRef> parts;
   if (auto parameter = v.getDefiningOp<ParameterOp>()) {
     parts = getParts(parameter.getWeight(), parameter.getViewAttr());
@@ -237,13 +237,14 @@ SmallVector<StringRef> ValueNames::getParts(Value v) {
 
 SmallVector<StringRef> ValueNames::getParts(StringRef weight, ViewAttr view) {
   SmallVector<StringRef> parts = split(weight);
-  // A part of a weight is known by where it begins.
+  // A slice of a weight is named by its offset.
   if (view && view.getOffset() != 0)
     parts.push_back(texts.save("at" + Twine(view.getOffset())));
   return parts;
 }
 
-/// From the layer's number on: `model.transformer.h.0.attn.c_proj.weight` is `h.0.attn.…`.
+/// Returns the components from the layer's number on: `h.0.attn.…` for
+/// `model.transformer.h.0.attn.c_proj.weight`.
 static ArrayRef<StringRef> skipModel(ArrayRef<StringRef> parts) {
   const StringRef *number = llvm::find_if(parts, isNumber);
   if (number == parts.end())
@@ -251,7 +252,7 @@ static ArrayRef<StringRef> skipModel(ArrayRef<StringRef> parts) {
   return parts.drop_front(std::max<int64_t>(0, number - parts.begin() - 1));
 }
 
-/// Letters that the printer takes as they are.
+/// Joins components with characters that the printer accepts unchanged.
 static std::string join(ArrayRef<StringRef> parts) {
   std::string name = llvm::join(parts, ".");
   for (char &c : name)

@@ -1,8 +1,8 @@
-//===- PrintProgram.h - Programs as people read them ------------*- C++ -*-===//
+//===- PrintProgram.h - Readable program text -------------------*- C++ -*-===//
 //
-// What tpcc writes at --emit: the same program as upstream's printer writes, which tpc-opt and tpcc
-// read back, in lines that fit a screen. Distributed types stand at the top and have names, weights
-// and inputs are called what the file calls them, and long lines are broken:
+// Output of tpcc --emit: the same program as MLIR's printer writes, which tpc-opt and tpcc read
+// back, in lines that fit a screen. Distributed types have aliases at the top, weights and inputs
+// have the file's names, and long lines are broken:
 //
 //   !f32_32_x_128tp_l = tensor<32x64xf32, #tpc.dist<[32, 128{tp}], local>>
 //   …
@@ -17,15 +17,14 @@
 
 namespace tpc {
 
-/// Columns of a line, unless a text or a name in it is longer.
+/// Columns of a line, unless a string or a name in it is longer.
 inline constexpr unsigned kLineWidth = 120;
 
 void printProgram(mlir::ModuleOp module, llvm::raw_ostream &os);
 
-/// Breaks the lines of an MLIR program that are longer than `width` at spaces: in the second half
-/// of the line if there is one, as far out of brackets as can be, and there behind commas and
-/// before
-/// `:` and `->` if possible. Strings stay whole.
+/// Breaks lines of an MLIR program that are longer than `width` at spaces: preferably in the second
+/// half of the line, at the outermost bracket level, and there after commas and before `:` and
+/// `->`. Strings stay whole.
 void breakLines(llvm::StringRef text, unsigned width, llvm::raw_ostream &os);
 
 } // namespace tpc

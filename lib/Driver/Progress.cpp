@@ -1,4 +1,4 @@
-//===- Progress.cpp - What the compiler is doing just now ------------------===//
+//===- Progress.cpp - Progress of the compilation -------------------------===//
 
 #include "Progress.h"
 
@@ -12,8 +12,8 @@
 
 using namespace tpc;
 
-/// The most memory that this program has had, in MiB. What getrusage() says begins with the memory
-/// of the program that has started this one.
+/// Returns the peak memory of this program, in MiB. getrusage() starts with the memory of the
+/// parent program.
 static long getPeakMiB() {
   constexpr llvm::StringLiteral key = "VmHWM:";
   std::ifstream status("/proc/self/status");

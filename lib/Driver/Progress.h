@@ -1,4 +1,4 @@
-//===- Progress.h - What the compiler is doing just now --------------------===//
+//===- Progress.h - Progress of the compilation -----------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_PROGRESS_H
 #define TPC_LIB_DRIVER_PROGRESS_H
@@ -10,17 +10,17 @@
 
 namespace tpc {
 
-/// On a terminal, one line on stderr says what is going on, and is gone at the end. With `timing`,
-/// instead, each step leaves a line with its time and the peak of memory so far.
+/// On a terminal, one line on stderr shows the current step, and is erased at the end. With
+/// `timing`, each step leaves a line with its time and the peak memory so far.
 class Progress {
 public:
   explicit Progress(bool timing);
   ~Progress() { finish(); }
 
-  /// Begins a step, and so ends the one before.
+  /// Begins a step and ends the previous one.
   void step(llvm::StringRef what);
   void finish();
-  /// Before something else is printed.
+  /// Erases the line before other output.
   void clearLine();
 
 private:

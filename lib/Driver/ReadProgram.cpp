@@ -1,4 +1,4 @@
-//===- ReadProgram.cpp - Programs as text, from --emit or a person ---------===//
+//===- ReadProgram.cpp - Reader of program text ---------------------------===//
 
 #include "ReadProgram.h"
 
@@ -37,8 +37,8 @@ bool isProgramText(StringRef path) {
     return true;
   std::string start = readStart(path);
   if (StringRef(start).starts_with(bytecodeMagic))
-    return true; // to be refused as what it is
-  // A model's first field is its version: a byte that no text has.
+    return true; // : rejected later with a specific error
+  // A model's first field is its version: a byte that text never contains.
   return !start.empty() &&
          llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
 }
@@ -71,7 +71,7 @@ std::optional<ShardSpec> getSpec(GridAttr grid) {
 }
 
 //===----------------------------------------------------------------------===//
-// What later passes rely on
+// Requirements of later passes
 //===----------------------------------------------------------------------===//
 
 static LogicalResult checkType(Operation *op, Type type, StringRef what) {
@@ -86,7 +86,7 @@ static LogicalResult checkType(Operation *op, Type type, StringRef what) {
                            << " has another encoding than a #tpc.dist";
   if (!encoding && !tensor.hasStaticShape())
     return op->emitError() << what << " of type " << type
-                           << " has sizes that nothing is known of; say them in a #tpc.dist";
+                           << " has unknown sizes; declare them in a #tpc.dist";
   return success();
 }
 
@@ -98,7 +98,9 @@ static LogicalResult checkOp(Operation *op) {
     return op->emitError() << "'" << op->getName() << "' is no op of a program up to the staged "
                            << "one, which has those of 'tpc' and func.func, func.call and "
                            << "func.return"
-                           << (dialect == "llvm" ? "; from --emit=llvm there is no way on" : "");
+                           << (dialect == "llvm"
+                                   ? "; output of --emit=llvm cannot be compiled further"
+                                   : "");
   for (Value result : op->getResults())
     if (failed(checkType(op, result.getType(), "a result")))
       return failure();
@@ -116,9 +118,9 @@ static LogicalResult checkOp(Operation *op) {
   return success();
 }
 
-/// A function that calls itself, through others perhaps, would have no end.
+/// Rejects recursive functions, also recursion through other functions.
 static LogicalResult checkCalls(ModuleOp module) {
-  DenseMap<Operation *, int> state; // 1: under way, 2: done
+  DenseMap<Operation *, int> state; // : 1: active, 2: done
   auto visit = [&](auto &visit, func::FuncOp function) -> LogicalResult {
     state[function] = 1;
     WalkResult result = function.walk([&](func::CallOp call) {
@@ -143,13 +145,13 @@ static LogicalResult checkCalls(ModuleOp module) {
 static LogicalResult checkProgram(ModuleOp module) {
   for (Operation &op : *module.getBody())
     if (auto inner = dyn_cast<ModuleOp>(op); inner && !inner.getOps<kernel::FuncOp>().empty())
-      return op.emitError() << "a program that has kernels in a module of their own is one from "
-                               "--emit=kernels or --emit=buffers, and from there is no way on; "
+      return op.emitError() << "a program with a module of kernels is output of --emit=kernels or "
+                               "--emit=buffers, which cannot be compiled further; "
                                "read what --emit=staged writes";
     else if (!isa<func::FuncOp, WeightOp, CacheOp, PipelineOp>(op))
       return op.emitError() << "'" << op.getName()
-                            << "' does not stand in a module; functions, tpc.weight, tpc.cache "
-                               "and tpc.pipeline do";
+                            << "' is not allowed in a module; allowed are functions, tpc.weight, "
+                               "tpc.cache and tpc.pipeline";
   auto caches = module.getOps<CacheOp>();
   if ((!caches.empty() || module->hasAttr(kStepAttr)) && !PlacedStep::lookup(module))
     return emitError(module.getLoc())
@@ -169,18 +171,18 @@ static LogicalResult checkProgram(ModuleOp module) {
 }
 
 //===----------------------------------------------------------------------===//
-// Which level it is at
+// Level of the program
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The first op that shows a level.
-struct Signs {
+/// The first ops that are specific to a level.
+struct LevelMarkers {
   Operation *sharded = nullptr, *spmd = nullptr;
 };
 } // namespace
 
-static Signs findSigns(ModuleOp module) {
-  Signs signs;
+static LevelMarkers findLevelMarkers(ModuleOp module) {
+  LevelMarkers markers;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto note = [&](Type type) {
       auto tensor = dyn_cast<RankedTensorType>(type);
@@ -188,9 +190,9 @@ static Signs findSigns(ModuleOp module) {
         return;
       DistAttr dist = getDist(tensor);
       if (dist.getLocal()) {
-        signs.spmd = signs.spmd ? signs.spmd : op;
+        markers.spmd = markers.spmd ? markers.spmd : op;
       } else if (dist.getPartial() || dist.getGlobal() != dist) {
-        signs.sharded = signs.sharded ? signs.sharded : op;
+        markers.sharded = markers.sharded ? markers.sharded : op;
       }
     };
     for (Value result : op->getResults())
@@ -199,30 +201,30 @@ static Signs findSigns(ModuleOp module) {
       for (Value argument : region.getArguments())
         note(argument.getType());
     if (isa<ReshardOp>(op))
-      signs.sharded = signs.sharded ? signs.sharded : op;
+      markers.sharded = markers.sharded ? markers.sharded : op;
     if (isa<CollectiveOpInterface, LocalSliceOp, SendOp, RecvOp>(op))
-      signs.spmd = signs.spmd ? signs.spmd : op;
+      markers.spmd = markers.spmd ? markers.spmd : op;
   });
-  return signs;
+  return markers;
 }
 
 static FailureOr<Emit> findLevel(ModuleOp module) {
-  Signs signs = findSigns(module);
+  LevelMarkers markers = findLevelMarkers(module);
   auto grid = GridAttr::lookup(module);
   auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
   if (!grid) {
-    Operation *op = signs.sharded ? signs.sharded : signs.spmd;
+    Operation *op = markers.sharded ? markers.sharded : markers.spmd;
     if (!op && !pipelines.empty())
       op = pipelines.front();
     if (op)
       return op->emitError() << "'" << op->getName() << "' is of a program that is split over "
                              << "ranks, but the module has no " << kGridAttr;
   }
-  if (signs.sharded && (signs.spmd || !pipelines.empty())) {
-    InFlightDiagnostic diag = signs.sharded->emitError()
-                              << "'" << signs.sharded->getName()
+  if (markers.sharded && (markers.spmd || !pipelines.empty())) {
+    InFlightDiagnostic diag = markers.sharded->emitError()
+                              << "'" << markers.sharded->getName()
                               << "' is of the sharded level: a value that is split, but not local";
-    Operation *other = signs.spmd ? signs.spmd : pipelines.front();
+    Operation *other = markers.spmd ? markers.spmd : pipelines.front();
     diag.attachNote(other->getLoc()) << "this is of a later level: '" << other->getName() << "'";
     return diag;
   }
@@ -233,7 +235,7 @@ static FailureOr<Emit> findLevel(ModuleOp module) {
   if (!module.lookupSymbol<func::FuncOp>("main"))
     return emitError(module.getLoc())
            << "there is no function @main, and no tpc.pipeline: nothing to compile";
-  return !grid ? Emit::Import : signs.spmd ? Emit::Spmd : Emit::Sharded;
+  return !grid ? Emit::Import : markers.spmd ? Emit::Spmd : Emit::Sharded;
 }
 
 OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &level) {
@@ -245,7 +247,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &le
                    << path;
     return nullptr;
   }
-  // The verifiers of all ops run as well.
+  // The parser runs the verifiers of all ops.
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(context));
   if (!module || failed(checkProgram(*module)))
     return nullptr;
@@ -253,7 +255,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &le
   if (failed(found))
     return nullptr;
   level = *found;
-  // They were said of the program before it was edited.
+  // These attributes describe the program before it was edited.
   for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoRandomizedCheckAttr})
     (*module)->removeAttr(name);
   if (!(*module)->hasAttr(kSourceAttr)) {

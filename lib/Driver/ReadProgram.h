@@ -1,4 +1,4 @@
-//===- ReadProgram.h - Programs as text, from --emit or a person -----------===//
+//===- ReadProgram.h - Reader of program text -------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_READPROGRAM_H
 #define TPC_LIB_DRIVER_READPROGRAM_H
@@ -7,17 +7,17 @@
 
 namespace tpc {
 
-/// Whether a file is a program as text, by its name or its first bytes, and no ONNX file.
+/// Returns whether a file is a program as text, by its name or its first bytes, and no ONNX file.
 bool isProgramText(llvm::StringRef path);
 
-/// Reads a program of any level up to staged, and finds out which it is at: `level` is Import (also
-/// for the model level, which importing leads to again), Sharded, Spmd or Staged. It may have been
-/// edited: what later passes rely on and no op's verifier checks is checked here. What an earlier
-/// compilation has said about its verification is removed.
+/// Reads a program of any level up to staged, and determines its level: `level` is Import (also for
+/// the model level, which is imported again), Sharded, Spmd or Staged. The program may be edited:
+/// requirements of later passes that no op's verifier checks are checked here. Results of earlier
+/// verification are removed.
 mlir::OwningOpRef<mlir::ModuleOp> readProgram(llvm::StringRef path, mlir::MLIRContext *context,
                                               Emit &level);
 
-/// What --megatron-shard would have said for the grid of a program; nothing if it cannot say it.
+/// Returns the --megatron-shard spec of a program's grid; nothing if no spec describes it.
 std::optional<ShardSpec> getSpec(mlir::tpc::GridAttr grid);
 
 } // namespace tpc

@@ -1,4 +1,4 @@
-//===- Register.cpp - Everything that tpc's tools know ---------------------===//
+//===- Register.cpp - Registration of dialects, passes and targets --------===//
 
 #include "tpc/Driver/Register.h"
 #include "Compile.h"

@@ -1,4 +1,4 @@
-//===- ShapeSpec.cpp - "batch=2,sequence=128" ------------------------------===//
+//===- ShapeSpec.cpp - Parser of --shape ----------------------------------===//
 
 #include "tpc/Driver/ShapeSpec.h"
 

@@ -1,4 +1,4 @@
-//===- SourceFiles.cpp - Files that must not change meanwhile --------------===//
+//===- SourceFiles.cpp - Detection of changed input files -----------------===//
 
 #include "SourceFiles.h"
 
@@ -31,7 +31,7 @@ llvm::Error SourceFiles::check() const {
       return llvm::createStringError(
           std::make_error_code(std::errc::invalid_argument),
           "'" + path +
-              "' was changed while it was compiled: what was read may be of two versions. Compile "
-              "again when nothing writes to it");
+              "' changed during compilation: the compiler may have read two versions. Compile "
+              "again when no program writes to it");
   return llvm::Error::success();
 }

@@ -1,4 +1,4 @@
-//===- SourceFiles.h - Files that must not change meanwhile ----------------===//
+//===- SourceFiles.h - Detection of changed input files ---------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_SOURCEFILES_H
 #define TPC_LIB_DRIVER_SOURCEFILES_H
@@ -12,20 +12,20 @@
 
 namespace tpc {
 
-/// The files that a program is compiled from. The compiler reads them at several times: structure
-/// at first, constants when they are folded, digests of weights at the end.
+/// Input files of a compilation. The compiler reads them at several times: structure at first,
+/// constants when they are folded, digests of weights at the end.
 class SourceFiles {
 public:
-  /// Records size, place and time stamps of a file, if there is one.
+  /// Records size, inode and time stamps of a file, if it exists.
   void add(llvm::StringRef path);
-  /// Fails with the name of the first file that is not the one that was recorded.
+  /// Returns an error that names the first file that differs from its record.
   llvm::Error check() const;
 
 private:
   struct Stamp {
     uint64_t device = 0, inode = 0, bytes = 0, links = 0;
     int64_t modified = 0, changed = 0;
-    /// A file that gains or loses a name has another time of change, and the same bytes.
+    /// A file that gains or loses a hard link has another change time, but the same bytes.
     bool operator==(const Stamp &other) const {
       return device == other.device && inode == other.inode && bytes == other.bytes &&
              modified == other.modified && (changed == other.changed || links != other.links);

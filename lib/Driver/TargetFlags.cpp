@@ -1,4 +1,4 @@
-//===- TargetFlags.cpp - What is asked of a target -------------------------===//
+//===- TargetFlags.cpp - Checks of target flags ---------------------------===//
 
 #include "TargetFlags.h"
 
@@ -28,7 +28,7 @@ Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
   }
   if (options.precision == "tf32" && !target.hasTf32)
     return makeError("--precision=tf32 needs a target that has TF32, such as --target=cuda; " +
-                     name + " computes products in f32");
+                     name + " computes matmuls in f32");
   return Error::success();
 }
 

@@ -1,4 +1,4 @@
-//===- TargetFlags.h - What is asked of a target ---------------------------===//
+//===- TargetFlags.h - Checks of target flags -------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_TARGETFLAGS_H
 #define TPC_LIB_DRIVER_TARGETFLAGS_H
@@ -8,10 +8,10 @@
 
 namespace tpc {
 
-/// Can a target do what the flags ask for?
+/// Returns an error if the target does not support the flags.
 llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTraits &target);
 
-/// The same before the program is read, which may name its own.
+/// Checks flags before the program is read, which may name its own target.
 llvm::Error checkTarget(const TpccOptions &options);
 
 } // namespace tpc

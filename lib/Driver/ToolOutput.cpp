@@ -1,4 +1,4 @@
-//===- ToolOutput.cpp - Files of tools with upstream's mains ---------------===//
+//===- ToolOutput.cpp - Output files of MLIR-based tools ------------------===//
 
 #include "tpc/Driver/ToolOutput.h"
 #include "OutputFile.h"
@@ -18,8 +18,8 @@ static bool fail(const char *tool, const llvm::Twine &message) {
   return false;
 }
 
-/// The words of a flag that may be paths: its value, or, in --pass="reference=FILE kind=list",
-/// those of options.
+/// Returns the words of a flag that may be paths: its value, or the options' values in
+/// --pass="reference=FILE kind=list".
 static llvm::SmallVector<StringRef> findPaths(StringRef text) {
   llvm::SmallVector<StringRef> paths;
   while (!text.empty()) {
@@ -32,7 +32,7 @@ static llvm::SmallVector<StringRef> findPaths(StringRef text) {
   return paths;
 }
 
-/// A pipe with a name of its own; whether it has a writer cannot be seen.
+/// Returns whether the path is a named pipe, which may lack a writer.
 static bool isNamedPipe(StringRef path) {
   llvm::sys::fs::file_status status;
   return !path.starts_with("/dev/") && !path.starts_with("/proc/") &&
@@ -42,7 +42,7 @@ static bool isNamedPipe(StringRef path) {
 
 namespace {
 
-/// The file of -o, which upstream's mains write by the name of its descriptor.
+/// Output file of -o, which MLIR's main functions open by the name of its descriptor.
 struct StagedOutput {
   std::string path;
   std::string argument; ///< in argv until the tool ends
@@ -53,8 +53,8 @@ struct StagedOutput {
 
 static std::unique_ptr<StagedOutput> stagedOutput;
 
-/// Opens a staged file for the output `path` and names its descriptor in `argument`, behind
-/// `prefix`. Leaves devices and pipes alone.
+/// Opens a staged file for the output `path` and writes the name of its descriptor, after `prefix`,
+/// to `argument`. Leaves devices and pipes unchanged.
 static bool stageOutput(const char *tool, StringRef path, StringRef prefix, char *&argument) {
   llvm::sys::fs::file_status status;
   bool exists = !llvm::sys::fs::status(path, status);
@@ -105,7 +105,7 @@ bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   for (const std::string &output : outputs)
     if (llvm::Error error = checkOutputPath(output, others))
       return fail(tool, llvm::toString(std::move(error)));
-  // Of several the tool itself complains.
+  // The tool itself rejects several outputs.
   return outputs.size() != 1 || stageOutput(tool, outputs[0], prefix, argv[place]);
 }
 

@@ -21,7 +21,7 @@ int tpc::tpccMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // With SIGXFSZ ignored, write() reports a file that exceeds the size limit.
   std::signal(SIGXFSZ, SIG_IGN);
-  llvm::setBugReportMsg("tpcc has crashed. This is a mistake of tpcc's: please report it, with the "
+  llvm::setBugReportMsg("tpcc has crashed. This is a bug in tpcc: please report it, with the "
                         "model's structure and the command line.\n");
   registerTargets();
   TpccOptions options;
@@ -52,7 +52,7 @@ int tpc::tpccMain(int argc, char **argv) {
     });
     if (problem)
       return fail(options, llvm::toString(std::move(problem)));
-    if (options.input.empty() || !options.asksForProgram())
+    if (options.input.empty() || !options.needsProgram())
       return 0;
   }
 

@@ -50,7 +50,7 @@ Error TpccSession::check() {
                      "' is a program");
   if (!options.weights.empty() && isProgramText(options.input))
     return makeError("--weights: '" + options.input +
-                     "' is a program, and says where its weights are; the executable has the "
+                     "' is a program, which names its weight files; the executable has the "
                      "same flag");
   if (!options.reference.empty()) {
     if (options.noVerify)
@@ -90,7 +90,7 @@ Error TpccSession::check() {
                     options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
-      return makeError("where to? name the " +
+      return makeError("no output file is given: name the " +
                        llvm::Twine(options.onnx                ? "file"
                                    : options.emit == Emit::Exe ? "executable"
                                    : options.emit == Emit::Lib ? "library"
@@ -112,7 +112,7 @@ Error TpccSession::check() {
                                           path == options.output && options.emit >= Emit::Lib))
         return problem;
   auto same = [&](const std::string &a, const std::string &b) {
-    return !a.empty() && !b.empty() && samePlace(a, b);
+    return !a.empty() && !b.empty() && isSameFile(a, b);
   };
   if (same(options.report, options.output))
     return makeError("-o and --report name the same file '" + options.report + "'");
@@ -134,17 +134,17 @@ Error TpccSession::checkLevel(Emit first) {
   if (options.emitGiven && options.emit < first)
     return refuse(("--emit=" + emitName(options.emit)).str(), "");
   if (options.generate != Generate::No && first != Emit::Import)
-    return refuse("--generate", ", and caches are found before");
+    return refuse("--generate", "; caches are derived at an earlier level");
   if (first <= Emit::Model)
     return Error::success();
   if (!options.annotations.empty())
-    return refuse("--annotations", ", and what they say is decided before");
+    return refuse("--annotations", "; annotations apply to an earlier level");
   if (!options.deviceConfiguration.empty())
-    return refuse("--device-configuration", ", and what it says is decided before");
+    return refuse("--device-configuration", "; it applies to an earlier level");
   if (!options.memoryPlan.empty())
-    return refuse("--memory-plan", ", and is split before");
+    return refuse("--memory-plan", "; its split is fixed");
   if (options.explain)
-    return refuse("--explain", ", and the tactics have run before");
+    return refuse("--explain", "; its tactics have run");
   return Error::success();
 }
 
@@ -156,8 +156,8 @@ Error TpccSession::checkModel(mlir::ModuleOp module) {
       if (Error problem = checkOutputPath(path, getWeightFiles(module)))
         return problem;
 
-  bindRoom(module, shape);
-  // What kernels need of a GPU does not depend on sizes.
+  bindCapacities(module, shape);
+  // Resources of kernels do not depend on sizes.
   kernelsOnly = !options.report.empty() && shape.empty() &&
                 mlir::tpc::TargetTraits::get(module).emitKernels && hasUnboundSizes(module, shape);
   return checkShape(module, shape,

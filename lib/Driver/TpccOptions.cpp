@@ -1,4 +1,4 @@
-//===- TpccOptions.cpp - tpcc's command line -------------------------------===//
+//===- TpccOptions.cpp - Command line of tpcc -----------------------------===//
 
 #include "TpccOptions.h"
 
@@ -24,64 +24,64 @@ EXAMPLES:
   The same executable as four processes:
     mpirun -n 4 ./gpt2 --input input_ids=ids.npy --output logits=logits.npy
 
-  Which communication would 32 ranks need, and how many bytes?
+  Report the communication and memory of 32 ranks:
     tpcc gpt2.onnx --megatron-shard=tp8,pp4,sp,mb8 --report=r.json --shape batch=8,sequence=128
 
-  Look at the program at each level (global, distributed, one rank's, staged):
+  Print the program at a level (global, distributed, one rank's, staged):
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=sharded
 
-  Change what a level has by hand, and go on from there; is it still the model?
+  Edit the program of a level, compile it, and prove that it still computes the model:
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=staged -o gpt2.mlir
     tpcc gpt2.mlir --reference=gpt2.onnx -o gpt2
 
-  For GPUs; and only their kernels, and what each needs of one:
+  Compile for GPUs; print only the kernels; report the resources of each kernel:
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda -o gpt2
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --emit=ptx -o gpt2.ptx
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --gpu-arch=sm_90 --report=r.json --shape batch=1,sequence=128
 
-  A program that generates: caches stay in place, split as heads are, and tokens are streamed
+  Generate tokens: caches stay in memory, split like the heads, and tokens are streamed:
     tpcc gpt2.onnx --megatron-shard=tp2,pp2 --generate -o gpt2
     ./gpt2 --prompt-ids 12,7,99 --max-new-tokens 64
 
-  How many GPUs of 80 GiB does it take, and how is it split over them?
+  Find the number of 80 GiB GPUs and the split over them:
     tpcc llama.onnx --memory-plan=80GiB --shape batch=8,sequence=4096
 
-  Which ranks talk to each other?
+  Print the groups of ranks that communicate:
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
-LEVELS (--emit), in order; a program of one up to staged can be compiled as a model can
-  import   the program as the file has it
+LEVELS (--emit), in order; programs of levels up to staged are valid inputs, like models
+  import   the program as in the file
   model    attention, norms and activations raised; the repeated layer is one function
   sharded  a distribution on every value
   spmd     one rank's view: local shapes, explicit collectives
   staged   pipeline stages, transfers, the schedule
-  kernels  what each generated kernel computes: loops over rows and elements, for any device
-  buffers  runtime calls on planned memory, beside the tensors that they stand for
-  ptx      with --target=cuda: all kernels as one text for GPUs
+  kernels  generated kernels: loops over rows and elements, for any device
+  buffers  runtime calls on planned memory, next to the tensor program
+  ptx      with --target=cuda: all kernels as one PTX text
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v6
   lib      a shared library for C (tpc/session.h) and Python (tpc.load), which take executables as well
   exe      the executable
-  onnx-sharded   the model's own file, with shardings and stages as ONNX's multi-device fields
+  onnx-sharded   the input ONNX file, with shardings and stages as ONNX's multi-device fields
 
-HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
+PARTITIONING (--megatron-shard): items separated by commas, each at most once
   tpN     tensor parallelism: heads, ffn width and vocabulary over N ranks
-  tpNxM   the same over M ranks, and the other side of each matrix over N: N*M ranks
+  tpNxM   as tpM, with the other dimension of each matrix split over N: N*M ranks
   ppN     pipeline parallelism: layers over N stages
   dpN     data parallelism: the batch over N replicas
-  sp      sequence parallelism: what tensor parallelism replicates is split over tokens
+  sp      sequence parallelism: splits values that tensor parallelism replicates over tokens
   mbN     N micro-batches in flight through the pipeline
-  order=  which axis has the smallest stride first; default tp-cp-ep-dp-pp
-  gpus-per-node=N   N consecutive ranks share a node; tp between nodes is warned of
-  manual  only --annotations say what tp and dp split; the items are the grid
-  allow-reshard   communication that no tactic predicts is no error
+  order=  axes by stride, the smallest first; default tp-cp-ep-dp-pp
+  gpus-per-node=N   N consecutive ranks share a node; tp between nodes causes a warning
+  manual  only --annotations determine what tp and dp split; the items define the grid
+  allow-reshard   permits communication that no tactic predicts
   cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
 
 LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": {…}, "axes": {"dp": {…}}}
   a message of b bytes takes alpha + beta * b seconds
 )";
 
-/// No level of the program: the file, with what was decided about it.
+/// Not a level of the program: the ONNX file with the chosen shardings.
 static constexpr llvm::StringLiteral kOnnx = "onnx-sharded";
 
 static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
@@ -122,8 +122,8 @@ static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
   return false;
 }
 
-/// LLVM's parser takes the last of several values, which hides a mistake, and empty ones, which an
-/// unset variable leaves.
+/// LLVM's parser uses the last of several values, which hides typos, and accepts empty ones, which
+/// unset shell variables produce.
 static bool checkOnce(const cl::Option &option, llvm::StringRef value, bool mayBeEmpty) {
   bool twice = option.getNumOccurrences() > 1;
   bool empty = option.getNumOccurrences() == 1 && value.empty() && !mayBeEmpty;
@@ -136,10 +136,10 @@ static bool checkOnce(const cl::Option &option, llvm::StringRef value, bool mayB
 }
 
 bool TpccOptions::parse(int argc, char **argv) {
-  // LLVM's own options (there are hundreds) are none of tpcc's.
+  // LLVM's own options (there are hundreds) are hidden.
   cl::ResetCommandLineParser();
 
-  cl::OptionCategory files("1. What to compile, and to what");
+  cl::OptionCategory files("1. Input and output");
   cl::opt<std::string, true> inputOption(cl::Positional, cl::desc("<model.onnx>"),
                                          cl::location(input), cl::cat(files));
   cl::opt<std::string, true> outputOption("o", cl::desc("Output file ('-': standard output)"),
@@ -155,11 +155,12 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));
   cl::opt<bool, true> plainOption(
       "plain",
-      cl::desc("Write programs as MLIR does: no names for types and weights, each op in one line"),
+      cl::desc(
+          "Write programs in MLIR's format: no names for types and weights, each op in one line"),
       cl::location(plain), cl::cat(files));
   cl::opt<std::string, true> targetOption(
-      "target", cl::desc("What kernels are compiled for: cpu (default) or cuda"),
-      cl::value_desc("name"), cl::location(target), cl::cat(files));
+      "target", cl::desc("Target of kernels: cpu (default) or cuda"), cl::value_desc("name"),
+      cl::location(target), cl::cat(files));
   cl::opt<std::string, true> architecturesOption(
       "gpu-arch",
       cl::desc(
@@ -168,21 +169,21 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("sm_N,…"), cl::location(architectures), cl::cat(files));
   cl::opt<std::string, true> precisionOption(
       "precision",
-      cl::desc(
-          "With --target=cuda: how products of f32 are computed: f32 (default), or tf32, which "
-          "is several times as fast and keeps 10 bits of each factor's fraction"),
+      cl::desc("With --target=cuda: precision of f32 matmuls: f32 (default), or tf32, which "
+               "is several times as fast and keeps 10 bits of each operand's fraction"),
       cl::value_desc("type"), cl::location(precision), cl::init("f32"), cl::cat(files));
   cl::opt<std::string, true> residualOption(
       "residual",
-      cl::desc("For models in f16 or bf16: what layers add their results to: f32 (default), or "
-               "same, the model's type, which halves what ranks send each other and is further "
-               "from f32"),
+      cl::desc(
+          "For models in f16 or bf16: type of the residual stream: f32 (default), or same, the "
+          "model's type, which halves messages between ranks and is less accurate"),
       cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
   cl::opt<std::string> generateOption(
       "generate",
-      cl::desc("A program that generates tokens, with its caches split as heads are, and kept from "
-               "step to step; also of models without caches. Logits are those of a prompt's last "
-               "token (last, the default) or of all"),
+      cl::desc(
+          "Compile a program that generates tokens. Its caches are split like the heads and kept "
+          "from step to step; models without caches get them. Logits are those of a prompt's "
+          "last token (last, the default) or of all tokens"),
       cl::value_desc("last|all"), cl::ValueOptional, cl::init(""), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
@@ -193,13 +194,14 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<unsigned, true> levelOption(
       "O", cl::Prefix,
       cl::desc(
-          "How much LLVM optimizes, 0 to 3 (default: 3); less compiles faster, to slower code"),
+          "Optimization level of LLVM, 0 to 3 (default: 3); lower compiles faster, to slower code"),
       cl::value_desc("level"), cl::location(optLevel), cl::init(3), cl::cat(files));
 
   cl::opt<std::string, true> weightsOption(
       "weights",
-      cl::desc("Where the model's external data is, if not beside the model: its folder, or the "
-               "file itself; the executable looks there too"),
+      cl::desc(
+          "Folder or file of the model's external data, if not next to the model; the executable "
+          "looks there too"),
       cl::value_desc("folder|file"), cl::location(weights), cl::cat(files));
   cl::opt<bool, true> digestOption(
       "digest-weights",
@@ -207,7 +209,7 @@ bool TpccOptions::parse(int argc, char **argv) {
                "--verify-weights (default: samples, as it is checked at every start)"),
       cl::location(digestWeights), cl::cat(files));
 
-  cl::OptionCategory partitioning("2. How to split");
+  cl::OptionCategory partitioning("2. Partitioning");
   cl::opt<std::string, true> shardOption(
       "megatron-shard", cl::desc("Ranks per axis, such as tp8,pp4 (default: tp1, one rank)"),
       cl::value_desc("spec"), cl::location(megatronShard), cl::init("tp1"), cl::cat(partitioning));
@@ -219,78 +221,77 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> annotationsOption(
       "annotations",
       cl::desc("Shardings of weights, inputs and values, one 'PATTERN: [-, tp]' per line; they "
-               "come before what --megatron-shard decides"),
+               "take precedence over --megatron-shard"),
       cl::value_desc("file"), cl::location(annotations), cl::cat(partitioning));
   cl::opt<std::string, true> configurationOption(
       "device-configuration",
-      cl::desc("Which of the file's own device configurations (ONNX IR version 11) to follow "
+      cl::desc("Device configuration of the ONNX file (IR version 11) to follow "
                "(default: the one with as many devices as there are ranks)"),
       cl::value_desc("name"), cl::location(deviceConfiguration), cl::cat(partitioning));
 
   cl::opt<std::string, true> referenceOption(
       "reference",
-      cl::desc("The model that the program must compute: ONNX, or from --emit=model (default: what "
-               "is compiled, where that is no program that was split before)"),
+      cl::desc("The model that the program must compute: ONNX, or output of --emit=model (default: "
+               "the input, unless it is a program that is split already)"),
       cl::value_desc("file"), cl::location(reference), cl::cat(partitioning));
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
       cl::desc(
           "Skip all verifiers: bounds, equivalence, communication, buffers, lowered programs; the "
-          "executable says so"),
+          "executable reports this"),
       cl::location(noVerify), cl::cat(partitioning));
 
-  cl::OptionCategory answers("3. What to tell");
+  cl::OptionCategory reporting("3. Reports and diagnostics");
   cl::opt<std::string, true> certificateOption(
       "certificate",
-      cl::desc("Write the proof that ranks cannot deadlock, for tpc-check-certificate; alone, "
+      cl::desc("Write the proof that ranks cannot deadlock, for tpc-check-certificate; "
                "without -o, nothing else is written"),
-      cl::value_desc("file"), cl::location(certificate), cl::cat(answers));
+      cl::value_desc("file"), cl::location(certificate), cl::cat(reporting));
   cl::opt<std::string, true> reportOption(
       "report",
-      cl::desc("Write communication and memory at --shape as JSON, and what kernels need of a "
-               "GPU (without --shape, that alone); alone, without -o, nothing else is written"),
-      cl::value_desc("file"), cl::location(report), cl::cat(answers));
+      cl::desc("Write communication and memory at --shape as JSON, and the resources of "
+               "GPU kernels (without --shape, only those); without -o, nothing else is written"),
+      cl::value_desc("file"), cl::location(report), cl::cat(reporting));
   cl::opt<std::string, true> shapeOption(
       "shape",
       cl::desc("Sizes for --report, --explain and --memory-plan, such as batch=2,sequence=128"),
-      cl::value_desc("name=size,…"), cl::location(shape), cl::cat(answers));
+      cl::value_desc("name=size,…"), cl::location(shape), cl::cat(reporting));
   cl::opt<bool, true> explainOption(
       "explain",
       cl::desc("Print what each tactic of --megatron-shard splits, communicates and saves, at "
-               "--shape or at nominal sizes; alone, without -o, nothing else is written"),
-      cl::location(explain), cl::cat(answers));
+               "--shape or at nominal sizes; without -o, nothing else is written"),
+      cl::location(explain), cl::cat(reporting));
   cl::opt<std::string, true> memoryPlanOption(
       "memory-plan",
-      cl::desc(
-          "With GPUs of so much memory (80GiB): list the smallest tp and pp that --shape fits "
-          "with, and what each rank needs; the rest of --megatron-shard (dp, sp, mb) holds for "
-          "all. Nothing is compiled"),
-      cl::value_desc("size"), cl::location(memoryPlan), cl::cat(answers));
+      cl::desc("Memory of a GPU (80GiB): list the smallest tp and pp with which --shape fits, and "
+               "the memory of a rank; other items of --megatron-shard (dp, sp, mb) apply to all. "
+               "Nothing is compiled"),
+      cl::value_desc("size"), cl::location(memoryPlan), cl::cat(reporting));
   cl::list<std::string, std::vector<std::string>> groupsOption(
       "print-groups",
-      cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, those of experts "
+      cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, axes of experts "
                "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
-      cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(answers));
+      cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(reporting));
   cl::opt<bool, true> jsonOption("json",
-                                 cl::desc("Print groups, explanations and memory plans as JSON"),
-                                 cl::location(json), cl::cat(answers));
+                                 cl::desc("Print groups, tactic effects and memory plans as JSON"),
+                                 cl::location(json), cl::cat(reporting));
   cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
-                                   cl::location(timing), cl::cat(answers));
+                                   cl::location(timing), cl::cat(reporting));
   cl::opt<DiagnosticFormat, true> diagnosticsOption(
-      "diagnostics", cl::desc("How errors and notes are written to standard error:"),
+      "diagnostics", cl::desc("Format of errors and notes on standard error:"),
       cl::location(diagnostics), cl::init(DiagnosticFormat::Text),
-      cl::values(clEnumValN(DiagnosticFormat::Text, "text", "for people (default)"),
+      cl::values(clEnumValN(DiagnosticFormat::Text, "text", "text (default)"),
                  clEnumValN(DiagnosticFormat::Json, "json",
                             "one JSON object in each line: severity, message, node, file, line, "
                             "notes")),
-      cl::cat(answers));
+      cl::cat(reporting));
   cl::opt<int, true> parentOption(
       "end-with",
       cl::desc(
           "End when this process ends, which must be the parent (for libraries that run tpcc)"),
-      cl::value_desc("process"), cl::location(parent), cl::init(0), cl::Hidden, cl::cat(answers));
+      cl::value_desc("process"), cl::location(parent), cl::init(0), cl::Hidden, cl::cat(reporting));
 
-  cl::HideUnrelatedOptions({&files, &partitioning, &answers, &cl::getGeneralCategory()});
+  cl::HideUnrelatedOptions({&files, &partitioning, &reporting, &cl::getGeneralCategory()});
   cl::extrahelp moreHelp(examples);
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
@@ -320,8 +321,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   emitGiven = emitOption.getNumOccurrences() > 0;
   shardGiven = shardOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
-  // The options above end with this function; nobody may find them afterwards. The reset gives them
-  // their default values, which must not reach ours.
+  // The options above end with this function and must not be found afterwards. The reset writes
+  // their default values, which must not change the result.
   TpccOptions parsed = *this;
   cl::ResetCommandLineParser();
   *this = parsed;

@@ -1,4 +1,4 @@
-//===- TpccOptions.h - tpcc's command line ---------------------------------===//
+//===- TpccOptions.h - Command line of tpcc ---------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_TPCCOPTIONS_H
 #define TPC_LIB_DRIVER_TPCCOPTIONS_H
@@ -13,15 +13,15 @@ namespace tpc {
 
 struct TpccOptions {
   std::string input;
-  std::string output; // empty: none given; "-": standard output
+  std::string output; // : empty: not given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
-  bool onnx = false;          // write the model itself, with its shardings; `emit` is Staged
-  bool kernelText = false;    // write kernels as the target's text; `emit` is Buffers
+  bool onnx = false;          // : write the ONNX file with its shardings; `emit` is Staged
+  bool kernelText = false;    // : write the target's text of kernels; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
-  std::string precision = "f32"; // of products of f32: "f32" or "tf32"
-  std::string residual = "f32";  // of models of 16 bits: "f32" or "same"
+  std::string precision = "f32"; // : of f32 matmuls: "f32" or "tf32"
+  std::string residual = "f32";  // : of 16-bit models: "f32" or "same"
   Generate generate = Generate::No;
   std::string name;
   std::string march;
@@ -35,20 +35,20 @@ struct TpccOptions {
   std::string deviceConfiguration;
   std::vector<std::string> printGroups;
   bool json = false;
-  bool plain = false; // programs as MLIR writes them
+  bool plain = false; // : programs in MLIR's own format
   std::string report;
   std::string shape;
   bool explain = false;
-  std::string memoryPlan; // the memory of a GPU, to find splits for
+  std::string memoryPlan; // : memory of a GPU that splits have to fit
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
-  int parent = 0; // the process with which tpcc ends; 0: none
+  int parent = 0; // : the parent process, whose end terminates tpcc; 0: none
   bool noVerify = false;
   bool digestWeights = false;
   std::string certificate;
 
-  /// Is anything wanted of a model, or are groups all that is to be printed?
-  bool asksForProgram() const {
+  /// Returns whether an output of a program is requested, and not only groups.
+  bool needsProgram() const {
     return emitGiven || explain || !memoryPlan.empty() || !output.empty() || !report.empty() ||
            !certificate.empty();
   }

@@ -103,7 +103,7 @@ mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
   mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::Report();
   if (kernelsOnly)
     note(options,
-         "--report: without --shape it has kernels only, and neither communication nor memory");
+         "--report: without --shape it has only kernels, without communication and memory");
   else
     report = mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
@@ -245,7 +245,7 @@ mlir::LogicalResult TpccSession::run() {
     };
   Compilation compilation(context, std::move(compile));
   if (options.noVerify)
-    note(options, "--no-verify: skips " + verifierNames() + "; the executable will say so");
+    note(options, "--no-verify: skips " + verifierNames() + "; the executable reports this");
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
@@ -268,10 +268,10 @@ mlir::LogicalResult TpccSession::run() {
                                   "' is a step of a generation already; leave it out"));
     auto functions = compilation.getModule().getOps<mlir::func::FuncOp>();
     if (options.generate != Generate::No && !llvm::hasSingleElement(functions))
-      return printError(
-          makeError("--generate: '" + options.input +
-                    "' has layers as functions, and caches are found before; name the "
-                    "ONNX file, or what --emit=import writes"));
+      return printError(makeError(
+          "--generate: '" + options.input +
+          "' has layers as functions, but caches are derived before layers are outlined; name the "
+          "ONNX file, or what --emit=import writes"));
     // The sizes to bind are those of a step, not those of the file.
     if (options.generate != Generate::No && options.emit >= Emit::Model &&
         mlir::failed(compilation.advance(Emit::Model, onStep)))
@@ -304,6 +304,6 @@ mlir::LogicalResult TpccSession::run() {
   progress.finish();
   if (mlir::failed(result) && !errors)
     fail(options, "'" + options.input +
-                      "' cannot be compiled, and no pass has said why: please report this");
+                      "' cannot be compiled, and no pass reported an error: please report this");
   return result;
 }

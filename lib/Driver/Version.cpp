@@ -1,4 +1,4 @@
-//===- Version.cpp - Which tpc this is -------------------------------------===//
+//===- Version.cpp - Version of tpc ---------------------------------------===//
 
 #include "Version.h"
 

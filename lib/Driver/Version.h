@@ -1,4 +1,4 @@
-//===- Version.h - Which tpc this is ---------------------------------------===//
+//===- Version.h - Version of tpc -------------------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_DRIVER_VERSION_H
 #define TPC_LIB_DRIVER_VERSION_H
@@ -7,7 +7,7 @@
 
 namespace tpc {
 
-/// "tpc 0.1.0 (LLVM 22.1.8)"
+/// Returns "tpc 0.1.0 (LLVM 22.1.8)".
 std::string versionText();
 
 } // namespace tpc

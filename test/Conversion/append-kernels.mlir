@@ -1,5 +1,5 @@
-// RUN: tpc-opt %s --tpc-hold-caches --tpc-outline-kernels | FileCheck %s --check-prefix=OUTLINE
-// RUN: tpc-opt %s --tpc-hold-caches --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-verify-buffers > %t
+// RUN: tpc-opt %s --tpc-alias-caches --tpc-outline-kernels | FileCheck %s --check-prefix=OUTLINE
+// RUN: tpc-opt %s --tpc-alias-caches --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-verify-buffers > %t
 // RUN: FileCheck %s --check-prefix=KERNEL < %t
 // RUN: FileCheck %s --check-prefix=PLAN < %t
 

@@ -48,7 +48,7 @@ func.func private @alone(%x: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 func.func private @product(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1} {
-  // expected-error@+1 {{stands in the kernel @product, but is no op that kernels can compute}}
+  // expected-error@+1 {{is in the kernel @product, but kernels do not support the op}}
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -59,5 +59,5 @@ func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> attributes {tpc.ker
   %0 = tpc.add %x, %x : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
-// expected-error@+1 {{stands in the program; only this pass makes one, for kernels}}
+// expected-error@+1 {{exists already; only this pass makes a module for kernels}}
 module @kernels {}

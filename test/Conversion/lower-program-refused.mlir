@@ -89,7 +89,7 @@ func.func private @stage_0(%x: tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>>
 
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
   tpc.stage 0 {
-    // expected-error@+1 {{stands in a stage, but outside of tpc.micro_batches}}
+    // expected-error@+1 {{is in a stage, but outside of tpc.micro_batches}}
     tpc.output 0, %x : tensor<4xf32>
   }
 }

@@ -2,7 +2,7 @@
 // RUN: not tpc-opt %S/manifest.mlir --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=digest-weights=true -o /dev/null 2>&1 | FileCheck %s
 
 // What no rank could load.
-// CHECK: error: weight file '{{.*}}' cannot be read, and --digest-weights was asked for
+// CHECK: error: weight file '{{.*}}' cannot be read, but --digest-weights reads it
 
 // Three blocks of four, each split over two ranks, in a view that has four blocks of three.
 !x = tensor<6xf32, #tpc.dist<[3 * 4{tp}], local>>

@@ -30,7 +30,7 @@ func.func private @f(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) 
 }
 //--- op.mlir
 func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1 : i64} {
-  // expected-error@+1 {{stands in the kernel @kernel, but is no op that kernels can compute}}
+  // expected-error@+1 {{is in the kernel @kernel, but kernels do not support the op}}
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
@@ -39,7 +39,7 @@ func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tp
 !x = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
 func.func private @kernel(%n: !n, %x: !x, %k: !k) -> (!k, !k) attributes {tpc.kernel = 2 : i64} {
-  // expected-error@+1 {{writes into memory that the kernel @kernel computes or uses elsewhere: that must be an argument which nothing else has, and become a result}}
+  // expected-error@+1 {{writes into memory that the kernel @kernel computes or uses elsewhere: the memory must be an argument without other uses, and become a result}}
   %0 = tpc.append %k, %x at %n : !k, !x, !n -> !k
   %1 = tpc.exp %k : !k -> !k
   return %0, %1 : !k, !k

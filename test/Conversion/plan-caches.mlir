@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-hold-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
+// RUN: tpc-opt %s --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
 
 // Caches are memory that stays: this rank's part of all rounds, of which a round has its own. Layers append to an argument, and have no place for
 // what that becomes. Transposes are strides.

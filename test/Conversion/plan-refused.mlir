@@ -3,7 +3,7 @@
 // What cannot be planned: each is refused by name, before anything is half done.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // A program is planned once.
-// expected-error@+1 {{is there already: a program is planned once}}
+// expected-error@+1 {{exists already: a program is planned once}}
 tpc_buffer.func @f_on_buffers of @f(%x = value 0 : 4 x f32) to (%y : 4 x f32) {
   tpc_buffer.copy %x to %y bytes 16
 }
@@ -15,7 +15,7 @@ func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // Names of sizes are ours: the model has to call them otherwise.
-// expected-error@+1 {{a size is named '_4', which here means something else (RankSizes.h); rename it in the model}}
+// expected-error@+1 {{a size is named '_4', which is a reserved symbol (RankSizes.h); rename it in the model}}
 module {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {
@@ -25,7 +25,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] output
 
 // -----
 
-// expected-error@+1 {{a size is named 'rank.tp', which here means something else}}
+// expected-error@+1 {{a size is named 'rank.tp', which is a reserved symbol}}
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["rank.tp"], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {

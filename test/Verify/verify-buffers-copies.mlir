@@ -1,5 +1,5 @@
 // What a rank holds of a cache whose kv heads are repeated is checked by who did not plan it.
-// RUN: tpc-opt %S/../Conversion/Inputs/repeated-heads.mlir --tpc-hold-caches --tpc-outline-kernels --tpc-plan-buffers -o %t
+// RUN: tpc-opt %S/../Conversion/Inputs/repeated-heads.mlir --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers -o %t
 // RUN: tpc-opt %t --tpc-verify-buffers -o /dev/null
 
 // Each head is there as often, one after the other: else the part of one is not that of the others.

@@ -58,7 +58,7 @@ def MergeProducts : Pass<"tpc-merge-products", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def HoldCaches : Pass<"tpc-hold-caches", "::mlir::ModuleOp"> {
+def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
   let summary = "Mark movements of caches that alias memory instead of being computed";
   let description = [{
     A cache stays in a rank's memory from step to step, and `tpc.append` writes into it. The

@@ -24,7 +24,7 @@ inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 // ---- lowering ----
 
 /// Movements of caches that only alias memory: from an argument to the slice that is written in
-/// place, and transposes that runtime calls read by strides; see tpc-hold-caches.
+/// place, and transposes that runtime calls read by strides; see tpc-alias-caches.
 inline constexpr llvm::StringLiteral kHeldAttr = "tpc.held";
 
 /// Symbol names of kStepAttr.

@@ -1,4 +1,4 @@
-//===- KernelLoops.cpp - Loops and folds of a kernel -----------------------===//
+//===- KernelLoops.cpp - Loops and folds of CPU kernels -------------------===//
 
 #include "KernelLowering.h"
 
@@ -15,8 +15,7 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
   LLVM::AccessGroupAttr own = group;
   LLVM::CondBrOp again;
   SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &again);
-  // No element that one iteration writes is read by another: each loop writes
-  // one result, and none reads what it writes.
+  // Loop iterations are independent: each loop writes one result, and none reads what it writes.
   LLVM::LoopUnrollAttr unrolling;
   if (unroll)
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
@@ -44,14 +43,14 @@ Value KernelLowering::lowerFold(kernel::FoldOp op) {
   return foldInOrder(op);
 }
 
-// Lanes are vectors of 8 in registers, and a buffer holds the terms of one step:
+// Lanes are vectors of 8 in registers, and a buffer contains the terms of one step:
 //
 //   for i in [0, n / 32)
 //     for j in [0, 32): buffer[j] = term(32 i + j)
 //     lanes = combine(lanes, buffer)
 //
-// The inner loop is what LLVM vectorizes, whatever a term is made of; then the buffer is in
-// registers as well. Of a last step that is not full the other terms are the identity.
+// LLVM vectorizes the inner loop for any term; then the buffer is in registers as well. In a last
+// step that is not full, the other terms are the identity.
 Value KernelLowering::lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes) {
   constexpr int64_t step = 32, width = 8;
   Type type = op.getType();
@@ -100,7 +99,7 @@ Value KernelLowering::lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes) {
           });
         if (asConstant(rest) == 0)
           return results;
-        // At most once.
+        // The loop runs at most once.
         Value any = LLVM::ZExtOp::create(b, loc, b.getI64Type(), less(constant(0), rest));
         return loop(constant(0), any, results, [&](Value, ValueRange carried) {
           for (int64_t i = 0; i < step; i += width)

@@ -1,4 +1,4 @@
-//===- KernelLowering.cpp - A kernel as loops for a CPU --------------------===//
+//===- KernelLowering.cpp - Lowering of kernels to CPU loops --------------===//
 
 #include "KernelLowering.h"
 
@@ -28,7 +28,7 @@ void KernelLowering::lowerRows(kernel::RowsOp rows, Value lo, Value hi) {
   if (rank == 0)
     return lowerBody(body);
   SmallVector<Value> counts = extents(rows.getExprs());
-  // Going to the next row is an addition with carries, not divisions.
+  // Advances to the next row by an addition with carries, without divisions.
   SmallVector<Value> init;
   if (rank > 1) {
     init.resize(rank);
@@ -71,7 +71,7 @@ void KernelLowering::lower() {
   b.setInsertionPointToStart(entry);
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
-  // The parameters of tpc_kernel_fn.
+  // Parameters of tpc_kernel_fn.
   Value env = entry->getArgument(0), operands = entry->getArgument(2);
   Value lo = entry->getArgument(3), hi = entry->getArgument(4);
   status = entry->getArgument(1);
@@ -84,7 +84,7 @@ void KernelLowering::lower() {
   }
   sizes = std::make_unique<SizeEmitter>(b, loc, layout, env);
   kernel::RowsOp rows = source.getRows();
-  // A launch may cover more rows than there are.
+  // A launch may cover more rows than exist.
   hi = LLVM::SMinOp::create(b, loc, hi, sizes->product(extents(rows.getExprs())));
 
   b.setInsertionPointToStart(body);

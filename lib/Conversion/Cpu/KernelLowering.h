@@ -1,12 +1,12 @@
-//===- KernelLowering.h - A kernel as loops for a CPU -----------*- C++ -*-===//
+//===- KernelLowering.h - Lowering of kernels to CPU loops ------*- C++ -*-===//
 //
 // A tpc_kernel.func becomes
 //
 //   void kernel(const int64_t *env, tpc_status *status, void *const *operands,
 //               int64_t lo, int64_t hi)
 //
-// with operands = pointers to the operands, pointers to the results. It goes
-// over the rows in [lo, min(hi, rows)), one after the other.
+// with operands = pointers to the operands, pointers to the results. It computes the rows in [lo,
+// min(hi, rows)) in order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ public:
   KernelLowering(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
       : KernelEmitter(source, layout, nodes) {}
 
-  /// Makes the function beside its source, under the same name.
+  /// Makes the LLVM function next to its source, under the same name.
   void lower();
 
 private:
@@ -34,7 +34,7 @@ private:
   void annotate(LLVM::StoreOp store) override;
   void lowerElements(kernel::ElementsOp op) override;
   Value lowerFold(kernel::FoldOp op) override;
-  void lowerBarrier(kernel::BarrierOp) override {} // one thread does all of a row
+  void lowerBarrier(kernel::BarrierOp) override {} // : one thread computes a whole row
   Value lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes);
   void lowerRows(kernel::RowsOp rows, Value lo, Value hi);
 

@@ -1,4 +1,4 @@
-//===- LowerKernels.cpp - From kernel IR to loops for CPUs ----------------===//
+//===- LowerKernels.cpp - Pass that lowers kernel IR to CPU loops ---------===//
 
 #include "KernelLowering.h"
 #include "tpc/Conversion/Cpu/Passes.h"

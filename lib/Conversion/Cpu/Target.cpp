@@ -1,4 +1,4 @@
-//===- Target.cpp - CPUs as a target --------------------------------------===//
+//===- Target.cpp - The CPU target ----------------------------------------===//
 
 #include "tpc/Conversion/Cpu/Target.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -8,7 +8,7 @@ using namespace mlir::tpc;
 
 static bool computesProducts(Type element) { return element.isF32(); }
 
-/// The epilogues of tpc_products.
+/// Returns whether tpc_products supports the op as an epilogue.
 static bool isActivation(Operation *op) {
   if (auto gelu = dyn_cast<GeluOp>(op))
     return gelu.getApproximate() != GeluApproximation::Sigmoid;

@@ -1,4 +1,4 @@
-//===- Assemble.cpp - ptxas, where there is one -----------------------------===//
+//===- Assemble.cpp - Assembly of PTX by ptxas ----------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 
@@ -25,11 +25,11 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// ptxas takes about 0.1 s of a processor for a kernel; one that takes minutes hangs, and so does
-/// one that uses no processor for as long. (What passes meanwhile says how busy the machine is.)
-static constexpr unsigned kSecondsPerKernel = 10, kLeastSeconds = 60;
+/// ptxas takes about 0.1 s of CPU time for a kernel. A run that takes minutes hangs, and so does
+/// one without CPU time for as long. (Elapsed time only tells how busy the machine is.)
+static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 
-/// What to do about a ptxas that is at fault.
+/// Remedy for a faulty ptxas.
 static constexpr char kOtherAssembler[] =
     "; CUDA_HOME and PATH name another one, CUDA_HOME=/nonexistent none";
 
@@ -43,7 +43,7 @@ std::string cuda::findAssembler() {
     llvm::sys::path::append(path, "bin", "ptxas");
     return llvm::sys::fs::can_execute(path) ? std::string(path) : std::string();
   };
-  // Whoever names a toolkit means it, and no other.
+  // An explicit CUDA_HOME is the only toolkit that is searched.
   if (auto home = llvm::sys::Process::GetEnv("CUDA_HOME"); home && !home->empty())
     return inFolder(*home);
   if (auto found = llvm::sys::findProgramByName("ptxas"))
@@ -58,10 +58,10 @@ std::string cuda::getAssemblerSearchPaths() {
 }
 
 //===----------------------------------------------------------------------===//
-// What ptxas says
+// Output of ptxas
 //===----------------------------------------------------------------------===//
 
-/// The number before a word, such as "32 registers".
+/// Returns the number before a word, such as "32 registers".
 static unsigned getNumber(StringRef line, StringRef word) {
   size_t at = line.find(" " + word.str());
   unsigned number = 0;
@@ -70,7 +70,7 @@ static unsigned getNumber(StringRef line, StringRef word) {
   return number;
 }
 
-/// Lines of `ptxas -v`:
+/// Parses lines of `ptxas -v`:
 ///   Compiling entry function 'layer_norm' for 'sm_80'
 ///   Function properties for layer_norm
 ///       0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
@@ -105,7 +105,7 @@ static llvm::StringMap<Resources> parseResources(StringRef text) {
 static constexpr char kFolder[] = "tpc-ptxas", kLock[] = "lock";
 
 namespace {
-/// Files of one call, gone at its end. Whoever is killed leaves them, without the lock that it had:
+/// Files of one call, removed at its end. A killed process leaves them behind and loses its lock:
 /// the next call removes them.
 struct Files {
   llvm::SmallString<128> folder;
@@ -130,7 +130,7 @@ std::error_code Files::make() {
   removeLeft();
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory(kFolder, folder))
     return error;
-  // Not for ptxas, which may live longer.
+  // Not inherited by ptxas, which may live longer.
   lock = ::open(path(kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock >= 0)
     ::flock(lock, LOCK_EX);
@@ -148,7 +148,7 @@ void Files::removeLeft() {
       continue;
     llvm::SmallString<128> path(it->path());
     llvm::sys::path::append(path, kLock);
-    // One without a lock is being made.
+    // A folder without a lock file is being made.
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
       continue;
@@ -160,13 +160,13 @@ void Files::removeLeft() {
     llvm::sys::fs::remove_directories(path);
 }
 
-/// One ptxas.
+/// One process of ptxas.
 struct Run {
   unsigned architecture = 0;
   std::string output, log;
   llvm::sys::ProcessInfo process;
-  std::chrono::nanoseconds used{0};             // of processors
-  std::chrono::steady_clock::time_point worked; // when it was seen to have used more
+  std::chrono::nanoseconds used{0};             // : CPU time
+  std::chrono::steady_clock::time_point worked; // : when more CPU time was last seen
   bool ended = false;
 
   std::string name() const { return "sm_" + std::to_string(architecture); }
@@ -178,7 +178,7 @@ static std::string readText(StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-/// For whoever looks into what ptxas refused.
+/// Keeps PTX that ptxas rejected, for a bug report.
 static std::string keep(StringRef ptx) {
   llvm::SmallString<128> path;
   int file;
@@ -207,7 +207,7 @@ static llvm::Error start(Run &run, StringRef assembler, StringRef in) {
   return llvm::Error::success();
 }
 
-/// What a process has used of processors, beside what it has started.
+/// Returns the CPU time of a process, without its children.
 static std::chrono::nanoseconds getUsed(pid_t process) {
   clockid_t clock;
   timespec used;
@@ -216,15 +216,15 @@ static std::chrono::nanoseconds getUsed(pid_t process) {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// Looks whether it has ended. Waiting is polling: LLVM's own limits are alarms, of which a process
-/// has one.
+/// Checks whether the process has ended. Polling, because LLVM's own time limits are alarms, and a
+/// process has only one.
 static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   std::string error;
   llvm::sys::ProcessInfo state = llvm::sys::Wait(run.process, /*SecondsToWait=*/0, &error,
                                                  /*ProcStat=*/nullptr, /*Polling=*/true);
   if (state.Pid == 0) {
     auto limit = std::chrono::seconds(
-        std::max<size_t>(kLeastSeconds, kSecondsPerKernel * code.launches.size()));
+        std::max<size_t>(kMinSeconds, kSecondsPerKernel * code.launches.size()));
     auto now = std::chrono::steady_clock::now();
     if (auto used = getUsed(run.process.Pid); used > run.used) {
       run.used = used;
@@ -234,23 +234,23 @@ static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
     if (!isIdle && run.used < limit)
       return llvm::Error::success();
     return makeError("'" + assembler + "' has not ended after " + llvm::Twine(limit.count()) +
-                     (isIdle ? " s in which it did nothing" : " s of a processor") + " for " +
-                     run.name() + kOtherAssembler);
+                     (isIdle ? " s without CPU time" : " s of CPU time") + " for " + run.name() +
+                     kOtherAssembler);
   }
   run.ended = true;
   if (state.ReturnCode == 0)
     return llvm::Error::success();
-  std::string said = readText(run.log);
-  // -1: what shells say of a program that cannot be executed, such as one that ptxas only starts.
+  std::string messages = readText(run.log);
+  // -1: the result of shells for a program that cannot be executed, such as one that ptxas only
+  // starts.
   if (state.ReturnCode < 0)
     return makeError(
         "'" + assembler +
         (state.ReturnCode == -1 ? "' cannot be executed for " : "' did not end by itself for ") +
-        run.name() + ": " + error + kOtherAssembler + (said.empty() ? "" : "\n") + said);
+        run.name() + ": " + error + kOtherAssembler + (messages.empty() ? "" : "\n") + messages);
   std::string kept = keep(code.ptx);
-  return makeError("this is a mistake of tpcc's: '" + assembler + "' does not take its PTX for " +
-                   run.name() + (kept.empty() ? "" : ", which is kept in '" + kept + "'") + "\n" +
-                   said);
+  return makeError("this is a bug in tpcc: '" + assembler + "' rejects its PTX for " + run.name() +
+                   (kept.empty() ? "" : ", which is kept in '" + kept + "'") + "\n" + messages);
 }
 
 static void stop(Run &run) {
@@ -261,7 +261,8 @@ static void stop(Run &run) {
   run.ended = true;
 }
 
-/// Whether a cubin has its end, and the code of each kernel: a disk that was full left neither.
+/// Returns whether a cubin is complete and has the code of each kernel: a full disk truncates
+/// files.
 static bool isWhole(StringRef bytes, const Code &code) {
   auto take = [](auto expected) {
     bool good = bool(expected);
@@ -274,14 +275,14 @@ static bool isWhole(StringRef bytes, const Code &code) {
     llvm::consumeError(file.takeError());
     return false;
   }
-  // What stands last is the table of segments.
+  // The table of segments is at the end of the file.
   auto [good, sections] = take(file->sections());
   if (!good || !take(file->program_headers()).first)
     return false;
   llvm::StringSet<> names;
   for (const auto &section : sections) {
     auto [named, name] = take(file->getSectionName(section));
-    // Shared memory has a size, and no bytes.
+    // Shared memory has a size, but no bytes.
     bool hasBytes = section.sh_type != llvm::ELF::SHT_NOBITS;
     if (!named || (hasBytes && !take(file->getSectionContents(section)).first))
       return false;
@@ -304,8 +305,8 @@ static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, cons
   for (const Launch &launch : code.launches) {
     auto own = resources.find(launch.name);
     if (own == resources.end())
-      return makeError("'" + assembler + "' does not say what " + launch.name + " needs on " +
-                       run.name() + kOtherAssembler);
+      return makeError("'" + assembler + "' does not report the resources of " + launch.name +
+                       " on " + run.name() + kOtherAssembler);
     cubin.kernels.push_back(own->second);
   }
   if (!isWhole((*bytes)->getBuffer(), code))
@@ -314,14 +315,14 @@ static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, cons
   return cubin;
 }
 
-/// As many at once as there are processors.
+/// Runs as many processes at once as there are processors.
 static llvm::Error runAll(MutableArrayRef<Run> runs, StringRef assembler, StringRef in,
                           const Code &code) {
-  size_t most = llvm::hardware_concurrency().compute_thread_count(), next = 0;
+  size_t maxRunning = llvm::hardware_concurrency().compute_thread_count(), next = 0;
   auto isRunning = [](const Run &run) { return !run.ended; };
   while (next < runs.size() || llvm::any_of(runs, isRunning)) {
     for (size_t running = llvm::count_if(runs.take_front(next), isRunning);
-         running < most && next < runs.size(); ++running)
+         running < maxRunning && next < runs.size(); ++running)
       if (llvm::Error error = start(runs[next++], assembler, in))
         return error;
     for (Run &run : runs.take_front(next))
@@ -337,7 +338,7 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
   Files files;
   if (std::error_code error = files.make())
     return makeError("no folder for ptxas can be made: " + error.message() +
-                     " (TMPDIR says where)");
+                     " (TMPDIR names its parent folder)");
   std::string in = files.path("kernels.ptx");
   {
     std::error_code error;

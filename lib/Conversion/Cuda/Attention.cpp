@@ -1,4 +1,4 @@
-//===- Attention.cpp - Kernels of attention ---------------------------------===//
+//===- Attention.cpp - Attention kernels ----------------------------------===//
 
 #include "AttentionEmitter.h"
 
@@ -9,7 +9,7 @@ using namespace mlir::tpc::cuda;
 using namespace ::tpc::attention;
 
 //===----------------------------------------------------------------------===//
-// What all kernels do first
+// Common part of all kernels
 //===----------------------------------------------------------------------===//
 
 static Type getType(MLIRContext *context, int32_t dtype) {
@@ -35,7 +35,7 @@ void AttentionBase::begin(StringRef name, unsigned threads) {
   LLVM::LLVMFuncOp kernel = beginKernel(name, 2, threads);
   Value args = kernel.getArgument(0);
   workspace = kernel.getArgument(1);
-  // Here, so that nothing is read in loops; what nobody asks for goes.
+  // Loaded here, so that loops read nothing; unused arguments are removed as dead code.
   arguments.clear();
   for (const abi::Field &field : Args::fields) {
     Type type = field.kind == abi::Kind::Pointer ? args.getType()
@@ -84,7 +84,7 @@ AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRe
     Value row = add(offset, product(key, step));
     Values after;
     for (auto [column, sum] : llvm::zip_equal(columns, before)) {
-      // The last column's stands for those that are not there.
+      // Columns beyond the last one read the last column.
       Value safe = min(column, i32(variant.valueSize - 1));
       Value value = load(at(from, element, add(row, wide(safe))), element, true);
       after.push_back(fadd(sum, toF32(value)));
@@ -103,7 +103,7 @@ Value AttentionBase::getPartial(Value pair, Value row, Value part) {
 }
 
 //===----------------------------------------------------------------------===//
-// Rows by blocks
+// Tiles of rows
 //===----------------------------------------------------------------------===//
 
 Launch TileEmitter::emit(StringRef name) {
@@ -116,7 +116,8 @@ Launch TileEmitter::emit(StringRef name) {
   keysAtOnce = areKeysAligned(/*isValue=*/false, atOnce);
   valuesAtOnce = areKeysAligned(/*isValue=*/true, atOnce);
 
-  // Powers: rows of the first halves of all warps, then, 16 banks further, those of the others.
+  // Powers: rows of the first halves of all warps, then, 16 banks further, rows of the second
+  // halves.
   unsigned powersOfHalf = rowsOfBlock / 2 * kKeysOfTile + 16;
   queryMemory = getDynamicShared();
   panelMemory = at(queryMemory, f, int64_t(rowsOfBlock * queryStride));
@@ -141,7 +142,7 @@ Launch TileEmitter::emit(StringRef name) {
 }
 
 void TileEmitter::emitItem(Value item) {
-  // Blocks of rows are the slowest, the last first: with causality they take longest.
+  // Blocks of rows vary slowest, the last block first: with causality it takes longest.
   part = i32(0);
   if (isSplit) {
     part = rem(item, parts);
@@ -159,7 +160,7 @@ void TileEmitter::emitItem(Value item) {
   if (variant.cached)
     before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
 
-  // Rows that are not there compute what the last one does, without its queries.
+  // Threads without a row compute the last row, without its queries.
   Value lastRow = sub(rows, i32(1));
   Value first = add(firstRow, add(mul(warp, 2 * rowsOfThread), mul(half, rowsOfThread)));
   rowsHere.clear();
@@ -180,7 +181,7 @@ void TileEmitter::emitItem(Value item) {
       lastKeys.push_back(getLimit(row.query, Args::causal_offset));
     Value last = div(min(add(firstRow, int64_t(rowsOfBlock - 1)), lastRow), group);
     end = getLimit(last, Args::causal_offset);
-    // What lies behind may never have been written.
+    // Cache entries after the last token may be uninitialized.
     if (variant.cached)
       keysHere = end;
   }
@@ -229,7 +230,7 @@ void TileEmitter::writePartial(const State &state) {
         }
       branch(compare(Predicate::eq, keyLane, i32(0)), [&] {
         Value behind = at(to, f, getPartialSize(variant.valueSize) - 4);
-        storeMany(behind, {state.most[r]});
+        storeMany(behind, {state.maximum[r]});
         storeMany(at(behind, f, int64_t(1)), {state.total[r]});
       });
     });
@@ -301,7 +302,7 @@ void TileEmitter::writeResult(const State &state) {
 }
 
 //===----------------------------------------------------------------------===//
-// Parts of keys
+// Combination of splits
 //===----------------------------------------------------------------------===//
 
 Launch CombineEmitter::emit(StringRef name) {
@@ -320,11 +321,11 @@ Launch CombineEmitter::emit(StringRef name) {
       Value from = getPartial(pair, row, i32(0));
       auto partial = [&](Value part) { return at(from, f, product(part, i32(partialSize))); };
       Value none = f32(-std::numeric_limits<double>::infinity());
-      Value most = loop(i32(0), parts, i32(1), none, [&](Value part, ValueRange before) {
+      Value maximum = loop(i32(0), parts, i32(1), none, [&](Value part, ValueRange before) {
         Value own = load(at(partial(part), f, partialSize - 4), f);
         return Values{fmax(before[0], own)};
       })[0];
-      Value base = select(equals(most, none), f32(0), most);
+      Value base = select(equals(maximum, none), f32(0), maximum);
       Values columns;
       for (int64_t i = 0; i < variant.valueSize; i += 32)
         columns.push_back(add(lane, i));

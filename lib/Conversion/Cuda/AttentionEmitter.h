@@ -1,24 +1,24 @@
-//===- AttentionEmitter.h - Attention by blocks of threads ------*- C++ -*-===//
+//===- AttentionEmitter.h - Emitter of attention kernels --------*- C++ -*-===//
 //
-// A block holds some rows of scaled queries in shared memory and goes over keys, 64 at a time:
+// A block keeps some rows of scaled queries in shared memory and iterates over keys, 64 at a time:
 //
-//   for keys in tiles that some row sees
+//   for keys in tiles that are visible to some row
 //     for panels of 64 columns of the head:  keys -> panel;  scores += queries keys^T
 //     softcap, bias, slopes; invisible scores become -infinity
-//     most' = max(most, scores);  powers = exp(scores - most')
-//     total = total exp(most - most') + powers;  sums = sums exp(most - most')
+//     maximum' = max(maximum, scores);       powers = exp(scores - maximum')
+//     shrink = exp(maximum - maximum');      total = total shrink + powers;  sums = sums shrink
 //     for panels of 64 columns of values:    values -> panel;  sums += powers values
 //   result = sums / total
 //
-// (Milakov and Gimelshein 2018; Dao et al. 2022 and, for the loop over keys inside, 2023.) All
-// arithmetic is in f32, whatever the elements are. A warp has 2 x R rows: lanes 0 to 15 the first
-// R, the others the rest. Lane l of 16 has scores of keys l, l + 16, l + 32, l + 48, and sums of
-// adjacent columns of values, so that what a lane computes needs R + 4 reads of 16 bytes for 16 R
-// products.
+// (Milakov and Gimelshein 2018; Dao et al. 2022 and, for the inner loop over keys, 2023.) All
+// arithmetic is in f32 for all element types. A warp has 2 x R rows: lanes 0 to 15 compute the
+// first R, the others the rest. Lane l of 16 has the scores of keys l, l + 16, l + 32, l + 48, and
+// sums of adjacent columns of values. So a lane needs R + 4 reads of 16 bytes for 16 R
+// multiplications.
 //
-// Bank conflicts: rows of keys are an odd number of 16 bytes long, so that 8 lanes that read 16
-// bytes of 8 rows meet all banks once; the powers of the two halves of a warp lie 16 banks apart;
-// queries are the same for all lanes that read together.
+// Bank conflicts: the length of key rows is an odd multiple of 16 bytes, so that 8 lanes that read
+// 16 bytes of 8 rows access each bank once. The powers of the two halves of a warp are 16 banks
+// apart. Queries are the same for all lanes that read together.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ namespace mlir::tpc::cuda {
 inline constexpr unsigned kKeysOfTile = 64, kKeyLanes = 16;
 inline constexpr unsigned kKeysOfLane = kKeysOfTile / kKeyLanes;
 
-/// What all kernels of attention read first.
+/// Arguments and index arithmetic that all attention kernels share.
 class AttentionBase : protected ThreadEmitter {
 protected:
   using Args = abi::Layout<tpc_attention_args>;
@@ -43,31 +43,31 @@ protected:
 
   void begin(StringRef name, unsigned threads);
   Value argument(Args::Place place) const { return arguments[place]; }
-  /// An argument that fits into 32 bits.
+  /// Returns an argument that fits into 32 bits.
   Value size(Args::Place place) { return narrow(argument(place)); }
-  /// Rows of a kv head, and kv heads of all batches.
+  /// Rows of a KV head, and KV heads of all batches.
   struct Row {
     Value query, head; // in its batch
   };
   Row getRow(Value row, Value kvHead);
-  /// Where a row's part of q or the result begins, in elements.
+  /// Returns the offset of a row in q or in the result, in elements.
   Value getOffset(const Row &row, Value batch, Args::Place stride, int64_t elements);
-  /// Where keys, or values, of a kv head begin.
+  /// Returns the offset of the keys, or values, of a KV head.
   Value getKeyOffset(Value batch, Value kvHead, bool isValue);
-  /// Means of columns of values, over all keys.
+  /// Returns the means of columns of values, over all keys.
   Values getMeans(Value batch, Value kvHead, ArrayRef<Value> columns);
   Value getPartial(Value pair, Value row, Value part);
-  /// In elements, as 64 bits.
+  /// Returns a 64-bit product, in elements.
   Value product(Value x, Value y) { return mul(wide(x), wide(y)); }
 
   const AttentionVariant &variant;
-  Type element, biasType, slopesType; // in memory; null: there is none
+  Type element, biasType, slopesType; // : in memory; null: absent
   Values arguments;
   Value workspace, thread, lane, warp;
   Value keys, queries, kvHeads, group, rows, pairs, parts;
 };
 
-/// Combines what parts of the keys gave.
+/// Combines the partial results of splits of the keys.
 class CombineEmitter : AttentionBase {
 public:
   CombineEmitter(ModuleOp module, const AttentionVariant &variant)
@@ -75,7 +75,7 @@ public:
   Launch emit(StringRef name);
 };
 
-/// Rows by blocks, over all keys or over a part of them.
+/// Computes tiles of rows, over all keys or over one split of them.
 class TileEmitter : AttentionBase {
 public:
   TileEmitter(ModuleOp module, const AttentionVariant &variant, bool isSplit);
@@ -89,13 +89,13 @@ private:
     unsigned stride = 0;  // of rows in shared memory
     unsigned perLane = 0; // of values: columns of a lane
   };
-  /// A copy into shared memory: rows of a panel, those that are not there as zeros.
+  /// A copy of a panel's rows into shared memory; missing rows become zeros.
   struct Stage {
     Panel panel;
     unsigned rows = 0;
     Value from, to;
-    Value atOnce;                              // whether 16 bytes may be read at once; null: never
-    Value scale;                               // null: none
+    Value atOnce; // : whether 16 bytes may be read by one access; null: never
+    Value scale;  // null: none
     function_ref<Value(Value)> offset, exists; // of a row
   };
   void stage(const Stage &stage);
@@ -111,9 +111,9 @@ private:
   Values multiplyKeys(const Panel &panel, ValueRange scores);
   void finishScores(Values &scores, Value firstKey);
   Value isVisible(unsigned row, Value key, Value safeKey);
-  /// Carried from tile to tile.
+  /// State that is carried from tile to tile.
   struct State {
-    Values most, total, sums;
+    Values maximum, total, sums;
     Values list() const;
   };
   State getState(ValueRange list) const;
@@ -130,18 +130,18 @@ private:
   SmallVector<Panel, 4> keyPanels, valuePanels;
   unsigned queryStride = 0, panelFloats = 0;
 
-  // Of the launch.
+  // Values of the launch.
   Value keysAtOnce, valuesAtOnce, queriesAtOnce, resultAtOnce;
   Value queryMemory, panelMemory, powerMemory;
   Value keyLane, half;
-  // Of the item.
+  // Values of the work item.
   Value batch, kvHead, pair, firstRow, part;
   Value keyOffset, valueOffset;
-  Value before;   // keys that stand before the sequence's first query: its length; null: none
-  Value keysHere; // those that may be read
+  Value before;   // : number of keys before the sequence's first query: its length; null: none
+  Value keysHere; // : keys that may be read
   SmallVector<Row> rowsHere;
-  Values lastKeys,
-      firstKeys; // of rows: those that they see lie between; only where it is asked for
+  // Visible keys of each row: [firstKeys, lastKeys); firstKeys only with windows.
+  Values lastKeys, firstKeys;
 };
 
 } // namespace mlir::tpc::cuda

@@ -1,12 +1,12 @@
-//===- AttentionRule.cpp - Who computes attention ---------------------------===//
+//===- AttentionRule.cpp - Choice between cuDNN and own attention ---------===//
 
 #include "tpc/Conversion/Cuda/Attention.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-// Only what a variant says counts: whether a key mask is a prefix, or a row of a mask empty, is not
-// known before it is there.
+// The decision depends only on the variant: whether a key mask is a prefix, or a row of a mask
+// empty, is unknown at compile time.
 StringRef cuda::getLibraryLimitation(const AttentionVariant &variant) {
   if (variant.element == TPC_F32)
     return "f32: the library may compute in TF32";

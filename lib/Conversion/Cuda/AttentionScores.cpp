@@ -1,4 +1,4 @@
-//===- AttentionScores.cpp - Who sees what, and softmax ---------------------===//
+//===- AttentionScores.cpp - Visibility, scores and softmax of attention --===//
 
 #include "AttentionEmitter.h"
 #include "Threads.h"
@@ -9,7 +9,7 @@ using namespace mlir::tpc::cuda;
 
 static constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// `key` may lie behind the last one; what is read is of `safeKey`.
+/// `key` may be out of bounds; reads use `safeKey`.
 Value TileEmitter::isVisible(unsigned row, Value key, Value safeKey) {
   Value last = variant.causal ? lastKeys[row] : keys;
   Value visible = less(key, last);
@@ -34,7 +34,7 @@ Value TileEmitter::isVisible(unsigned row, Value key, Value safeKey) {
   return visible;
 }
 
-/// What comes between products and softmax, in the order of tpc.attention.
+/// Applies the steps between the matmul and the softmax, in the order of tpc.attention.
 void TileEmitter::finishScores(Values &scores, Value firstKey) {
   Value cap = variant.softcap ? argument(Args::softcap) : Value();
   Value lastOfAll = sub(keys, i32(1));
@@ -54,7 +54,7 @@ void TileEmitter::finishScores(Values &scores, Value firstKey) {
         score = fadd(score, toF32(load(where, biasType, true)));
       }
       if (slopesType) {
-        // Whole numbers below 2^24: exact.
+        // Integers below 2^24: exact.
         Value stands = add(own.query, size(Args::slopes_offset));
         if (before)
           stands = add(stands, narrow(before));
@@ -68,7 +68,7 @@ void TileEmitter::finishScores(Values &scores, Value firstKey) {
   }
 }
 
-/// Over the lanes that share rows, in the order of a tree.
+/// Adds over the lanes that share rows, in a tree.
 Value TileEmitter::getSumOverKeys(Value value) {
   for (int32_t bits = kKeyLanes / 2; bits; bits /= 2)
     value = fadd(value, createShuffle(b, loc, value, bits));
@@ -76,7 +76,7 @@ Value TileEmitter::getSumOverKeys(Value value) {
 }
 
 TileEmitter::Values TileEmitter::State::list() const {
-  Values all(most);
+  Values all(maximum);
   llvm::append_range(all, total);
   llvm::append_range(all, sums);
   return all;
@@ -90,7 +90,7 @@ TileEmitter::State TileEmitter::getState(ValueRange list) const {
 void TileEmitter::addTile(State &state, Value firstKey) {
   Values scores(rowsOfThread * kKeysOfLane, f32(0));
   for (const Panel &panel : keyPanels) {
-    barrier(); // all have read what was there
+    barrier(); // : all threads have read the previous panel
     stageKeys(panel, Args::k, Args::k_row_stride, keyOffset, keysAtOnce, firstKey);
     barrier();
     scores = multiplyKeys(panel, scores);
@@ -100,16 +100,16 @@ void TileEmitter::addTile(State &state, Value firstKey) {
   unsigned perRow = sumsOfRow();
   for (unsigned r = 0; r < rowsOfThread; ++r) {
     MutableArrayRef<Value> own = MutableArrayRef<Value>(scores).slice(r * kKeysOfLane, kKeysOfLane);
-    Value most = own[0];
+    Value maximum = own[0];
     for (Value score : own.drop_front())
-      most = fmax(most, score);
+      maximum = fmax(maximum, score);
     for (int32_t bits = kKeyLanes / 2; bits; bits /= 2)
-      most = fmax(most, createShuffle(b, loc, most, bits));
-    most = fmax(state.most[r], most);
-    // Without any visible key so far, all powers are 0.
-    Value base = select(equals(most, f32(kNone)), f32(0), most);
-    Value shrink = expOfNegative(fsub(state.most[r], base));
-    state.most[r] = most;
+      maximum = fmax(maximum, createShuffle(b, loc, maximum, bits));
+    maximum = fmax(state.maximum[r], maximum);
+    // If no key was visible so far, all powers are 0.
+    Value base = select(equals(maximum, f32(kNone)), f32(0), maximum);
+    Value shrink = expOfNegative(fsub(state.maximum[r], base));
+    state.maximum[r] = maximum;
     Value total = fmul(state.total[r], shrink);
     for (auto [c, score] : llvm::enumerate(own)) {
       Value power = expOfNegative(fsub(score, base));
@@ -125,7 +125,7 @@ void TileEmitter::addTile(State &state, Value firstKey) {
 
   unsigned first = 0;
   for (const Panel &panel : valuePanels) {
-    barrier(); // as above; and powers are there
+    barrier(); // : as above, and the powers are written
     stageKeys(panel, Args::v, Args::v_row_stride, valueOffset, valuesAtOnce, firstKey);
     barrier();
     addValues(panel, first, state.sums);

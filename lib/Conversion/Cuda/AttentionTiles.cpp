@@ -1,4 +1,4 @@
-//===- AttentionTiles.cpp - Queries, keys and values in shared memory -------===//
+//===- AttentionTiles.cpp - Queries, keys and values in shared memory -----===//
 
 #include "AttentionEmitter.h"
 
@@ -8,11 +8,11 @@ using namespace mlir::tpc::cuda;
 using namespace ::tpc::attention;
 
 static constexpr unsigned kWideBytes = 16, kColumnsOfPanel = 64;
-/// Reads that a thread has on their way at once.
+/// Number of reads in flight per thread.
 static constexpr unsigned kInFlight = 8;
 
-/// Rows of a thread. The more there are, the fewer reads of shared memory for each product;
-/// registers hold 8 rows where heads are small and scores are not much worked on.
+/// Number of rows per thread. More rows need fewer reads of shared memory for each multiplication.
+/// Registers suffice for 8 rows if heads are small and the scores have few extra steps.
 static unsigned getRowsOfThread(const AttentionVariant &variant) {
   bool isPlain = !variant.windowed && !variant.mask && !variant.softcap && variant.bias < 0 &&
                  variant.slopes < 0;
@@ -55,10 +55,10 @@ unsigned TileEmitter::sumsOfRow() const {
 }
 
 //===----------------------------------------------------------------------===//
-// Into shared memory
+// Copies into shared memory
 //===----------------------------------------------------------------------===//
 
-/// Whether each row of a tensor begins at a multiple of `bytes`.
+/// Returns whether each row of a tensor begins at a multiple of `bytes`.
 Value TileEmitter::isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
                              unsigned bytes) {
   unsigned size = element.getIntOrFloatBitWidth() / 8;
@@ -82,7 +82,7 @@ Value TileEmitter::areKeysAligned(bool isValue, unsigned bytes) {
   return isAligned(pointer, strides, elements, bytes);
 }
 
-/// In chunks of `width` elements, the first thread the first chunk and so on.
+/// Copies chunks of `width` elements; chunks are assigned to threads in order.
 void TileEmitter::stageChunks(const Stage &stage, unsigned width) {
   const Panel &panel = stage.panel;
   unsigned ofRow = panel.padded / width, all = stage.rows * ofRow;
@@ -167,7 +167,7 @@ void TileEmitter::stageQueries() {
                      variant.headSize);
   };
   auto exists = [&](Value row) { return less(add(firstRow, row), rows); };
-  // All columns are one panel here.
+  // Here, all columns are one panel.
   unsigned width = variant.headSize;
   stage({.panel = {.width = width, .padded = queryStride, .stride = queryStride},
          .rows = rowsOfBlock,
@@ -194,7 +194,7 @@ void TileEmitter::stageKeys(const Panel &panel, Args::Place pointer, Args::Place
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 TileEmitter::Values TileEmitter::multiplyKeys(const Panel &panel, ValueRange scores) {
@@ -219,7 +219,7 @@ TileEmitter::Values TileEmitter::multiplyKeys(const Panel &panel, ValueRange sco
   });
 }
 
-/// Sums of a panel's columns; the others' stay.
+/// Adds to the sums of a panel's columns; other sums are unchanged.
 void TileEmitter::addValues(const Panel &panel, unsigned first, Values &sums) {
   Type f = b.getF32Type();
   unsigned perLane = panel.perLane, perRow = sumsOfRow();

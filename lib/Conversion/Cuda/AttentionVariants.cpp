@@ -1,4 +1,4 @@
-//===- AttentionVariants.cpp - Which attention a program has --------------===//
+//===- AttentionVariants.cpp - Attention variants of a program ------------===//
 
 #include "AttentionEmitter.h"
 #include "tpc/Conversion/Cuda/Passes.h"
@@ -89,7 +89,7 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
                               << ": kernels for GPUs are compiled for one, the same on all ranks";
     if (*known < 1 || *known > kMaxHeadSize)
       return op.emitOpError() << "has a " << what << " size of " << *known
-                              << ": kernels for GPUs are there for 1 to " << kMaxHeadSize;
+                              << ": kernels for GPUs support 1 to " << kMaxHeadSize;
     return static_cast<int32_t>(*known);
   };
   auto head = getSize(op.getK(), "head");
@@ -106,7 +106,7 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
   variant.mask = op.getMask() != nullptr;
   variant.softcap = !op.getSoftcap().isZero();
   variant.cached = op.getLengths() != nullptr;
-  // Behind caches each row sees a key.
+  // With a cache, each row has a visible key.
   variant.uniformRows = op.getMaskedRow() == MaskedRow::Uniform && !variant.cached;
   return variant;
 }
@@ -124,7 +124,7 @@ AttentionKernels cuda::makeAttention(ModuleOp kernels, const AttentionVariant &v
 
 FailureOr<std::vector<AttentionKernels>> cuda::makeAttentions(ModuleOp program) {
   MLIRContext *context = program.getContext();
-  // No pass has done so where this is called by itself.
+  // Without a pass manager, no pass has loaded the dialects.
   context
       ->loadDialect<arith::ArithDialect, math::MathDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
   std::vector<AttentionVariant> variants;

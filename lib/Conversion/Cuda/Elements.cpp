@@ -1,4 +1,4 @@
-//===- Elements.cpp - Elementwise loops of a kernel --------------------------===//
+//===- Elements.cpp - Elementwise loops of a kernel -----------------------===//
 
 #include "KernelLowering.h"
 
@@ -18,13 +18,13 @@ static constexpr int64_t kSector = 32;
 // Elements of one thread
 //===----------------------------------------------------------------------===//
 
-/// Memory that loops of a block go along. What has the last index in another index as well is
-/// accessed lane by lane, and need not be aligned. So is what is behind a condition on the last
-/// index, unless `cuts` are allowed and the condition is one.
+/// Collects the memory that loops of a block traverse. Accesses with the last index in another
+/// dimension as well are done lane by lane, and need no alignment. So are accesses below a
+/// condition on the last index, unless `cuts` are allowed and the condition is a cut.
 void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &streams) {
   llvm::SmallDenseSet<Value> ofLane{last};
   auto isOfLane = [&](Value value) { return ofLane.contains(value); };
-  // Operands stand before their users, and conditions before what is behind them.
+  // Operands precede their users, and conditions precede the ops below them.
   body.walk<WalkOrder::PreOrder>([&](Operation *op) {
     bool uses = false;
     op->walk([&](Operation *inner) { uses |= llvm::any_of(inner->getOperands(), isOfLane); });
@@ -51,8 +51,8 @@ void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &str
     streams.shifts.push_back(*shift);
     streams.accesses.push_back({memref, indices});
     unsigned bytes = getBytes(cast<MemRefType>(memref.getType()).getElementType());
-    streams.least = std::min(streams.least, bytes);
-    streams.most = std::max(streams.most, bytes);
+    streams.narrowest = std::min(streams.narrowest, bytes);
+    streams.widest = std::max(streams.widest, bytes);
   };
   body.walk([&](Operation *op) {
     if (auto load = dyn_cast<memref::LoadOp>(op))
@@ -62,7 +62,8 @@ void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &str
   });
 }
 
-/// Rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run time.
+/// Rows of 34 elements are aligned in pairs. Alignment that is unknown at compile time is checked
+/// at run time.
 void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   unsigned &width = lanes.adjacent;
   SmallVector<Value> lengths{size};
@@ -80,7 +81,7 @@ void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
       Value rest = LLVM::AndOp::create(b, loc, length, number(width - 1));
       lanes.full = both(lanes.full, isEqual(rest, number(0)));
     }
-  // Pointers, by how much they must be aligned.
+  // Pointers, and their required alignment.
   std::map<unsigned, Value> pointers;
   llvm::SmallDenseSet<Value> seen;
   for (auto &[memref, indices] : streams.accesses) {
@@ -97,8 +98,7 @@ void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
   }
 }
 
-/// As many lanes as the narrowest of the elements fill 16 bytes, and as divide what is known of
-/// sizes.
+/// Uses as many lanes as the narrowest elements fill 16 bytes with, and as divide the known sizes.
 KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Value>> bodies,
                                                 Value size) {
   Lanes lanes;
@@ -107,14 +107,14 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
     addStreams(*body, last, /*cuts=*/false, streams);
   if (streams.accesses.empty())
     return lanes;
-  lanes.adjacent = std::min(kVectorBytes / streams.least, kMaxLanes);
+  lanes.adjacent = std::min(kVectorBytes / streams.narrowest, kMaxLanes);
   align(streams, size, lanes);
   lanes.width = lanes.stride = lanes.adjacent;
   return lanes;
 }
 
-/// One after the other fills 16 bytes at most, so that what threads access at once is adjacent; but
-/// where the row has halves, of which elements are combined one with one, a thread has both.
+/// Consecutive elements fill 16 bytes at most, so that simultaneous accesses of threads are
+/// adjacent. If a row has halves whose elements are combined pairwise, a thread has both.
 KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
   Lanes lanes;
   Streams streams;
@@ -128,7 +128,7 @@ KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
     if (cut > 0 && (!length || cut < *length))
       cuts.insert(cut);
   unsigned &adjacent = lanes.adjacent;
-  adjacent = std::min(kVectorBytes / streams.most, kMaxLanes);
+  adjacent = std::min(kVectorBytes / streams.widest, kMaxLanes);
   if (length && !cuts.empty() && *length <= adjacent && llvm::isPowerOf2_64(*length)) {
     adjacent = *length;
     align(streams, size, lanes);
@@ -137,7 +137,7 @@ KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
     else
       lanes = Lanes();
   } else if (length && cuts.size() == 1 && 2 * cuts[0] == *length &&
-             cuts[0] * streams.least % kSector == 0) {
+             cuts[0] * streams.narrowest % kSector == 0) {
     adjacent = std::min(adjacent, kMaxLanes / 2);
     align(streams, size, lanes);
     lanes.width = 2 * adjacent;
@@ -164,8 +164,8 @@ KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
 //===----------------------------------------------------------------------===//
 
 void KernelLowering::lowerElements(kernel::ElementsOp op) {
-  if (isHeld(op))
-    return runHeld(op);
+  if (isInRegisters(op))
+    return runInRegisters(op);
   auto nothing = [](auto &&body) {
     return [&body] {
       body();
@@ -206,7 +206,7 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
       [&] { return run(1); });
 }
 
-/// Chunks of `width` elements along the last dimension, counted over all dimensions.
+/// Computes chunks of `width` elements along the last dimension, counted over all dimensions.
 void KernelLowering::runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width) {
   Lanes lanes;
   lanes.width = lanes.adjacent = lanes.stride = width;
@@ -267,13 +267,13 @@ std::optional<int64_t> KernelLowering::getCut(Value condition, Value last) {
   return shift && most ? std::optional(*most - *shift) : std::nullopt;
 }
 
-/// Whether a lane is before the cut may be known of each; or all of them are on the same side.
+/// The side of the cut is known for each lane, or all lanes are on the same side.
 bool KernelLowering::lowerCut(arith::CmpIOp op) {
   Value result = op.getResult();
   knownOfLane.erase(result);
   sameOfLanes.erase(result);
   std::optional<int64_t> cut = getCut(result, lastIndex);
-  if (!asksOnce || !cut)
+  if (!checksOnce || !cut)
     return false;
   SmallVector<bool> known(width);
   auto isKnown = [&](unsigned i) {

@@ -1,4 +1,4 @@
-//===- Embed.cpp - Code for GPUs as data of the host's program --------------===//
+//===- Embed.cpp - GPU code as data of the host program -------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 
@@ -23,7 +23,7 @@ static int32_t getShape(Shape shape) {
 }
 
 namespace {
-/// Functions of the host that compute sizes (tpc_size_fn), one for each expression.
+/// Host functions that compute sizes (tpc_size_fn), one for each expression.
 class SizeFunctions {
 public:
   SizeFunctions(ModuleOp module, const EnvLayout &layout) : module(module), layout(layout) {}
@@ -44,7 +44,7 @@ private:
                                              LLVM::Linkage::Internal);
     Block *entry = function.addEntryBlock(b);
     b.setInsertionPointToStart(entry);
-    // Sizes are computed at one place, which is this function's end.
+    // All size arithmetic is inserted at the end of this function.
     auto end = LLVM::UnreachableOp::create(b, loc);
     b.setInsertionPoint(end);
     SizeEmitter sizes(b, loc, layout, entry->getArgument(0));
@@ -60,7 +60,7 @@ private:
 };
 } // namespace
 
-/// In place of the kernels: a module that is empty.
+/// Replaces the kernels by an empty module.
 static ModuleOp replaceKernels(ModuleOp program) {
   ModuleOp module = kernel::getKernels(program);
   if (!module) {

@@ -1,4 +1,4 @@
-//===- EmitPtx.cpp - LLVM's NVPTX, in process -------------------------------===//
+//===- EmitPtx.cpp - In-process PTX generation by LLVM --------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Conversion/Cuda/Passes.h"
@@ -36,7 +36,7 @@ static llvm::Error makeError(const llvm::Twine &message) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The first version of PTX that an architecture has.
+/// The first version of PTX that supports an architecture.
 struct Architecture {
   unsigned number, ptx;
 };
@@ -57,19 +57,20 @@ llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
     StringRef digits = item;
     unsigned number = 0;
     if (!digits.consume_front("sm_") || digits.getAsInteger(10, number)) {
-      // sm_90a and sm_100f.
+      // Architecture-specific and family-specific names: sm_90a and sm_100f.
       if (item.starts_with("sm_") && digits.size() > 1 && StringRef("af").contains(digits.back()) &&
           !digits.drop_back().getAsInteger(10, number))
-        return makeError("'" + item + "' is for one architecture alone; name sm_" +
-                         llvm::Twine(number) + ", whose code later ones of its family run as well");
-      return makeError("'" + item + "' is no architecture; known are " + names);
+        return makeError("'" + item + "' runs on one architecture only; name sm_" +
+                         llvm::Twine(number) +
+                         ", whose code also runs on later ones of its family");
+      return makeError("'" + item + "' is no architecture; supported are " + names);
     }
     if (number < known[0].number)
       return makeError("'" + item + "' is too old: kernels need sm_80 or later");
     if (llvm::none_of(known, [&](const Architecture &a) { return a.number == number; }))
-      return makeError("'" + item + "' is not known; known are " + names);
+      return makeError("'" + item + "' is not supported; supported are " + names);
     if (llvm::is_contained(found, number))
-      return makeError("'" + item + "' is named twice");
+      return makeError("'" + item + "' is given twice");
     found.push_back(number);
   }
   llvm::sort(found);
@@ -94,7 +95,8 @@ static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> getMachine(unsigned 
   auto *own = llvm::find_if(known, [&](const Architecture &a) { return a.number == lowest; });
   std::string cpu = "sm_" + std::to_string(lowest), ptx = "+ptx" + std::to_string(own->ptx);
   llvm::TargetOptions targetOptions;
-  // Each operation rounds, and says so: what says nothing the assembler would contract.
+  // Each operation has an explicit rounding mode, because the assembler contracts operations
+  // without one.
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpu, ptx, targetOptions, llvm::Reloc::PIC_, std::nullopt,
@@ -156,7 +158,7 @@ llvm::Expected<std::string> cuda::writePtx(ModuleOp kernels, const Architectures
   if (failed(lowerScalars(kernels)))
     return makeError("kernels could not be lowered to LLVM");
 
-  // Before the translation, which asks for alignments.
+  // Set before the translation, which reads alignments.
   llvm::DataLayout layout = (*machine)->createDataLayout();
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
                    StringAttr::get(mlir, layout.getStringRepresentation()));
@@ -190,7 +192,7 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   code.launches = std::move(*launches);
   auto attentions = makeAttentions(*copy);
   if (failed(attentions))
-    return makeError("there are no kernels for its attention");
+    return makeError("there are no kernels for the program's attention");
   for (AttentionKernels &own : *attentions) {
     auto first = static_cast<unsigned>(code.launches.size());
     code.attentions.push_back({own.variant, first, first + 1, first + 2});

@@ -1,4 +1,4 @@
-//===- ExpandMath.cpp - Functions that CPUs have libm for -------------------===//
+//===- ExpandMath.cpp - Math functions without GPU instructions -----------===//
 
 #include "tpc/Conversion/Cuda/Passes.h"
 
@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Scalars at one place.
+/// Scalar arithmetic at one insertion point.
 struct Scalars {
   OpBuilder &b;
   Location loc;
@@ -65,15 +65,14 @@ struct Scalars {
 // sin and cos
 //===----------------------------------------------------------------------===//
 
-/// The digits of 2/pi behind the point, after 32 zeros.
+/// Fractional digits of 2/pi, after 32 zeros.
 static constexpr uint32_t digits[] = {0,          0xA2F9836E, 0x4E441529, 0xFC2757D1,
                                       0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB};
 
-// |x| = m 2^s with an integer m of 24 bits. Of t = |x| 2/pi, multiples of 4 are whole turns: digits
-// of 2/pi whose products with m 2^s are multiples of 4 are left out. From the first other one on,
-// 96 digits W are enough: no f32 is nearer to a multiple of pi/2 than 2^-33 or so, and what is left
-// out is below 2^-70. So t mod 4 is m W mod 2^96, of which the two highest bits are before the
-// point.
+// x| = m 2^s with an integer m of 24 bits. In t = |x| 2/pi, multiples of 4 are full turns: digits
+// of 2/pi whose products with m 2^s are multiples of 4 are skipped. From the first remaining digit
+// on, 96 digits W suffice: no f32 is nearer to a multiple of pi/2 than about 2^-33, and the omitted
+// digits are below 2^-70. So t mod 4 is m W mod 2^96, whose two highest bits are the integer part.
 //
 // sin(|x|) is sin(r), cos(r), -sin(r), -cos(r) for n = 0, 1, 2, 3 mod 4, where t = n + r 2/pi, |r|
 // <= pi/4.
@@ -81,7 +80,7 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value bits = s.bits(s.i32, x), magnitude = s.both(bits, s.word(0x7FFFFFFF));
   Value exponent = s.down(magnitude, 23);
   Value m = s.wide(s.either(s.both(magnitude, s.word(0x7FFFFF)), s.word(0x800000)));
-  // Which of the 224 digits is the first one; numbers below 1/2 are not reduced.
+  // Index of the first of the 224 digits; numbers below 1/2 are not reduced.
   Value least = s.word(126), small = s.compare(arith::CmpIPredicate::ult, exponent, least);
   Value place = s.plus(s.select(small, least, exponent), s.word(-120u));
   Value word = s.down(place, 5), shift = s.both(place, s.word(31));
@@ -101,7 +100,7 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value middle = s.plus(s.times(m, w[1]), s.down(low, 32));
   Value high = s.plus(s.times(m, w[0]), s.down(middle, 32));
   Value t = s.either(s.up(high, 32), s.both(middle, s.integer(s.i64, 0xFFFFFFFF)));
-  // To the nearest integer: the bit behind the point is the sign of the rest.
+  // Rounds to the nearest integer: the first fractional bit is the sign of the rest.
   Value n = s.narrow(s.plus(s.down(t, 62), s.both(s.down(t, 61), s.integer(s.i64, 1))));
   Value rest = arith::SIToFPOp::create(s.b, s.loc, s.f64, s.up(t, 2));
   rest = s.mul(rest, s.number(s.f64, 8.5153039502163873e-20)); // pi/2 2^-64
@@ -132,8 +131,8 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
 // pow
 //===----------------------------------------------------------------------===//
 
-// 2^(y log2 |x|) in f64, so that it is right to f32's last bit or nearly so, and then what C says
-// of signs, zeros and infinities.
+// Computes 2^(y log2 |x|) in f64, with an error of about one ulp of f32, then the special cases of
+// C's pow for signs, zeros and infinities.
 static Value expandPow(Scalars s, Value x, Value y) {
   using P = arith::CmpFPredicate;
   auto d = [&](double value) { return s.number(s.f64, value); };
@@ -179,7 +178,7 @@ static Value expandPow(Scalars s, Value x, Value y) {
   Value root =
       s.both(s.both(s.compare(P::OLT, x, f(0)), s.compare(P::OLT, size, f(inf))), s.invert(whole));
   result = s.select(root, f(std::numeric_limits<double>::quiet_NaN()), result);
-  // Also of NaN: 1^y and x^0 are 1; so are powers of -1 whose exponent is infinite.
+  // Holds for NaN too: 1^y and x^0 are 1; so are powers of -1 with an infinite exponent.
   Value one = s.either(s.compare(P::OEQ, x, f(1)), s.compare(P::OEQ, y, f(0)));
   Value infinite = s.compare(P::OEQ, math::AbsFOp::create(s.b, s.loc, y), f(inf));
   one = s.either(one, s.both(infinite, s.compare(P::OEQ, x, f(-1))));
@@ -190,9 +189,9 @@ static Value expandPow(Scalars s, Value x, Value y) {
 // Remainders
 //===----------------------------------------------------------------------===//
 
-// Of |x| by |y| in f64, from the largest y 2^52k on, so that quotients are below 2^52. What is left
-// is a multiple of the last place of x or of y 2^52k, and less than that: 24 bits, no step rounds.
-// A quotient may have been rounded up to an integer; then one y 2^52k was too many.
+// Reduces |x| by |y| in f64, from the largest y 2^52k on, so that quotients are below 2^52. The
+// rest is a multiple of the last bit of x or of y 2^52k, and less than that: 24 bits, so no step
+// rounds. A quotient may have been rounded up to an integer; then one y 2^52k is added back.
 static Value expandRemainder(Scalars s, Value x, Value y) {
   using P = arith::CmpFPredicate;
   auto d = [&](double value) { return s.number(s.f64, value); };
@@ -210,7 +209,7 @@ static Value expandRemainder(Scalars s, Value x, Value y) {
   Value result = arith::TruncFOp::create(s.b, s.loc, s.f32, rest);
   result = s.select(s.compare(P::OEQ, sizeY, inf), sizeX, result);
   result = math::CopySignOp::create(s.b, s.loc, result, x);
-  // Of no number, of infinities and by zero there is none.
+  // The remainder is NaN for NaN operands, infinite x, and y = 0.
   Value exists = s.both(s.both(s.compare(P::OLT, sizeX, inf), s.compare(P::ORD, y, y)),
                         s.compare(P::UNE, sizeY, s.number(s.f32, 0)));
   return s.select(exists, result, s.number(s.f32, std::numeric_limits<double>::quiet_NaN()));
@@ -220,7 +219,7 @@ static Value expandRemainder(Scalars s, Value x, Value y) {
 // The pass
 //===----------------------------------------------------------------------===//
 
-/// What GPUs compute as they are told.
+/// Returns whether GPUs have an exact instruction for the op.
 static bool isInstruction(Operation *op) {
   return isa<math::SqrtOp, math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp,
              math::RoundEvenOp, math::CopySignOp, math::FmaOp>(op);

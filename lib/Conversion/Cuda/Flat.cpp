@@ -1,18 +1,18 @@
-//===- Flat.cpp - Rows of elements ------------------------------------------===//
+//===- Flat.cpp - Elementwise kernels without groups ----------------------===//
 //
-// Where rows share nothing, chunks of all rows are numbered, and threads that follow one another
-// have chunks that do, also from one row to the next one: what a warp accesses at once is adjacent
-// whatever the rows' length is.
+// If rows share nothing, the chunks of all rows are numbered, and consecutive threads have
+// consecutive chunks, also across rows. So simultaneous accesses of a warp are adjacent for any row
+// length.
 //
 //   rows (%i, %h) in [n, heads]  elements (%j) in [128]
-//     32 chunks of a row; the number of one is (i * heads + h) * 32 + chunk
+// 32 chunks per row; the number of a chunk is (i * heads + h) * 32 + chunk
 //
-// What is read of rows is shared by some of them: the cosines of a token, which all of its heads
-// take. There, chunks of different heads follow one another, as many at a time as fill a sector:
+// Rows may share operands: all heads of a token read the same cosines. Then chunks of different
+// heads are consecutive, and each chunk group fills a sector:
 //
 //   ((i * 16 + chunk / 2) * heads + h) * 2 + chunk % 2
 //
-// so that a warp has 16 heads, and reads once what they share.
+// so that a warp covers 16 heads, and reads shared operands once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ Value KernelLowering::countChunks(kernel::ElementsOp op, const Lanes &lanes) {
 }
 
 void KernelLowering::findFlat() {
-  unsigned most = 1;
+  unsigned widest = 1;
   kernel::ElementsOp only;
   unsigned count = 0;
   source.getRows().walk([&](kernel::ElementsOp op) {
@@ -47,16 +47,16 @@ void KernelLowering::findFlat() {
     if (op.getIndices().empty())
       return;
     Lanes lanes = findChunks(op);
-    most = std::max(most, lanes.width);
+    widest = std::max(widest, lanes.width);
     flat.lanes[op] = lanes;
   });
-  launch.elementsPerThread = most;
+  launch.elementsPerThread = widest;
   flat.isOnly = count == 1;
   if (count == 1 && only.getIndices().size() == 1)
     findSharing(only);
 }
 
-/// The row indices that a value is computed of.
+/// Collects the row indices that a value depends on.
 static void collectRowIndices(Value value, kernel::RowsOp rows, llvm::SmallDenseSet<Value> &found) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     if (argument.getOwner()->getParentOp() == rows)
@@ -70,7 +70,7 @@ static void collectRowIndices(Value value, kernel::RowsOp rows, llvm::SmallDense
   });
 }
 
-/// Which row index some loads of elements have, and others that have a row index have not.
+/// Finds a row index that some loads of elements use, and that other loads with a row index do not.
 void KernelLowering::findSharing(kernel::ElementsOp op) {
   kernel::RowsOp rows = source.getRows();
   Value last = op.getIndices().back();
@@ -98,13 +98,13 @@ void KernelLowering::findSharing(kernel::ElementsOp op) {
     auto has = [&](const auto &own) { return own.contains(index); };
     auto hasNot = [&](const auto &own) { return !own.empty() && !own.contains(index); };
     auto loads = ArrayRef(uses).drop_front(stores);
-    unsigned place = cast<BlockArgument>(index).getArgNumber();
-    // The fastest one is that already.
-    if (*lanes.count == together && place + 1 == rows.getIndices().size())
+    unsigned position = cast<BlockArgument>(index).getArgNumber();
+    // The fastest index varies fastest already.
+    if (*lanes.count == together && position + 1 == rows.getIndices().size())
       continue;
     if (llvm::any_of(loads, has) && llvm::any_of(loads, hasNot) &&
-        asConstant(extent(rows.getExprs()[place])) != 1) {
-      flat.sharing = place;
+        asConstant(extent(rows.getExprs()[position])) != 1) {
+      flat.sharing = position;
       flat.together = together;
       return;
     }
@@ -120,7 +120,7 @@ void KernelLowering::lowerFlat(kernel::RowsOp rows) {
   for (auto &[op, lanes] : flat.lanes)
     wideRows = both(wideRows, both(lanes.full, lanes.aligned));
   auto run = [&](bool isWide) {
-    llvm::SaveAndRestore saved(asksOnce, isWide);
+    llvm::SaveAndRestore saved(checksOnce, isWide);
     used = isWide ? flat : Flat();
     used.isOnly = flat.isOnly;
     for (auto &[op, lanes] : flat.lanes)
@@ -148,7 +148,7 @@ void KernelLowering::runFlat(kernel::RowsOp rows) {
   });
   if (!chunksOfRow)
     return;
-  // From the slowest to the fastest: row indices, and parts of the number of the chunk.
+  // From the slowest to the fastest: row indices, and digits of the chunk's number.
   struct Digit {
     Value size;
     std::optional<unsigned> row;

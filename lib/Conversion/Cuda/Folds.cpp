@@ -1,8 +1,8 @@
-//===- Folds.cpp - Folds that a group of threads shares ---------------------===//
+//===- Folds.cpp - Folds by groups of threads -----------------------------===//
 //
 // Each thread combines the terms of its chunks, lane by lane and in ascending order, then its lanes
-// by halves; then threads of a warp exchange with those that are 16, 8, 4, 2, 1 apart, so that all
-// have the result; then, where the group is a block, all read all warps' results in one order.
+// by halves. Then the threads of a warp exchange values at distances 16, 8, 4, 2, 1, so that all
+// have the result. If the group is a block, all threads read the results of all warps in one order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ Value KernelLowering::lowerFold(kernel::FoldOp op) {
 
 Value KernelLowering::foldTogether(kernel::FoldOp op) {
   SmallVector<Value> partial;
-  if (isHeld(op)) {
-    partial = foldHeld(op);
+  if (isInRegisters(op)) {
+    partial = foldInRegisters(op);
   } else {
     SmallVector<Value> sizes = extents(op.getExprs());
     Lanes lanes = findLanes(op.getBody().front(), op.getIndices().back(), sizes.back());
@@ -50,8 +50,8 @@ Value KernelLowering::foldTogether(kernel::FoldOp op) {
       [&] { return SmallVector<Value>{result}; })[0];
 }
 
-/// Rows that are not held. Chunks are full or the row is done one by one; in full chunks, the terms
-/// of a thread and lane are the same whether they are loaded at once or not.
+/// Folds rows that are not in registers. All chunks are full, or the row is done element by
+/// element. In full chunks, the terms of a thread and lane do not depend on the width of loads.
 SmallVector<Value> KernelLowering::foldLoops(kernel::FoldOp op, Lanes lanes) {
   SmallVector<Value> sizes = extents(op.getExprs());
   Value first = arith::ConstantOp::create(b, loc, op.getInit());
@@ -101,7 +101,7 @@ SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init
   });
 }
 
-/// The value of the thread whose number differs in this bit.
+/// Returns the value of the thread whose number differs in this bit.
 Value KernelLowering::shuffle(Value value, int32_t distance) {
   Type type = value.getType();
   unsigned bits = type.getIntOrFloatBitWidth();
@@ -124,10 +124,11 @@ Value KernelLowering::shuffle(Value value, int32_t distance) {
   return isa<FloatType>(type) ? LLVM::BitcastOp::create(b, loc, type, x).getResult() : x;
 }
 
-/// Warps whose results each thread reads itself.
-static constexpr unsigned kMostRead = 8;
+/// Maximum number of warps whose results each thread reads itself.
+static constexpr unsigned kMaxWarpsRead = 8;
 
-/// Each fold has memory of its own: what the one before left may still be read.
+/// Each fold has its own shared memory: other threads may still read the result of the previous
+/// fold.
 Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
   Type type = op.getType(), memory = getMemoryType(type);
   unsigned warps = launch.threads / kWarp;
@@ -137,16 +138,16 @@ Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
     name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
     launch.sharedBytes += llvm::alignTo(warps * (memory.getIntOrFloatBitWidth() / 8), 16);
     OpBuilder outside(target);
-    // Said, as LLVM assumes it and would not write it into the PTX.
+    // Explicit, because LLVM assumes this alignment without writing it into the PTX.
     LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(memory, warps),
                            /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
                            /*alignment=*/16, space);
   }
   Value shared =
       LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
-  auto place = [&](Value i) { return address(shared, type, i); };
+  auto slot = [&](Value i) { return address(shared, type, i); };
   auto read = [&](Value i) -> Value {
-    return fromMemory(LLVM::LoadOp::create(b, loc, memory, place(i)), type);
+    return fromMemory(LLVM::LoadOp::create(b, loc, memory, slot(i)), type);
   };
   auto combine = [&](Value x, Value y) {
     return kernel::FoldOp::combine(b, loc, op.getKind(), x, y);
@@ -156,13 +157,13 @@ Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
       isEqual(inWarp, number(0)), {},
       [&] {
         Value warp = LLVM::LShrOp::create(b, loc, thread, number(llvm::ConstantLog2<kWarp>()));
-        LLVM::StoreOp::create(b, loc, toMemory(partial), place(warp));
+        LLVM::StoreOp::create(b, loc, toMemory(partial), slot(warp));
         return SmallVector<Value>();
       },
       nullptr);
   NVVM::BarrierOp::create(b, loc);
-  if (warps > kMostRead) {
-    // A lane reads a warp's.
+  if (warps > kMaxWarpsRead) {
+    // Each lane reads the result of one warp.
     Value none = arith::ConstantOp::create(b, loc, op.getIdentity());
     Value result = branch(
         less(inWarp, number(warps)), type, [&] { return SmallVector<Value>{read(inWarp)}; },

@@ -1,9 +1,8 @@
-//===- Indices.cpp - Indices of 32 bits, where they fit --------------------===//
+//===- Indices.cpp - 32-bit indices where ranges permit -------------------===//
 //
-// Each index into a dimension, and each size of a loop, is less than 2^31 (Launch::extents: who
-// launches checks it). What is computed of them may be more: an id as it was given, a place in a
-// tensor that is seen in another shape. Ranges say which: upstream's interface infers them op by
-// op.
+// Each index into a dimension, and each size of a loop, is less than 2^31 (the launcher checks
+// Launch::extents). Values computed from them may be larger: an id from an input, an offset in a
+// reshaped tensor. MLIR's integer range interface infers the ranges op by op.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,14 +15,14 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+static constexpr int64_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
-static ConstantIntRanges signedRange(int64_t least, int64_t most) {
-  return ConstantIntRanges::fromSigned(APInt(64, least, /*isSigned=*/true),
-                                       APInt(64, most, /*isSigned=*/true));
+static ConstantIntRanges signedRange(int64_t minimum, int64_t maximum) {
+  return ConstantIntRanges::fromSigned(APInt(64, minimum, /*isSigned=*/true),
+                                       APInt(64, maximum, /*isSigned=*/true));
 }
 
-/// As a signed integer of 32 bits.
+/// Returns whether all values fit into a signed 32-bit integer.
 static bool fits(const ConstantIntRanges &range) {
   return range.smin().isSignedIntN(32) && range.smax().isSignedIntN(32);
 }
@@ -44,7 +43,7 @@ Value KernelLowering::number(int32_t value) {
   return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
 }
 
-/// A constant has its value wherever it is needed, and so is no value of the beginning.
+/// A constant is materialized at each use, and so is no value of the entry block.
 Value KernelLowering::extent(const SymExpr &expr) {
   Value full = sizes->expr(expr);
   if (auto known = asConstant(full); known && llvm::isInt<32>(*known))
@@ -55,7 +54,8 @@ Value KernelLowering::extent(const SymExpr &expr) {
   return slot;
 }
 
-/// Sums and products of what is not negative are not.
+/// Returns whether all terms are nonnegative, which holds for sums and products of nonnegative
+/// sizes.
 static bool isNeverNegative(const SymExpr &expr) {
   return llvm::all_of(expr.getTerms(), [](const SymExpr::Term &term) {
     return term.coefficient >= 0 && llvm::all_of(term.atoms, [](const SymExpr::Atom &atom) {
@@ -69,15 +69,15 @@ void KernelLowering::lowerSize(kernel::SizeOp op) {
   Value value = extent(op.getExpr());
   map.map(op.getResult(), value);
   auto known = asConstant(value);
-  int64_t least = known ? *known : isNeverNegative(op.getExpr()) ? 0 : -kMost - 1;
-  ranges.insert({op.getResult(), signedRange(least, known.value_or(kMost))});
+  int64_t minimum = known ? *known : isNeverNegative(op.getExpr()) ? 0 : -kMaxIndex - 1;
+  ranges.insert({op.getResult(), signedRange(minimum, known.value_or(kMaxIndex))});
 }
 
 void KernelLowering::mapIndex(Value index, Value value, Value size) {
   map.map(index, value);
-  int64_t most = std::max<int64_t>(asConstant(size).value_or(kMost) - 1, 0);
+  int64_t maximum = std::max<int64_t>(asConstant(size).value_or(kMaxIndex) - 1, 0);
   ranges.erase(index);
-  ranges.insert({index, signedRange(0, most)});
+  ranges.insert({index, signedRange(0, maximum)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -130,7 +130,7 @@ Value KernelLowering::isEqual(Value x, Value y) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, x, y);
 }
 
-/// Whether an op reads its operands as numbers without sign.
+/// Returns whether an op reads its operands as unsigned numbers.
 static bool isUnsignedOp(Operation *op) {
   if (auto compare = dyn_cast<arith::CmpIOp>(op))
     return compare.getPredicate() >= arith::CmpIPredicate::ult;
@@ -169,7 +169,7 @@ void KernelLowering::lowerScalar(Operation *op) {
     if (to.isIndex())
       to = resultFits ? b.getI32Type() : b.getI64Type();
     unsigned have = from.getType().getIntOrFloatBitWidth(), want = to.getIntOrFloatBitWidth();
-    // An index that is held in 32 bits is a signed number, also for a cast without sign.
+    // A 32-bit index is a signed number, also for an unsigned cast.
     bool isSigned = isa<arith::IndexCastOp>(op) || op->getOperand(0).getType().isIndex();
     Value value = from;
     if (auto number = asConstant(from))
@@ -183,7 +183,7 @@ void KernelLowering::lowerScalar(Operation *op) {
     return;
   }
   bool narrow = !op->getResult(0).getType().isIndex() || resultFits;
-  // Of a sum the low bits are right whatever the operands' high bits are.
+  // The low bits of a sum do not depend on the operands' high bits.
   if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::AndIOp, arith::OrIOp>(op))
     for (auto [operand, range] : llvm::zip_equal(op->getOperands(), known))
       if (operand.getType().isIndex())
@@ -216,24 +216,24 @@ void KernelLowering::lowerScalar(Operation *op) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Row-major; as long as the number fits into 32 bits for sure, it is computed in them.
+/// Row-major. Computed in 32 bits while the result is known to fit.
 Value KernelLowering::elementAddress(Value memref, ValueRange indices) {
   Value linear;
-  APInt most(64, 0);
+  APInt maximum(64, 0);
   for (auto [index, size, expr] :
        llvm::zip_equal(indices, memorySizes(memref), source.getSizesOf(memref))) {
     ConstantIntRanges range = getRange(index);
     bool overflow = false;
     if (linear) {
-      APInt count(64, asConstant(size).value_or(kMost));
-      most = most.smul_ov(count, overflow);
+      APInt count(64, asConstant(size).value_or(kMaxIndex));
+      maximum = maximum.smul_ov(count, overflow);
     }
     bool narrow = !overflow && fits(range) && !isNegative(range);
     if (narrow)
-      most += range.smax();
-    narrow = narrow && most.isSignedIntN(32);
+      maximum += range.smax();
+    narrow = narrow && maximum.isSignedIntN(32);
     if (!narrow)
-      most = APInt::getSignedMaxValue(64);
+      maximum = APInt::getSignedMaxValue(64);
     unsigned width = narrow && (!linear || linear.getType().isInteger(32)) ? 32 : 64;
     Value i = toWidth(map.lookup(index), width);
     linear = linear ? add(mul(toWidth(linear, width), width == 32 ? extent(expr) : size), i) : i;

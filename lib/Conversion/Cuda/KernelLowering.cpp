@@ -1,4 +1,4 @@
-//===- KernelLowering.cpp - Rows, and who does them -------------------------===//
+//===- KernelLowering.cpp - Rows and thread groups of GPU kernels ---------===//
 
 #include "KernelLowering.h"
 #include "Threads.h"
@@ -13,18 +13,18 @@ using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
 static constexpr int64_t kLongRow = TPC_GPU_LONG_ROW;
-/// How many threads a row's block has, at most, and how many elements each of them holds then. The
-/// first that is enough is taken: fewer threads wait less for each other, and the fewer elements
-/// each has, the more registers are left for what all rows have in common.
+/// Maximum threads of a row's block, and elements per thread at that size. The first sufficient
+/// entry is used: fewer threads wait less for each other, and fewer elements per thread leave more
+/// registers for operands of all rows.
 static constexpr std::pair<int64_t, int64_t> blocks[] = {{256, 8}, {512, 8}, {1024, 32}};
-/// The same where the length is known at run time only.
-static constexpr int64_t kThreadsOfUnknown = 512, kMostOfUnknown = 8;
+/// The same for lengths that are known only at run time.
+static constexpr int64_t kThreadsOfUnknown = 512, kMaxChunksOfUnknown = 8;
 
 //===----------------------------------------------------------------------===//
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// Done once for a row, by all who work on it.
+/// Returns whether the op is computed once per row, by all threads of the group.
 bool KernelLowering::isOfRow(Operation *op) const {
   return !op->getParentOfType<kernel::ElementsOp>() && !op->getParentOfType<kernel::FoldOp>();
 }
@@ -36,7 +36,7 @@ static SymExpr getProduct(ArrayRef<SymExpr> sizes) {
   return all;
 }
 
-/// The shape of the kernel, and who is who.
+/// Determines the shape of the kernel and the rows of threads.
 void KernelLowering::findGroup() {
   SmallVector<SymExpr> spaces;
   bool isTogether = false;
@@ -74,7 +74,7 @@ void KernelLowering::findGroup() {
   findFlat();
 }
 
-/// Groups of 2^groupBits threads each.
+/// Splits the block into groups of 2^groupBits threads each.
 void KernelLowering::splitBlock() {
   if (auto bits = asConstant(groupBits)) {
     groupSize = number(1 << *bits);
@@ -88,7 +88,8 @@ void KernelLowering::splitBlock() {
   group = LLVM::LShrOp::create(b, loc, thread, groupBits);
 }
 
-/// Of rows with folds or barriers: a warp or the block, and what of the row its threads hold.
+/// Plans rows with folds or barriers: a warp or the block per row, and the values that threads keep
+/// of the row.
 void KernelLowering::findTogether(const SymExpr &longest) {
   constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(),
                     blockBits = llvm::ConstantLog2<kThreadsOfUnknown>();
@@ -102,7 +103,7 @@ void KernelLowering::findTogether(const SymExpr &longest) {
     launch.elementsPerThread = rowLanes.width;
   }
   auto knownSize = asConstant(size), known = asConstant(length);
-  // Chunks of a thread, if this many share the row.
+  // Number of chunks per thread if this many threads share the row.
   auto share = [&](int64_t threads) {
     return llvm::divideCeil(llvm::divideCeil(*knownSize, rowLanes.width), threads);
   };
@@ -114,24 +115,24 @@ void KernelLowering::findTogether(const SymExpr &longest) {
     splitBlock();
     if (knownSize || passes.empty())
       return;
-    chunksHeld = kMostOfUnknown / rowLanes.width;
-    rowFits = less(size, number(kMostOfUnknown * kThreadsOfUnknown + 1));
+    registerChunks = kMaxChunksOfUnknown / rowLanes.width;
+    rowFits = less(size, number(kMaxChunksOfUnknown * kThreadsOfUnknown + 1));
   } else if (*known <= kLongRow) {
     launch.shape = Shape::WarpPerRow;
     isBlock = false;
     groupBits = number(warpBits);
     splitBlock();
     if (!passes.empty() && knownSize)
-      chunksHeld = share(kWarp);
+      registerChunks = share(kWarp);
   } else {
     launch.shape = Shape::BlockPerRow;
     isBlock = true;
     if (!passes.empty() && knownSize && rowSize == longest)
       for (auto [threads, most] : blocks)
         if (int64_t chunks = share(threads); chunks * rowLanes.width <= most) {
-          chunksHeld = chunks;
+          registerChunks = chunks;
           int64_t needed = llvm::divideCeil(*knownSize, rowLanes.width * chunks);
-          // Pairs of warps: of three adjacent elements, LLVM would load four.
+          // Even numbers of warps: for three adjacent elements, LLVM would load four.
           launch.threads = llvm::alignTo(needed, 2 * kWarp);
           break;
         }
@@ -140,9 +141,9 @@ void KernelLowering::findTogether(const SymExpr &longest) {
     inGroup = thread;
     group = number(0);
   }
-  if (chunksHeld) {
-    chooseHeld(chunksHeld * rowLanes.width);
-    launch.registerElements = chunksHeld * rowLanes.width;
+  if (registerChunks) {
+    selectRegisterLoads(registerChunks * rowLanes.width);
+    launch.registerElements = registerChunks * rowLanes.width;
   }
 }
 
@@ -179,20 +180,20 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
       lowerRow(rows, row);
       return SmallVector<Value>();
     };
-    // A block's row is one that there is.
+    // The row of a block always exists.
     if (asConstant(numGroups) == 1)
       body();
     else
       branch(less(row, count), {}, body, nullptr);
-    // The next row's fold writes where the last one of this row was read; between two folds of a
-    // row there is a barrier.
+    // The next row's fold writes to the memory that the last fold of this row reads. Between two
+    // folds of a row there is a barrier.
     if (foldsOfRow == 1)
       ifBlock([&] { NVVM::BarrierOp::create(b, loc); });
     return SmallVector<Value>();
   });
 }
 
-/// Where a row is a block's.
+/// Emits code for the case that a block computes the row.
 void KernelLowering::ifBlock(function_ref<void()> then) {
   if (isBlock) {
     if (*isBlock)
@@ -217,7 +218,7 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
     NVVM::SyncWarpOp::create(b, loc, number(-1));
     return SmallVector<Value>();
   };
-  if (held && !needsBarriers)
+  if (registerRow && !needsBarriers)
     return;
   if (isBlock)
     *isBlock ? block() : warp();
@@ -229,7 +230,7 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-/// Sizes that are known here; whoever launches checks the others.
+/// Checks sizes that are known here; the launcher checks the others.
 LogicalResult KernelLowering::checkExtents() {
   SmallVector<SymExpr> all = source.getExtents();
   for (Value memory : source.getBody().getArguments())
@@ -249,21 +250,21 @@ FailureOr<Launch> KernelLowering::lower() {
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
   target = createEntry(b, loc, source.getName(), 2 + source.getBody().getNumArguments());
-  // What no kernel writes is read past the caches that must see writes. Of results this cannot be
-  // said: behind a barrier, other threads have written to them.
-  auto say = [&](unsigned argument, unsigned bytes, bool isRead) {
+  // Memory that no kernel writes is read through the read-only cache. Results may not be: after a
+  // barrier, other threads have written to them.
+  auto annotate = [&](unsigned argument, unsigned bytes, bool isRead) {
     target.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(bytes));
     if (!isRead)
       return;
     target.setArgAttr(argument, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
     target.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   };
-  say(0, sizeof(int64_t), true);
-  say(1, alignof(tpc_status), false);
+  annotate(0, sizeof(int64_t), true);
+  annotate(1, alignof(tpc_status), false);
   for (BlockArgument memory : source.getBody().getArguments()) {
     Type element = cast<MemRefType>(memory.getType()).getElementType();
-    say(2 + memory.getArgNumber(), getMemoryType(element).getIntOrFloatBitWidth() / 8,
-        isOperand(memory));
+    annotate(2 + memory.getArgNumber(), getMemoryType(element).getIntOrFloatBitWidth() / 8,
+             isOperand(memory));
   }
   Block *entry = target.addEntryBlock(b);
   Block *body = b.createBlock(&target.getBody());
@@ -281,8 +282,8 @@ FailureOr<Launch> KernelLowering::lower() {
   mergePasses();
   findGroup();
   setThreads(target, launch.threads);
-  setLeastBlocks(target,
-                 std::max(kRegisters / (getCeiling(launch.shape).registers * launch.threads), 1u));
+  setMinBlocks(target,
+               std::max(kRegisters / (getCeiling(launch.shape).registers * launch.threads), 1u));
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
   if (tiled)

@@ -1,28 +1,27 @@
-//===- KernelLowering.h - A kernel as threads of a GPU ----------*- C++ -*-===//
+//===- KernelLowering.h - Lowering of kernels to GPU threads ----*- C++ -*-===//
 //
 // A tpc_kernel.func becomes
 //
 //   kernel(const int64_t *env, tpc_status *status, void *operand0, …, void *result0, …)
 //
-// for blocks of 256 threads, in a grid of any size. Where rows share folds or need barriers,
-// threads work in groups, a warp or the block; a group does a row, and then goes on to another:
+// for blocks of 256 threads, in a grid of any size. If rows have folds or need barriers, threads
+// work in groups, a warp or the block. A group computes a row, then continues with another one:
 //
 //   for item = block; item < ceil(rows / groups of a block); item += blocks
 //     row = item * groups + this thread's group
 //     if row < rows
-//       what is of the row: by each thread of the group
+//       values of the row: by each thread of the group
 //       elements: chunk = thread, thread + group, …; a chunk is up to 8 adjacent elements
 //       fold: the same chunks, then shuffles, then, if the group is a block, shared memory
 //
-// Otherwise chunks of all rows are numbered, and threads take them in that order (Flat.cpp). Which
-// thread combines which terms in which order depends on sizes only: neither on the grid nor on
-// where memory is.
+// Otherwise the chunks of all rows are numbered, and threads take them in that order (Flat.cpp).
+// The order in which threads combine terms depends only on sizes, not on the grid or on addresses.
 //
-// What several passes over a row read is kept in registers, as far as these last (Held.cpp). What
-// is read along rows and stored along elements goes through shared memory (Tiles.cpp).
+// Values that several passes over a row read are kept in registers, while they suffice
+// (RegisterRows.cpp). Values that are read along rows and stored along elements go through shared
+// memory (Tiles.cpp).
 //
-// Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an
-// element lies is 64 bits.
+// Indices are 32 bits if their ranges permit (Indices.cpp); element addresses are 64 bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +49,8 @@ public:
   KernelLowering(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
       : KernelEmitter(source, layout, nodes) {}
 
-  /// Makes the function beside its source, under the same name, and says how to launch it.
+  /// Makes the LLVM function next to its source, under the same name, and returns its launch
+  /// description.
   FailureOr<Launch> lower();
 
 private:
@@ -63,48 +63,49 @@ private:
   void mapIndex(Value index, Value value, Value size) override;
   Value extent(const ::tpc::SymExpr &expr) override;
   Value elementAddress(Value memref, ValueRange indices) override;
-  /// What is known of an index, or of an integer.
+  /// Returns the known range of an index or integer.
   ConstantIntRanges getRange(Value value);
   Value toWidth(Value value, unsigned width);
   Value number(int32_t value);
   Value quotient(Value x, Value y);
   Value remainder(Value x, Value y);
   Value product(ValueRange values);
-  /// ceil(x / y).
+  /// Returns ceil(x / y).
   Value parts(Value x, Value y);
   Value both(Value x, Value y);
   Value isEqual(Value x, Value y);
 
   //===--- elements ---------------------------------------------------------===//
 
-  /// Which elements a thread does at a time, and when it may access them at once.
+  /// Elements that a thread computes together, and conditions for wide accesses.
   struct Lanes {
     unsigned width = 1;
-    // At run time: whether rows have full chunks only, and whether pointers are aligned. Null: they
-    // do, they are.
+    // Conditions at run time: whether rows have full chunks only, and whether pointers are aligned.
+    // Null: always true.
     Value full, aligned;
-    /// Where its elements are in the row, from the first one on, if they do not follow one another;
-    /// how many do; and how far the next thread's are.
+    /// Offsets of its elements from the first one, if they are not all adjacent; number of adjacent
+    /// ones; distance to the next thread's elements.
     SmallVector<int64_t> offsets;
     unsigned adjacent = 1;
     int64_t stride = 1;
-    /// How many threads a row has, if that is known.
+    /// Number of threads per row, if known.
     std::optional<int64_t> count;
   };
-  /// Memory that loops of a block go along; by how much indices are shifted, and where conditions
-  /// cut the row.
+  /// Memory that loops of a block traverse, the shifts of indices, and the positions where
+  /// conditions cut the row.
   struct Streams {
     SmallVector<std::pair<Value, ValueRange>> accesses;
     SmallVector<int64_t> cuts, shifts;
-    /// Bytes of the narrowest element, and of the widest.
-    unsigned least = 16, most = 1;
+    /// Bytes of the narrowest and of the widest element.
+    unsigned narrowest = 16, widest = 1;
   };
   Lanes findLanes(ArrayRef<std::pair<Block *, Value>> bodies, Value size);
   Lanes findLanes(Block &body, Value last, Value size) {
     return findLanes(std::make_pair(&body, last), size);
   }
   void addStreams(Block &body, Value last, bool cuts, Streams &streams);
-  /// Fewer adjacent lanes, so that what is known of sizes allows them; and what is asked of others.
+  /// Reduces the number of adjacent lanes to what known sizes allow, and adds run-time conditions
+  /// for other sizes.
   void align(const Streams &streams, Value size, Lanes &lanes);
   bool isAdjacent(Value memref, ValueRange indices);
 
@@ -112,76 +113,76 @@ private:
   void runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width);
   void lowerChunk(kernel::ElementsOp op, ArrayRef<Value> sizes, Value chunk, Value perLast,
                   const Lanes &lanes);
-  /// The ops of a block for these elements along its last index, from `begin` on.
+  /// Lowers the ops of a block for these elements along its last index, from `begin` on.
   void lowerLanes(Block &block, Value last, Value begin, Value size, const Lanes &lanes,
                   bool wideAccess);
   void lowerLanes(Block &block, Value last, Value begin, Value size, unsigned width,
                   bool wideAccess);
   void lowerLanes(Block &block);
   bool dependsOnLane(Operation *op) const;
-  void forPieces(Value memref, int64_t shift, function_ref<void(ArrayRef<unsigned>)> body);
+  void forAccesses(Value memref, int64_t shift, function_ref<void(ArrayRef<unsigned>)> body);
   SmallVector<Value> loadLanes(memref::LoadOp op);
   SmallVector<Value> loadWide(memref::LoadOp op, Value begin);
   void storeWide(memref::StoreOp op);
   void branchWide(scf::IfOp op);
   void branchByLane(scf::IfOp op, ArrayRef<bool> taken);
 
-  //===--- conditions on the place in a row ---------------------------------===//
+  //===--- conditions on the position in a row ------------------------------===//
 
   std::optional<int64_t> getKnown(Value index);
-  /// By how much an index is more than `last`.
+  /// Returns the constant difference between an index and `last`.
   std::optional<int64_t> getShift(Value index, Value last);
-  /// Where in the row a condition ends to be true.
+  /// Returns the position in the row at which a condition stops being true.
   std::optional<int64_t> getCut(Value condition, Value last);
   bool lowerCut(arith::CmpIOp op);
-  /// Of a value of the block, here.
+  /// Returns the lane's value for a value of the block.
   Value getLane(Value value, unsigned lane);
 
   Value lowerLoad(memref::LoadOp op) override;
 
   //===--- rows in registers ------------------------------------------------===//
 
-  /// What a load of a pass reads: its memory, indices before the last one, and under which
-  /// conditions. Passes with the same key read the same at each of the row's indices.
+  /// Identity of a load: its memory, the indices before the last one, and the conditions around it.
+  /// Passes with the same key read the same element at each index of the row.
   using Key = std::vector<const void *>;
-  /// A row as threads hold it.
-  struct Held {
+  /// A row in the registers of a thread.
+  struct RegisterRow {
     unsigned width = 1, chunks = 0;                        // lanes of a chunk; chunks of a thread
     Value size;                                            // of the row
     std::map<Key, SmallVector<SmallVector<Value>>> values; // by chunk and lane
   };
-  /// The first load of a key, and the pass that it stands in.
-  struct HeldLoad {
+  /// The first load of a key, and its pass.
+  struct RegisterLoad {
     Key key;
     memref::LoadOp load;
     Operation *pass = nullptr;
-    bool again = false;     // in another pass
+    bool again = false;     // : in another pass
     bool ofAllRows = false; // read once, before the rows
-    bool stored = false;    // by a pass before
+    bool stored = false;    // : by an earlier pass
   };
 
   void findPasses();
-  void chooseHeld(unsigned perThread);
+  void selectRegisterLoads(unsigned perThread);
   std::optional<Key> findKey(Value memref, ValueRange indices, Operation *access);
-  void holdLoads(Operation *pass, bool ofAllRows = false);
+  void loadRegisters(Operation *pass, bool ofAllRows = false);
   SmallVector<Value> zeros(ArrayRef<Type> types);
   SmallVector<Value> ifChunk(unsigned chunk, TypeRange types,
                              function_ref<SmallVector<Value>()> then,
                              function_ref<SmallVector<Value>()> otherwise);
   Value chunkBegin(unsigned chunk);
-  bool isHeld(Operation *pass) { return held && llvm::is_contained(passes, pass); }
-  const SmallVector<Value> *findHeld(memref::LoadOp op);
-  SmallVector<Value> foldHeld(kernel::FoldOp op);
-  void runHeld(kernel::ElementsOp op);
+  bool isInRegisters(Operation *pass) { return registerRow && llvm::is_contained(passes, pass); }
+  const SmallVector<Value> *findRegisters(memref::LoadOp op);
+  SmallVector<Value> foldInRegisters(kernel::FoldOp op);
+  void runInRegisters(kernel::ElementsOp op);
 
   //===--- rows of elements -------------------------------------------------===//
 
-  /// How chunks of all rows are numbered.
+  /// Numbering of the chunks of all rows.
   struct Flat {
     llvm::SmallDenseMap<Operation *, Lanes> lanes; // of elements that have a dimension
-    bool isOnly = false;                           // there are no others
-    std::optional<unsigned> sharing;               // a row index that goes faster than chunks
-    int64_t together = 1;                          // but for as many of these
+    bool isOnly = false;                           // : no other ops
+    std::optional<unsigned> sharing;               // : row index that varies faster than chunks
+    int64_t together = 1;                          // : except for this many adjacent chunks
   };
   Lanes findChunks(kernel::ElementsOp op);
   void findFlat();
@@ -212,7 +213,7 @@ private:
   SmallVector<Value> foldLoops(kernel::FoldOp op, Lanes lanes);
   SmallVector<Value> foldChunks(kernel::FoldOp op, ValueRange init, Value size, unsigned width,
                                 bool wideAccess);
-  /// The lanes of all terms at an index, combined with what is before.
+  /// Combines the lanes of all terms at an index with `before`.
   SmallVector<Value> foldTerms(kernel::FoldOp op, ValueRange before, Value begin, Value size,
                                unsigned width, bool wideAccess);
   Value shuffle(Value value, int32_t distance);
@@ -220,47 +221,47 @@ private:
   void ifBlock(function_ref<void()> then);
 
   Launch launch;
-  Value thread, inGroup, group; // of the block; in its group; which group of the block
+  Value thread, inGroup, group; // : in the block; in the group; index of the group
   Value groupSize, groupBits, numGroups;
   unsigned foldsOfRow = 0;
   std::optional<bool> isBlock; // whether a group that shares folds is the block; none: at run time
   llvm::SmallDenseMap<Operation *, std::string> sharedOf; // folds
 
-  // Folds and elements over the row's one dimension, and what they have in common.
+  // Folds and elements over the row's one dimension, and their common properties.
   SmallVector<Operation *> passes;
   ::tpc::SymExpr rowSize = 1;
   Lanes rowLanes;
-  unsigned chunksHeld = 0; // of a thread; 0: none
-  Value rowFits;           // at run time; null: it does
-  SmallVector<HeldLoad> heldLoads;
-  bool needsBarriers = true; // where the row is held
-  bool mayBeWide = true;     // loops that hold nothing
-  std::optional<Held> held;  // in the version that holds the row
-  unsigned heldChunk = 0, lane = 0;
+  unsigned registerChunks = 0; // : of a thread, in registers; 0: none
+  Value rowFits;               // at run time; null: it does
+  SmallVector<RegisterLoad> registerLoads;
+  bool needsBarriers = true;              // : when the row is in registers
+  bool mayBeWide = true;                  // : loops without register rows
+  std::optional<RegisterRow> registerRow; // : in the version with the row in registers
+  unsigned currentChunk = 0, lane = 0;
 
-  // Rows of elements: what is known, what of it is used here, and the chunk of this thread.
+  // Flat kernels: what is known, what this version uses, and the chunk of this thread.
   Flat flat, used;
   Value chunkOfRow, chunksOfRow;
 
-  // What goes through shared memory, from threads along a row index to threads along elements.
+  // Values that go through shared memory, from threads along a row index to threads along elements.
   kernel::ElementsOp tiled;
-  SmallVector<Operation *> heroes;
+  SmallVector<Operation *> tiledValues;
   unsigned acrossRows = 0;
 
   DenseMap<Value, ConstantIntRanges> ranges;
   std::map<std::string, Value> extentValues;
 
-  // Inside of lowerLanes.
+  // State of lowerLanes.
   unsigned width = 1;
   bool wideAccess = false;
-  bool asksOnce = false; // conditions on the place in a row, for lanes that follow one another
+  bool checksOnce = false; // : one check of conditions on the position, for adjacent lanes
   Lanes chunk;
-  SmallVector<unsigned> active; // lanes that come here
+  SmallVector<unsigned> active; // : lanes that reach this block
   Value lastIndex;
   DenseMap<Value, SmallVector<Value>> laneValues;
   DenseMap<Value, SmallVector<bool>> knownOfLane; // conditions
   llvm::SmallDenseSet<Value> sameOfLanes;
-  std::map<Key, std::map<int64_t, Value>> loaded; // by memory and place from the first lane on
+  std::map<Key, std::map<int64_t, Value>> loaded; // : by memory and offset from the first lane
 };
 
 } // namespace mlir::tpc::cuda

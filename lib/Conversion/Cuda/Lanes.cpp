@@ -68,7 +68,7 @@ bool KernelLowering::isAdjacent(Value memref, ValueRange indices) {
   if (!wideAccess || indices.empty())
     return false;
   std::optional<int64_t> shift = getShift(indices.back(), lastIndex);
-  return shift && (asksOnce || !*shift) &&
+  return shift && (checksOnce || !*shift) &&
          llvm::none_of(indices.drop_back(), [&](Value i) { return laneValues.contains(i); });
 }
 
@@ -82,7 +82,7 @@ void KernelLowering::lowerLanes(Block &block) {
     }
     if (auto load = dyn_cast<memref::LoadOp>(op);
         load && isAdjacent(load.getMemref(), load.getIndices())) {
-      const SmallVector<Value> *known = findHeld(load);
+      const SmallVector<Value> *known = findRegisters(load);
       laneValues[load.getResult()] = known ? *known : loadLanes(load);
       continue;
     }
@@ -119,23 +119,23 @@ void KernelLowering::lowerLanes(Block &block) {
   }
 }
 
-/// Lanes of a memory access, in pieces of at most 16 bytes.
-static unsigned getPiece(Type element, unsigned width) {
+/// Returns the number of lanes per memory access, of at maxLanes 16 bytes.
+static unsigned getLanesPerAccess(Type element, unsigned width) {
   return std::min(width, kVectorBytes / getBytes(element));
 }
 
 Value KernelLowering::lowerLoad(memref::LoadOp op) {
-  const SmallVector<Value> *known = findHeld(op);
+  const SmallVector<Value> *known = findRegisters(op);
   return known ? (*known)[lane] : KernelEmitter::lowerLoad(op);
 }
 
-/// The lanes of a load that begins with this value of its last index.
+/// Loads the lanes of a load from this value of its last index on.
 SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
   map.map(op.getIndices().back(), begin);
-  unsigned width = held ? held->width : this->width;
+  unsigned width = registerRow ? registerRow->width : this->width;
   Type type = getMemoryType(op.getType());
   Value at = elementAddress(op.getMemref(), op.getIndices());
-  unsigned piece = getPiece(type, width);
+  unsigned piece = getLanesPerAccess(type, width);
   SmallVector<Value> values;
   for (unsigned offset = 0; offset < width; offset += piece) {
     Value from = offset ? address(at, type, constant(offset)) : at;
@@ -150,16 +150,17 @@ SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
   return values;
 }
 
-/// Lanes that access adjacent elements at once, which begin where it is allowed.
-void KernelLowering::forPieces(Value memref, int64_t shift,
-                               function_ref<void(ArrayRef<unsigned>)> body) {
-  unsigned most = getPiece(cast<MemRefType>(memref.getType()).getElementType(), chunk.adjacent);
+/// Calls `body` for groups of adjacent, suitably aligned lanes.
+void KernelLowering::forAccesses(Value memref, int64_t shift,
+                                 function_ref<void(ArrayRef<unsigned>)> body) {
+  unsigned maxLanes =
+      getLanesPerAccess(cast<MemRefType>(memref.getType()).getElementType(), chunk.adjacent);
   auto isAllowed = [&](int64_t first, unsigned count) {
     return (chunk.offsets[first] + shift) % count == 0 && chunk.stride % count == 0;
   };
   for (ArrayRef<unsigned> left = active; !left.empty();) {
     unsigned count = 1;
-    while (count < std::min<size_t>(most, left.size()) &&
+    while (count < std::min<size_t>(maxLanes, left.size()) &&
            chunk.offsets[left[count]] == chunk.offsets[left[0]] + count)
       ++count;
     count = llvm::bit_floor(count);
@@ -170,7 +171,7 @@ void KernelLowering::forPieces(Value memref, int64_t shift,
   }
 }
 
-/// What was loaded for another lane is known.
+/// Reuses elements that were loaded for another lane.
 SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
   Value index = op.getIndices().back();
   int64_t shift = *getShift(index, lastIndex);
@@ -180,7 +181,7 @@ SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
   std::map<int64_t, Value> own;
   std::map<int64_t, Value> &known = isOperand(op.getMemref()) ? loaded[key] : own;
   Type type = getMemoryType(op.getType());
-  forPieces(op.getMemref(), shift, [&](ArrayRef<unsigned> lanes) {
+  forAccesses(op.getMemref(), shift, [&](ArrayRef<unsigned> lanes) {
     if (llvm::all_of(lanes, [&](unsigned i) { return known.count(chunk.offsets[i] + shift); }))
       return;
     map.map(index, laneValues[index][lanes[0]]);
@@ -188,8 +189,8 @@ SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
     auto load = LLVM::LoadOp::create(b, loc, VectorType::get(lanes.size(), type), at,
                                      /*alignment=*/lanes.size() * getBytes(type));
     load.setInvariant(isOperand(op.getMemref()));
-    for (auto [place, i] : llvm::enumerate(lanes)) {
-      Value element = LLVM::ExtractElementOp::create(b, loc, load, number(place));
+    for (auto [position, i] : llvm::enumerate(lanes)) {
+      Value element = LLVM::ExtractElementOp::create(b, loc, load, number(position));
       known[chunk.offsets[i] + shift] = fromMemory(element, op.getType());
     }
   });
@@ -202,19 +203,19 @@ SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
 void KernelLowering::storeWide(memref::StoreOp op) {
   Value index = op.getIndices().back();
   Type type = getMemoryType(op.getValue().getType());
-  forPieces(op.getMemref(), *getShift(index, lastIndex), [&](ArrayRef<unsigned> lanes) {
+  forAccesses(op.getMemref(), *getShift(index, lastIndex), [&](ArrayRef<unsigned> lanes) {
     map.map(index, laneValues[index][lanes[0]]);
     Value to = elementAddress(op.getMemref(), op.getIndices());
     auto vector = VectorType::get(lanes.size(), type);
     Value all = LLVM::UndefOp::create(b, loc, vector);
-    for (auto [place, i] : llvm::enumerate(lanes))
+    for (auto [position, i] : llvm::enumerate(lanes))
       all = LLVM::InsertElementOp::create(b, loc, all, toMemory(getLane(op.getValue(), i)),
-                                          number(place));
+                                          number(position));
     LLVM::StoreOp::create(b, loc, all, to, /*alignment=*/lanes.size() * getBytes(type));
   });
 }
 
-/// All lanes take the same branch. What it loads is known in it alone.
+/// All lanes take the same branch. Elements loaded in the branch are known only there.
 void KernelLowering::branchWide(scf::IfOp op) {
   SmallVector<Type> types;
   for (Type type : op.getResultTypes())
@@ -236,13 +237,13 @@ void KernelLowering::branchWide(scf::IfOp op) {
       op.elseBlock() ? function_ref<SmallVector<Value>()>(otherwise) : nullptr);
   for (auto [i, result] : llvm::enumerate(op.getResults())) {
     SmallVector<Value> values(width);
-    for (auto [place, lane] : llvm::enumerate(active))
-      values[lane] = results[i * active.size() + place];
+    for (auto [position, lane] : llvm::enumerate(active))
+      values[lane] = results[i * active.size() + position];
     laneValues[result] = values;
   }
 }
 
-/// Which branch a lane takes is known: nothing is asked.
+/// The branch of each lane is known: no condition is evaluated.
 void KernelLowering::branchByLane(scf::IfOp op, ArrayRef<bool> taken) {
   SmallVector<SmallVector<Value>> results(op.getNumResults(), SmallVector<Value>(width));
   for (bool side : {true, false}) {

@@ -1,4 +1,4 @@
-//===- LowerKernelsToNvvm.cpp - From kernel IR to threads of a GPU ---------===//
+//===- LowerKernelsToNvvm.cpp - Pass that lowers kernel IR to GPU threads -===//
 
 #include "KernelLowering.h"
 #include "tpc/Conversion/Cuda/Cuda.h"
@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 FailureOr<std::vector<cuda::Launch>> cuda::lowerKernels(ModuleOp program) {
-  // No pass has done so where this is called by itself.
+  // Without a pass manager, no pass has loaded the dialects.
   program.getContext()->loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
   auto layout = EnvLayout::get(program);
   if (failed(layout))

@@ -1,7 +1,8 @@
-//===- PtxGate.cpp - Which float arithmetic PTX may have --------------------===//
+//===- PtxGate.cpp - Check of float rounding in PTX -----------------------===//
 //
-// `add.f32` leaves the rounding to ptxas, which makes `fma` of it and a product before it.
-// `add.rn.f32` does not. And `.approx` is as right as the hardware's tables are.
+// `add.f32` leaves the rounding to ptxas, which contracts it with a preceding multiplication to
+// `fma`. `add.rn.f32` prevents that. The result of `.approx` is only as accurate as the hardware's
+// tables.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@ static unsigned getFloatBits(StringRef type) {
   return type == "f64" ? 64 : type == "f32" ? 32 : 16;
 }
 
-/// Why an instruction may not stand there; empty if it may.
+/// Returns why an instruction is rejected; empty if it is allowed.
 static std::string refuse(StringRef opcode) {
   SmallVector<StringRef> parts;
   opcode.split(parts, '.');
@@ -31,7 +32,7 @@ static std::string refuse(StringRef opcode) {
   bool rounds = has("rn") || has("rz") || has("rm") || has("rp");
   StringRef op = parts.front();
   if (llvm::is_contained({"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt"}, op))
-    return rounds ? "" : "does not say how it rounds";
+    return rounds ? "" : "has no rounding mode";
   if (op == "cvt") {
     // To a narrower float, or from an integer: `cvt.rn.f16.f32`, `cvt.rn.f32.s32`. To an integer:
     // `cvt.rzi.s32.f32`.
@@ -39,7 +40,7 @@ static std::string refuse(StringRef opcode) {
     bool toInteger = has("rni") || has("rzi") || has("rmi") || has("rpi");
     if (isFloat(from) && isFloat(to) && getFloatBits(to) > getFloatBits(from))
       return "";
-    return rounds || toInteger ? "" : "does not say how it rounds";
+    return rounds || toInteger ? "" : "has no rounding mode";
   }
   if (llvm::is_contained({"abs", "neg", "min", "max", "setp", "set", "selp", "slct", "copysign",
                           "testp", "mov", "ld", "st", "ldu"},
@@ -48,7 +49,7 @@ static std::string refuse(StringRef opcode) {
   return "is no float instruction that kernels use";
 }
 
-/// The instruction of a statement: behind braces, labels and predicates.
+/// Returns the instruction of a statement, after braces, labels and predicates.
 static StringRef getOpcode(StringRef statement) {
   for (;;) {
     statement = statement.ltrim(" \t\r{}");

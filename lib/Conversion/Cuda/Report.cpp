@@ -1,4 +1,4 @@
-//===- Report.cpp - What kernels need of a GPU ------------------------------===//
+//===- Report.cpp - Report of resources that kernels need -----------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Dialect/Dist.h"
@@ -59,7 +59,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                                          {"below_2_31", std::move(extents)},
                                          {"architectures", std::move(architectures)}});
   }
-  // Launches, by the function of tensors that they stand in.
+  // Launches, by the tensor function that contains them.
   llvm::json::Object functions;
   for (auto function : program.getOps<func::FuncOp>()) {
     if (function->hasAttr(kKernelAttr) || function.isExternal())
@@ -73,7 +73,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   }
   llvm::json::Array attentions;
   program.walk([&](AttentionOp op) {
-    // There is one: its kernels were generated.
+    // This succeeds, because the op's kernels were generated.
     FailureOr<AttentionVariant> variant = getVariant(op);
     auto own = llvm::find_if(code.attentions,
                              [&](const AttentionEntry &e) { return e.variant == *variant; });
@@ -82,7 +82,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
         {"node", mlir::tpc::getSourceName(op.getLoc())},
         {"function", op->getParentOfType<func::FuncOp>().getName()},
         {"computed_by", whyNot.empty()
-                            ? "cuDNN where it is found and takes it, else generated kernels"
+                            ? "cuDNN if it is found and supports the shape, else generated kernels"
                             : "generated kernels"},
         {"kernels",
          llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name,

@@ -1,4 +1,4 @@
-//===- Target.cpp - GPUs as a target ----------------------------------------===//
+//===- Target.cpp - The CUDA target ---------------------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -10,7 +10,7 @@ static bool computesProducts(Type element) {
   return element.isF32() || element.isF16() || element.isBF16();
 }
 
-/// cuBLASLt has no SiLU, and does not say which GELU it has.
+/// cuBLASLt has no SiLU, and its GELU variant is undocumented.
 static bool isActivation(Operation *) { return false; }
 
 static llvm::Error checkArchitectures(StringRef names) {
@@ -35,7 +35,7 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
     for (unsigned architecture : *architectures)
       names += (names.empty() ? "sm_" : ", sm_") + std::to_string(architecture);
     result.note = "there is no ptxas (" + cuda::getAssemblerSearchPaths() + "): no cubins for " +
-                  names + ", kernels stay PTX, which drivers assemble";
+                  names + "; the executable contains PTX, which the driver assembles";
   } else {
     options.onStep("assembling with " + assembler);
     if (llvm::Error error = cuda::assemble(*code, *architectures, assembler))
@@ -49,8 +49,8 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
   return result;
 }
 
-// A multiprocessor has 65536 registers and 2048 threads: with 64 registers four blocks of 256
-// threads fit, half of what there could be.
+// A multiprocessor has 65536 registers and 2048 threads: with 64 registers, four blocks of 256
+// threads fit, which is half of the maximum.
 cuda::Ceiling cuda::getCeiling(Shape shape) {
   switch (shape) {
   case Shape::Elements:
@@ -61,8 +61,8 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
     return {.registers = 64, .sharedBytes = 1024};
   case Shape::Tiles:
     return {.registers = 64, .sharedBytes = 32 << 10};
-  // Of 128 threads, two of which fit with any number of registers; their tiles are given to them
-  // when they are launched.
+  // Blocks of 128 threads: two of them fit with any number of registers. Their tiles are allocated
+  // at launch.
   case Shape::AttentionTiles:
   case Shape::AttentionSplit:
   case Shape::AttentionCombine:
@@ -71,8 +71,8 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
   llvm_unreachable("all shapes are above");
 }
 
-// A residual is what cuBLASLt calls C, of which it adds beta times: without one kernel more.
-// Threads are many and memory is far: what is computed again costs less than on CPUs.
+// cuBLASLt adds a residual as beta times C, which saves a kernel. A GPU has many threads and slow
+// memory: recomputation costs less than on CPUs.
 static constexpr TargetTraits traits = {
     .name = "cuda",
     .computesProducts = computesProducts,

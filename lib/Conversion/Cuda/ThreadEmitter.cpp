@@ -1,4 +1,4 @@
-//===- ThreadEmitter.cpp - What one thread does, as LLVM --------------------===//
+//===- ThreadEmitter.cpp - Emitter of thread code in LLVM -----------------===//
 
 #include "ThreadEmitter.h"
 #include "Threads.h"
@@ -16,7 +16,7 @@ using namespace mlir::tpc::cuda;
 LLVM::LLVMFuncOp ThreadEmitter::beginKernel(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp function = createEntry(b, loc, name, parameters);
   setThreads(function, threads);
-  setLeastBlocks(function, 1);
+  setMinBlocks(function, 1);
   b.setInsertionPointToStart(function.addEntryBlock(b));
   return function;
 }

@@ -1,7 +1,7 @@
-//===- ThreadEmitter.h - What one thread does, as LLVM ----------*- C++ -*-===//
+//===- ThreadEmitter.h - Emitter of thread code in LLVM ---------*- C++ -*-===//
 //
-// For kernels that are written here rather than lowered from kernel IR: scalars of `arith`, memory
-// and blocks of the LLVM dialect. Numbers of the same value are one op in the end (CSE).
+// For handwritten kernels, which are not lowered from kernel IR: scalars in `arith`, memory and
+// blocks in the LLVM dialect. CSE merges equal constants.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,15 +24,16 @@ protected:
 
   //===--- kernels ----------------------------------------------------------===//
 
-  /// An entry point of these parameters, all pointers to global memory; ops come into it.
+  /// Makes an entry point with these parameters, all pointers to global memory, and inserts ops
+  /// into it.
   LLVM::LLVMFuncOp beginKernel(StringRef name, unsigned parameters, unsigned threads);
   void endKernel();
-  /// Of floats, as much as a launch gives.
+  /// Returns dynamic shared memory of floats; a launch determines its size.
   Value getDynamicShared();
 
   //===--- control ----------------------------------------------------------===//
 
-  /// for i = lb; i < ub; i += step, with values that it carries.
+  /// for i = lb; i < ub; i += step, with carried values.
   Values loop(Value lb, Value ub, Value step, ValueRange init, LoopBody body) {
     return emitLoop(lb, ub, step, init, body);
   }
@@ -55,7 +56,7 @@ protected:
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
   Value add(Value x, int64_t y) { return y ? add(x, numberLike(x, y)) : x; }
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, numberLike(x, y)); }
-  /// Of numbers that are not negative.
+  /// For nonnegative numbers.
   Value div(Value x, Value y) { return arith::DivUIOp::create(b, loc, x, y); }
   Value rem(Value x, Value y) { return arith::RemUIOp::create(b, loc, x, y); }
   Value div(Value x, int64_t y) { return y == 1 ? x : div(x, numberLike(x, y)); }
@@ -79,12 +80,12 @@ protected:
   Value fmul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
   Value fdiv(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
   Value fma(Value x, Value y, Value z);
-  /// The one that is a number, if one is.
+  /// Returns the operand that is not NaN, if one is NaN.
   Value fmax(Value x, Value y) { return arith::MaxNumFOp::create(b, loc, x, y); }
   Value equals(Value x, Value y) {
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, x, y);
   }
-  /// The same as elsewhere, for numbers up to 0 and NaN.
+  /// Returns exp(x) with the same bits as elsewhere, for x <= 0 and NaN.
   Value expOfNegative(Value x);
   Value tanh(Value x);
   Value toF32(Value x);
@@ -94,7 +95,7 @@ protected:
 
   Value at(Value pointer, Type type, Value index);
   Value at(Value pointer, Type type, int64_t index);
-  /// `count` adjacent elements at once.
+  /// Accesses `count` adjacent elements at once.
   Values loadMany(Value pointer, Type type, unsigned count, bool invariant = false);
   void storeMany(Value pointer, ArrayRef<Value> values);
   Value load(Value pointer, Type type, bool invariant = false) {

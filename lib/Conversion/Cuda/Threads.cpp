@@ -1,4 +1,4 @@
-//===- Threads.cpp - What kernels of a GPU have in common -----------------===//
+//===- Threads.cpp - Entry points and shuffles of GPU kernels -------------===//
 
 #include "Threads.h"
 
@@ -26,7 +26,7 @@ void cuda::setThreads(LLVM::LLVMFuncOp entry, unsigned threads) {
                  DenseI32ArrayAttr::get(entry.getContext(), {static_cast<int32_t>(threads)}));
 }
 
-void cuda::setLeastBlocks(LLVM::LLVMFuncOp entry, unsigned blocks) {
+void cuda::setMinBlocks(LLVM::LLVMFuncOp entry, unsigned blocks) {
   entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                  IntegerAttr::get(IntegerType::get(entry.getContext(), 32), blocks));
 }

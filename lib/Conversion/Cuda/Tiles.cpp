@@ -1,17 +1,17 @@
-//===- Tiles.cpp - Transpositions through shared memory ---------------------===//
+//===- Tiles.cpp - Transpositions through shared memory -------------------===//
 //
-// Threads that follow one another store elements that do. Where these come from another dimension
-// of an operand, each of them reads another sector:
+// Consecutive threads store consecutive elements. If these come from another dimension of an
+// operand, each thread reads another sector:
 //
 //   rows (%i) in [n]  elements (%j) in [m]     y[i, j] = f(x[j, i])
 //
-// So a block does a tile of 32 rows and 32 elements: first threads follow one another along %i, and
-// what is read goes to shared memory; then along %j, and it comes from there. A row of the tile has
-// a place more than it needs, so that neither way of going through it meets a bank twice.
+// So a block computes a tile of 32 rows and 32 elements. First consecutive threads follow %i and
+// copy what they read to shared memory; then they follow %j and read it from there. A row of the
+// tile is padded by one element, so that neither direction has bank conflicts.
 //
-// Which value goes through the tile (the hero): a load, or the branch around it, of which the last
-// index depends on one row index and on no index of elements, and another one on %j. Rows of fewer
-// than 16 elements need no tile: threads that follow one another have different rows anyway.
+// The value that goes through the tile is a load, or the branch around it. Its last index depends
+// on one row index and on no index of elements, and another of its indices on %j. Rows of fewer
+// than 16 elements need no tile: consecutive threads have different rows anyway.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,14 +27,14 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-static constexpr int64_t kTile = TPC_GPU_TILE, kLeastLength = 16;
-static constexpr size_t kMostHeroes = 4;
+static constexpr int64_t kTile = TPC_GPU_TILE, kMinLength = 16;
+static constexpr size_t kMaxTiledValues = 4;
 
 //===----------------------------------------------------------------------===//
-// The rule
+// Conditions
 //===----------------------------------------------------------------------===//
 
-/// The indices that a value is computed of.
+/// Collects the indices that a value depends on.
 static void collectIndices(Value value, llvm::SmallSetVector<Value, 4> &found) {
   if (isa<BlockArgument>(value)) {
     found.insert(value);
@@ -48,7 +48,7 @@ static void collectIndices(Value value, llvm::SmallSetVector<Value, 4> &found) {
   });
 }
 
-/// Which row index runs along the memory that a load reads, if elements do not.
+/// Returns the row index that runs along the memory that a load reads, if elements do not.
 static std::optional<unsigned> findAcross(memref::LoadOp load, kernel::RowsOp rows,
                                           kernel::ElementsOp elements) {
   if (load.getIndices().size() < 2)
@@ -71,25 +71,25 @@ bool KernelLowering::findTiles() {
         return tiled = nullptr, false;
       tiled = elements;
     } else if (!isMemoryEffectFree(&op) && !isa<memref::LoadOp>(op)) {
-      return tiled = nullptr, false; // such as a check, which would be done twice
+      return tiled = nullptr, false; // : such as a check, which would run twice
     }
   }
   auto known = tiled && !tiled.getIndices().empty()
-                   ? asConstant(extent(tiled.getExprs().back())).value_or(kLeastLength)
+                   ? asConstant(extent(tiled.getExprs().back())).value_or(kMinLength)
                    : 0;
   std::optional<unsigned> across;
-  if (known >= kLeastLength)
+  if (known >= kMinLength)
     for (Operation &op : tiled.getBody().front().without_terminator())
       op.walk([&](memref::LoadOp load) {
         auto own = findAcross(load, rows, tiled);
         if (!own || op.getNumResults() != 1 || op.getResult(0).getType().isIndex() ||
-            (across && across != own) || llvm::is_contained(heroes, &op))
+            (across && across != own) || llvm::is_contained(tiledValues, &op))
           return;
         across = own;
-        heroes.push_back(&op);
+        tiledValues.push_back(&op);
       });
-  if (heroes.empty() || heroes.size() > kMostHeroes) {
-    heroes.clear();
+  if (tiledValues.empty() || tiledValues.size() > kMaxTiledValues) {
+    tiledValues.clear();
     return tiled = nullptr, false;
   }
   acrossRows = *across;
@@ -100,7 +100,7 @@ bool KernelLowering::findTiles() {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// The ops of a block that a value is computed of, in order.
+/// Returns the ops of a block that a value depends on, in order.
 static SmallVector<Operation *> getSlice(Operation *last) {
   llvm::SmallDenseSet<Operation *> needed{last};
   for (Operation *op = last; op; op = op->getPrevNode())
@@ -118,8 +118,8 @@ static SmallVector<Operation *> getSlice(Operation *last) {
   return slice;
 }
 
-/// Narrow elements have a bank each.
-static Type getPlaceType(Type type) {
+/// Narrow elements take one bank each.
+static Type getTileElementType(Type type) {
   unsigned bits = std::max(type.getIntOrFloatBitWidth(), 32u);
   return IntegerType::get(type.getContext(), bits);
 }
@@ -128,7 +128,7 @@ Value KernelLowering::makeTile(Type type) {
   constexpr int64_t places = kTile * (kTile + 1);
   std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
-  Type place = getPlaceType(type);
+  Type place = getTileElementType(type);
   launch.sharedBytes += llvm::alignTo(places * (place.getIntOrFloatBitWidth() / 8), 16);
   OpBuilder outside(target);
   LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(place, places),
@@ -139,9 +139,9 @@ Value KernelLowering::makeTile(Type type) {
 
 void KernelLowering::lowerTiles(kernel::RowsOp rows) {
   SmallVector<Value> tiles;
-  for (Operation *hero : heroes)
-    tiles.push_back(makeTile(hero->getResult(0).getType()));
-  // All indices but the two of the tile.
+  for (Operation *tiledValue : tiledValues)
+    tiles.push_back(makeTile(tiledValue->getResult(0).getType()));
+  // All indices except the two of the tile.
   SmallVector<std::pair<Value, SymExpr>> others;
   for (auto [i, index] : llvm::enumerate(rows.getIndices()))
     if (i != acrossRows)
@@ -173,7 +173,7 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
     Value firstRow = mul(next(rowTiles), number(kTile));
     for (auto &[index, expr] : llvm::reverse(others))
       mapIndex(index, next(sizes->expr(expr)), extent(expr));
-    // What is of a row is computed by whoever needs it.
+    // Values of a row are computed by each thread that needs them.
     auto at = [&](Value inRow, Value inColumn, function_ref<void()> body) {
       Value i = add(firstRow, inRow), j = add(firstColumn, inColumn);
       auto then = [&] {
@@ -187,8 +187,8 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
       };
       branch(both(less(i, numRows), less(j, numColumns)), {}, then, nullptr);
     };
-    auto placeOf = [&](Value tile, Operation *hero, Value inColumn, Value inRow) {
-      return address(tile, getPlaceType(hero->getResult(0).getType()),
+    auto placeOf = [&](Value tile, Operation *tiledValue, Value inColumn, Value inRow) {
+      return address(tile, getTileElementType(tiledValue->getResult(0).getType()),
                      add(mul(inColumn, number(kTile + 1)), inRow));
     };
     auto forParts = [&](function_ref<void(Value)> body) {
@@ -197,29 +197,29 @@ void KernelLowering::lowerTiles(kernel::RowsOp rows) {
     };
     forParts([&](Value place) {
       at(inWarp, place, [&] {
-        for (auto [hero, tile] : llvm::zip_equal(heroes, tiles)) {
-          for (Operation *op : getSlice(hero))
+        for (auto [tiledValue, tile] : llvm::zip_equal(tiledValues, tiles)) {
+          for (Operation *op : getSlice(tiledValue))
             lowerOp(op);
-          LLVM::StoreOp::create(b, loc, toMemory(map.lookup(hero->getResult(0))),
-                                placeOf(tile, hero, place, inWarp));
+          LLVM::StoreOp::create(b, loc, toMemory(map.lookup(tiledValue->getResult(0))),
+                                placeOf(tile, tiledValue, place, inWarp));
         }
       });
     });
     NVVM::BarrierOp::create(b, loc);
     forParts([&](Value place) {
       at(place, inWarp, [&] {
-        for (auto [hero, tile] : llvm::zip_equal(heroes, tiles)) {
-          Type type = hero->getResult(0).getType();
-          Value read =
-              LLVM::LoadOp::create(b, loc, getMemoryType(type), placeOf(tile, hero, inWarp, place));
-          map.map(hero->getResult(0), fromMemory(read, type));
+        for (auto [tiledValue, tile] : llvm::zip_equal(tiledValues, tiles)) {
+          Type type = tiledValue->getResult(0).getType();
+          Value read = LLVM::LoadOp::create(b, loc, getMemoryType(type),
+                                            placeOf(tile, tiledValue, inWarp, place));
+          map.map(tiledValue->getResult(0), fromMemory(read, type));
         }
         for (Operation &op : tiled.getBody().front())
-          if (!llvm::is_contained(heroes, &op))
+          if (!llvm::is_contained(tiledValues, &op))
             lowerOp(&op);
       });
     });
-    // The next tile is written where this one is read.
+    // The next tile overwrites the memory that this one reads.
     NVVM::BarrierOp::create(b, loc);
     return SmallVector<Value>();
   });

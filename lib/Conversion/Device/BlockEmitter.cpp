@@ -9,8 +9,8 @@ Value BlockEmitter::less(Value x, Value y) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, x, y);
 }
 
-// Loops are emitted rotated, with the test at the end: that is where LLVM wants
-// their metadata, and the form that its passes start from.
+// Loops are emitted rotated, with the test at the end: LLVM requires their metadata there, and its
+// passes start from that form.
 SmallVector<Value> BlockEmitter::emitLoop(Value lb, Value ub, Value step, ValueRange init,
                                           LoopBody body, LLVM::CondBrOp *again) {
   Block *before = b.getInsertionBlock();

@@ -1,4 +1,4 @@
-//===- KernelEmitter.cpp - Scalars, memory and checks of a kernel ----------===//
+//===- KernelEmitter.cpp - Scalars, memory and checks of a kernel ---------===//
 
 #include "tpc/Conversion/Device/KernelEmitter.h"
 
@@ -121,7 +121,7 @@ void KernelEmitter::lowerScalar(Operation *op) {
     map.map(literal.getResult(), constant(cast<IntegerAttr>(literal.getValue()).getInt()));
     return;
   }
-  // Between indices and integers of 64 bits there is nothing to do.
+  // Casts between indices and 64-bit integers are no-ops.
   if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op)) {
     Value from = map.lookup(op->getOperand(0));
     Type to = getCarriedType(op->getResult(0).getType());
@@ -143,7 +143,7 @@ void KernelEmitter::lowerScalar(Operation *op) {
       result.setType(b.getI64Type());
       isOnIndices = true;
     }
-  // What is known now that sizes are put in.
+  // Folds the op, because sizes may be constants now.
   SmallVector<OpFoldResult> folded;
   if (!isOnIndices || failed(copy->fold(folded)) || folded.size() != copy->getNumResults())
     return;
@@ -172,7 +172,7 @@ void KernelEmitter::lowerCheck(kernel::CheckOp op) {
   auto i32 = [&](int32_t value) -> Value {
     return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
   };
-  // Others may meet one at the same time: the first one stays.
+  // Several threads may fail at the same time: the first one is reported.
   b.setInsertionPointToEnd(missing);
   Value known = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, field(Layout::missing),
                                           i32(1), LLVM::AtomicOrdering::monotonic);

@@ -1,4 +1,4 @@
-//===- DataEmitter.cpp - Constant data of the object ----------------------===//
+//===- DataEmitter.cpp - Constant data of the object file -----------------===//
 
 #include "tpc/Conversion/Env/DataEmitter.h"
 

@@ -1,4 +1,4 @@
-//===- RuntimeAbi.cpp - The runtime's C interface, as LLVM ----------------===//
+//===- RuntimeAbi.cpp - C ABI of the runtime as LLVM types ----------------===//
 
 #include "tpc/Conversion/Env/RuntimeAbi.h"
 

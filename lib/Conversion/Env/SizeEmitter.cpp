@@ -52,17 +52,17 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
-  // How long sequences may be, also where no cache holds as many tokens.
+  // Maximum sequence length, also if no cache has room for as many tokens.
   if (auto step = PlacedStep::lookup(module); step && step->windowed)
     collect(SymExpr::symbol(step->capacity), layout.symbols);
 
   for (const std::string &name : layout.symbols)
     if (getNamedSize(name))
       return module.emitError() << "a size is named '" << name
-                                << "', which here means something else (RankSizes.h); rename it in "
+                                << "', which is a reserved symbol (RankSizes.h); rename it in "
                                    "the model";
 
-  // Anything else could not be computed at run time.
+  // Other symbols could not be computed at run time.
   WalkResult result = module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes()) {
       if (!isa<RankedTensorType>(type))
@@ -111,9 +111,8 @@ Value SizeEmitter::load(unsigned index) {
   return slot;
 }
 
-// Folds what is known, so that static sizes reach LLVM as constants. Divisors
-// are sizes: where one is 0 at run time its quotient is never used, but it must
-// not trap either.
+// Folds constants, so that static sizes reach LLVM as constants. Divisors are sizes: the quotient
+// of a size that is 0 at run time is never used, but it must not trap.
 Value SizeEmitter::binary(char kind, Value x, Value y) {
   auto cx = asConstant(x), cy = asConstant(y);
   if (cx && cy)
@@ -212,8 +211,8 @@ Value SizeEmitter::emit(const SymExpr &e) {
     for (const SymExpr::Atom &atom : term.atoms) {
       Value v;
       if (atom.kind == SymExpr::AtomKind::Symbol) {
-        // Unknown symbols are refused by EnvLayout::get.
-        auto named = getNamedSize(atom.name); // a coordinate: others have their values
+        // EnvLayout::get rejects unknown symbols.
+        auto named = getNamedSize(atom.name); // : a coordinate: others have their values
         auto index = named ? layout.axisIndex(named->axes.front()) : layout.symbolIndex(atom.name);
         v = index ? load(*index) : constant(0);
       } else {
@@ -247,7 +246,7 @@ Value SizeEmitter::shardSize(Value n, StringAttr axis) {
   int64_t parts = layout.axisSize(axis.getValue());
   if (parts == 1)
     return n;
-  // As getShardSize does.
+  // Same formula as getShardSize.
   Value c = coordinate(axis.getValue());
   return floorDiv(sub(add(n, constant(parts - 1)), c), constant(parts));
 }

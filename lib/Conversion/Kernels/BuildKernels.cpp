@@ -1,4 +1,4 @@
-//===- BuildKernels.cpp - From kernels of tensors to kernel IR ------------===//
+//===- BuildKernels.cpp - Pass that builds kernel IR ----------------------===//
 
 #include "KernelModels.h"
 #include "tpc/Conversion/Kernels/Passes.h"
@@ -29,22 +29,23 @@ struct BuildKernels : mlir::tpc::impl::BuildKernelsBase<BuildKernels> {
 static LogicalResult check(func::FuncOp source, Operation &op) {
   auto inner = dyn_cast<KernelOpInterface>(op);
   if (!inner || !inner.isKernelOp())
-    return op.emitOpError() << "stands in the kernel @" << source.getName()
-                            << ", but is no op that kernels can compute";
+    return op.emitOpError() << "is in the kernel @" << source.getName()
+                            << ", but kernels do not support the op";
   Value kept = inner.getKept();
   bool isResult = llvm::all_of(
       op.getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::ReturnLike>(); });
   if (kept && (!isa<BlockArgument>(kept) || !kept.hasOneUse() || !op.hasOneUse() || !isResult))
-    return op.emitOpError() << "writes into memory that the kernel @" << source.getName()
-                            << " computes or uses elsewhere: that must be an argument which "
-                               "nothing else has, and become a result";
+    return op.emitOpError()
+           << "writes into memory that the kernel @" << source.getName()
+           << " computes or uses elsewhere: the memory must be an argument without "
+              "other uses, and become a result";
   return success();
 }
 
 void BuildKernels::runOnOperation() {
   ModuleOp module = getOperation();
   if (ModuleOp other = kernel::getKernels(module)) {
-    other.emitOpError("stands in the program; only this pass makes one, for kernels");
+    other.emitOpError("exists already; only this pass makes a module for kernels");
     return signalPassFailure();
   }
   SmallVector<func::FuncOp> sources;
@@ -53,7 +54,7 @@ void BuildKernels::runOnOperation() {
       sources.push_back(function);
   if (sources.empty())
     return;
-  // A weight may have its name.
+  // A weight may have the same name.
   auto kernels = ModuleOp::create(module.getLoc(), "kernels");
   SymbolTable(module).insert(kernels);
   for (func::FuncOp source : sources) {

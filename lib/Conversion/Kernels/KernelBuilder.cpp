@@ -1,4 +1,4 @@
-//===- KernelBuilder.cpp - The IR of one kernel ---------------------------===//
+//===- KernelBuilder.cpp - Builder of kernel IR ---------------------------===//
 
 #include "KernelBuilder.h"
 
@@ -42,7 +42,7 @@ Value KernelBuilder::constant(int64_t value) {
 }
 
 Value KernelBuilder::size(const SymExpr &expr) {
-  // 0 and 1 say that there is nothing to compute.
+  // 0 and 1 mean that nothing has to be computed.
   if (expr.isConstant(0) || expr.isConstant(1))
     return constant(*expr.asConstant());
   Value &slot = sizeValues[expr.str()];
@@ -215,7 +215,7 @@ Value KernelBuilder::element(Value tensor, ValueRange index) {
     known.back()[{tensor.getAsOpaquePointer(), key}] = {value};
     return value;
   }
-  // What is stored already is read; other rows may not be there yet.
+  // Stored elements of this row are read; other rows may not be stored yet.
   if (stored.contains(tensor.getAsOpaquePointer()) && isRow(tensor, index))
     return memref::LoadOp::create(b, loc, memory.lookup(tensor), index);
   SmallVector<Value> copy(index);
@@ -304,9 +304,9 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
-/// The ops of which the kernel's rows are rows: its results, and what these need the same row of.
-/// Behind a concatenation along the rows, say, others are needed, and these may be none of the
-/// op's.
+/// Finds the ops whose rows are the kernel's rows: its results, and operands that they read in the
+/// same row. After a concatenation along the rows, for example, other rows are read, and the
+/// operand may not have them.
 void KernelBuilder::findRowOps() {
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : llvm::reverse(source.front().without_terminator())) {
@@ -336,7 +336,7 @@ void KernelBuilder::buildRow(ValueRange row) {
   }
 }
 
-/// Before the first of a row's ops that reads what ones before it have stored.
+/// Inserts a barrier before the first op of a row that reads what earlier ops have stored.
 void KernelBuilder::insertBarriers(Block &row) {
   llvm::SmallDenseSet<Value> pending;
   for (Operation &op : llvm::make_early_inc_range(row)) {
@@ -361,7 +361,7 @@ kernel::FuncOp KernelBuilder::build() {
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   grid = GridAttr::lookup(source);
   OperandRange results = source.front().getTerminator()->getOperands();
-  // What is written in part is no operand: nobody reads it.
+  // A buffer that is only written in part is no operand, because no op reads it.
   SmallVector<Value> tensors(source.getArguments());
   for (Value result : results)
     if (Value kept = getKept(result))
@@ -386,7 +386,7 @@ kernel::FuncOp KernelBuilder::build() {
   Scope scope(*this);
   buildRow(llvm::to_vector_of<Value>(rows.getIndices()));
   insertBarriers(rows.getBody().front());
-  // Users before what they use.
+  // Users first, then the values that they use.
   function.walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
     if (isOpTriviallyDead(op))
       op->erase();

@@ -1,17 +1,16 @@
-//===- KernelBuilder.h - The IR of one kernel -------------------*- C++ -*-===//
+//===- KernelBuilder.h - Builder of kernel IR -------------------*- C++ -*-===//
 //
-// A kernel is a private function of tensors that carries `tpc.kernel = k`: its
-// results share their first k dimensions, the rows. It becomes a tpc_kernel.func
-// of the same name. The builder goes over the rows; for each row, in program
-// order, ops build what a row shares, and results are computed element by
-// element and stored:
+// A kernel is a private function of tensors with the attribute `tpc.kernel = k`: its results share
+// their first k dimensions, the rows. It becomes a tpc_kernel.func of the same name. The builder
+// iterates over the rows. For each row, in program order, ops build the values that elements of the
+// row share; then results are computed element by element and stored:
 //
 //   rows (%row):
 //     mean, rstd = folds over x[row, *] ...              layer_norm's buildRow
 //     elements (%j): y[row, j] = (x[row, j] - mean) ...   its buildElement
 //
-// Elements of values that are not results are computed where they are needed,
-// and remembered for as long as their index means the same.
+// Elements of values that are not results are computed where they are needed, and cached while
+// their index is the same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,49 +26,49 @@
 
 namespace mlir::tpc {
 
-/// The type that an element has in registers: signless, i1 for booleans.
+/// Returns the type of an element in registers: signless, i1 for booleans.
 Type getScalarType(Type tensor);
-/// The type that an op computes an element in: f32 for floats of 16 bits, else the scalar type.
+/// Returns the type that an op computes an element in: f32 for 16-bit floats, else the scalar type.
 Type getComputeType(Type tensor);
 
 class KernelBuilder : private IndexArithmetic<Value> {
 public:
   KernelBuilder(func::FuncOp source, OpBuilder at) : source(source), b(at) {}
 
-  /// Builds the kernel where the given builder stands.
+  /// Builds the kernel at the insertion point of the given builder.
   kernel::FuncOp build();
 
-  //===--- for ops --------------------------------------------------------===//
+  //===--- interface for ops ----------------------------------------------===//
 
   OpBuilder &builder() { return b; }
   Location getLoc() const { return loc; }
   GridAttr getGrid() const { return grid; }
 
-  /// The value of a size, at the kernel's beginning.
+  /// Returns the value of a size, computed at the beginning of the kernel.
   Value size(const ::tpc::SymExpr &expr) override;
-  /// A number that no size is.
+  /// Returns a constant that is not a size.
   Value constant(int64_t value);
-  /// Sizes of a tensor as it lies in this rank's memory.
+  /// Returns the sizes of a tensor in this rank's memory.
   ArrayRef<::tpc::SymExpr> sizesOf(Value tensor);
-  /// A scalar constant of any element type.
+  /// Returns a scalar constant of any element type.
   Value scalar(Type type, double value);
 
-  /// The element of a tensor of the kernel at an index.
+  /// Returns the element of a tensor of the kernel at an index.
   Value element(Value tensor, ValueRange index);
 
-  /// Runs `build` once for a key and index, as far as the values are visible.
+  /// Runs `build` once for a key and index, while the values are visible.
   SmallVector<Value> remember(Operation *op, ValueRange index,
                               function_ref<SmallVector<Value>()> build);
 
-  /// for iv in [lb, ub), one after the other, with a value that is carried.
+  /// for iv in [lb, ub), in order, with a carried value.
   Value loop(Value lb, Value ub, Value init, function_ref<Value(Value iv, Value carried)> body);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
-  /// Where `inside` is false, the step fails: `index` is not one of `size` that `lookup` finds. It
-  /// fails when it ends; goes on in both cases.
+  /// Makes the step fail if `inside` is false: `index` is not one of `size` that `lookup` finds.
+  /// The kernel continues; the failure is reported at the end of the step.
   void reportUnless(Value inside, Operation *lookup, Value index, Value size);
 
-  /// Arithmetic on indices, at the current place.
+  /// Index arithmetic at the current insertion point.
   Value add(Value x, Value y) override;
   Value sub(Value x, Value y) override;
   Value mul(Value x, Value y) override;
@@ -77,38 +76,38 @@ public:
   Value remainder(Value x, Value y) override;
   Value less(Value x, Value y);
   Value select(Value condition, Value x, Value y);
-  /// Row-major: index of an element, and back.
+  /// Row-major: the linear index of an element, and its inverse.
   Value linearize(ValueRange index, ArrayRef<::tpc::SymExpr> sizes);
   SmallVector<Value> delinearize(Value linear, ArrayRef<::tpc::SymExpr> sizes);
 
-  /// The index in the whole dimension of an index in this rank's part.
+  /// Returns the index in the whole dimension for an index in this rank's shard.
   Value globalIndex(DimAttr dim, Value local);
-  /// The index in this rank's part of an index in the whole dimension, and, if asked for, whether
-  /// it is there; null: always.
+  /// Returns the index in this rank's shard for an index in the whole dimension. `inside` receives
+  /// whether the index is in the shard; null: always.
   Value localIndex(DimAttr dim, Value global, Value *inside = nullptr);
 
   //===--- arithmetic on numbers ------------------------------------------===//
   //
-  // No operation of a kernel carries fast-math flags. What an op gives is a matter of the op and
-  // its operands alone, whatever it is fused with, and IEEE 754 says it to the bit: a cast rounds,
-  // x - y of equal products is 0, the sign of zero and NaN are what they are. What flags would have
-  // been good for is written out:
+  // No operation of a kernel carries fast-math flags. The result of an op depends only on the op
+  // and its operands, whatever it is fused with, and IEEE 754 defines it to the bit: a cast rounds,
+  // x - y of equal products is 0, the sign of zero and NaN are preserved. Explicit ops replace the
+  // flags:
   //
   // * the order of sums (reassoc): tpc_kernel.fold leaves it to the device;
-  // * a * b + c in one rounding (contract): math.fma where an approximation is made of it;
-  // * numbers of 16 bits: an op computes in f32 and rounds once, as its result.
+  // * a * b + c in one rounding (contract): approximations use math.fma;
+  // * 16-bit numbers: an op computes in f32 and rounds its result once.
 
-  /// An element in the type that an op computes in: f32 for floats of 16 bits.
+  /// Returns an element in the type that an op computes in: f32 for 16-bit floats.
   Value wide(Value tensor, ValueRange index);
   /// Rounds to the element type of a tensor.
   Value narrow(Value v, Type tensor);
-  /// x + y of integers or floats.
+  /// Returns x + y of integers or floats.
   Value plus(Value x, Value y);
-  /// term(indices) of a type, combined over a space; see tpc_kernel.fold.
+  /// Combines term(indices) of a type over an iteration space; see tpc_kernel.fold.
   Value fold(kernel::FoldKind kind, Type type, ArrayRef<::tpc::SymExpr> sizes, bool adjacent,
              function_ref<Value(ValueRange)> term);
-  /// term(index), in the type of `wide`, combined over these dimensions (ascending) of a tensor;
-  /// `index` is completed.
+  /// Combines term(index), in the type of `wide`, over these dimensions (ascending) of a tensor;
+  /// completes `index`.
   Value fold(kernel::FoldKind kind, Value tensor, ArrayRef<int64_t> dims,
              SmallVectorImpl<Value> &index, function_ref<Value(ValueRange)> term);
 
@@ -133,13 +132,13 @@ private:
 
   std::map<std::string, Value> sizeValues;
   std::map<int64_t, Value> constants;
-  DenseMap<Value, Value> memory; // operands; results that are stored
+  DenseMap<Value, Value> memory; // : operands; stored results
   DenseMap<Value, SmallVector<::tpc::SymExpr>> tensorSizes;
   llvm::SmallPtrSet<void *, 8> stored;                  // results already stored in this row
   std::vector<std::map<Key, SmallVector<Value>>> known; // innermost last
 };
 
-/// What is remembered inside a loop or a branch is not visible behind it.
+/// Scope of values from `remember`: those of a loop or a branch are not visible after it.
 class Scope {
 public:
   explicit Scope(KernelBuilder &e) : e(e) { e.known.emplace_back(); }

@@ -1,4 +1,4 @@
-//===- KernelModels.h - How ops compute an element --------------*- C++ -*-===//
+//===- KernelModels.h - Element builders of ops in kernels ------*- C++ -*-===//
 
 #ifndef TPC_LIB_CONVERSION_KERNELS_KERNELMODELS_H
 #define TPC_LIB_CONVERSION_KERNELS_KERNELMODELS_H
@@ -12,14 +12,14 @@ void attachMovementModels(MLIRContext *context);
 void attachLookupModels(MLIRContext *context);
 void attachRowModels(MLIRContext *context);
 
-/// Whether the first `rank` dimensions of two tensors are the same.
+/// Returns whether the first `rank` dimensions of two tensors are the same.
 bool haveSameRows(Value a, Value b, int64_t rank);
-/// The index of the element of `operand` that broadcasts to `index`: aligned to
-/// the right, 0 where the operand has size 1.
+/// Returns the index of the element of `operand` that broadcasts to `index`: aligned to the right,
+/// 0 where the operand has size 1.
 SmallVector<Value> broadcastIndex(KernelBuilder &e, Value operand, ValueRange index);
-/// An integer element as an index.
+/// Converts an integer element to an index.
 Value toIndex(KernelBuilder &e, Value integer, Type tensor);
-/// An index as an element of a tensor.
+/// Converts an index to an element of a tensor.
 Value fromIndex(KernelBuilder &e, Value index, Type tensor);
 
 } // namespace mlir::tpc

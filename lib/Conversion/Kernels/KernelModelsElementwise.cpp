@@ -47,7 +47,7 @@ Value mlir::tpc::fromIndex(KernelBuilder &e, Value index, Type tensor) {
 }
 
 namespace {
-/// An op with a scalar body: the body, on operands that broadcast.
+/// Model of ops with a scalar body: applies the body to operands that broadcast.
 template <typename OpT>
 struct ScalarModel : KernelOpInterface::ExternalModel<ScalarModel<OpT>, OpT> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {

@@ -7,9 +7,9 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-// A row number as ids give it: negative ones count from the end. The result is
-// {row within this rank's part, whether it is there}. What lies in another
-// rank's part reads as zero; what lies in none is reported, and reads as zero.
+// Converts a row number from ids: negative ones count from the end. Returns {row within this rank's
+// shard, whether the shard contains it}. A row of another rank's shard reads as zero. A row out of
+// bounds is reported, and reads as zero.
 static SmallVector<Value> findRow(KernelBuilder &e, Operation *op, Value given, DimAttr dim) {
   OpBuilder &b = e.builder();
   Value n = e.size(getGlobalSize(dim));

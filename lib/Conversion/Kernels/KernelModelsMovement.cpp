@@ -11,7 +11,7 @@ using ::tpc::SymExpr;
 
 namespace {
 struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantOp> {
-  // Others are data, which kernels read like any operand.
+  // Other constants are data, which kernels read like any operand.
   bool isKernelOp(Operation *op) const {
     auto dense = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
     return dense && dense.isSplat();
@@ -55,12 +55,12 @@ struct ExpandModel : KernelOpInterface::ExternalModel<ExpandModel, ExpandOp> {
   }
 };
 
-/// Rows of a movement within dimension `dim` are those before it.
+/// The rows of a movement within dimension `dim` are the dimensions before it.
 template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
   return rank <= (int64_t)cast<OpT>(op).getDim();
 }
 
-/// A place in a dimension; of a static one by name.
+/// Returns a position in a dimension, for a static dimension by name.
 SymExpr getPlace(const SymExpr &place, const SymExpr &size) {
   std::optional<int64_t> at = place.asConstant(), all = size.asConstant();
   return at && all ? getNamedOffset(*at, *all) : getNamed(place);
@@ -80,7 +80,7 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
   }
 };
 
-/// Within each run of a dimension; a rank has whole runs.
+/// Rolls within each run of a dimension; a rank has whole runs.
 struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
@@ -89,7 +89,7 @@ struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
     Value first = e.size(SymExpr::mod(getNamed(roll.getFrom()), getNamed(run)));
     SmallVector<Value> elementIndex(index);
     Value &at = elementIndex[roll.getDim()];
-    // Both numbers are below the run's size, so that the sum passes its end once at most.
+    // Both numbers are below the run's size, so the sum wraps around at most once.
     SmallVector<Value> parts{e.constant(0), at};
     if (getSizes(roll.getOperand())[roll.getDim()] != run)
       parts = e.delinearize(at, {SymExpr(0), getNamed(run)});
@@ -107,7 +107,7 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     return from(cast<ConcatOp>(op), e, index, 0);
   }
-  // Element of operand `k` if the index lies in it, else of one behind it.
+  // Returns the element of operand `k` if it contains the index, else of a later operand.
   Value from(ConcatOp op, KernelBuilder &e, ValueRange index, unsigned k) const {
     Value operand = op.getOperands()[k];
     SmallVector<Value> at(index);
@@ -128,8 +128,7 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
   }
 };
 
-/// New tokens go behind those that a sequence of the cache has; those for which there is no room,
-/// nowhere.
+/// Writes new tokens after the tokens of a sequence in the cache; tokens without room are dropped.
 struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   Value getKept(Operation *op) const { return cast<AppendOp>(op).getCache(); }
   Value getWritten(Operation *op) const { return cast<AppendOp>(op).getFresh(); }
@@ -141,7 +140,7 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     return e.element(cast<AppendOp>(op).getFresh(), index);
   }
-  /// {where a token goes, whether there is room}.
+  /// Returns {position of a token, whether there is room}.
   SmallVector<Value> token(AppendOp op, KernelBuilder &e, ValueRange index) const {
     return e.remember(op, index, [&]() -> SmallVector<Value> {
       Value length = e.element(op.getLengths(), index.front());
@@ -162,11 +161,11 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   }
 };
 
-/// Inside a kernel; outside, a reshape is the same memory.
+/// A reshape inside a kernel; outside, it is an alias of the same memory.
 struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value x = op->getOperand(0), y = op->getResult(0);
-    // Only dimensions of size 1 come and go: no arithmetic.
+    // Only dimensions of size 1 differ: no arithmetic.
     SmallVector<Value> kept;
     SmallVector<SymExpr> from, to;
     for (auto [i, size] : llvm::enumerate(getSizes(y)))
@@ -219,7 +218,7 @@ struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
   bool isRowAligned(Operation *, unsigned, int64_t) const { return true; }
 };
 
-/// The operand's element of this rank's part.
+/// Returns the operand's element at this rank's offset.
 struct LocalSliceModel : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto slice = cast<LocalSliceOp>(op);

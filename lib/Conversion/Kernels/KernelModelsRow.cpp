@@ -22,7 +22,7 @@ static Value div(KernelBuilder &e, Value x, Value y) {
   return arith::DivFOp::create(e.builder(), e.getLoc(), x, y);
 }
 
-/// The sum of f(x[index, i]) over the last dimension of x.
+/// Returns the sum of f(x[index, i]) over the last dimension of x.
 static Value sumRow(KernelBuilder &e, Value x, ValueRange index, function_ref<Value(Value)> f) {
   SmallVector<Value> at(index);
   at.resize(rankOf(x));
@@ -43,7 +43,7 @@ static Value inverseRoot(KernelBuilder &e, Value mean, double epsilon) {
 }
 
 namespace {
-/// What norms over the last dimension have in common.
+/// Common part of norms over the last dimension.
 template <typename Derived, typename OpT>
 struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
   SmallVector<Value> statistics(OpT op, KernelBuilder &e, ValueRange row) const {
@@ -101,8 +101,8 @@ struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
 };
 
 struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> {
-  // The largest element along the dimension, and 1 / sum of exp(x - largest).
-  // `others`: the index without that dimension.
+  // Returns the largest element along the dimension, and 1 / sum of exp(x - largest). `others` is
+  // the index without that dimension.
   SmallVector<Value> statistics(SoftmaxOp op, KernelBuilder &e, ValueRange others) const {
     SmallVector<Value> copy(others);
     return e.remember(op, copy, [&]() -> SmallVector<Value> {
@@ -111,8 +111,8 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       SmallVector<Value> at(copy);
       at.insert(at.begin() + dim, Value());
       Type type = getComputeType(x.getType());
-      // The sign of zero makes no difference to x - largest, and a NaN that is left out here makes
-      // the sum NaN.
+      // The sign of zero does not affect x - largest, and a NaN that the maximum ignores makes the
+      // sum NaN.
       Value largest =
           e.fold(FoldKind::MaxNum, x, {dim}, at, [&](ValueRange at) { return e.wide(x, at); });
       Value sum = e.fold(FoldKind::Sum, x, {dim}, at, [&](ValueRange at) -> Value {
@@ -162,7 +162,7 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     return dims.empty() ? rank : *llvm::min_element(dims);
   }
   void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
-    // The whole result of this row is one element: compute it here.
+    // The row's whole result is one element: compute it here.
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     SmallVector<Value> index(row);
     for (int64_t size : type.getShape().drop_front(row.size())) {
@@ -280,7 +280,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
   }
 };
 
-/// Products that no library computes.
+/// Matmuls without a library call.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isKernelOp(Operation *op) const {
     return !TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getResult(0)));
@@ -295,7 +295,7 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
     int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
-    // Neighbours lie along the columns: those of one column are combined in order.
+    // Adjacent threads compute adjacent columns; the terms of one column are combined in order.
     Value sum = e.fold(
         FoldKind::Sum, sumType, e.sizesOf(lhs).back(), /*adjacent=*/false, [&](ValueRange i) {
           SmallVector<Value> x, y;
@@ -316,7 +316,7 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       sum = e.plus(sum, e.wide(matmul.getBias(), index.take_back()));
     return e.narrow(sum, matmul.getType());
   }
-  // As broadcastIndex, but the matrix dimensions do not broadcast.
+  // Like broadcastIndex, but the matrix dimensions do not broadcast.
   static SmallVector<Value> broadcastBatch(KernelBuilder &e, Value x, ArrayRef<Value> index,
                                            int64_t rank) {
     SmallVector<Value> at(index.take_back(rank));

@@ -1,4 +1,4 @@
-//===- TargetTraits.cpp - What differs from target to target --------------===//
+//===- TargetTraits.cpp - Table of target properties ----------------------===//
 
 #include "tpc/Conversion/Target/TargetTraits.h"
 
@@ -62,7 +62,7 @@ LogicalResult TargetTraits::verify(Operation *program) {
   if (!name || lookup(name))
     return success();
   return program->emitError() << "'" << kTargetAttr << "' is \"" << name.getValue()
-                              << "\", and there is no such target; there are "
+                              << "\", which is not a target; targets are "
                               << llvm::join(
                                      llvm::map_range(getAll(), [](auto *t) { return t->name; }),
                                      ", ");

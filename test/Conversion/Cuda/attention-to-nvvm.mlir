@@ -54,7 +54,7 @@ func.func @layer(%q: tensor<2x8x4x40xf16>, %v: tensor<2x8x4x24xf16>,
 
 module attributes {tpc.target = "cuda"} {
 func.func @large(%q: tensor<2x8x4x320xf32>) -> tensor<2x8x4x320xf32> {
-  // expected-error @+1 {{has a head size of 320: kernels for GPUs are there for 1 to 256}}
+  // expected-error @+1 {{has a head size of 320: kernels for GPUs support 1 to 256}}
   %x = tpc.attention %q, %q, %q scale 0.125
     : tensor<2x8x4x320xf32>, tensor<2x8x4x320xf32>,
       tensor<2x8x4x320xf32> -> tensor<2x8x4x320xf32>

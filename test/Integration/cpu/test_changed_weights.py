@@ -141,7 +141,7 @@ def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
     if action == "read":
         result.check()
     else:
-        result.refused("was changed while it was compiled", str(files / file))
+        result.refused("changed during compilation", str(files / file))
         assert not (files / "out").exists()
 
 

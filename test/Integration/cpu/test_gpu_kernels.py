@@ -31,12 +31,12 @@ def test_one_text_for_the_lowest_architecture(tpcc):
 
 @pytest.mark.parametrize("flags,words", [
     (["--emit=ptx", "--gpu-arch=sm_75"], "'sm_75' is too old: kernels need sm_80 or later"),
-    (["--emit=ptx", "--gpu-arch=sm_81"], "'sm_81' is not known; known are sm_80, sm_86"),
-    (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' is for one architecture alone; name sm_90"),
+    (["--emit=ptx", "--gpu-arch=sm_81"], "'sm_81' is not supported; supported are sm_80, sm_86"),
+    (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' runs on one architecture only; name sm_90"),
     (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is no architecture"),
-    (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is named twice"),
+    (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is given twice"),
     (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
-    (["--emit=ptx", "--gpu-arch=80"], "'80' is no architecture; known are sm_80, sm_86"),
+    (["--emit=ptx", "--gpu-arch=80"], "'80' is no architecture; supported are sm_80, sm_86"),
     (["--emit=ptx", "--gpu-arch=sm_80, sm_90"], "' sm_90' is no architecture"),
     (["--emit=ptx", "--gpu-arch=sm_80,"], "'' is no architecture"),
     (["--emit=ptx", "--gpu-arch="], "--gpu-arch is empty"),

@@ -222,7 +222,7 @@ def test_open_entries_cannot_be_written(tmp_path):
     error = run(TINY, "--megatron-shard=tp2", f"--annotations={annotations}", "--emit=onnx-sharded", "-o",
                 tmp_path / "sharded.onnx", fails=True)
     assert re.search(r"the annotation \[-, \?, tp\] of value '/transformer/h.0/Add_output_0' \(.*annotations.txt:1:1\) "
-                     "cannot be written to an ONNX file, which has no word for '\\?'", error), error
+                     "cannot be written to an ONNX file, which cannot express '\\?'", error), error
     assert not (tmp_path / "sharded.onnx").exists()
 
 

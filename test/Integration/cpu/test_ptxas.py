@@ -26,7 +26,7 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
         path = tpcc.scratch / "kernels.ptx"
         said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80,sm_100", "-o", path, env={"CUDA_HOME": toolkit}).check()
         texts[toolkit] = path.read_text()
-    assert ("there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100, kernels stay PTX"
+    assert ("there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100, the executable contains PTX"
             in said.stderr), said
     assert texts[""] == texts["/nonexistent"]
 
@@ -42,14 +42,14 @@ def test_tests_pass_without_a_toolkit():
 
 # What stands in place of ptxas, and what is said of it.
 ASSEMBLERS = {
-    "refuses": ("echo 'ptxas fatal: no' >&2; exit 255", ["this is a mistake of tpcc's", "does not take its PTX for sm_80",
+    "refuses": ("echo 'ptxas fatal: no' >&2; exit 255", ["this is a bug in tpcc", "rejects its PTX for sm_80",
                                                          "which is kept in", "ptxas fatal: no"]),
     "crashes": ("kill -SEGV $$", ["did not end by itself for sm_80: Segmentation fault", "CUDA_HOME and PATH name another one"]),
     "is killed": ("echo half; kill -KILL $$", ["did not end by itself for sm_80: Killed", "half"]),
     "writes nothing": ("exit 0", ["has written no cubin for sm_80"]),
     "writes something": ("while [ $# -gt 0 ]; do [ $1 = -o ] && echo cubin >$2; shift; done", ["has written no cubin"]),
     "says nothing": ("while [ $# -gt 0 ]; do [ $1 = -o ] && cp /bin/true $2; shift; done",
-                     ["does not say what kernel_", "needs on sm_80"]),
+                     ["does not report the resources of kernel_", "on sm_80"]),
     "starts one that has gone": ("exec /nonexistent/bin/ptxas", ["cannot be executed for sm_80: ", "/nonexistent/bin/ptxas",
                                                                  "CUDA_HOME and PATH name another one"]),
     "is no program": (None, ["cannot be started: ", "CUDA_HOME=/nonexistent none"]),
@@ -107,16 +107,16 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
     put_assembler(tmp_path, f"ls {scratch} >{tmp_path}/seen; exit 1")
     with open(left / "lock") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("does not take its PTX")
+        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("rejects its PTX")
         assert left.name in (tmp_path / "seen").read_text()
-    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("does not take its PTX")
+    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("rejects its PTX")
     assert left.name not in (tmp_path / "seen").read_text()
     assert [folder.name for folder in scratch.iterdir() if folder.is_dir()] == ["tpc-ptxas-other"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("does,words,flags", [("exec sleep 1000", "s in which it did nothing for sm_80", []),
-                                              ("while :; do :; done", "s of a processor for sm_80", ["--gpu-arch=sm_80"])])
+@pytest.mark.parametrize("does,words,flags", [("exec sleep 1000", "s without CPU time for sm_80", []),
+                                              ("while :; do :; done", "s of CPU time for sm_80", ["--gpu-arch=sm_80"])])
 def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
     """After a minute, and the others with it; one that works, after a minute of a processor, which others have as well."""
     path = tmp_path / "bin" / "ptxas"
@@ -133,7 +133,7 @@ def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
 def test_no_room_for_the_assembler(tpcc, folder, words):
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
-    emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(words, "TMPDIR says where")
+    emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(words, "TMPDIR names its parent folder")
 
 
 def test_a_full_disk_for_the_assembler(tpcc, tmp_path):

@@ -23,7 +23,7 @@ CHOSEN = [("gpt2-tiny", "f16"), ("gpt2-tiny", "bf16")]
 
 
 def test_precision(tpcc, tmp_path):
-    """TF32 keeps 10 bits of each factor's fraction: other bits than f32's, within a bound."""
+    """TF32 keeps 10 bits of each operand's fraction: other bits than f32's, within a bound."""
     model = COMMITTED["gpt2-mlp"]
     given = model.inputs(2, 5)
     expected, results = model.reference.run(given), {}
@@ -36,7 +36,7 @@ def test_precision(tpcc, tmp_path):
 
 
 @pytest.mark.parametrize("flags,words", [
-    (["--precision=tf32"], ["--precision=tf32 needs a target that has TF32, such as --target=cuda", "cpu computes products in f32"]),
+    (["--precision=tf32"], ["--precision=tf32 needs a target that has TF32, such as --target=cuda", "cpu computes matmuls in f32"]),
     (["--target=cuda", "--precision=bf16"], ["--precision: there is no precision 'bf16'; there are f32, tf32"]),
 ])
 def test_precisions_that_are_not_there(tpcc, tmp_path, flags, words):

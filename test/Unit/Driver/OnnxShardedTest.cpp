@@ -149,7 +149,7 @@ func.func @main(%x: )" X R"() -> )" X R"( {
   mlir::ScopedDiagnosticHandler handler(
       &context, [&](mlir::Diagnostic &diagnostic) { said = diagnostic.str(); });
   EXPECT_TRUE(mlir::failed(collectAnnotations(*with("unit"), specOf("tp2"), devices)));
-  EXPECT_NE(said.find("cannot be written to an ONNX file, which has no word for '?'"),
+  EXPECT_NE(said.find("cannot be written to an ONNX file, which cannot express '?'"),
             std::string::npos)
       << said;
 }

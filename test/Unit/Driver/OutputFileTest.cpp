@@ -100,14 +100,14 @@ TEST_F(OutputFile, KnowsTheSamePlace) {
   std::string file = TestFolder::write("a", "");
   link("link", file);
   std::filesystem::create_directory(path("d"));
-  EXPECT_TRUE(samePlace(file, path("link")));
-  EXPECT_TRUE(samePlace(file, path("d/../a")));
+  EXPECT_TRUE(isSameFile(file, path("link")));
+  EXPECT_TRUE(isSameFile(file, path("d/../a")));
   // Also one that does not exist.
-  EXPECT_TRUE(samePlace(path("new"), path("d/../new")));
-  EXPECT_FALSE(samePlace(path("new"), path("d/new")));
-  EXPECT_FALSE(samePlace(file, path("new")));
-  EXPECT_TRUE(samePlace("-", "-"));
-  EXPECT_FALSE(samePlace("-", file));
+  EXPECT_TRUE(isSameFile(path("new"), path("d/../new")));
+  EXPECT_FALSE(isSameFile(path("new"), path("d/new")));
+  EXPECT_FALSE(isSameFile(file, path("new")));
+  EXPECT_TRUE(isSameFile("-", "-"));
+  EXPECT_FALSE(isSameFile("-", file));
 }
 
 TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {

@@ -84,7 +84,7 @@ TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xindex>) {\n  return\n}"),
             "an argument has elements of 'index'");
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<?xf32>) {\n  return\n}"),
-            "an argument of type 'tensor<?xf32>' has sizes that nothing is known of; say them in a "
+            "an argument of type 'tensor<?xf32>' has unknown sizes; declare them in a "
             "#tpc.dist");
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, 5>) {\n  return\n}"),
             "an argument of type 'tensor<4xf32, 5 : i64>' has another encoding than a #tpc.dist");

@@ -38,7 +38,7 @@ TEST(TpccOptions, Defaults) {
   EXPECT_EQ(options.optLevel, 3u);
   EXPECT_EQ(options.megatronShard, "tp1");
   EXPECT_FALSE(options.shardGiven);
-  EXPECT_FALSE(options.asksForProgram());
+  EXPECT_FALSE(options.needsProgram());
   EXPECT_FALSE(options.noVerify || options.json || options.timing || options.digestWeights);
 }
 
@@ -50,7 +50,7 @@ TEST(TpccOptions, Levels) {
   for (auto [name, level] : levels) {
     TpccOptions options = parsed({"m", std::string("--emit=") + name});
     EXPECT_EQ(options.emit, level) << name;
-    EXPECT_TRUE(options.emitGiven && !options.onnx && options.asksForProgram());
+    EXPECT_TRUE(options.emitGiven && !options.onnx && options.needsProgram());
     EXPECT_EQ(emitName(level), name);
   }
   // The file itself, with what was decided on the way to the staged program.
@@ -93,8 +93,8 @@ TEST(TpccOptions, LeaveNothingBehind) {
 TEST(TpccOptions, Groups) {
   TpccOptions options = parsed({"--print-groups=tp,dp,tp-dp", "--print-groups=pp"});
   EXPECT_EQ(options.printGroups, (std::vector<std::string>{"tp", "dp", "tp-dp", "pp"}));
-  EXPECT_FALSE(options.asksForProgram());
-  EXPECT_TRUE(parsed({"m", "--print-groups=tp", "-o", "x"}).asksForProgram());
+  EXPECT_FALSE(options.needsProgram());
+  EXPECT_TRUE(parsed({"m", "--print-groups=tp", "-o", "x"}).needsProgram());
 }
 
 TEST(TpccOptions, TwiceOrEmptyIsAMistake) {

@@ -1,4 +1,4 @@
-//===- HoldCaches.cpp - What is not computed as caches are memory ---------===//
+//===- AliasCaches.cpp - Movements of caches that alias memory ------------===//
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
@@ -10,7 +10,7 @@
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_HOLDCACHES
+#define GEN_PASS_DEF_ALIASCACHES
 #include "tpc/Conversion/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -18,32 +18,33 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-struct HoldCaches : mlir::tpc::impl::HoldCachesBase<HoldCaches> {
+struct AliasCaches : mlir::tpc::impl::AliasCachesBase<AliasCaches> {
   void runOnOperation() override;
 
 private:
-  LogicalResult hold(PipelineOp pipeline, unsigned input, FlatSymbolRefAttr cache);
+  LogicalResult markMovements(PipelineOp pipeline, unsigned input, FlatSymbolRefAttr cache);
   FailureOr<Value> follow(Value value, FlatSymbolRefAttr cache);
 };
 } // namespace
 
-/// [b, tokens, h, d] from [b, h, tokens, d], or back.
+/// Matches transposes from [b, h, tokens, d] to [b, tokens, h, d] and back.
 static bool swapsTokensAndHeads(TransposeOp op) {
   return llvm::equal(op.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
 }
 
-/// Attention takes keys and values of a cache by strides.
+/// Attention reads keys and values of a cache by strides.
 static bool isReadByStrides(OpOperand &use) {
   auto attention = dyn_cast<AttentionOp>(use.getOwner());
   return attention && attention.getLengths() &&
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
-/// A kernel that computes new keys writes them where they belong.
-static void holdTransposes(AppendOp append) {
+/// A kernel that computes new keys writes them directly into the cache.
+static void markTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();
-      fresh && swapsTokensAndHeads(fresh) && !isOfKernels(fresh.getOperand().getDefiningOp()) &&
+      fresh && swapsTokensAndHeads(fresh) &&
+      !isComputedByKernel(fresh.getOperand().getDefiningOp()) &&
       llvm::all_of(fresh->getUses(), [](OpOperand &use) {
         return isa<AppendOp>(use.getOwner()) && use.getOperandNumber() == 1;
       }))
@@ -55,8 +56,8 @@ static void holdTransposes(AppendOp append) {
       transpose->setAttr(kHeldAttr, b.getUnitAttr());
 }
 
-/// The indices of a gather, where they are a part of a constant of this block: what makes them, the
-/// constant first. Empty if they are anything else.
+/// Returns the ops that make the indices of a gather from a constant of this block, the constant
+/// first. Empty for other indices.
 static SmallVector<Operation *> getFixedIndices(GatherOp gather) {
   SmallVector<Operation *> ops;
   Operation *op = gather.getIndices().getDefiningOp();
@@ -70,7 +71,7 @@ static SmallVector<Operation *> getFixedIndices(GatherOp gather) {
   return llvm::to_vector(llvm::reverse(ops));
 }
 
-/// Whether indices take each of `heads`, one after the other and all as often.
+/// Returns whether the indices contain each of `heads` in order, all equally often.
 static bool repeatsHeads(ConstantOp indices, std::optional<int64_t> heads) {
   auto list = dyn_cast<DenseIntElementsAttr>(indices.getValue());
   if (!list || list.empty() || !heads || *heads < 1 || list.getNumElements() % *heads)
@@ -80,8 +81,9 @@ static bool repeatsHeads(ConstantOp indices, std::optional<int64_t> heads) {
                       [&](const APInt &head) { return head.getSExtValue() == next++ / times; });
 }
 
-/// Copies of kv heads and this rank's part: what a rank holds of a cache.
-static bool isPartOfCache(OpOperand &use) {
+/// Returns whether the use takes copies of KV heads or this rank's shard: the layout of a rank's
+/// cache.
+static bool isShardOfCache(OpOperand &use) {
   auto gather = dyn_cast<GatherOp>(use.getOwner());
   if (!gather)
     return isa<LocalSliceOp, ExpandOp, ReshapeOp>(use.getOwner());
@@ -92,14 +94,14 @@ static bool isPartOfCache(OpOperand &use) {
                                           getSizes(gather.getData())[1].asConstant());
 }
 
-/// Nobody computes the indices of a gather that nobody computes.
-static void holdIndices(GatherOp gather) {
+/// Marks indices that only unmaterialized gathers use: they are not computed either.
+static void markIndices(GatherOp gather) {
   for (Operation *op : llvm::drop_begin(getFixedIndices(gather)))
     if (llvm::all_of(op->getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
       op->setAttr(kHeldAttr, UnitAttr::get(op->getContext()));
 }
 
-/// The calls of a function, if it is used by calls alone.
+/// Returns the calls of a function, empty if it has other uses.
 static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   SmallVector<func::CallOp> calls;
   auto uses = SymbolTable::getSymbolUses(function, function->getParentOp());
@@ -113,8 +115,8 @@ static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   return calls;
 }
 
-/// What a function does first to an argument, its callers do.
-static void raise(Operation *part, BlockArgument argument, ArrayRef<func::CallOp> calls) {
+/// Moves the first movement of a function's argument into the callers.
+static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp> calls) {
   SmallVector<Operation *> moved;
   if (auto gather = dyn_cast<GatherOp>(part))
     moved = getFixedIndices(gather);
@@ -131,19 +133,19 @@ static void raise(Operation *part, BlockArgument argument, ArrayRef<func::CallOp
   argument.setType(part->getResult(0).getType());
   part->getResult(0).replaceAllUsesWith(argument);
   for (Operation *op : llvm::reverse(moved))
-    if (op->use_empty()) // gathers of other caches may have the same indices
+    if (op->use_empty()) // : gathers of other caches may have the same indices
       op->erase();
   auto callee = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   callee.setType(
       callee.getFunctionType().clone(callee.front().getArgumentTypes(), callee.getResultTypes()));
 }
 
-/// What functions do to a whole cache that they are given, their callers do, so that calls are
-/// given what a rank holds. Of a function that several layers or stages call, all of them.
-static void raiseParts(Value value) {
+/// Moves movements of a whole cache from functions to their callers, so that calls receive the
+/// rank's shard. All calls (of several layers or stages) change together.
+static void hoistMovements(Value value) {
   while (value.hasOneUse()) {
     OpOperand &use = *value.use_begin();
-    if (isPartOfCache(use)) {
+    if (isShardOfCache(use)) {
       value = use.getOwner()->getResult(0);
       continue;
     }
@@ -152,17 +154,17 @@ static void raiseParts(Value value) {
       return;
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
     BlockArgument argument = callee.getArgument(use.getOperandNumber());
-    raiseParts(argument);
+    hoistMovements(argument);
     SmallVector<func::CallOp> calls = getCalls(callee);
-    if (calls.empty() || !argument.hasOneUse() || !isPartOfCache(*argument.use_begin()))
+    if (calls.empty() || !argument.hasOneUse() || !isShardOfCache(*argument.use_begin()))
       return;
-    raise(*argument.user_begin(), argument, calls);
+    hoist(*argument.user_begin(), argument, calls);
   }
 }
 
-/// From what a cache holds at the beginning to what it holds at the end: null if that is not in
-/// this block, as nobody appends to it.
-FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
+/// Follows a cache from its value at the beginning to its value at the end of the step. Null if the
+/// end is in another block, because nothing appends here.
+FailureOr<Value> AliasCaches::follow(Value value, FlatSymbolRefAttr cache) {
   if (!value.hasOneUse()) {
     for (Operation *user : value.getUsers())
       if (isa<AppendOp, func::CallOp>(user))
@@ -187,18 +189,19 @@ FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
     return call.emitOpError() << "appends to cache " << cache << ", and does not return it";
   }
   return user->emitOpError() << "uses cache " << cache
-                             << ", of which only tpc.append takes the old value";
+                             << ", whose old value only tpc.append may use";
 }
 
-LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRefAttr cache) {
+LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
+                                         FlatSymbolRefAttr cache) {
   Value value = pipeline.getBody().front().getArgument(input);
   UnitAttr mark = UnitAttr::get(&getContext());
-  raiseParts(value);
-  while (value.hasOneUse() && isPartOfCache(*value.use_begin())) {
+  hoistMovements(value);
+  while (value.hasOneUse() && isShardOfCache(*value.use_begin())) {
     Operation *move = *value.user_begin();
     move->setAttr(kHeldAttr, mark);
     if (auto gather = dyn_cast<GatherOp>(move))
-      holdIndices(gather);
+      markIndices(gather);
     value = move->getResult(0);
   }
   DimAttr batch = getDist(value).getDims().empty() ? DimAttr() : getDist(value).getDims()[0];
@@ -206,7 +209,7 @@ LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRe
   if (inRounds && (batch.getFactors().size() != 1 || batch.getFactors()[0].getAxes().empty() ||
                    batch.getFactors()[0].getAxes().back().getValue() != "mb"))
     return emitError(value.getLoc()) << "cache " << cache << " is split as " << batch
-                                     << ", of which a micro-batch is no range";
+                                     << ", so that a micro-batch is not contiguous";
   FailureOr<Value> after = follow(value, cache);
   if (failed(after))
     return failure();
@@ -231,20 +234,21 @@ static LogicalResult checkOrder(PipelineOp pipeline, StringRef what, ArrayAttr a
   bool seen = false;
   for (auto attrs : all.getAsRange<DictionaryAttr>()) {
     if (seen && !getCache(attrs))
-      return pipeline.emitOpError() << "has " << what << " behind a cache: caches come last";
+      return pipeline.emitOpError() << "has " << what << " after a cache: caches come last";
     seen |= bool(getCache(attrs));
   }
   return success();
 }
 
-void HoldCaches::runOnOperation() {
-  getOperation().walk(holdTransposes);
+void AliasCaches::runOnOperation() {
+  getOperation().walk(markTransposes);
   for (PipelineOp pipeline : getOperation().getOps<PipelineOp>()) {
     if (failed(checkOrder(pipeline, "an input", pipeline.getInputAttrs())) ||
         failed(checkOrder(pipeline, "an output", pipeline.getOutputs())))
       return signalPassFailure();
     for (auto [i, attrs] : llvm::enumerate(pipeline.getInputAttrs().getAsRange<DictionaryAttr>()))
-      if (FlatSymbolRefAttr cache = getCache(attrs); cache && failed(hold(pipeline, i, cache)))
+      if (FlatSymbolRefAttr cache = getCache(attrs);
+          cache && failed(markMovements(pipeline, i, cache)))
         return signalPassFailure();
   }
 }

@@ -1,6 +1,6 @@
-// RUN: tpc-opt %S/Inputs/repeated-heads.mlir --tpc-hold-caches | FileCheck %s --check-prefix=HELD
-// RUN: tpc-opt %S/Inputs/repeated-heads.mlir --tpc-hold-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=PLAN
-// RUN: tpc-opt %s --tpc-hold-caches | FileCheck %s
+// RUN: tpc-opt %S/Inputs/repeated-heads.mlir --tpc-alias-caches | FileCheck %s --check-prefix=HELD
+// RUN: tpc-opt %S/Inputs/repeated-heads.mlir --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=PLAN
+// RUN: tpc-opt %s --tpc-alias-caches | FileCheck %s
 
 // HELD-LABEL: func.func private @layer(
 // HELD-SAME: %[[K:[^:]*]]: tensor<?x1x?x8xf32, #tpc.dist<[b, 4{tp}, c, 8], local>>

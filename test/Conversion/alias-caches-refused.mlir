@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-hold-caches
+// RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-alias-caches
 
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
@@ -28,7 +28,7 @@ tpc.cache @k0 : !whole
 tpc.pipeline @main(%n: !n, %k: !k) inputs [{}, {tpc.cache = @k0}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
   tpc.stage 0 {
     tpc.micro_batches {
-      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      // expected-error @below {{uses cache @k0, whose old value only tpc.append may use}}
       %0 = tpc.exp %k : !k -> !k
       tpc.output 0, %0 : !k
     }
@@ -44,7 +44,7 @@ tpc.pipeline @main(%n: !n, %k: !k) inputs [{}, {tpc.cache = @k0}] outputs [{name
 !whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
 module {
 tpc.cache @k0 : !whole
-// expected-error @below {{has an input behind a cache: caches come last}}
+// expected-error @below {{has an input after a cache: caches come last}}
 tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
   tpc.stage 0 {
     tpc.micro_batches {
@@ -69,7 +69,7 @@ tpc.pipeline @main(%n: !n, %x: !new, %i: tensor<4xi64>, %k: !k) inputs [{}, {}, 
     outputs [{name = "k0", type = !whole, tpc.cache = @k0, tpc.copies = array<i64: 1, 2>}] {
   tpc.stage 0 {
     tpc.micro_batches {
-      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      // expected-error @below {{uses cache @k0, whose old value only tpc.append may use}}
       %0 = tpc.gather %k, %i dim 1 : !k, tensor<4xi64> -> !held
       %1 = tpc.append %0, %x at %n : !held, !new, !n -> !held
       tpc.output 0, %1 : !held
@@ -93,7 +93,7 @@ tpc.pipeline @main(%n: !n, %x: !new, %k: !k) inputs [{}, {}, {tpc.cache = @k0}]
   tpc.stage 0 {
     tpc.micro_batches {
       %0 = tpc.constant dense<[0, 1, 0, 1]> : tensor<4xi64> : tensor<4xi64>
-      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      // expected-error @below {{uses cache @k0, whose old value only tpc.append may use}}
       %1 = tpc.gather %k, %0 dim 1 : !k, tensor<4xi64> -> !held
       %2 = tpc.append %1, %x at %n : !held, !new, !n -> !held
       tpc.output 0, %2 : !held

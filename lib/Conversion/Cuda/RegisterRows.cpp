@@ -1,15 +1,15 @@
-//===- Held.cpp - Rows that threads keep in registers -----------------------===//
+//===- RegisterRows.cpp - Rows in registers -----------------------------===//
 //
-// A norm goes over its row three times, softmax as well. Each pass gives the same elements to the
-// same thread, so what one has loaded or stored, the next one need not read again: the row comes
-// from memory once and goes there once, and what passes hand on to each other needs no barrier.
+// A norm traverses its row three times, and so does softmax. Each pass gives the same elements to
+// the same thread, so a pass need not reload what an earlier pass loaded or stored. The row is read
+// once and written once, and passes exchange values without barriers.
 //
 //   passes                            fold (%j) in [768], elements (%j) in [768], …
-//   key of a load                     memory, indices before %j, conditions around it: where they
-//                                     are values of the row, all passes mean the same element
+//   key of a load                     memory, indices before %j, conditions around it: if they are
+//                                     values of the row, all passes access the same element
 //   a chunk k of a thread             elements (thread + k * group) * width, …; k is unrolled
 //
-// What all rows have in common (weight and bias of a norm) is loaded before the first one.
+// Operands of all rows (weight and bias of a norm) are loaded before the first row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +27,9 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-/// Values of one thread that may be held of its row, and together with those of all rows.
-static constexpr unsigned kMostHeld = 32, kMostHeldOfAll = 40;
+/// Maximum number of values per thread that are kept for a row, and for a row together with the
+/// operands of all rows.
+static constexpr unsigned kMaxRowValues = 32, kMaxValues = 40;
 
 //===----------------------------------------------------------------------===//
 // Passes
@@ -36,7 +37,7 @@ static constexpr unsigned kMostHeld = 32, kMostHeldOfAll = 40;
 
 static Value getLast(Operation *pass) { return pass->getRegion(0).getArguments().back(); }
 
-/// Also of the ops inside of it.
+/// Returns true also for values that ops nested in `op` define.
 static bool isDefinedIn(Value value, Operation *op) {
   return op->isAncestor(value.getParentBlock()->getParentOp());
 }
@@ -49,8 +50,8 @@ static SmallVector<SymExpr> getSpace(Operation *op) {
   return {};
 }
 
-/// What does not change within a pass is the row's, and what is equal is one value: keys then are.
-/// Elements that follow one another are one pass.
+/// Hoists values that are constant within a pass to the row and merges equal values, so that keys
+/// are comparable. Merges consecutive elementwise loops into one pass.
 void KernelLowering::mergePasses() {
   kernel::RowsOp rows = source.getRows();
   Block &row = rows.getBody().front();
@@ -68,7 +69,7 @@ void KernelLowering::mergePasses() {
   for (Operation &op : llvm::make_early_inc_range(row)) {
     auto elements = dyn_cast<kernel::ElementsOp>(op);
     if (!elements) {
-      // What reads memory that was stored stands behind a barrier.
+      // Reads of stored memory come after a barrier.
       if (isa<kernel::BarrierOp, kernel::FoldOp>(op) || op.getNumRegions())
         before = nullptr;
       continue;
@@ -93,7 +94,7 @@ void KernelLowering::findPasses() {
     return space.size() == 1 ? std::optional(space.front()) : std::nullopt;
   };
   Block &row = source.getRows().getBody().front();
-  // The first fold's, if there is one: it says what is combined.
+  // The first fold's size if there is a fold, because folds determine the combined elements.
   for (bool isFold : {true, false})
     for (Operation &op : row)
       if (auto size = getOnly(op);
@@ -105,7 +106,7 @@ void KernelLowering::findPasses() {
 }
 
 //===----------------------------------------------------------------------===//
-// What is held
+// Values in registers
 //===----------------------------------------------------------------------===//
 
 std::optional<KernelLowering::Key> KernelLowering::findKey(Value memref, ValueRange indices,
@@ -136,11 +137,10 @@ std::optional<KernelLowering::Key> KernelLowering::findKey(Value memref, ValueRa
   return key;
 }
 
-/// Chooses loads, as long as there are registers, for rows of which a thread has `perThread`
-/// elements.
-void KernelLowering::chooseHeld(unsigned perThread) {
+/// Selects loads while registers suffice, for rows of `perThread` elements per thread.
+void KernelLowering::selectRegisterLoads(unsigned perThread) {
   kernel::RowsOp rows = source.getRows();
-  // Results that are stored at one key alone.
+  // Results that are stored at one key only.
   DenseMap<Value, std::optional<Key>> stored;
   rows.walk([&](memref::StoreOp store) {
     std::optional<Key> key;
@@ -150,18 +150,18 @@ void KernelLowering::chooseHeld(unsigned perThread) {
     if (!isNew && it->second != key)
       it->second = std::nullopt;
   });
-  SmallVector<HeldLoad> candidates;
+  SmallVector<RegisterLoad> candidates;
   for (Operation *pass : passes)
     pass->walk([&](memref::LoadOp load) {
       std::optional<Key> key = findKey(load.getMemref(), load.getIndices(), load);
       if (!key)
         return;
-      auto *it = llvm::find_if(candidates, [&](const HeldLoad &c) { return c.key == *key; });
+      auto *it = llvm::find_if(candidates, [&](const RegisterLoad &c) { return c.key == *key; });
       if (it != candidates.end()) {
         it->again |= it->pass != pass;
         return;
       }
-      HeldLoad own{*key, load, pass};
+      RegisterLoad own{*key, load, pass};
       own.stored = !isOperand(load.getMemref());
       own.ofAllRows = !own.stored && key->size() == load.getIndices().size() &&
                       llvm::none_of(load.getIndices().drop_back(),
@@ -170,14 +170,14 @@ void KernelLowering::chooseHeld(unsigned perThread) {
         candidates.push_back(own);
     });
   unsigned count = 0;
-  for (const HeldLoad &own : candidates)
-    if ((own.stored || own.again) && !own.ofAllRows && count + perThread <= kMostHeld) {
-      heldLoads.push_back(own);
+  for (const RegisterLoad &own : candidates)
+    if ((own.stored || own.again) && !own.ofAllRows && count + perThread <= kMaxRowValues) {
+      registerLoads.push_back(own);
       count += perThread;
     }
-  for (const HeldLoad &own : candidates)
-    if (own.ofAllRows && count + perThread <= kMostHeldOfAll) {
-      heldLoads.push_back(own);
+  for (const RegisterLoad &own : candidates)
+    if (own.ofAllRows && count + perThread <= kMaxValues) {
+      registerLoads.push_back(own);
       count += perThread;
     }
   needsBarriers = false;
@@ -185,16 +185,17 @@ void KernelLowering::chooseHeld(unsigned perThread) {
     if (isOperand(load.getMemref()))
       return;
     auto key = findKey(load.getMemref(), load.getIndices(), load);
-    needsBarriers |= !key || llvm::none_of(heldLoads, [&](auto &own) { return own.key == *key; });
+    needsBarriers |=
+        !key || llvm::none_of(registerLoads, [&](auto &own) { return own.key == *key; });
   });
 }
 
-const SmallVector<Value> *KernelLowering::findHeld(memref::LoadOp op) {
-  if (!held)
+const SmallVector<Value> *KernelLowering::findRegisters(memref::LoadOp op) {
+  if (!registerRow)
     return nullptr;
   std::optional<Key> key = findKey(op.getMemref(), op.getIndices(), op);
-  auto it = key ? held->values.find(*key) : held->values.end();
-  return it == held->values.end() ? nullptr : &it->second[heldChunk];
+  auto it = key ? registerRow->values.find(*key) : registerRow->values.end();
+  return it == registerRow->values.end() ? nullptr : &it->second[currentChunk];
 }
 
 //===----------------------------------------------------------------------===//
@@ -203,22 +204,22 @@ const SmallVector<Value> *KernelLowering::findHeld(memref::LoadOp op) {
 
 Value KernelLowering::chunkBegin(unsigned chunk) {
   Value first = add(inGroup, mul(number(chunk), groupSize));
-  return mul(first, number(held->width));
+  return mul(first, number(registerRow->width));
 }
 
-/// Where it is sure that a chunk is in the row, nothing is asked.
+/// Emits no check for a chunk that is known to be in the row.
 SmallVector<Value> KernelLowering::ifChunk(unsigned chunk, TypeRange types,
                                            function_ref<SmallVector<Value>()> then,
                                            function_ref<SmallVector<Value>()> otherwise) {
-  auto size = asConstant(held->size), threads = asConstant(groupSize);
-  if (size && threads && (chunk + 1) * *threads * held->width <= *size)
+  auto size = asConstant(registerRow->size), threads = asConstant(groupSize);
+  if (size && threads && (chunk + 1) * *threads * registerRow->width <= *size)
     return then();
-  return branch(less(chunkBegin(chunk), held->size), types, then, otherwise);
+  return branch(less(chunkBegin(chunk), registerRow->size), types, then, otherwise);
 }
 
-/// Loads what this pass is the first one to read of its row, or of all rows.
-void KernelLowering::holdLoads(Operation *pass, bool ofAllRows) {
-  for (const HeldLoad &own : heldLoads) {
+/// Loads the values that this pass is the first to read, of its row or of all rows.
+void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
+  for (const RegisterLoad &own : registerLoads) {
     if (own.stored || own.pass != pass || own.ofAllRows != ofAllRows)
       continue;
     memref::LoadOp load = own.load;
@@ -230,14 +231,14 @@ void KernelLowering::holdLoads(Operation *pass, bool ofAllRows) {
         is = LLVM::XOrOp::create(b, loc, is, LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
       condition = both(condition, is);
     }
-    SmallVector<Type> types(held->width, load.getType());
+    SmallVector<Type> types(registerRow->width, load.getType());
     auto nothing = [&] { return zeros(types); };
     SmallVector<SmallVector<Value>> chunks;
-    for (unsigned k = 0; k < held->chunks; ++k) {
+    for (unsigned k = 0; k < registerRow->chunks; ++k) {
       auto read = [&] {
         Value begin = chunkBegin(k);
-        mapIndex(getLast(pass), begin, held->size);
-        if (held->width > 1)
+        mapIndex(getLast(pass), begin, registerRow->size);
+        if (registerRow->width > 1)
           return loadWide(load, begin);
         return SmallVector<Value>{KernelEmitter::lowerLoad(load)};
       };
@@ -245,7 +246,7 @@ void KernelLowering::holdLoads(Operation *pass, bool ofAllRows) {
           k, types, [&] { return condition ? branch(condition, types, read, nothing) : read(); },
           nothing));
     }
-    held->values[own.key] = std::move(chunks);
+    registerRow->values[own.key] = std::move(chunks);
   }
 }
 
@@ -256,52 +257,55 @@ SmallVector<Value> KernelLowering::zeros(ArrayRef<Type> types) {
 }
 
 //===----------------------------------------------------------------------===//
-// Passes over a row that is held
+// Passes over a row in registers
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> KernelLowering::foldHeld(kernel::FoldOp op) {
-  holdLoads(op);
-  SmallVector<Value> partial(held->width, arith::ConstantOp::create(b, loc, op.getInit()));
-  SmallVector<Type> types(held->width, op.getType());
-  for (unsigned k = 0; k < held->chunks; ++k) {
-    llvm::SaveAndRestore saved(heldChunk, k);
+SmallVector<Value> KernelLowering::foldInRegisters(kernel::FoldOp op) {
+  loadRegisters(op);
+  SmallVector<Value> partial(registerRow->width, arith::ConstantOp::create(b, loc, op.getInit()));
+  SmallVector<Type> types(registerRow->width, op.getType());
+  for (unsigned k = 0; k < registerRow->chunks; ++k) {
+    llvm::SaveAndRestore saved(currentChunk, k);
     partial = ifChunk(
         k, types,
-        [&] { return foldTerms(op, partial, chunkBegin(k), held->size, held->width, true); },
+        [&] {
+          return foldTerms(op, partial, chunkBegin(k), registerRow->size, registerRow->width, true);
+        },
         [&] { return partial; });
   }
   return partial;
 }
 
-void KernelLowering::runHeld(kernel::ElementsOp op) {
-  holdLoads(op);
+void KernelLowering::runInRegisters(kernel::ElementsOp op) {
+  loadRegisters(op);
   Block &body = op.getBody().front();
   SmallVector<std::pair<memref::StoreOp, Key>> stores;
   SmallVector<Type> types;
   for (auto store : body.getOps<memref::StoreOp>()) {
     auto key = findKey(store.getMemref(), store.getIndices(), store);
-    if (key && llvm::any_of(heldLoads, [&](auto &own) { return own.key == *key; })) {
+    if (key && llvm::any_of(registerLoads, [&](auto &own) { return own.key == *key; })) {
       stores.push_back({store, *key});
-      types.append(held->width, store.getValue().getType());
+      types.append(registerRow->width, store.getValue().getType());
     }
   }
-  for (unsigned k = 0; k < held->chunks; ++k) {
-    llvm::SaveAndRestore saved(heldChunk, k);
+  for (unsigned k = 0; k < registerRow->chunks; ++k) {
+    llvm::SaveAndRestore saved(currentChunk, k);
     SmallVector<Value> values = ifChunk(
         k, types,
         [&] {
-          lowerLanes(body, getLast(op), chunkBegin(k), held->size, held->width, held->width > 1);
+          lowerLanes(body, getLast(op), chunkBegin(k), registerRow->size, registerRow->width,
+                     registerRow->width > 1);
           SmallVector<Value> own;
           for (auto &[store, key] : stores)
-            for (unsigned i = 0; i < held->width; ++i)
+            for (unsigned i = 0; i < registerRow->width; ++i)
               own.push_back(getLane(store.getValue(), i));
           return own;
         },
         types.empty() ? function_ref<SmallVector<Value>()>() : [&] { return zeros(types); });
     for (auto [i, store] : llvm::enumerate(stores)) {
-      held->values[store.second].resize(held->chunks);
-      held->values[store.second][k] =
-          SmallVector<Value>(ArrayRef(values).slice(i * held->width, held->width));
+      registerRow->values[store.second].resize(registerRow->chunks);
+      registerRow->values[store.second][k] =
+          SmallVector<Value>(ArrayRef(values).slice(i * registerRow->width, registerRow->width));
     }
   }
 }
@@ -310,25 +314,25 @@ void KernelLowering::runHeld(kernel::ElementsOp op) {
 // Versions
 //===----------------------------------------------------------------------===//
 
-/// What is known at run time only is asked once for all rows: whether a thread's share fits, and
-/// whether rows are aligned. If they are not because of their length, elements are held one by one;
-/// if pointers are not, the row is read again by each pass, so that each thread has the terms that
-/// it has otherwise.
+/// Conditions that are known only at run time are checked once for all rows: whether a thread's
+/// share fits, and whether rows are aligned. If the row length prevents alignment, elements are
+/// kept one by one. If pointers are unaligned, each pass reads the row again, so that each thread
+/// has the same terms as otherwise.
 void KernelLowering::lowerVersions(kernel::RowsOp rows) {
-  if (!chunksHeld)
+  if (!registerChunks)
     return lowerRows(rows);
-  auto hold = [&](unsigned width, unsigned chunks) {
-    held.emplace();
-    held->width = width;
-    held->chunks = chunks;
-    held->size = extent(rowSize);
+  auto runWithRow = [&](unsigned width, unsigned chunks) {
+    registerRow.emplace();
+    registerRow->width = width;
+    registerRow->chunks = chunks;
+    registerRow->size = extent(rowSize);
     for (Operation *pass : passes)
-      holdLoads(pass, /*ofAllRows=*/true);
+      loadRegisters(pass, /*ofAllRows=*/true);
     lowerRows(rows);
-    held.reset();
+    registerRow.reset();
     return SmallVector<Value>();
   };
-  auto again = [&] {
+  auto rereadRow = [&] {
     llvm::SaveAndRestore saved(mayBeWide, rowFits != nullptr);
     lowerRows(rows);
     return SmallVector<Value>();
@@ -336,16 +340,18 @@ void KernelLowering::lowerVersions(kernel::RowsOp rows) {
   unsigned width = rowLanes.width;
   Value wideRows = both(both(rowFits, rowLanes.full), rowLanes.aligned);
   if (!wideRows) {
-    hold(width, chunksHeld);
+    runWithRow(width, registerChunks);
     return;
   }
   branch(
-      wideRows, {}, [&] { return hold(width, chunksHeld); },
+      wideRows, {}, [&] { return runWithRow(width, registerChunks); },
       [&] {
         if (!rowLanes.full)
-          return again();
+          return rereadRow();
         Value odd = LLVM::XOrOp::create(b, loc, rowLanes.full,
                                         LLVM::ConstantOp::create(b, loc, b.getBoolAttr(true)));
-        return branch(both(rowFits, odd), {}, [&] { return hold(1, chunksHeld * width); }, again);
+        return branch(
+            both(rowFits, odd), {}, [&] { return runWithRow(1, registerChunks * width); },
+            rereadRow);
       });
 }
