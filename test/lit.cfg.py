@@ -12,7 +12,12 @@ config.excludes = ["Unit", "Models", "Inputs", "lit.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.tpc_build_dir, "test", "lit")
 
-path = [os.path.join(config.tpc_build_dir, "bin"), os.path.join(config.tpc_build_dir, "test", "bin"), config.llvm_tools_dir, os.environ["PATH"]]
+path = [
+    os.path.join(config.tpc_build_dir, "bin"),
+    os.path.join(config.tpc_build_dir, "test", "bin"),
+    config.llvm_tools_dir,
+    os.environ["PATH"],
+]
 config.environment["PATH"] = os.pathsep.join(path)
 config.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
 config.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
@@ -28,7 +33,9 @@ if config.assertions == "ON":
 
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%source", config.tpc_source_dir))
-corpus = os.environ.get("TPC_CORPUS") or os.path.join(config.tpc_source_dir, "..", "shared", "corpus")
+corpus = os.environ.get("TPC_CORPUS") or os.path.join(
+    config.tpc_source_dir, "..", "shared", "corpus"
+)
 if os.path.isdir(corpus):
     config.available_features.add("corpus")
     config.substitutions.append(("%corpus", os.path.realpath(corpus)))

@@ -71,13 +71,22 @@ def tree_seconds(root: int) -> float:
 
 class Watch:
     """Says when a process that runs tests should be stopped: when it has used more than `limit` seconds of processors, or when for
-    `patience` seconds (of a LoadClock) nothing has happened: `progress` is what it was, and processors were not used."""
+    `patience` seconds (of a LoadClock) nothing has happened: `progress` is what it was, and processors were not used.
+    """
 
     # Of a second of the clock. Ranks that hang still look whether the others live.
     IDLE = 0.05
 
-    def __init__(self, root: int, limit: float, patience: float, progress, used=tree_seconds, clock=None):
-        self.limit, self.patience, self._progress, self._root, self._used = limit, patience, progress, root, used
+    def __init__(
+        self, root: int, limit: float, patience: float, progress, used=tree_seconds, clock=None
+    ):
+        self.limit, self.patience, self._progress, self._root, self._used = (
+            limit,
+            patience,
+            progress,
+            root,
+            used,
+        )
         self.clock = clock or LoadClock()
         self._seen, self._begin, self._most, self._before = progress(), 0.0, 0.0, 0.0
 

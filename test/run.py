@@ -46,7 +46,10 @@ OPTIONAL = {
     "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",
     "ptxas": "the assembler of a CUDA toolkit: $CUDA_HOME, PATH or /usr/local/cuda",
     "nvdisasm": "a disassembler for GPUs: $CUDA_HOME, PATH, or nvidia-cuda-nvdisasm in .venv",
-    "cuDNN": "libcudnn.so.9 of cuDNN 9: $TPC_CUDNN is its folder, or CUDA_HOME, or nvidia-cudnn-cu13 in .venv",
+    "cuDNN": (
+        "libcudnn.so.9 of cuDNN 9: $TPC_CUDNN is its folder, or CUDA_HOME, or nvidia-cudnn-cu13 in"
+        " .venv"
+    ),
     "mounting": "a user who may mount a file system",
     "namespaces": "a user who may make network namespaces",
     "control groups": "a user who may make groups with a freezer, of version 1 and of version 2",
@@ -109,13 +112,22 @@ class Processes:
 
     def run(self, command, limit, patience=PATIENCE, env=None, cwd=TOP, output=None):
         """Runs with output passed through, or into a file. Returns the exit status, or why it was stopped: it has used more than
-        `limit` seconds of processors, or has done nothing for the seconds of `patience`, and written nothing."""
+        `limit` seconds of processors, or has done nothing for the seconds of `patience`, and written nothing.
+        """
         if self.stopped:
             return "stopped"
-        process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
-                                   stderr=subprocess.STDOUT if output else None, start_new_session=True)
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            env=env,
+            cwd=cwd,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            start_new_session=True,
+        )
         self.groups.add(process.pid)
-        watch = machine_time.Watch(process.pid, limit, patience, lambda: os.fstat(output.fileno()).st_size if output else 0)
+        watch = machine_time.Watch(
+            process.pid, limit, patience, lambda: os.fstat(output.fileno()).st_size if output else 0
+        )
         try:
             while True:
                 try:
@@ -172,8 +184,13 @@ class Suite:
         self.reports.mkdir(parents=True, exist_ok=True)
         for stale in self.reports.iterdir():
             stale.unlink()
-        self.env = dict(os.environ, TPC_BUILD=str(build), TPC_TESTS=level, OMPI_ALLOW_RUN_AS_ROOT="1",
-                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        self.env = dict(
+            os.environ,
+            TPC_BUILD=str(build),
+            TPC_TESTS=level,
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        )
         # Ranks that wait let others run: several tests share the processors.
         self.env.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
         # MPI and MLIR keep memory until the end.
@@ -182,11 +199,14 @@ class Suite:
 
     def run(self, name, command, minutes, cwd=TOP):
         """One runner: its report becomes part of the results, what it prints is shown if something failed. It may use what all
-        processors have in so many minutes, however long that takes on a machine that does other work as well."""
+        processors have in so many minutes, however long that takes on a machine that does other work as well.
+        """
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
         with open(log, "wb") as output:
-            status = self.processes.run(command, minutes * MINUTES * PROCESSORS, env=self.env, cwd=cwd, output=output)
+            status = self.processes.run(
+                command, minutes * MINUTES * PROCESSORS, env=self.env, cwd=cwd, output=output
+            )
         judge(results, name, status, report)
         with self.lock:
             self.results.add(results)
@@ -197,7 +217,9 @@ class Suite:
     def run_unit(self):
         lines = (self.build / "test" / "unittests.txt").read_text().split("\n")
         programs = [line.split("\t") for line in lines if line.strip()]
-        chosen = [program for program in programs if LEVELS.index(program[1]) <= LEVELS.index(self.level)]
+        chosen = [
+            program for program in programs if LEVELS.index(program[1]) <= LEVELS.index(self.level)
+        ]
         if len(chosen) < len(programs):
             left_out = "long run" if self.level == "default" else "full run"
             self.results.skipped[left_out] += len(programs) - len(chosen)
@@ -205,7 +227,11 @@ class Suite:
         def run(program):
             name, _, *words = program
             report = f"--gtest_output=xml:{self.reports / name}.xml"
-            self.run(name, [*filter(None, words), report, "--gtest_brief=1"], 60 if self.level == "long" else 10)
+            self.run(
+                name,
+                [*filter(None, words), report, "--gtest_brief=1"],
+                60 if self.level == "long" else 10,
+            )
 
         # As many at once as there are processors, and one that waits for frozen ranks most of the time.
         with ThreadPoolExecutor(PROCESSORS + 1) as pool:
@@ -214,30 +240,71 @@ class Suite:
             self.results.failures.append("unit: there are no GoogleTest programs")
 
     def run_lit(self):
-        lit = next(line.split("=", 1)[1] for line in (self.build / "CMakeCache.txt").read_text().split("\n")
-                   if line.startswith("TPC_LIT:"))
-        self.run("lit", [lit, "-v", "--no-progress-bar", f"-j{PROCESSORS}", "--xunit-xml-output",
-                         self.reports / "lit.xml", self.build / "test"], 15)
+        lit = next(
+            line.split("=", 1)[1]
+            for line in (self.build / "CMakeCache.txt").read_text().split("\n")
+            if line.startswith("TPC_LIT:")
+        )
+        self.run(
+            "lit",
+            [
+                lit,
+                "-v",
+                "--no-progress-bar",
+                f"-j{PROCESSORS}",
+                "--xunit-xml-output",
+                self.reports / "lit.xml",
+                self.build / "test",
+            ],
+            15,
+        )
 
     def run_pytest(self):
         # A file's tests share what they compile; files that take long come first.
-        self.run("pytest", [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-n", PROCESSORS,
-                            "--dist=loadfile", "--no-loadscope-reorder", f"--tests={self.level}",
-                            f"--junitxml={self.reports / 'pytest.xml'}"], 600 if self.level == "long" else 40,
-                 cwd=TOP / "test" / "Integration")
+        self.run(
+            "pytest",
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "no:cacheprovider",
+                "--tb=short",
+                "-n",
+                PROCESSORS,
+                "--dist=loadfile",
+                "--no-loadscope-reorder",
+                f"--tests={self.level}",
+                f"--junitxml={self.reports / 'pytest.xml'}",
+            ],
+            600 if self.level == "long" else 40,
+            cwd=TOP / "test" / "Integration",
+        )
 
 
 RUNNERS = {"unit": Suite.run_unit, "lit": Suite.run_lit, "pytest": Suite.run_pytest}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     levels = parser.add_mutually_exclusive_group()
-    levels.add_argument("--quick", dest="level", action="store_const", const="quick", help="a part, in two minutes")
-    levels.add_argument("--long", dest="level", action="store_const", const="long", help="the long tests as well")
-    parser.add_argument("--build", type=Path, default=Path(os.environ.get("TPC_BUILD", TOP / "build")),
-                        help="the build folder (default: build)")
-    parser.add_argument("runner", nargs="*", metavar="unit|lit|pytest", help="only these (default: all)")
+    levels.add_argument(
+        "--quick", dest="level", action="store_const", const="quick", help="a part, in two minutes"
+    )
+    levels.add_argument(
+        "--long", dest="level", action="store_const", const="long", help="the long tests as well"
+    )
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path(os.environ.get("TPC_BUILD", TOP / "build")),
+        help="the build folder (default: build)",
+    )
+    parser.add_argument(
+        "runner", nargs="*", metavar="unit|lit|pytest", help="only these (default: all)"
+    )
     options = parser.parse_args()
     unknown = set(options.runner) - set(RUNNERS)
     if unknown:
@@ -255,8 +322,12 @@ def main():
     try:
         with ThreadPoolExecutor(2) as pool:
             try:
-                for lane in [pool.submit(run_in_turn, [name for name in chosen if (name == "pytest") == alone])
-                             for alone in (True, False)]:
+                for lane in [
+                    pool.submit(
+                        run_in_turn, [name for name in chosen if (name == "pytest") == alone]
+                    )
+                    for alone in (True, False)
+                ]:
                     lane.result()
             except BaseException:
                 suite.processes.stop()

@@ -21,8 +21,15 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 TESTS = TOP / "test" / "Integration"
 # By title, the tables of a group of faults.
-GROUPS = {"partitioned programs": ["partitioned"], "steps": ["steps"], "placed steps": ["placed"], "windows, caps and masks": ["limits"],
-          "kernels and constants": ["kernels"], "plans of memory": ["buffers", "caches"], "facts": ["facts"]}
+GROUPS = {
+    "partitioned programs": ["partitioned"],
+    "steps": ["steps"],
+    "placed steps": ["placed"],
+    "windows, caps and masks": ["limits"],
+    "kernels and constants": ["kernels"],
+    "plans of memory": ["buffers", "caches"],
+    "facts": ["facts"],
+}
 LEVELS = ["step", "placed", "staged", "kernels", "tensors and kernels", "buffers"]
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
@@ -36,7 +43,12 @@ compute the same results.
 def run_tests(folder):
     files = sorted(TESTS.glob("cpu/test_*mutants.py"))
     environment = os.environ | {"TPC_MUTANT_TABLES": str(folder), "PYTHONPATH": str(TOP / "python")}
-    subprocess.run([sys.executable, "-m", "pytest", "-q", "--long", "-k", "test_all", *files], cwd=TESTS, env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--long", "-k", "test_all", *files],
+        cwd=TESTS,
+        env=environment,
+        check=True,
+    )
 
 
 def read(folder, names):
@@ -53,10 +65,22 @@ def cells(verdicts):
     refused = {who: n for who, n in verdicts.items() if isinstance(who, tuple)}
     by = []
     for verifier in sorted({each for who in refused for each in who}):
-        n, alone = sum(n for who, n in refused.items() if verifier in who), refused.get((verifier,), 0)
-        by.append(f"{verifier} {n:,}" + (f" ({alone:,} alone)" if len(refused) > 1 and alone else ""))
-    equal = [f"{text}: {verdicts[text]:,}" for text in ("same code", "same results") if verdicts[text]]
-    return [f"{sum(verdicts.values()):,}", f"{sum(refused.values()):,}", ", ".join(by) or "-", ", ".join(equal) or "-", f"{verdicts['accepted']:,}"]
+        n, alone = sum(n for who, n in refused.items() if verifier in who), refused.get(
+            (verifier,), 0
+        )
+        by.append(
+            f"{verifier} {n:,}" + (f" ({alone:,} alone)" if len(refused) > 1 and alone else "")
+        )
+    equal = [
+        f"{text}: {verdicts[text]:,}" for text in ("same code", "same results") if verdicts[text]
+    ]
+    return [
+        f"{sum(verdicts.values()):,}",
+        f"{sum(refused.values()):,}",
+        ", ".join(by) or "-",
+        ", ".join(equal) or "-",
+        f"{verdicts['accepted']:,}",
+    ]
 
 
 def table(first, rows):
@@ -82,7 +106,9 @@ def summary(groups):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -90,13 +116,27 @@ def main():
         if not options.folder:
             run_tests(folder)
         groups = {title: read(folder, names) for title, names in GROUPS.items()}
-        date = datetime.date.fromtimestamp(min(path.stat().st_mtime for path in folder.glob("*.json")))
-    conditions = f"All mutants of `{COMMAND}`,\n{date:%Y-%m-%d}. A mutant that several verifiers reject counts for each.\n\n"
-    page = f"{BEGIN}\n# Mutants and the verifiers that reject them\n\n{INTRODUCTION}\n{conditions}{summary(groups)}\n"
+        date = datetime.date.fromtimestamp(
+            min(path.stat().st_mtime for path in folder.glob("*.json"))
+        )
+    conditions = (
+        f"All mutants of `{COMMAND}`,\n{date:%Y-%m-%d}. A mutant that several verifiers reject"
+        " counts for each.\n\n"
+    )
+    page = (
+        f"{BEGIN}\n# Mutants and the verifiers that reject"
+        f" them\n\n{INTRODUCTION}\n{conditions}{summary(groups)}\n"
+    )
     for title, found in groups.items():
         page += f"## Faults in {title}\n\n"
         rows = sorted(found.items(), key=lambda row: (row[0][0], order(row)))
-        page += table(["kind", "level"], [[f"`{kind}`", level, *cells(verdicts)] for (kind, level), verdicts in rows]) + "\n"
+        page += (
+            table(
+                ["kind", "level"],
+                [[f"`{kind}`", level, *cells(verdicts)] for (kind, level), verdicts in rows],
+            )
+            + "\n"
+        )
     (TOP / "docs" / "reference" / "mutants.md").write_text(page.rstrip("\n") + "\n")
 
 

@@ -26,10 +26,14 @@ def verifying(run: harness.Result) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15, help="of taking turns (15)")
     parser.add_argument("--model", type=Path, default=common.STRUCTURE_124M)
-    parser.add_argument("--llama", action="store_true", help="a model as large as the largest LLaMA 3.1")
+    parser.add_argument(
+        "--llama", action="store_true", help="a model as large as the largest LLaMA 3.1"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     rounds = {grid: [] for grid in (LLAMA_GRIDS if args.llama else GRIDS)}
@@ -38,16 +42,39 @@ def main() -> None:
             args.model = llama.write(Path(directory) / "llama.onnx")
         for _ in range(args.rounds):
             for grid in rounds:
-                rounds[grid].append(harness.run([harness.tool("tpcc"), args.model, f"--megatron-shard={grid}",
-                                                 "--timing", "-o", Path(directory) / "model"]).check())
+                rounds[grid].append(
+                    harness.run(
+                        [
+                            harness.tool("tpcc"),
+                            args.model,
+                            f"--megatron-shard={grid}",
+                            "--timing",
+                            "-o",
+                            Path(directory) / "model",
+                        ]
+                    ).check()
+                )
     rows, results = [], []
     for grid, runs in rounds.items():
-        seconds, peak = statistics.median(run.cpu_seconds for run in runs), max(run.peak_bytes for run in runs)
+        seconds, peak = statistics.median(run.cpu_seconds for run in runs), max(
+            run.peak_bytes for run in runs
+        )
         first, proofs = rows[0][2] if rows else seconds, statistics.median(map(verifying, runs))
         rows.append([str(grid), grid.ranks, seconds, seconds / first, proofs, peak / 2**20])
-        results.append({"grid": str(grid), "ranks": grid.ranks, "seconds": seconds, "to_first": seconds / first,
-                        "seconds_verifying": proofs, "peak_bytes": peak, "rounds": [run.cpu_seconds for run in runs]})
-    common.print_table(["grid", "ranks", "CPU seconds", "to the first", "verifying", "peak MiB"], rows)
+        results.append(
+            {
+                "grid": str(grid),
+                "ranks": grid.ranks,
+                "seconds": seconds,
+                "to_first": seconds / first,
+                "seconds_verifying": proofs,
+                "peak_bytes": peak,
+                "rounds": [run.cpu_seconds for run in runs],
+            }
+        )
+    common.print_table(
+        ["grid", "ranks", "CPU seconds", "to the first", "verifying", "peak MiB"], rows
+    )
     common.finish({"benchmark": "compile", "model": args.model.name, "results": results}, args.json)
 
 

@@ -47,9 +47,16 @@ class Sizes:
         for node in graph.node:
             for index, name in enumerate(node.input):
                 used.get(name, set()).add((node.op_type, index))
-        self.weights = sum(onnxfile.tensor_bytes(tensor) for tensor in graph.initializer if used[tensor.name] - {("Gather", 0)})
-        pasts = [[size.dim_value for size in port.type.tensor_type.shape.dim] for port in graph.input
-                 if port.name.startswith("past_key_values.")]
+        self.weights = sum(
+            onnxfile.tensor_bytes(tensor)
+            for tensor in graph.initializer
+            if used[tensor.name] - {("Gather", 0)}
+        )
+        pasts = [
+            [size.dim_value for size in port.type.tensor_type.shape.dim]
+            for port in graph.input
+            if port.name.startswith("past_key_values.")
+        ]
         self.of_past_token = sum(4 * heads * size for _, heads, _, size in pasts)
         self.vocabulary = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
 
@@ -63,12 +70,20 @@ class Probe:
     def __init__(self):
         self.program = harness.BUILD / "bin" / "tpc-streaming-bench"
         if not self.program.exists():
-            sys.exit(f"bench_decode: {self.program} is not there: ninja -C {harness.BUILD} tpc-streaming-bench")
+            sys.exit(
+                f"bench_decode: {self.program} is not there: ninja -C {harness.BUILD}"
+                " tpc-streaming-bench"
+            )
 
     def measure(self, sizes: Sizes) -> float:
         """Bytes per second."""
         megabytes = min(sizes.weights // 1000000, 1000)
-        said = subprocess.run([self.program, str(THREADS), str(megabytes), "11"], check=True, capture_output=True, text=True).stdout
+        said = subprocess.run(
+            [self.program, str(THREADS), str(megabytes), "11"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         return json.loads(said)["median"]
 
 
@@ -77,15 +92,24 @@ class Program:
 
     def __init__(self, name: str, executable: harness.Executable, threads: int, capacity: int):
         self.name = name
-        command = [*executable.command(), "--serve-stdin", "--max-batch", "1", f"--threads-per-rank={threads}",
-                   f"--max-sequence={capacity}"]
+        command = [
+            *executable.command(),
+            "--serve-stdin",
+            "--max-batch",
+            "1",
+            f"--threads-per-rank={threads}",
+            f"--max-sequence={capacity}",
+        ]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def measure(self, ids: np.ndarray) -> tuple[float, float]:
         """Seconds until the first token, and the median of those from token to token. Who computes has all cores: lines are only
         read when they come, and looked into at the end."""
         asked, times, said = time.monotonic(), [], b""
-        self.process.stdin.write(json.dumps({"id": "a", "ids": ids[0].tolist(), "max_new_tokens": STEPS + 1}).encode() + b"\n")
+        self.process.stdin.write(
+            json.dumps({"id": "a", "ids": ids[0].tolist(), "max_new_tokens": STEPS + 1}).encode()
+            + b"\n"
+        )
         self.process.stdin.flush()
         while b'"finish"' not in said:
             read = os.read(self.process.stdout.fileno(), 1 << 16)
@@ -93,7 +117,9 @@ class Program:
             assert read, f"{self.name} ended"
             said += read
         assert said.count(b'"token"') == STEPS + 1 and b'"length"' in said, said
-        return times[0] - asked, statistics.median(late - early for early, late in zip(times, times[1 : STEPS + 1]))
+        return times[0] - asked, statistics.median(
+            late - early for early, late in zip(times, times[1 : STEPS + 1])
+        )
 
     def close(self) -> None:
         self.process.stdin.close()
@@ -105,12 +131,24 @@ class Peer:
 
     def __init__(self, name: str, model: Path):
         self.name = name
-        self.process = subprocess.Popen([sys.executable, Path(__file__).with_name("decode_peers.py"), name, model, str(THREADS)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                Path(__file__).with_name("decode_peers.py"),
+                name,
+                model,
+                str(THREADS),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.ready = json.loads(self.process.stdout.readline() or '{"error": "it ended"}')
 
     def measure(self, ids: np.ndarray) -> tuple[float, float]:
-        print(json.dumps({"ids": ids.tolist(), "steps": STEPS}), file=self.process.stdin, flush=True)
+        print(
+            json.dumps({"ids": ids.tolist(), "steps": STEPS}), file=self.process.stdin, flush=True
+        )
         said = json.loads(self.process.stdout.readline())
         return said["prefill"], statistics.median(said["steps"])
 
@@ -121,7 +159,9 @@ class Turn(NamedTuple):
     rate: float  # bytes per second of the probes before and after it
 
 
-def measure(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> dict[str, list[Turn]]:
+def measure(
+    contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int
+) -> dict[str, list[Turn]]:
     """The turns of each."""
     ids = np.random.default_rng(past).integers(0, sizes.vocabulary, (1, past))
     for contender in contenders:
@@ -140,7 +180,9 @@ def spread(found: dict[str, list[Turn]]) -> float:
     return 1 - min(rates) / max(rates)
 
 
-def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> tuple[dict[str, list[Turn]], bool]:
+def steady(
+    contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int
+) -> tuple[dict[str, list[Turn]], bool]:
     for _ in range(TRIES):
         found = measure(contenders, probe, sizes, past, rounds)
         if spread(found) <= 0.1:
@@ -149,20 +191,36 @@ def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int)
     return found, False
 
 
-def compile_model(compiler: harness.Compiler, model: Path, capacity: int, without: list[str]) -> list[Program]:
-    forms = {f"1 rank x{THREADS}": (Grid(), "--generate", THREADS), f"tp{THREADS} x1": (Grid(tp=THREADS), "--generate", 1),
-             "all positions": (Grid(), "--generate=all", THREADS)}
-    return [Program(name, compiler.compile(model, grid, flag), threads, capacity) for name, (grid, flag, threads) in forms.items()
-            if name not in without]
+def compile_model(
+    compiler: harness.Compiler, model: Path, capacity: int, without: list[str]
+) -> list[Program]:
+    forms = {
+        f"1 rank x{THREADS}": (Grid(), "--generate", THREADS),
+        f"tp{THREADS} x1": (Grid(tp=THREADS), "--generate", 1),
+        "all positions": (Grid(), "--generate=all", THREADS),
+    }
+    return [
+        Program(name, compiler.compile(model, grid, flag), threads, capacity)
+        for name, (grid, flag, threads) in forms.items()
+        if name not in without
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--past", default="128,1000", help="lengths of prompts (128,1000)")
     parser.add_argument("--rounds", type=int, default=7, help="of taking turns (7)")
     parser.add_argument("--model", type=Path, help="a file with a KV cache (default: GPT-2 124M)")
-    parser.add_argument("--without", default="", help="who is left out, such as PyTorch,OpenVINO: each has its own weights in memory, "
-                        "and 'all positions' of tpc has as well")
+    parser.add_argument(
+        "--without",
+        default="",
+        help=(
+            "who is left out, such as PyTorch,OpenVINO: each has its own weights in memory, "
+            "and 'all positions' of tpc has as well"
+        ),
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     model, probe = args.model or common.model_124m("gpt2-124m-past"), Probe()
@@ -178,32 +236,63 @@ def main() -> None:
                 peers.append(peer)
     results = []
     with tempfile.TemporaryDirectory() as directory:
-        programs = compile_model(harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1, without)
+        programs = compile_model(
+            harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1, without
+        )
         for past in pasts:
             found, is_steady = steady(peers + programs, probe, sizes, past, args.rounds)
-            results.append({"past": past, "steady": is_steady, "rounds": {name: [turn._asdict() for turn in turns] for name, turns in found.items()}})
+            results.append(
+                {
+                    "past": past,
+                    "steady": is_steady,
+                    "rounds": {
+                        name: [turn._asdict() for turn in turns] for name, turns in found.items()
+                    },
+                }
+            )
             report(past, sizes, found, is_steady)
         for program in programs:
             program.close()
-    common.finish({"benchmark": "decode", "model": model.name, "threads": THREADS, "results": results}, args.json)
+    common.finish(
+        {"benchmark": "decode", "model": model.name, "threads": THREADS, "results": results},
+        args.json,
+    )
 
 
 def report(past: int, sizes: Sizes, found: dict[str, list[Turn]], is_steady: bool) -> None:
     # The first token is of the prompt, the next ones see one token more each.
     size, one = sizes.token(past + STEPS / 2), f"1 rank x{THREADS}"
     rate = statistics.median(turn.rate for turns in found.values() for turn in turns)
-    print(f"past {past}: the probe reads {rate / 1e9:.1f} GB/s ({spread(found):.0%} apart"
-          + (")" if is_steady else "; NOT steady)") + f", a token reads {size / 1e6:.0f} MB")
+    print(
+        f"past {past}: the probe reads {rate / 1e9:.1f} GB/s ({spread(found):.0%} apart"
+        + (")" if is_steady else "; NOT steady)")
+        + f", a token reads {size / 1e6:.0f} MB"
+    )
 
     def speed(name: str, other: str) -> float:
         """In the same rounds."""
-        return statistics.median(theirs.step / own.step for own, theirs in zip(found[name], found[other])) \
-            if other in found else float("nan")
+        return (
+            statistics.median(
+                theirs.step / own.step for own, theirs in zip(found[name], found[other])
+            )
+            if other in found
+            else float("nan")
+        )
 
-    rows = [[name, statistics.median(turn.step for turn in turns) * 1e3,
-             statistics.median(size / turn.step / turn.rate for turn in turns), speed(name, "ONNX Runtime"), speed(name, one),
-             statistics.median(turn.prefill for turn in turns) * 1e3] for name, turns in found.items()]
-    common.print_table(["", "ms per token", "of probe", "speed to ORT", f"to {one}", "prefill ms"], rows)
+    rows = [
+        [
+            name,
+            statistics.median(turn.step for turn in turns) * 1e3,
+            statistics.median(size / turn.step / turn.rate for turn in turns),
+            speed(name, "ONNX Runtime"),
+            speed(name, one),
+            statistics.median(turn.prefill for turn in turns) * 1e3,
+        ]
+        for name, turns in found.items()
+    ]
+    common.print_table(
+        ["", "ms per token", "of probe", "speed to ORT", f"to {one}", "prefill ms"], rows
+    )
 
 
 if __name__ == "__main__":

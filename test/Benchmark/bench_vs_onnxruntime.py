@@ -30,8 +30,15 @@ def openvino_step(model: Path, ids):
         import openvino
     except ImportError:
         return None
-    compiled = openvino.Core().compile_model(str(model), "CPU", {
-        "INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
+    compiled = openvino.Core().compile_model(
+        str(model),
+        "CPU",
+        {
+            "INFERENCE_NUM_THREADS": THREADS,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+        },
+    )
     request = compiled.create_infer_request()
     return lambda: request.infer({"input_ids": ids}, share_outputs=True)
 
@@ -53,11 +60,20 @@ def share_of_products(result: dict) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--prefill", default="128,512", help="sequence lengths (128,512)")
     parser.add_argument("--rounds", type=int, default=9, help="of taking turns (9)")
-    parser.add_argument("--seconds", type=float, default=2, help="of steps of ONNX Runtime, and of OpenVINO, in a round (2)")
-    parser.add_argument("--model", type=Path, help="an ONNX file with input_ids (default: GPT-2 124M)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2,
+        help="of steps of ONNX Runtime, and of OpenVINO, in a round (2)",
+    )
+    parser.add_argument(
+        "--model", type=Path, help="an ONNX file with input_ids (default: GPT-2 124M)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     from tpc.reference import Session
@@ -77,21 +93,61 @@ def main() -> None:
             openvino = openvino_step(model, ids)
             rounds = []
             for _ in range(args.rounds):
-                rounds.append((time_steps(lambda: session.run({"input_ids": ids}), args.seconds),
-                               time_steps(openvino, args.seconds) if openvino else float("nan"),
-                               one.bench(shape, arguments=arguments)["seconds"],
-                               two.bench(shape, arguments=["--threads-per-rank", "1"])["seconds"]))
+                rounds.append(
+                    (
+                        time_steps(lambda: session.run({"input_ids": ids}), args.seconds),
+                        time_steps(openvino, args.seconds) if openvino else float("nan"),
+                        one.bench(shape, arguments=arguments)["seconds"],
+                        two.bench(shape, arguments=["--threads-per-rank", "1"])["seconds"],
+                    )
+                )
             products = share_of_products(one.bench(shape, arguments=[*arguments, "--profile"]))
             ort, vino, single, split = (statistics.median(column) for column in zip(*rounds))
-            rows.append([length, ort * 1e3, vino * 1e3, single * 1e3, ort / single, vino / single, products, split * 1e3,
-                         single / split])
-            results.append({"prefill": length, "onnxruntime": ort, "openvino": vino if openvino else None,
-                            "one_rank": single, "tp2": split, "one_rank_to_onnxruntime": ort / single,
-                            "one_rank_to_openvino": vino / single if openvino else None, "products": products,
-                            "tp2_to_one_rank": single / split, "rounds": rounds})
-    common.print_table(["prefill", f"ORT x{THREADS} ms", f"OpenVINO x{THREADS} ms", f"1 rank x{THREADS} ms", "speed to ORT",
-                        "to OpenVINO", "products", "tp2 x1 ms", "speed to 1 rank"], rows)
-    common.finish({"benchmark": "prefill", "model": model.name, "threads": THREADS, "results": results}, args.json)
+            rows.append(
+                [
+                    length,
+                    ort * 1e3,
+                    vino * 1e3,
+                    single * 1e3,
+                    ort / single,
+                    vino / single,
+                    products,
+                    split * 1e3,
+                    single / split,
+                ]
+            )
+            results.append(
+                {
+                    "prefill": length,
+                    "onnxruntime": ort,
+                    "openvino": vino if openvino else None,
+                    "one_rank": single,
+                    "tp2": split,
+                    "one_rank_to_onnxruntime": ort / single,
+                    "one_rank_to_openvino": vino / single if openvino else None,
+                    "products": products,
+                    "tp2_to_one_rank": single / split,
+                    "rounds": rounds,
+                }
+            )
+    common.print_table(
+        [
+            "prefill",
+            f"ORT x{THREADS} ms",
+            f"OpenVINO x{THREADS} ms",
+            f"1 rank x{THREADS} ms",
+            "speed to ORT",
+            "to OpenVINO",
+            "products",
+            "tp2 x1 ms",
+            "speed to 1 rank",
+        ],
+        rows,
+    )
+    common.finish(
+        {"benchmark": "prefill", "model": model.name, "threads": THREADS, "results": results},
+        args.json,
+    )
 
 
 if __name__ == "__main__":

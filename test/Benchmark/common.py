@@ -34,7 +34,9 @@ def processor() -> str:
 
 
 def print_table(header: list[str], rows: list[list]) -> None:
-    texts = [header] + [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    texts = [header] + [
+        [f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows
+    ]
     widths = [max(len(row[column]) for row in texts) for column in range(len(header))]
     for row in texts:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))

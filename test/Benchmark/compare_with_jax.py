@@ -22,7 +22,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get(
+    "XLA_FLAGS", ""
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import gpt  # noqa: E402
@@ -33,15 +35,25 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
 LAYERS, HIDDEN, HEADS, POSITIONS = 2, 256, 8, 64
 BATCH, SEQUENCE = 8, 32
-KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
-         "all-to-all": "all_to_all", "collective-permute": "permute"}
+KINDS = {
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all",
+    "collective-permute": "permute",
+}
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "bf16": 2, "f16": 2}
 
 
 def make_weights(vocab: int, vocab_axis: str | None):
     """name -> (shape, how it is split)."""
-    weights = {"wte": ((vocab, HIDDEN), P(vocab_axis, None)), "wpe": ((POSITIONS, HIDDEN), P()),
-               "lm_head": ((HIDDEN, vocab), P(None, vocab_axis)), "ln_f.w": ((HIDDEN,), P()), "ln_f.b": ((HIDDEN,), P())}
+    weights = {
+        "wte": ((vocab, HIDDEN), P(vocab_axis, None)),
+        "wpe": ((POSITIONS, HIDDEN), P()),
+        "lm_head": ((HIDDEN, vocab), P(None, vocab_axis)),
+        "ln_f.w": ((HIDDEN,), P()),
+        "ln_f.b": ((HIDDEN,), P()),
+    }
     for i in range(LAYERS):
         for part in "qkv":
             weights[f"{i}.{part}.w"] = (HIDDEN, HIDDEN), P(None, "tp")
@@ -68,9 +80,14 @@ def forward(w, ids, residual: str, place):
     mask = jnp.where(jnp.tril(jnp.ones((length, length), bool)), 0.0, -jnp.inf)
 
     def attention(x, i):
-        q, k, v = (linear(x, f"{i}.{part}").reshape(batch, length, HEADS, -1).transpose(0, 2, 1, 3) for part in "qkv")
+        q, k, v = (
+            linear(x, f"{i}.{part}").reshape(batch, length, HEADS, -1).transpose(0, 2, 1, 3)
+            for part in "qkv"
+        )
         scores = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) / np.sqrt(HIDDEN // HEADS) + mask, -1)
-        return linear((scores @ v).transpose(0, 2, 1, 3).reshape(batch, length, HIDDEN), f"{i}.proj")
+        return linear(
+            (scores @ v).transpose(0, 2, 1, 3).reshape(batch, length, HIDDEN), f"{i}.proj"
+        )
 
     def mlp(x, i):
         return linear(jax.nn.gelu(linear(x, f"{i}.fc1"), approximate=True), f"{i}.fc2")
@@ -82,7 +99,9 @@ def forward(w, ids, residual: str, place):
             x = place(x + mlp(norm(x, f"{i}.ln2"), i))
         else:
             y = norm(x, f"{i}.ln1")
-            x = place(mlp(y if residual == "shared" else norm(x, f"{i}.ln2"), i) + attention(y, i) + x)
+            x = place(
+                mlp(y if residual == "shared" else norm(x, f"{i}.ln2"), i) + attention(y, i) + x
+            )
     return norm(x, "ln_f") @ w["lm_head"]
 
 
@@ -92,7 +111,9 @@ def group_size(attributes: str) -> int:
         return len(listed.group(1).split(","))
     if tiling := re.search(r"replica_groups=\[\d+,(\d+)\]", attributes):
         return int(tiling.group(1))
-    if mesh := re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\([^ ]*\))? \{([^}]*)\}", attributes):
+    if mesh := re.search(
+        r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\([^ ]*\))? \{([^}]*)\}", attributes
+    ):
         sizes = dict(re.findall(r"('\w+')=(\d+)", mesh.group(1)))
         parts = re.findall(r"('\w+')(?::\(\d+\)(\d+))?", mesh.group(2))
         return int(np.prod([int(part or sizes[axis]) for axis, part in parts]))
@@ -108,13 +129,18 @@ def sent_share(kind: str, members: int) -> float:
 
 def jax_collectives(hlo: str):
     """(kind, operands, bytes of the whole buffers, bytes that a device sends) of each collective."""
-    pattern = re.compile(r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE)
+    pattern = re.compile(
+        r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE
+    )
     # Long tuples are printed with comments in between.
     for types, name, rest in pattern.findall(re.sub(r"/\*index=\d+\*/", "", hlo)):
         kind = KINDS[name]
         members = 1 if kind == "permute" else group_size(rest)
         shapes = re.findall(r"(\w+)\[([\d,]*)\]", types)
-        sizes = [BYTES[dtype] * int(np.prod([int(n) for n in dims.split(",") if n] or [1])) for dtype, dims in shapes]
+        sizes = [
+            BYTES[dtype] * int(np.prod([int(n) for n in dims.split(",") if n] or [1]))
+            for dtype, dims in shapes
+        ]
         whole = sum(sizes) * (members if kind == "reduce_scatter" else 1)
         yield kind, len(sizes), whole, whole * sent_share(kind, members)
 
@@ -124,24 +150,50 @@ def run_jax(grid: dict, sp: bool, vocab: int, residual: str):
     mesh = Mesh(devices, ("dp", "tp"))
     splits = vocab % grid["tp"] == 0
     weights = make_weights(vocab, "tp" if splits else None)
-    shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, split))
-              for name, (shape, split) in weights.items()}
-    ids = jax.ShapeDtypeStruct((BATCH, SEQUENCE), jnp.int32, sharding=NamedSharding(mesh, P("dp", None)))
+    shapes = {
+        name: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, split))
+        for name, (shape, split) in weights.items()
+    }
+    ids = jax.ShapeDtypeStruct(
+        (BATCH, SEQUENCE), jnp.int32, sharding=NamedSharding(mesh, P("dp", None))
+    )
 
     def place(x):
-        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("dp", "tp", None))) if sp else x
+        return (
+            jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("dp", "tp", None)))
+            if sp
+            else x
+        )
 
-    hlo = jax.jit(lambda w, ids: forward(w, ids, residual, place)).lower(shapes, ids).compile().as_text()
+    hlo = (
+        jax.jit(lambda w, ids: forward(w, ids, residual, place))
+        .lower(shapes, ids)
+        .compile()
+        .as_text()
+    )
     return list(jax_collectives(hlo)), splits
 
 
 def run_tpc(tpcc: Path, shard: str, vocab: int, residual: str, whole_vocab: bool):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        model = gpt.write(folder / "gpt.onnx", layers=LAYERS, hidden=HIDDEN, heads=HEADS, vocab=vocab, positions=POSITIONS,
-                          residual=residual)
-        arguments = [tpcc, model, f"--megatron-shard={shard}", f"--report={folder / 'report.json'}",
-                     "--shape", f"batch={BATCH},sequence={SEQUENCE}"]
+        model = gpt.write(
+            folder / "gpt.onnx",
+            layers=LAYERS,
+            hidden=HIDDEN,
+            heads=HEADS,
+            vocab=vocab,
+            positions=POSITIONS,
+            residual=residual,
+        )
+        arguments = [
+            tpcc,
+            model,
+            f"--megatron-shard={shard}",
+            f"--report={folder / 'report.json'}",
+            "--shape",
+            f"batch={BATCH},sequence={SEQUENCE}",
+        ]
         if whole_vocab:
             (folder / "whole.txt").write_text("wte: [-, -]\nlm_head: [-, -]\n")
             arguments.append(f"--annotations={folder / 'whole.txt'}")
@@ -149,8 +201,16 @@ def run_tpc(tpcc: Path, shard: str, vocab: int, residual: str, whole_vocab: bool
         rows = json.loads((folder / "report.json").read_text())["collectives"]
     sizes = {name: int(size) for name, size in re.findall(r"(tp|dp)(\d+)", shard)}
     # One operand each. Logits stay where they are, in JAX as well.
-    return [(row["kind"], row["count"], row["bytes"], row["bytes"] * sent_share(row["kind"], sizes[row["axis"]]))
-            for row in rows if row["axis"] != "output"]
+    return [
+        (
+            row["kind"],
+            row["count"],
+            row["bytes"],
+            row["bytes"] * sent_share(row["kind"], sizes[row["axis"]]),
+        )
+        for row in rows
+        if row["axis"] != "output"
+    ]
 
 
 def describe(collectives, counts_are_operands: bool) -> tuple[str, str, float]:
@@ -159,20 +219,37 @@ def describe(collectives, counts_are_operands: bool) -> tuple[str, str, float]:
     for kind, count, _, _ in collectives:
         operations[kind] += count if counts_are_operands else 1
         operands[kind] += count
-    text = ", ".join(f"{operations[kind]} {kind}" + (f" of {operands[kind]} operands" if operands[kind] != operations[kind]
-                                                      else "") for kind in sorted(operations)) or "none"
+    text = (
+        ", ".join(
+            f"{operations[kind]} {kind}"
+            + (f" of {operands[kind]} operands" if operands[kind] != operations[kind] else "")
+            for kind in sorted(operations)
+        )
+        or "none"
+    )
     return text, f"{sum(c[2] for c in collectives) / 1024:g}", sum(c[3] for c in collectives)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tpcc", type=Path, required=True)
     parser.add_argument("--table", type=Path, help="also write the table to this file, as Markdown")
     args = parser.parse_args()
-    version = subprocess.run([args.tpcc, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
-    lines = [f"jax {jax.__version__}, jaxlib {jax.lib.__version__}; {version.strip()}. {LAYERS} layers, width {HIDDEN}, {HEADS} heads, "
-             f"batch {BATCH}, sequence {SEQUENCE}, f32. KiB: whole buffers; sent: KiB that one rank sends, counted as rings.", "",
-             "| residual | grid | vocabulary | JAX | KiB | sent | tpc | KiB | sent |", "|---|---|---|---|---|---|---|---|---|"]
+    version = subprocess.run(
+        [args.tpcc, "--version"], capture_output=True, text=True, check=True
+    ).stdout.split("\n")[0]
+    lines = [
+        (
+            f"jax {jax.__version__}, jaxlib {jax.lib.__version__}; {version.strip()}. {LAYERS}"
+            f" layers, width {HIDDEN}, {HEADS} heads, batch {BATCH}, sequence {SEQUENCE}, f32. KiB:"
+            " whole buffers; sent: KiB that one rank sends, counted as rings."
+        ),
+        "",
+        "| residual | grid | vocabulary | JAX | KiB | sent | tpc | KiB | sent |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     above = []
     for residual in gpt.RESIDUALS:
         for shard in ("tp8", "tp4,dp2", "tp8,sp", "tp4,dp2,sp"):
@@ -181,11 +258,19 @@ def main() -> int:
                 collectives, splits = run_jax(grid, "sp" in shard, vocab, residual)
                 text, size, sent = describe(collectives, False)
                 for whole in [False] if splits else [True, False]:
-                    mine, my_size, my_sent = describe(run_tpc(args.tpcc, shard, vocab, residual, whole), True)
+                    mine, my_size, my_sent = describe(
+                        run_tpc(args.tpcc, shard, vocab, residual, whole), True
+                    )
                     comparable = splits or whole
-                    note = "split" if splits else "whole in both" if whole else "whole in JAX, split in tpc"
-                    lines.append(f"| {residual} | {shard} | {vocab}, {note} | {text} | {size} | {sent / 1024:g} | {mine} | {my_size} | "
-                                 f"{my_sent / 1024:g} |")
+                    note = (
+                        "split"
+                        if splits
+                        else "whole in both" if whole else "whole in JAX, split in tpc"
+                    )
+                    lines.append(
+                        f"| {residual} | {shard} | {vocab}, {note} | {text} | {size} |"
+                        f" {sent / 1024:g} | {mine} | {my_size} | {my_sent / 1024:g} |"
+                    )
                     print(lines[-1], flush=True)
                     if comparable and my_sent > sent * 1.000001:
                         above.append(lines[-1])

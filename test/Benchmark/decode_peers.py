@@ -25,23 +25,35 @@ class OnnxRuntime:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
         self.make = onnxruntime.OrtValue.ortvalue_from_numpy
-        self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            str(model), options, providers=["CPUExecutionProvider"]
+        )
         self.shapes = {port.name: port.shape for port in self.session.get_inputs()}
         self.pasts = [name for name in self.shapes if name.startswith("past_key_values.")]
         self.outputs = [port.name for port in self.session.get_outputs()]
-        self.place = {name: self.outputs.index(name.replace("past_key_values", "present")) for name in self.pasts}
+        self.place = {
+            name: self.outputs.index(name.replace("past_key_values", "present"))
+            for name in self.pasts
+        }
         self.cache, self.length = {}, 0
 
     def forget(self) -> None:
-        self.cache = {name: self.make(np.zeros((1, self.shapes[name][1], 0, self.shapes[name][3]), np.float32))
-                      for name in self.pasts}
+        self.cache = {
+            name: self.make(
+                np.zeros((1, self.shapes[name][1], 0, self.shapes[name][3]), np.float32)
+            )
+            for name in self.pasts
+        }
         self.length = 0
 
     def run(self, ids: np.ndarray) -> None:
         binding = self.session.io_binding()
         end = self.length + ids.shape[1]
-        given = {"input_ids": ids, "attention_mask": np.ones((1, end), np.int64),
-                 "position_ids": np.arange(self.length, end)[None]}
+        given = {
+            "input_ids": ids,
+            "attention_mask": np.ones((1, end), np.int64),
+            "position_ids": np.arange(self.length, end)[None],
+        }
         kept = [self.make(array) for name, array in given.items() if name in self.shapes]
         for name, value in zip((name for name in given if name in self.shapes), kept):
             binding.bind_ortvalue_input(name, value)
@@ -73,24 +85,43 @@ class OpenVino:
 
         core = openvino.Core()
         graph = core.read_model(str(model))
-        pasts = [name for port in graph.inputs for name in port.names if name.startswith("past_key_values.")]
+        pasts = [
+            name
+            for port in graph.inputs
+            for name in port.names
+            if name.startswith("past_key_values.")
+        ]
         for port in graph.inputs:
             shape = port.get_partial_shape()
             shape[0] = 1  # what a variable is before the first step: one row, no token
             port.get_node().set_partial_shape(shape)
         graph.validate_nodes_and_infer_types()
-        apply_make_stateful_transformation(graph, {name: name.replace("past_key_values", "present") for name in pasts})
+        apply_make_stateful_transformation(
+            graph, {name: name.replace("past_key_values", "present") for name in pasts}
+        )
         self.names = {name for port in graph.inputs for name in port.names}
-        self.request = core.compile_model(graph, "CPU", {
-            "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32",
-            "KV_CACHE_PRECISION": "f32"}).create_infer_request()
+        self.request = core.compile_model(
+            graph,
+            "CPU",
+            {
+                "INFERENCE_NUM_THREADS": threads,
+                "PERFORMANCE_HINT": "LATENCY",
+                "INFERENCE_PRECISION_HINT": "f32",
+                "KV_CACHE_PRECISION": "f32",
+            },
+        ).create_infer_request()
         self.length = 0
 
     def run(self, ids: np.ndarray) -> None:
         end = self.length + ids.shape[1]
-        given = {"input_ids": ids, "attention_mask": np.ones((1, end), np.int64),
-                 "position_ids": np.arange(self.length, end)[None]}
-        self.request.infer({name: array for name, array in given.items() if name in self.names}, share_outputs=True)
+        given = {
+            "input_ids": ids,
+            "attention_mask": np.ones((1, end), np.int64),
+            "position_ids": np.arange(self.length, end)[None],
+        }
+        self.request.infer(
+            {name: array for name, array in given.items() if name in self.names}, share_outputs=True
+        )
         self.length = end
 
     def prefill(self, ids: np.ndarray) -> None:
@@ -118,8 +149,12 @@ class Torch:
 
     def run(self, ids: np.ndarray) -> None:
         with self.torch.inference_mode():
-            self.cache = self.model(self.torch.from_numpy(ids), past_key_values=self.cache, use_cache=True,
-                                    logits_to_keep=1).past_key_values
+            self.cache = self.model(
+                self.torch.from_numpy(ids),
+                past_key_values=self.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).past_key_values
 
     def prefill(self, ids: np.ndarray) -> None:
         self.cache = None
@@ -133,7 +168,9 @@ def main() -> None:
     """NAME MODEL THREADS: says when it is ready, and then for each line {"ids": …, "steps": N} how long each of them took."""
     name, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     try:
-        peer = next(peer for peer in (OnnxRuntime, OpenVino, Torch) if peer.name == name)(model, threads)
+        peer = next(peer for peer in (OnnxRuntime, OpenVino, Torch) if peer.name == name)(
+            model, threads
+        )
     except ImportError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return
@@ -146,7 +183,12 @@ def main() -> None:
         for step in range(request["steps"]):
             peer.step(step)
             times.append(time.perf_counter())
-        print(json.dumps({"prefill": times[0] - begin, "steps": [b - a for a, b in zip(times, times[1:])]}), flush=True)
+        print(
+            json.dumps(
+                {"prefill": times[0] - begin, "steps": [b - a for a, b in zip(times, times[1:])]}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

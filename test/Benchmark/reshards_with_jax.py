@@ -17,9 +17,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 " + os.environ.get(
+    "XLA_FLAGS", ""
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "Integration" / part) for part in ("", "cpu")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[1] / "Integration" / part) for part in ("", "cpu")
+]
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -32,12 +36,18 @@ from test_reshards import GRIDS, bound_of, sent_of  # noqa: E402
 
 
 def jax_sent(first, second, grid):
-    devices = np.array(jax.devices()[:grid["tp"] * grid["dp"]]).reshape(grid["dp"], grid["tp"])
+    devices = np.array(jax.devices()[: grid["tp"] * grid["dp"]]).reshape(grid["dp"], grid["tp"])
     mesh = Mesh(devices, ("dp", "tp"))
-    first, second = (NamedSharding(mesh, P(*(None if entry == "-" else tuple(entry.split("+")) for entry in layout)))
-                     for layout in (first, second))
+    first, second = (
+        NamedSharding(
+            mesh, P(*(None if entry == "-" else tuple(entry.split("+")) for entry in layout))
+        )
+        for layout in (first, second)
+    )
     x = jax.ShapeDtypeStruct(SIZES, jnp.float32, sharding=first)
-    hlo = jax.jit(lambda x: -x, in_shardings=first, out_shardings=second).lower(x).compile().as_text()
+    hlo = (
+        jax.jit(lambda x: -x, in_shardings=first, out_shardings=second).lower(x).compile().as_text()
+    )
     # A permute that moves nothing is no communication.
     pairs = r"collective-permute\([^\n]*source_target_pairs=\{((?:\{(\d+),\2\},?)*)\}"
     hlo = "\n".join(line for line in hlo.splitlines() if not re.search(pairs, line))
@@ -55,9 +65,15 @@ def main() -> int:
             total = [a + b for a, b in zip(total, (sent, there, bound))]
             less += sent < there
             if sent > bound or sent > there:
-                print(f"{name}: {pair[0]} to {pair[1]}: tpc {sent} B, JAX {there:.0f} B, bound {bound} B")
+                print(
+                    f"{name}: {pair[0]} to {pair[1]}: tpc {sent} B, JAX {there:.0f} B, bound"
+                    f" {bound} B"
+                )
             worse += sent > there
-        print(f"{name}: tpc {total[0]} B, JAX {total[1]:.0f} B, bound {total[2]} B in all; tpc sends less in {less} pairs")
+        print(
+            f"{name}: tpc {total[0]} B, JAX {total[1]:.0f} B, bound {total[2]} B in all; tpc sends"
+            f" less in {less} pairs"
+        )
     print(f"tpc sends more than JAX in {worse} pairs")
     return 1 if worse else 0
 

@@ -6,6 +6,7 @@ Prints for each group how many tests pass, and how many are refused by which mes
 Shapes, axes and the like are inputs there. Importing needs them known, so that all integer inputs
 which are small become initializers where the import asks for it.
 """
+
 import argparse
 import collections
 import fnmatch
@@ -22,9 +23,19 @@ from onnx.backend.test.loader import load_model_tests
 import interpret
 
 # What the importer refuses on purpose, by a part of its message.
-REFUSED = ["cannot import", "which tpc does not have", "does not compute", "fixed-size cache",
-           "training_mode = 1", "a product of data", "is not a tensor",
-           "that is computed from data", "pads with a constant only", "which tpc does not read", "tpc has float16"]
+REFUSED = [
+    "cannot import",
+    "which tpc does not have",
+    "does not compute",
+    "fixed-size cache",
+    "training_mode = 1",
+    "a product of data",
+    "is not a tensor",
+    "that is computed from data",
+    "pads with a constant only",
+    "which tpc does not read",
+    "tpc has float16",
+]
 
 
 def cases():
@@ -37,9 +48,17 @@ def cases():
         for test in load_model_tests(kind=kind):
             model = onnx.load(os.path.join(test.model_dir, "model.onnx"))
             data = os.path.join(test.model_dir, "test_data_set_0")
-            yield test.name, model, [
-                [load(f"{data}/{what}_{i}.pb", v.type) for i, v in enumerate(values)]
-                for what, values in (("input", model.graph.input), ("output", model.graph.output))]
+            yield (
+                test.name,
+                model,
+                [
+                    [load(f"{data}/{what}_{i}.pb", v.type) for i, v in enumerate(values)]
+                    for what, values in (
+                        ("input", model.graph.input),
+                        ("output", model.graph.output),
+                    )
+                ],
+            )
 
 
 def load(path, type):
@@ -52,8 +71,10 @@ def load(path, type):
 def run(model, data, importer):
     graph = model.graph
     inputs, outputs = data
-    if any(not isinstance(x, np.ndarray) or x.dtype.type not in interpret.DTYPES.values()
-           for x in [*inputs, *outputs]):
+    if any(
+        not isinstance(x, np.ndarray) or x.dtype.type not in interpret.DTYPES.values()
+        for x in [*inputs, *outputs]
+    ):
         return "refused", "types that tpc does not have"
     feeds = {v.name: x for v, x in zip(graph.input, map(np.asarray, inputs))}
     for known in (False, True):
@@ -102,7 +123,11 @@ def main():
     importer = interpret.Importer()
     counts = {group: collections.Counter() for group in groups}
     for name, model, data in cases():
-        chosen = [group for group, patterns in groups.items() if any(fnmatch.fnmatch(name, p) for p in patterns)]
+        chosen = [
+            group
+            for group, patterns in groups.items()
+            if any(fnmatch.fnmatch(name, p) for p in patterns)
+        ]
         if not chosen:
             continue
         status, message = run(model, data, importer)
@@ -114,7 +139,11 @@ def main():
         for (status, message), n in sorted(count.items()):
             print(f"{group}: {n} {status} {message}".rstrip())
         print(f"{group}: {sum(count.values())} in all")
-    sys.exit(any(not count or any(status == "failed" for status, _ in count) for count in counts.values()))
+    sys.exit(
+        any(
+            not count or any(status == "failed" for status, _ in count) for count in counts.values()
+        )
+    )
 
 
 if __name__ == "__main__":

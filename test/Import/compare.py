@@ -2,6 +2,7 @@
 
 Symbols of the inputs get sizes; those that the program's constraints exclude are skipped.
 """
+
 import sys
 from pathlib import Path
 
@@ -11,15 +12,21 @@ import onnxruntime
 import interpret
 
 SIZES = [(1, 1), (2, 7), (3, 8), (4, 2)]  # batch, and all others
-TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
-         "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
 
 
 def feed(name, type, shape, random):
     if name == "attention_mask":  # padded on the left, each row by another number
         mask = np.ones(shape, type)
         for row in range(1, shape[0]):
-            mask[row, :min(row, shape[1] - 1)] = 0
+            mask[row, : min(row, shape[1] - 1)] = 0
         return mask
     if name == "position_ids":
         return np.broadcast_to(np.arange(shape[-1]), shape).astype(type)
@@ -42,8 +49,14 @@ def compare(path, importer):
         feeds = {}
         for value in session.get_inputs():
             # "past + sequence" is the sum of two.
-            shape = [d if isinstance(d, int) else batch if str(d).startswith("b") else other * len(str(d).split("+"))
-                     for d in value.shape]
+            shape = [
+                (
+                    d
+                    if isinstance(d, int)
+                    else batch if str(d).startswith("b") else other * len(str(d).split("+"))
+                )
+                for d in value.shape
+            ]
             feeds[value.name] = feed(value.name, TYPES[value.type], shape, random)
         try:
             got = program.run(feeds)
@@ -52,7 +65,11 @@ def compare(path, importer):
         ran += 1
         for value, want in zip(session.get_outputs(), session.run(None, feeds)):
             have = got[value.name]
-            assert have.shape == want.shape and have.dtype == want.dtype, (value.name, have.shape, want.shape)
+            assert have.shape == want.shape and have.dtype == want.dtype, (
+                value.name,
+                have.shape,
+                want.shape,
+            )
             if want.dtype.kind != "f":
                 assert (have == want).all(), value.name
                 continue

@@ -1,4 +1,5 @@
 """Writes models whose tensors are stored in all the ways that there are: data_files.py FOLDER"""
+
 import os
 import sys
 
@@ -13,8 +14,13 @@ def save(name, *tensors, node=None):
     shape = list(tensors[0].dims)
     kind = tensors[0].data_type
     node = node or helper.make_node("Add", ["x", tensors[0].name], ["y"], name="use")
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", kind, shape)],
-                              [helper.make_tensor_value_info("y", kind, None)], list(tensors))
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, None)],
+        list(tensors),
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     with open(name + ".onnx", "wb") as f:
         f.write(model.SerializeToString())
@@ -36,10 +42,15 @@ save("float", helper.make_tensor("w", TensorProto.FLOAT, [4, 4], values.ravel())
 save("double", helper.make_tensor("w", TensorProto.DOUBLE, [4, 4], values.ravel()))
 save("half", helper.make_tensor("w", TensorProto.FLOAT16, [4], [1, 2, 3, 0.5]))
 save("ints", helper.make_tensor("w", TensorProto.INT64, [2], [-1, 1 << 40]))
-save("bools", helper.make_tensor("w", TensorProto.BOOL, [2], [True, False]),
-     node=helper.make_node("And", ["x", "w"], ["y"]))
+save(
+    "bools",
+    helper.make_tensor("w", TensorProto.BOOL, [2], [True, False]),
+    node=helper.make_node("And", ["x", "w"], ["y"]),
+)
 band = np.tril(np.ones((1, 1, 300, 400), bool))
-save("triangle", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
+save(
+    "triangle", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"])
+)
 save("above", numpy_helper.from_array(np.triu(np.full((300, 400), 7, np.uint8), 2), "w"))
 local = np.triu(band, -5)
 save("band", numpy_helper.from_array(local, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
@@ -70,7 +81,7 @@ large = helper.make_tensor("w", TensorProto.INT64, [10000], range(10000))
 save("varints", large)
 
 whole = open("raw.onnx", "rb").read()
-open("half-truncated.onnx", "wb").write(whole[:len(whole) // 2])
+open("half-truncated.onnx", "wb").write(whole[: len(whole) // 2])
 open("one-less.onnx", "wb").write(whole[:-1])
 open("garbage.onnx", "wb").write(bytes(np.random.default_rng(0).integers(0, 256, 5000, np.uint8)))
 open("empty.onnx", "wb").close()
@@ -81,15 +92,36 @@ def save_nested(name, levels):
     """An If in a branch of an If …, all of whose conditions are known."""
     node = helper.make_node("Neg", ["x"], ["y0"], name="deepest")
     for level in range(levels):
-        branch = helper.make_graph([node], "b", [], [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)])
-        other = helper.make_graph([helper.make_node("Abs", ["x"], [f"y{level}"])], "o", [],
-                                  [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)])
-        node = helper.make_node("If", ["yes"], [f"y{level + 1}"], name=f"if{levels - level}", then_branch=branch, else_branch=other)
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])],
-                              [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [4, 4])],
-                              [numpy_helper.from_array(np.array(True), "yes")])
+        branch = helper.make_graph(
+            [node], "b", [], [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)]
+        )
+        other = helper.make_graph(
+            [helper.make_node("Abs", ["x"], [f"y{level}"])],
+            "o",
+            [],
+            [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)],
+        )
+        node = helper.make_node(
+            "If",
+            ["yes"],
+            [f"y{level + 1}"],
+            name=f"if{levels - level}",
+            then_branch=branch,
+            else_branch=other,
+        )
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])],
+        [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [4, 4])],
+        [numpy_helper.from_array(np.array(True), "yes")],
+    )
     with open(name + ".onnx", "wb") as f:
-        f.write(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+        f.write(
+            helper.make_model(
+                graph, opset_imports=[helper.make_opsetid("", 17)]
+            ).SerializeToString()
+        )
 
 
 save_nested("nested", 28)

@@ -3,14 +3,24 @@
 Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic` prints it), so that what
 the importer makes of a model can be compared with ONNX Runtime, independently of all later stages.
 """
+
 import os
 import re
 import subprocess
 
 import numpy as np
 
-DTYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i1": np.bool_, "i8": np.int8,
-          "i16": np.int16, "i32": np.int32, "i64": np.int64, "ui8": np.uint8}
+DTYPES = {
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "ui8": np.uint8,
+}
 
 
 class ImportFailed(Exception):
@@ -25,7 +35,9 @@ class Importer:
     """One tpc-import-many, which imports file after file."""
 
     def __init__(self):
-        self.process = subprocess.Popen(["tpc-import-many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            ["tpc-import-many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def program(self, path):
         """The text of the program, in the generic form; ImportFailed tells the diagnostics."""
@@ -82,11 +94,11 @@ class Tensor:
     """`tensor<?x4xf32, #tpc.dist<[batch, 4]>>`"""
 
     def __init__(self, text):
-        inner = text[len("tensor<"):-1]
+        inner = text[len("tensor<") : -1]
         shape, _, dist = inner.partition(", #tpc.dist<[")
         *dims, element = shape.split("x")
         self.dtype = DTYPES[element]
-        self.dims = split(dist[:dist.rindex("]")]) if dist else dims
+        self.dims = split(dist[: dist.rindex("]")]) if dist else dims
 
     def shape(self, symbols):
         return [evaluate(d, symbols) for d in self.dims]
@@ -114,7 +126,7 @@ def dense(text):
         raw = bytes.fromhex(body[3:-1])
         if type.dtype == np.bool_:
             bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
-            return bits[:int(np.prod(shape))].astype(np.bool_).reshape(shape)
+            return bits[: int(np.prod(shape))].astype(np.bool_).reshape(shape)
         return np.frombuffer(raw, type.dtype).reshape(shape)
     values = []
     for token in re.findall(r"[^\[\],\s]+", body):
@@ -131,13 +143,13 @@ def dense(text):
 
 def attribute(text):
     if text.startswith("#tpc.expr<"):
-        return "".join(re.findall('"(.*?)"', text)) or text[len("#tpc.expr<"):-1]
+        return "".join(re.findall('"(.*?)"', text)) or text[len("#tpc.expr<") : -1]
     if text.startswith("#tpc.default<"):
         return text
     if text.startswith("dense<"):
         return dense(text)
     if text.startswith("array<"):
-        return [int(x) for x in text[text.index(":") + 1:-1].split(",")] if ":" in text else []
+        return [int(x) for x in text[text.index(":") + 1 : -1].split(",")] if ":" in text else []
     if text.startswith(("tensor<", "(")):
         return text
     if text.startswith("@"):
@@ -173,8 +185,8 @@ class Op:
         for opening, closing in (("<{", "}>"), ("{", "}")):
             if rest.startswith(opening):
                 end = self._end(rest)
-                self.attributes.update(attributes(rest[len(opening):end + 1 - len(closing)]))
-                rest = rest[end + 1:].strip()
+                self.attributes.update(attributes(rest[len(opening) : end + 1 - len(closing)]))
+                rest = rest[end + 1 :].strip()
         self.types = rest.lstrip(": ")
 
     @staticmethod
@@ -192,7 +204,7 @@ class Op:
         raise ValueError(text)
 
     def type(self):
-        return Tensor(self.types[self.types.rindex(" -> ") + 4:].strip())
+        return Tensor(self.types[self.types.rindex(" -> ") + 4 :].strip())
 
 
 class Program:
@@ -205,9 +217,9 @@ class Program:
                 a = Op(line).attributes
                 self.weights[a["sym_name"]] = (a["file"], a["offset"], Tensor(a["type"]))
             elif re.match(r'\s+"func.func"', line):
-                a = attributes(line[line.index("<{") + 2:line.rindex("}>")])
+                a = attributes(line[line.index("<{") + 2 : line.rindex("}>")])
                 names = lambda key: [d["tpc.name"] for d in a.get(key, [])]
-                types = split(a["function_type"][1:a["function_type"].index(") -> ")])
+                types = split(a["function_type"][1 : a["function_type"].index(") -> ")])
                 self.inputs = list(zip(names("arg_attrs"), map(Tensor, types)))
                 self.outputs = names("res_attrs")
             elif re.match(r'\s+(%\d+ = )?"', line):
@@ -220,8 +232,9 @@ class Program:
     def weight(self, name):
         file, offset, type = self.weights[name]
         shape = type.shape({})
-        return np.fromfile(os.path.join(self.folder, file), type.dtype, int(np.prod(shape)),
-                           offset=offset).reshape(shape)
+        return np.fromfile(
+            os.path.join(self.folder, file), type.dtype, int(np.prod(shape)), offset=offset
+        ).reshape(shape)
 
     def run(self, feeds):
         symbols, later, values = {}, [], {}
@@ -241,8 +254,9 @@ class Program:
             type = op.type()
             shape = type.shape(symbols)
             with np.errstate(all="ignore"):
-                result = np.asarray(EVALUATE[op.name[4:]](self, op.attributes, operands, shape, type.dtype,
-                                                          symbols))
+                result = np.asarray(
+                    EVALUATE[op.name[4:]](self, op.attributes, operands, shape, type.dtype, symbols)
+                )
             assert list(result.shape) == shape, (op.name, result.shape, shape)
             assert result.dtype == type.dtype, (op.name, result.dtype, type.dtype)
             values[op.result] = result
@@ -250,6 +264,7 @@ class Program:
 
 def erf(x):
     import math
+
     return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
 
 
@@ -266,7 +281,7 @@ def gelu(x, kind):
     if kind == 0:
         return x / 2 * (1 + erf(x / np.sqrt(2)))
     if kind == 1:
-        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     return x * sigmoid(1.702 * x)
 
 
@@ -281,7 +296,8 @@ def norm(x, scale, bias, epsilon, center):
 def attention(a, operands, symbols):
     q, k, v, key_mask, mask, bias, slopes, lengths = (
         operands[sum(a["operandSegmentSizes"][:i])] if n else None
-        for i, n in enumerate(a["operandSegmentSizes"]))
+        for i, n in enumerate(a["operandSegmentSizes"])
+    )
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) * a["scale"]
@@ -290,7 +306,7 @@ def attention(a, operands, symbols):
     if bias is not None:
         scores = scores + bias
     visible = np.ones(scores.shape, bool)
-    i, j = np.ogrid[:scores.shape[2], :scores.shape[3]]
+    i, j = np.ogrid[: scores.shape[2], : scores.shape[3]]
     position = i + evaluate(a["causal_offset"], symbols)
     if lengths is not None:
         position = position + lengths[:, None, None, None]
@@ -316,8 +332,11 @@ def rotary(x, cos, sin, interleaved):
     half = cos.shape[-1]
     cos, sin = cos[:, :, None], sin[:, :, None]
     y = x.copy()
-    first, second = ((slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else
-                     (slice(0, half), slice(half, 2 * half)))
+    first, second = (
+        (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
+        if interleaved
+        else (slice(0, half), slice(half, 2 * half))
+    )
     y[..., first] = x[..., first] * cos - x[..., second] * sin
     y[..., second] = x[..., first] * sin + x[..., second] * cos
     return y
@@ -366,8 +385,15 @@ def divide(x, y):
 
 
 def cast(x, dtype):
-    return x != 0 if dtype == np.bool_ else np.trunc(x).astype(dtype) if (
-        np.issubdtype(x.dtype, np.floating) and np.issubdtype(dtype, np.integer)) else x.astype(dtype)
+    return (
+        x != 0
+        if dtype == np.bool_
+        else (
+            np.trunc(x).astype(dtype)
+            if (np.issubdtype(x.dtype, np.floating) and np.issubdtype(dtype, np.integer))
+            else x.astype(dtype)
+        )
+    )
 
 
 def unary(f):
@@ -381,26 +407,52 @@ def binary(f):
 COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
 REDUCE = [np.sum, np.mean, np.max, np.min]
 EVALUATE = {
-    "neg": unary(np.negative), "abs": unary(np.abs), "exp": unary(np.exp), "log": unary(np.log),
-    "sqrt": unary(np.sqrt), "rsqrt": unary(lambda x: 1 / np.sqrt(x)), "reciprocal": unary(lambda x: 1 / x),
-    "tanh": unary(np.tanh), "erf": unary(erf), "sigmoid": unary(sigmoid),
-    "relu": unary(lambda x: np.maximum(x, 0)), "sin": unary(np.sin), "cos": unary(np.cos),
-    "floor": unary(np.floor), "ceil": unary(np.ceil), "round": unary(np.round), "silu": unary(lambda x: x * sigmoid(x)),
-    "not": unary(np.logical_not), "is_nan": unary(np.isnan),
-    "add": binary(np.add), "sub": binary(np.subtract), "mul": binary(np.multiply), "div": binary(divide),
+    "neg": unary(np.negative),
+    "abs": unary(np.abs),
+    "exp": unary(np.exp),
+    "log": unary(np.log),
+    "sqrt": unary(np.sqrt),
+    "rsqrt": unary(lambda x: 1 / np.sqrt(x)),
+    "reciprocal": unary(lambda x: 1 / x),
+    "tanh": unary(np.tanh),
+    "erf": unary(erf),
+    "sigmoid": unary(sigmoid),
+    "relu": unary(lambda x: np.maximum(x, 0)),
+    "sin": unary(np.sin),
+    "cos": unary(np.cos),
+    "floor": unary(np.floor),
+    "ceil": unary(np.ceil),
+    "round": unary(np.round),
+    "silu": unary(lambda x: x * sigmoid(x)),
+    "not": unary(np.logical_not),
+    "is_nan": unary(np.isnan),
+    "add": binary(np.add),
+    "sub": binary(np.subtract),
+    "mul": binary(np.multiply),
+    "div": binary(divide),
     "pow": binary(lambda x, y: np.power(x, y.astype(np.float64) if y.dtype.kind == "f" else y)),
-    "max": binary(np.maximum), "min": binary(np.minimum),
+    "max": binary(np.maximum),
+    "min": binary(np.minimum),
     "mod": binary(lambda x, y: np.fmod(x, y) if x.dtype.kind == "f" else np.mod(x, y)),
-    "and": binary(np.logical_and), "or": binary(np.logical_or), "xor": binary(np.logical_xor),
+    "and": binary(np.logical_and),
+    "or": binary(np.logical_or),
+    "xor": binary(np.logical_xor),
     "cmp": lambda p, a, x, shape, dtype, s: COMPARE[a["predicate"]](*x),
     "select": lambda p, a, x, shape, dtype, s: np.where(*x),
     "cast": lambda p, a, x, shape, dtype, s: cast(x[0], dtype),
     "gelu": lambda p, a, x, shape, dtype, s: gelu(x[0], a["approximate"]).astype(dtype),
-    "matmul": lambda p, a, x, shape, dtype, s: (x[0] @ x[1] + (x[2] if len(x) > 2 else 0)).astype(dtype),
+    "matmul": (
+        lambda p, a, x, shape, dtype, s: (x[0] @ x[1] + (x[2] if len(x) > 2 else 0)).astype(dtype)
+    ),
     "softmax": lambda p, a, x, shape, dtype, s: softmax(x[0], a["dim"]) if x[0].size else x[0],
-    "layer_norm": lambda p, a, x, shape, dtype, s: norm(x[0], x[1], x[2] if len(x) > 2 else None, a["epsilon"],
-                                                        True).astype(dtype),
-    "rms_norm": lambda p, a, x, shape, dtype, s: norm(x[0], x[1], None, a["epsilon"], False).astype(dtype),
+    "layer_norm": (
+        lambda p, a, x, shape, dtype, s: norm(
+            x[0], x[1], x[2] if len(x) > 2 else None, a["epsilon"], True
+        ).astype(dtype)
+    ),
+    "rms_norm": (
+        lambda p, a, x, shape, dtype, s: norm(x[0], x[1], None, a["epsilon"], False).astype(dtype)
+    ),
     "attention": lambda p, a, x, shape, dtype, s: attention(a, x, s).astype(dtype),
     "rotary": lambda p, a, x, shape, dtype, s: rotary(*x, a.get("interleaved")),
     "embedding": lambda p, a, x, shape, dtype, s: x[0][x[1]],
@@ -410,12 +462,18 @@ EVALUATE = {
     "reshape": lambda p, a, x, shape, dtype, s: x[0].reshape(shape),
     "transpose": lambda p, a, x, shape, dtype, s: x[0].transpose(a["permutation"]),
     "expand": lambda p, a, x, shape, dtype, s: np.broadcast_to(x[0], shape),
-    "slice": lambda p, a, x, shape, dtype, s: slice_(x[0], a["dim"], evaluate(a["start"], s), shape[a["dim"]],
-                                                     a.get("step", 1)),
+    "slice": lambda p, a, x, shape, dtype, s: slice_(
+        x[0], a["dim"], evaluate(a["start"], s), shape[a["dim"]], a.get("step", 1)
+    ),
     "concat": lambda p, a, x, shape, dtype, s: np.concatenate(x, axis=a["dim"]),
-    "iota": lambda p, a, x, shape, dtype, s: np.broadcast_to(
-        np.arange(shape[a["dim"]]).reshape([-1 if i == a["dim"] else 1 for i in range(len(shape))]),
-        shape).astype(dtype),
+    "iota": (
+        lambda p, a, x, shape, dtype, s: np.broadcast_to(
+            np.arange(shape[a["dim"]]).reshape(
+                [-1 if i == a["dim"] else 1 for i in range(len(shape))]
+            ),
+            shape,
+        ).astype(dtype)
+    ),
     "size": lambda p, a, x, shape, dtype, s: np.array(evaluate(a["expr"], s), dtype),
     "cumsum": lambda p, a, x, shape, dtype, s: cumsum(x[0], a),
     "trilu": lambda p, a, x, shape, dtype, s: trilu(x[0], a, s),

@@ -5,6 +5,7 @@
 Values that are declared in <…> after the graph's signature and that no node computes become initializers with
 random elements. Lines that begin with // are comments.
 """
+
 import sys
 from pathlib import Path
 
@@ -17,14 +18,17 @@ def convert(text):
     lines = [line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("//")]
     model = onnx.parser.parse_model("".join(lines))
     graph = model.graph
-    known = {name for node in graph.node for name in node.output} | {t.name for t in graph.initializer}
+    known = {name for node in graph.node for name in node.output} | {
+        t.name for t in graph.initializer
+    }
     random = np.random.default_rng(0)
     for value in graph.value_info:
         if value.name not in known:
             shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
             type = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
             graph.initializer.append(
-                numpy_helper.from_array(random.standard_normal(shape).astype(type), value.name))
+                numpy_helper.from_array(random.standard_normal(shape).astype(type), value.name)
+            )
     return model.SerializeToString()
 
 

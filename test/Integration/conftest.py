@@ -16,14 +16,33 @@ from models import CORPUS  # noqa: E402
 
 BIN = harness.BUILD / "bin"
 
+
 def pytest_addoption(parser):
-    parser.addoption("--tests", choices=["quick", "default", "long"], default="default",
-                     help="quick: each function once, with the first of its parameters, and none marked slow; default: "
-                     "all but those marked long")
-    parser.addoption("--long", dest="tests", action="store_const", const="long", help="--tests=long")
-    parser.addoption("--random-pairs", type=int, metavar="N",
-                     help="random graphs and grids to try (default: 50, with --long 500)")
-    parser.addoption("--random-from", type=int, default=0, metavar="SEED", help="the first of their seeds (default: 0)")
+    parser.addoption(
+        "--tests",
+        choices=["quick", "default", "long"],
+        default="default",
+        help=(
+            "quick: each function once, with the first of its parameters, and none marked slow;"
+            " default: all but those marked long"
+        ),
+    )
+    parser.addoption(
+        "--long", dest="tests", action="store_const", const="long", help="--tests=long"
+    )
+    parser.addoption(
+        "--random-pairs",
+        type=int,
+        metavar="N",
+        help="random graphs and grids to try (default: 50, with --long 500)",
+    )
+    parser.addoption(
+        "--random-from",
+        type=int,
+        default=0,
+        metavar="SEED",
+        help="the first of their seeds (default: 0)",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -69,7 +88,9 @@ def pytest_timeout_set_timer(item, settings):
 
 def pytest_terminal_summary(terminalreporter):
     for path, library in harness.stale_tools():
-        terminalreporter.write_line(f"{path} is older than {library}, and knows other text: run ninja -C {harness.BUILD}")
+        terminalreporter.write_line(
+            f"{path} is older than {library}, and knows other text: run ninja -C {harness.BUILD}"
+        )
 
 
 @pytest.fixture
@@ -123,5 +144,9 @@ def no_findings(request):
     request.getfixturevalue("monkeypatch").setenv("TPC_SIM_FINDINGS", str(path))
     yield
     # Ranks that come late on a busy machine are none: those that never come end at a limit.
-    found = [line for line in path.read_text().splitlines() if ": stuck: " not in line] if path.exists() else []
+    found = (
+        [line for line in path.read_text().splitlines() if ": stuck: " not in line]
+        if path.exists()
+        else []
+    )
     assert not found, "\n".join(found[:20])

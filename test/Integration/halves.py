@@ -11,10 +11,14 @@ def to_half(array: np.ndarray, name: str, kind: str) -> onnx.TensorProto:
     """Numbers beyond the type (of masks) become its largest."""
     if kind == "f16":
         finite = np.isfinite(array)
-        return numpy_helper.from_array(np.where(finite, np.clip(array, -65504, 65504), array).astype(np.float16), name)
+        return numpy_helper.from_array(
+            np.where(finite, np.clip(array, -65504, 65504), array).astype(np.float16), name
+        )
     bits = array.astype(np.float32).reshape(-1).view(np.uint32)
     largest = np.abs(array).reshape(-1) >= np.float32(3.39e38)
-    rounded = np.where(largest, bits >> 16, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    rounded = np.where(largest, bits >> 16, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(
+        np.uint16
+    )
     return helper.make_tensor(name, TensorProto.BFLOAT16, array.shape, rounded.tobytes(), raw=True)
 
 
@@ -31,8 +35,13 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
                 value.type.tensor_type.elem_type = half
         for node in graph.node:
             for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.TENSOR and attribute.t.data_type == TensorProto.FLOAT:
-                    attribute.t.CopyFrom(to_half(numpy_helper.to_array(attribute.t), attribute.t.name, kind))
+                if (
+                    attribute.type == onnx.AttributeProto.TENSOR
+                    and attribute.t.data_type == TensorProto.FLOAT
+                ):
+                    attribute.t.CopyFrom(
+                        to_half(numpy_helper.to_array(attribute.t), attribute.t.name, kind)
+                    )
                 if attribute.name in ("to", "dtype") and attribute.i == TensorProto.FLOAT:
                     attribute.i = half
                 if attribute.type == onnx.AttributeProto.GRAPH:
@@ -60,7 +69,11 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     """Each node computes in f32, and its results are rounded to the type: what ONNX says of a model of that type."""
     model = rounded_weights(model, kind)
     known = onnx.shape_inference.infer_shapes(model).graph
-    single = {value.name for value in [*known.value_info, *known.output] if value.type.tensor_type.elem_type == TensorProto.FLOAT}
+    single = {
+        value.name
+        for value in [*known.value_info, *known.output]
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT
+    }
     nodes = []
     for node in model.graph.node:
         nodes.append(node)
@@ -68,7 +81,9 @@ def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
             if name not in single or node.op_type == "Constant":
                 continue
             node.output[index] = f"{name}/exact"
-            nodes.append(helper.make_node("Cast", [node.output[index]], [f"{name}/half"], to=HALVES[kind]))
+            nodes.append(
+                helper.make_node("Cast", [node.output[index]], [f"{name}/half"], to=HALVES[kind])
+            )
             nodes.append(helper.make_node("Cast", [f"{name}/half"], [name], to=TensorProto.FLOAT))
     del model.graph.node[:]
     model.graph.node.extend(nodes)

@@ -22,6 +22,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path.append(str(TOP / "test"))
 
 from machine_time import LoadClock, scaled  # noqa: E402, F401
+
 # Nothing is kept of what programs measure, unless a test says where.
 os.environ.setdefault("TPC_CACHE", "")
 
@@ -37,18 +38,27 @@ TIMEOUT_SECONDS = 300
 def stale_tools() -> list[tuple[Path, Path]]:
     """Tools of tests that were not linked again with the compiler, as where only `tpc-product` was built."""
     library = BUILD / "lib" / "libTPCDialect.a"
-    tools = [BUILD / "test" / "bin" / name for name in ("tpc-build-staged", "tpc-compare-kernels", "tpc-import-many")]
-    return [(path, library) for path in tools
-            if library.exists() and path.exists() and path.stat().st_mtime < library.stat().st_mtime]
+    tools = [
+        BUILD / "test" / "bin" / name
+        for name in ("tpc-build-staged", "tpc-compare-kernels", "tpc-import-many")
+    ]
+    return [
+        (path, library)
+        for path in tools
+        if library.exists() and path.exists() and path.stat().st_mtime < library.stat().st_mtime
+    ]
 
 
 def find_cuda_tool(name: str) -> Path | None:
     """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as well."""
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=f"{home}/bin" if home else None) or (
-        None if home else shutil.which(name, path="/usr/local/cuda/bin"))
+        None if home else shutil.which(name, path="/usr/local/cuda/bin")
+    )
     if not found and name != "ptxas" and (not home or Path(home).is_dir()):
-        found = shutil.which(name) or next(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"), None)
+        found = shutil.which(name) or next(
+            Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"), None
+        )
     return Path(found) if found else None
 
 
@@ -72,8 +82,11 @@ class Grid:
         return self.tp * self.pp * self.dp
 
     def __str__(self) -> str:
-        parts = [f"{name}{size}" for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
-                 if size > 1 and not (name == "tp" and self.xy)]
+        parts = [
+            f"{name}{size}"
+            for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
+            if size > 1 and not (name == "tp" and self.xy)
+        ]
         parts = ([f"tp{self.xy[0]}x{self.xy[1]}"] if self.xy else []) + parts
         parts += ["sp"] if self.sp else []
         parts += [f"order={self.order}"] if self.order else []
@@ -88,7 +101,7 @@ class Grid:
             if part in ("sp", "manual", "allow-reshard"):
                 values[part.replace("-", "_")] = True
             elif part.startswith("order="):
-                values["order"] = part[len("order="):]
+                values["order"] = part[len("order=") :]
             elif part.startswith("tp") and "x" in part:
                 x, y = map(int, part[2:].split("x"))
                 values |= {"tp": x * y, "xy": (x, y)}
@@ -99,9 +112,15 @@ class Grid:
     @staticmethod
     def all(max_ranks: int = 32) -> list[Grid]:
         """Every combination that the numbers are promised for. Sequence parallelism needs something to share."""
-        grids = [Grid(tp, pp, dp, sp, mb) for tp, pp, dp, sp, mb in
-                 itertools.product((1, 2, 3, 4, 8), (1, 2, 4), (1, 2), (False, True), (1, 4))]
-        return [grid for grid in grids if grid.ranks <= max_ranks and not (grid.sp and grid.tp == 1)]
+        grids = [
+            Grid(tp, pp, dp, sp, mb)
+            for tp, pp, dp, sp, mb in itertools.product(
+                (1, 2, 3, 4, 8), (1, 2, 4), (1, 2), (False, True), (1, 4)
+            )
+        ]
+        return [
+            grid for grid in grids if grid.ranks <= max_ranks and not (grid.sp and grid.tp == 1)
+        ]
 
 
 class Step(NamedTuple):
@@ -126,8 +145,12 @@ class Result:
     @property
     def steps(self) -> list[Step]:
         """What `tpcc --timing` has said."""
-        return [Step(float(seconds), int(mebibytes) << 20, what) for seconds, mebibytes, what in
-                re.findall(r"^tpcc: +([0-9.]+) s +(\d+) MiB +(.*)$", self.stderr, re.M)]
+        return [
+            Step(float(seconds), int(mebibytes) << 20, what)
+            for seconds, mebibytes, what in re.findall(
+                r"^tpcc: +([0-9.]+) s +(\d+) MiB +(.*)$", self.stderr, re.M
+            )
+        ]
 
     @property
     def peak_bytes(self) -> int:
@@ -147,18 +170,33 @@ class Result:
         assert not self.timed_out, str(self)
         assert 0 < self.returncode < 126, f"ended by a signal or without an error\n{self}"
         assert self.stderr.strip(), f"no message\n{self}"
-        for sign in ("PLEASE submit a bug report", "AddressSanitizer", "runtime error:", "terminate called", "Stack dump"):
+        for sign in (
+            "PLEASE submit a bug report",
+            "AddressSanitizer",
+            "runtime error:",
+            "terminate called",
+            "Stack dump",
+        ):
             assert sign not in self.stderr, str(self)
         for word in words:
-            assert word.lower() in self.stderr.lower(), f"the message does not name '{word}'\n{self}"
+            assert (
+                word.lower() in self.stderr.lower()
+            ), f"the message does not name '{word}'\n{self}"
         return self
 
 
-def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None) -> Result:
+def run(
+    command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None
+) -> Result:
     """Runs a command in a process group of its own, which ends with it: nothing is left behind when it hangs. `timeout` is in seconds
     of a machine that does nothing else."""
     command = [str(part) for part in command]
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {})}
+    environment = {
+        **os.environ,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **(env or {}),
+    }
     limit = None
     if limit_bytes:
         import resource
@@ -167,8 +205,16 @@ def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_
             resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=environment,
-                                   start_new_session=True, preexec_fn=limit)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=limit,
+        )
         expired, ended, clock = threading.Event(), threading.Event(), LoadClock()
 
         def stop():
@@ -188,7 +234,9 @@ def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_
         for stream in (out, err):
             stream.seek(0)
             text.append(stream.read().decode(errors="replace"))
-    return Result(command, process.returncode, *text, usage.ru_utime + usage.ru_stime, expired.is_set())
+    return Result(
+        command, process.returncode, *text, usage.ru_utime + usage.ru_stime, expired.is_set()
+    )
 
 
 def tool(name: str) -> Path:
@@ -199,7 +247,9 @@ def configured(name: str) -> str:
     """What the build was configured with; nothing if it does not say."""
     cache = BUILD / "CMakeCache.txt"
     lines = cache.read_text().splitlines() if cache.exists() else []
-    return next((line.split("=", 1)[1].strip() for line in lines if line.startswith(f"{name}:")), "")
+    return next(
+        (line.split("=", 1)[1].strip() for line in lines if line.startswith(f"{name}:")), ""
+    )
 
 
 def sanitized() -> bool:
@@ -224,14 +274,28 @@ class Executable:
             return [str(self.path)]
         if transport == "tcp":
             return [*LAUNCH, "-n", str(self.grid.ranks), str(self.path)]
-        return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(self.grid.ranks), str(self.path)]
+        return [
+            "mpirun",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            str(self.grid.ranks),
+            str(self.path),
+        ]
 
     def call(self, arguments, transport: str = "threads", **options) -> Result:
         environment = {**self.environment, **options.pop("env", {})}
         return run([*self.command(transport), *arguments], env=environment, **options)
 
-    def run(self, inputs: dict[str, np.ndarray], outputs=("logits",), transport: str = "threads", arguments=(),
-            **options) -> dict[str, np.ndarray]:
+    def run(
+        self,
+        inputs: dict[str, np.ndarray],
+        outputs=("logits",),
+        transport: str = "threads",
+        arguments=(),
+        **options,
+    ) -> dict[str, np.ndarray]:
         """Runs on arrays and returns arrays."""
         directory = self.scratch / f"run{next(self.runs)}"
         directory.mkdir(parents=True)
@@ -246,8 +310,14 @@ class Executable:
         shutil.rmtree(directory)
         return results
 
-    def run_all(self, many: list[dict[str, np.ndarray]], outputs, transport: str = "threads", arguments=(),
-                **options) -> list[dict[str, np.ndarray]]:
+    def run_all(
+        self,
+        many: list[dict[str, np.ndarray]],
+        outputs,
+        transport: str = "threads",
+        arguments=(),
+        **options,
+    ) -> list[dict[str, np.ndarray]]:
         """Runs on many inputs, of whatever shapes, in one process."""
         directory = self.scratch / f"run{next(self.runs)}"
         for index, inputs in enumerate(many):
@@ -259,12 +329,16 @@ class Executable:
             flags += ["--output", f"{name}={directory / 'out' / name}"]
         (directory / "out").mkdir()
         self.call([*flags, *arguments], transport, **options).check()
-        results = [{name: np.load(directory / "out" / name / f"{index:03}.npy") for name in outputs}
-                   for index in range(len(many))]
+        results = [
+            {name: np.load(directory / "out" / name / f"{index:03}.npy") for name in outputs}
+            for index in range(len(many))
+        ]
         shutil.rmtree(directory)
         return results
 
-    def run_many(self, many: list[dict[str, np.ndarray]], output: str, transport: str = "threads") -> list[np.ndarray]:
+    def run_many(
+        self, many: list[dict[str, np.ndarray]], output: str, transport: str = "threads"
+    ) -> list[np.ndarray]:
         return [found[output] for found in self.run_all(many, [output], transport)]
 
     def describe(self) -> dict:
@@ -272,7 +346,9 @@ class Executable:
 
     def bench(self, shape: dict[str, int], transport: str = "threads", arguments=()) -> dict:
         text = ",".join(f"{name}={size}" for name, size in shape.items())
-        return json.loads(self.call(["--bench", "--shape", text, *arguments], transport).check().stdout)
+        return json.loads(
+            self.call(["--bench", "--shape", text, *arguments], transport).check().stdout
+        )
 
 
 def by_rank(program: Executable, folder: Path, text: str) -> Executable:
@@ -318,7 +394,9 @@ class Compiler:
         path = self.scratch / "report.json"
         path.unlink(missing_ok=True)
         text = ",".join(f"{name}={size}" for name, size in shape.items())
-        said = self.call([model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]).check()
+        said = self.call(
+            [model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]
+        ).check()
         plan = json.loads(path.read_text())
         assert all(warning in said.stderr for warning in plan["warnings"]), said
         return plan

@@ -18,7 +18,10 @@ from harness import LoadClock
 # Seconds on a machine that has nothing else to do, until the rank is named and until everybody has ended.
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
 PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
-FATES = {"kill": (signal.SIGKILL, "has ended without a word"), "freeze": (signal.SIGSTOP, "is frozen")}
+FATES = {
+    "kill": (signal.SIGKILL, "has ended without a word"),
+    "freeze": (signal.SIGSTOP, "is frozen"),
+}
 BENCH = ("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")
 
 
@@ -59,13 +62,23 @@ class Steps:
     def __init__(self, program, transport, log, more=None, arguments=BENCH, waits=True):
         """`transport`: tcp, mpi, or torch, whose agent ends all as soon as one has. `waits`: until weights are loaded."""
         self.program, self.log, self.waits = program, log, waits
-        environment = {**os.environ, **(more or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment = {
+            **os.environ,
+            **(more or {}),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
         command = program.command("tcp" if transport == "torch" else transport)
         if transport == "tcp":
             command[-3:-3] = ["--as", "plain"]  # who ends whom is not the launcher's
         with open(log, "w") as file:
-            self.run = subprocess.Popen([*command, "--verbose", "--timeout=60", *arguments], stdout=file, stderr=file,
-                                        env=environment, start_new_session=True)
+            self.run = subprocess.Popen(
+                [*command, "--verbose", "--timeout=60", *arguments],
+                stdout=file,
+                stderr=file,
+                env=environment,
+                start_new_session=True,
+            )
 
     def __enter__(self):
         if not self.waits:
@@ -104,8 +117,13 @@ def check(program, transport, fate, seed, log, more=None):
         assert steps.run.wait() != 0
         said = steps.said()
     # What it was at last: of the program's communication with its node, or between the steps of --bench.
-    assert re.search(r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all ranks|the assembling of outputs)"
-                     r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a product|communication)", said), said
+    assert re.search(
+        r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
+        r" ranks|the assembling of outputs)"
+        r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a"
+        r" product|communication)",
+        said,
+    ), said
     assert len(re.findall(r"^error: ", said, re.M)) == 1, said
     return seconds, gone
 
@@ -122,8 +140,12 @@ def check_start(program, transport, fate, seed, log, more=None):
         begin = time.monotonic()
         words = "is frozen" if fate == "freeze" else "has ended"
         # Where mpirun is the first to see that a rank was killed it ends the others, and names it.
-        named = re.compile(rf"^error: rank {victim}( \(.*\))? {words}|process rank {victim} with PID|Process rank: +{victim}\b"
-                           rf"|\[\[.*,{victim}\]", re.M)
+        named = re.compile(
+            rf"^error: rank {victim}( \(.*\))? {words}|process rank {victim} with PID|Process rank:"
+            rf" +{victim}\b"
+            rf"|\[\[.*,{victim}\]",
+            re.M,
+        )
         until(lambda: named.search(steps.said()))
         seconds = time.monotonic() - begin
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
@@ -152,10 +174,18 @@ def control_group(version):
 
     def freeze(process):
         (group / "cgroup.procs").write_text(str(process))
-        (group / "freezer.state").write_text("FROZEN") if version == 1 else (group / "cgroup.freeze").write_text("1")
+        (
+            (group / "freezer.state").write_text("FROZEN")
+            if version == 1
+            else (group / "cgroup.freeze").write_text("1")
+        )
 
     def thaw():
-        (group / "freezer.state").write_text("THAWED") if version == 1 else (group / "cgroup.freeze").write_text("0")
+        (
+            (group / "freezer.state").write_text("THAWED")
+            if version == 1
+            else (group / "cgroup.freeze").write_text("0")
+        )
 
     try:
         yield freeze, thaw
@@ -176,7 +206,9 @@ def check_group(program, transport, version, seed, log):
         victim = draw.randrange(program.grid.ranks)
         freeze(steps.ranks[victim])
         begin = time.monotonic()
-        named = re.compile(rf"^error: rank {victim} \(.*\) is frozen: its control group was frozen", re.M)
+        named = re.compile(
+            rf"^error: rank {victim} \(.*\) is frozen: its control group was frozen", re.M
+        )
         until(lambda: named.search(steps.said()))
         seconds = time.monotonic() - begin
         if version == 1:
@@ -208,14 +240,18 @@ class Hosts:
             for i in range(self.count):
                 host = f"{self.name}-{i}"
                 self.ip("netns", "add", host)
-                self.ip(*bridge, "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", host)
+                self.ip(
+                    *bridge, "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", host
+                )
                 self.ip(*bridge, "set", f"p{i}", "master", "br0", "up")
                 self.ip("-n", host, "address", "add", f"{self.network}.{i + 1}/24", "dev", "eth0")
                 self.ip("-n", host, "link", "set", "eth0", "up")
                 self.ip("-n", host, "link", "set", "lo", "up")
         except (OSError, subprocess.CalledProcessError) as error:
             self.__exit__()
-            pytest.skip(f"namespaces: this user cannot make networks: {getattr(error, 'stderr', error)}")
+            pytest.skip(
+                f"namespaces: this user cannot make networks: {getattr(error, 'stderr', error)}"
+            )
         return self
 
     def __exit__(self, *_):
@@ -226,13 +262,39 @@ class Hosts:
         return f"{self.network}.{host + 1}"
 
     def command(self, host, command):
-        return ["ip", "netns", "exec", f"{self.name}-{host}", "unshare", "--uts", "sh", "-c", f'hostname host{host} && exec "$@"', "-",
-                *map(str, command)]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            f"{self.name}-{host}",
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            f'hostname host{host} && exec "$@"',
+            "-",
+            *map(str, command),
+        ]
 
     def cut(self, first, second):
         """Nothing gets from one to the other any more, both ways; others reach both."""
         for host in (first, second):
-            subprocess.run(["ip", "netns", "exec", f"{self.name}-r", "bridge", "link", "set", "dev", f"p{host}", "isolated", "on"], check=True)
+            subprocess.run(
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    f"{self.name}-r",
+                    "bridge",
+                    "link",
+                    "set",
+                    "dev",
+                    f"p{host}",
+                    "isolated",
+                    "on",
+                ],
+                check=True,
+            )
 
     def cut_off(self, host):
         self.ip("-n", f"{self.name}-r", "link", "set", f"p{host}", "down")
@@ -243,20 +305,38 @@ def check_cut(program, what, seed, log):
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)
     with Hosts(len(ranks)) as hosts, open(log, "w") as file:
-        environment = {"WORLD_SIZE": str(len(ranks)), "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29000"}
-        running = [subprocess.Popen(hosts.command(rank, [program.path, "--verbose", "--timeout=60", *BENCH]), stdout=file, stderr=file,
-                                    env={**os.environ, **environment, "RANK": str(rank)}, start_new_session=True) for rank in ranks]
+        environment = {
+            "WORLD_SIZE": str(len(ranks)),
+            "MASTER_ADDR": hosts.address(0),
+            "MASTER_PORT": "29000",
+        }
+        running = [
+            subprocess.Popen(
+                hosts.command(rank, [program.path, "--verbose", "--timeout=60", *BENCH]),
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **environment, "RANK": str(rank)},
+                start_new_session=True,
+            )
+            for rank in ranks
+        ]
         try:
-            until(lambda: "loaded" in log.read_text() or any(process.poll() is not None for process in running))
+            until(
+                lambda: "loaded" in log.read_text()
+                or any(process.poll() is not None for process in running)
+            )
             time.sleep(draw.uniform(0.1, 0.5))
             assert all(process.poll() is None for process in running), log.read_text()
             if what == "link":
                 # Of those over which this grid's ranks talk in each step (tp, pp), and that are not rank 0's.
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
-                named = "|".join(rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing has come from host{b} "
-                                 rf"\({hosts.address(b)}:\d+\) to host{a} \({hosts.address(a)}:\d+\)"
-                                 for a, b in ((first, second), (second, first)))
+                named = "|".join(
+                    rf"error: rank {a}( \(.*\))?: the link to rank {b} is cut: nothing has come"
+                    rf" from host{b} "
+                    rf"\({hosts.address(b)}:\d+\) to host{a} \({hosts.address(a)}:\d+\)"
+                    for a, b in ((first, second), (second, first))
+                )
             else:
                 victim = draw.randrange(1, len(ranks))
                 if what == "host":
@@ -264,14 +344,25 @@ def check_cut(program, what, seed, log):
                 else:
                     os.kill(running[victim].pid, signal.SIGSTOP)
                 # Rank 0 that hears nothing, or a rank that waits, whichever is first.
-                named = (rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from {hosts.address(victim)} for 4 s"
-                         rf"|error: rank \d.*: the link to rank {victim} is cut: nothing has come from host{victim} "
-                         rf"|error: rank {victim}( \(.*\))?: the link to rank \d is cut: nothing has come from host\d ")
+                named = (
+                    rf"error: rank {victim} \(.*\) is frozen or cut off: nothing has come from"
+                    rf" {hosts.address(victim)} for 4 s"
+                    rf"|error: rank \d.*: the link to rank {victim} is cut: nothing has come from"
+                    rf" host{victim} "
+                    rf"|error: rank {victim}( \(.*\))?: the link to rank \d is cut: nothing has"
+                    r" come from host\d "
+                )
             begin = time.monotonic()
             until(lambda: re.search(named, log.read_text()))
             seconds = time.monotonic() - begin
             # A rank that is stopped on a host without others stays there, as nobody can end it.
-            until(lambda: all(process.poll() is not None for rank, process in enumerate(running) if what != "stop" or rank != victim))
+            until(
+                lambda: all(
+                    process.poll() is not None
+                    for rank, process in enumerate(running)
+                    if what != "stop" or rank != victim
+                )
+            )
             return seconds, time.monotonic() - begin
         finally:
             for process in running:
@@ -289,12 +380,22 @@ def repeat(promised, check, path):
 
 
 def check_times(program, transport, fate, seed, path, more=None):
-    return repeat(PROMISED[transport, fate], lambda log: check(program, transport, fate, seed, log, more), path)
+    return repeat(
+        PROMISED[transport, fate],
+        lambda log: check(program, transport, fate, seed, log, more),
+        path,
+    )
 
 
 def say_times(transport, fate, tries):
     for what, times in (("named", [a for a, _, _ in tries]), ("gone", [b for _, b, _ in tries])):
-        print(f"{transport} {fate}: {what} after {statistics.median(times):.2f} s, at most {max(times):.2f} s")
+        print(
+            f"{transport} {fate}: {what} after {statistics.median(times):.2f} s, at most"
+            f" {max(times):.2f} s"
+        )
     for a, _, load in tries:
         if a > PROMISED[transport, fate]:
-            print(f"{transport} {fate}: named after {a:.2f} s, with a load of {load:.1f} on {os.cpu_count()} cores")
+            print(
+                f"{transport} {fate}: named after {a:.2f} s, with a load of {load:.1f} on"
+                f" {os.cpu_count()} cores"
+            )

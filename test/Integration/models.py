@@ -21,7 +21,8 @@ class Model:
 
     `reductions`: row-parallel products of a layer that are summed apart: two, or one where attention and MLP are both added
     to the residual at once, or None where the plan has more than that (see test_families.py). `norm_sums`: numbers per token
-    that the norms of a layer over all heads are made of; tp splits the heads, and one all-reduce adds them up."""
+    that the norms of a layer over all heads are made of; tp splits the heads, and one all-reduce adds them up.
+    """
 
     path: Path
     layers: int
@@ -44,23 +45,36 @@ class Model:
         return self.path.stem
 
     def shape(self, batch: int, sequence: int, past: int = 0) -> dict[str, int]:
-        return {self.batch_name: batch, self.sequence_name: sequence} | ({self.past_name: past} if self.past_name else {})
+        return {self.batch_name: batch, self.sequence_name: sequence} | (
+            {self.past_name: past} if self.past_name else {}
+        )
 
-    def inputs(self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0) -> dict[str, np.ndarray]:
+    def inputs(
+        self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0
+    ) -> dict[str, np.ndarray]:
         """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by about r/batch of its
         length, at least by one, so that no two rows are alike; none leaves out nothing."""
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
-            return {self.first_input: random.standard_normal((batch, sequence, self.hidden), dtype=np.float32),
-                    **self.extra_inputs(batch, sequence)}
+            return {
+                self.first_input: random.standard_normal(
+                    (batch, sequence, self.hidden), dtype=np.float32
+                ),
+                **self.extra_inputs(batch, sequence),
+            }
         ids = random.integers(0, self.vocab, (batch, sequence))
         # The first and the last id are where a shard of the vocabulary begins and ends.
         ids.flat[:1], ids.flat[1:2] = self.vocab - 1, 0
         given = {"input_ids": ids}
         if self.past_name:
             sizes = self.shape(batch, sequence, past)
-            given |= {name: random.standard_normal([sizes.get(size, size) for size in shape], dtype=np.float32)
-                      for name, shape in self.reference.inputs.items() if self.past_name in shape}
+            given |= {
+                name: random.standard_normal(
+                    [sizes.get(size, size) for size in shape], dtype=np.float32
+                )
+                for name, shape in self.reference.inputs.items()
+                if self.past_name in shape
+            }
         if not self.padded:
             return given
         total = past + sequence
@@ -72,8 +86,11 @@ class Model:
                 mask[row] = mask[row, ::-1]
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, past:]
         given |= {"attention_mask": mask, "position_ids": positions}
-        return {name: array if array.dtype.kind == "f" else array.astype(self.reference.types[name])
-                for name, array in given.items() if name in self.reference.inputs}
+        return {
+            name: array if array.dtype.kind == "f" else array.astype(self.reference.types[name])
+            for name, array in given.items()
+            if name in self.reference.inputs
+        }
 
     first_input: str = "hidden_states"
     masked_input: str = ""
@@ -82,7 +99,11 @@ class Model:
         if not self.masked_input:
             return {}
         mask = np.tril(np.ones((sequence, sequence), np.float32))
-        return {self.masked_input: np.ascontiguousarray(np.broadcast_to(mask, (batch, 1, sequence, sequence)))}
+        return {
+            self.masked_input: np.ascontiguousarray(
+                np.broadcast_to(mask, (batch, 1, sequence, sequence))
+            )
+        }
 
     @functools.cached_property
     def reference(self):
@@ -122,13 +143,18 @@ COMMITTED = {
     ]
 }
 
-WITH_PAST = dict(past_name="past_sequence_length", batch_name="batch_size", sequence_name="sequence_length")
+WITH_PAST = dict(
+    past_name="past_sequence_length", batch_name="batch_size", sequence_name="sequence_length"
+)
 
 
 def family(name: str, past_flavor: str = "optimum", **geometry) -> dict[str, Model]:
     """The family as two exporters write it: NAME-dynamo, and NAME-past with a cache."""
     past = dict(past_name="past") if past_flavor == "dynamo" else dict(WITH_PAST, padded=True)
-    models = [committed(f"{name}-dynamo", **geometry), committed(f"{name}-past", **geometry, **past)]
+    models = [
+        committed(f"{name}-dynamo", **geometry),
+        committed(f"{name}-past", **geometry, **past),
+    ]
     return {model.name: model for model in models}
 
 
@@ -140,18 +166,58 @@ FAMILIES = {
     **family("phi", layers=4, hidden=24, heads=6, vocab=199, positions=64, reductions=1),
     **family("gpt_neox", layers=4, hidden=30, heads=5, vocab=197, positions=64, reductions=1),
     **family("bloom", "dynamo", layers=4, hidden=24, heads=6, vocab=223),
-    **family("falcon", "dynamo", layers=4, hidden=32, heads=8, kv_heads=1, vocab=200, positions=64, reductions=1),
+    **family(
+        "falcon",
+        "dynamo",
+        layers=4,
+        hidden=32,
+        heads=8,
+        kv_heads=1,
+        vocab=200,
+        positions=64,
+        reductions=1,
+    ),
     **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64, norm_sums=2),
     **family("gemma2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=229, positions=64),
     **family("mpt", layers=3, hidden=24, heads=6, vocab=191, positions=64),
     **family("gpt_neo", "dynamo", layers=4, hidden=24, heads=6, vocab=181, positions=64),
     **family("phi3", layers=3, hidden=24, heads=6, kv_heads=2, vocab=173, positions=64),
     **family("opt", layers=4, hidden=24, heads=6, vocab=157, positions=64),
-    **family("gptj", layers=3, hidden=32, heads=4, vocab=167, positions=64, reductions=1, rotary_bytes=64 * 4 * 4),
-    **family("codegen", "dynamo", layers=4, hidden=32, heads=4, vocab=163, positions=64, reductions=1, rotary_bytes=64 * 4 * 4),
+    **family(
+        "gptj",
+        layers=3,
+        hidden=32,
+        heads=4,
+        vocab=167,
+        positions=64,
+        reductions=1,
+        rotary_bytes=64 * 4 * 4,
+    ),
+    **family(
+        "codegen",
+        "dynamo",
+        layers=4,
+        hidden=32,
+        heads=4,
+        vocab=163,
+        positions=64,
+        reductions=1,
+        rotary_bytes=64 * 4 * 4,
+    ),
     # Optimum's masks of these hide by numbers that depend on the padding.
-    "bloom-optimum": committed("bloom-optimum", layers=4, hidden=24, heads=6, vocab=223, **WITH_PAST, padded=True),
-    "gpt_neo-optimum": committed("gpt_neo-optimum", layers=4, hidden=24, heads=6, vocab=181, positions=64, **WITH_PAST, padded=True),
+    "bloom-optimum": committed(
+        "bloom-optimum", layers=4, hidden=24, heads=6, vocab=223, **WITH_PAST, padded=True
+    ),
+    "gpt_neo-optimum": committed(
+        "gpt_neo-optimum",
+        layers=4,
+        hidden=24,
+        heads=6,
+        vocab=181,
+        positions=64,
+        **WITH_PAST,
+        padded=True,
+    ),
     "llama-deep": committed("llama-deep", **DEEP),
     "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),
 }
@@ -165,12 +231,36 @@ FROM_CORPUS = {
         Model(CORPUS / "exported-gpt2-dynamo-opset23.onnx", **EVEN_CORPUS),
         Model(CORPUS / "exported-gpt2odd-dynamo.onnx", **ODD, sequence_name="seq"),
         Model(CORPUS / "exported-gpt2-nopast.onnx", **{**EVEN_CORPUS, **MASKED}),
-        Model(CORPUS / "gpt2_one_layer.onnx", layers=1, hidden=4, heads=2, vocab=20, positions=8, output="471",
-              batch_name="batch_size", sequence_name="seq_len"),
-        Model(CORPUS / "mlp_megatron_basic_test.onnx", layers=1, hidden=4, heads=16, output="output", first_input="input",
-              sequence_name="seqlen"),
-        Model(CORPUS / "self_attention_megatron_basic_test.onnx", layers=1, hidden=4, heads=2, output="output",
-              first_input="input", masked_input="mask", sequence_name="seqlen"),
+        Model(
+            CORPUS / "gpt2_one_layer.onnx",
+            layers=1,
+            hidden=4,
+            heads=2,
+            vocab=20,
+            positions=8,
+            output="471",
+            batch_name="batch_size",
+            sequence_name="seq_len",
+        ),
+        Model(
+            CORPUS / "mlp_megatron_basic_test.onnx",
+            layers=1,
+            hidden=4,
+            heads=16,
+            output="output",
+            first_input="input",
+            sequence_name="seqlen",
+        ),
+        Model(
+            CORPUS / "self_attention_megatron_basic_test.onnx",
+            layers=1,
+            hidden=4,
+            heads=2,
+            output="output",
+            first_input="input",
+            masked_input="mask",
+            sequence_name="seqlen",
+        ),
     ]
 }
 
@@ -178,12 +268,43 @@ CORPUS_GEOMETRY = dict(hidden=64, vocab=1003, positions=128)
 FAMILIES_FROM_CORPUS = {
     model.name: model
     for model in [
-        Model(CORPUS / "exported-llama-dynamo.onnx", layers=3, **CORPUS_GEOMETRY, heads=8, kv_heads=2, sequence_name="seq"),
-        *(Model(CORPUS / f"exported-{name}-past.onnx", layers=layers, **CORPUS_GEOMETRY, padded=True, reductions=reductions,
-                **WITH_PAST)
-          for name, layers, reductions in [("gpt2", 4, 2), ("llama", 3, 2), ("mistral", 3, 2), ("qwen2", 3, 2), ("phi", 3, 1),
-                                           ("gpt_neox", 3, 1)]),
-        Model(CORPUS / "tiny-random-gpt2-fp32_past.onnx", layers=5, hidden=32, heads=4, vocab=1000, positions=512, padded=True,
-              batch_name="batch_size", sequence_name="seq_len", past_name="past_seq_len"),
+        Model(
+            CORPUS / "exported-llama-dynamo.onnx",
+            layers=3,
+            **CORPUS_GEOMETRY,
+            heads=8,
+            kv_heads=2,
+            sequence_name="seq",
+        ),
+        *(
+            Model(
+                CORPUS / f"exported-{name}-past.onnx",
+                layers=layers,
+                **CORPUS_GEOMETRY,
+                padded=True,
+                reductions=reductions,
+                **WITH_PAST,
+            )
+            for name, layers, reductions in [
+                ("gpt2", 4, 2),
+                ("llama", 3, 2),
+                ("mistral", 3, 2),
+                ("qwen2", 3, 2),
+                ("phi", 3, 1),
+                ("gpt_neox", 3, 1),
+            ]
+        ),
+        Model(
+            CORPUS / "tiny-random-gpt2-fp32_past.onnx",
+            layers=5,
+            hidden=32,
+            heads=4,
+            vocab=1000,
+            positions=512,
+            padded=True,
+            batch_name="batch_size",
+            sequence_name="seq_len",
+            past_name="past_seq_len",
+        ),
     ]
 }

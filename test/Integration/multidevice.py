@@ -22,7 +22,9 @@ def of_node(node: onnx.NodeProto, configuration: str) -> onnx.NodeDeviceConfigur
     return node.device_configurations.add(configuration_id=configuration)
 
 
-def shard(model: onnx.ModelProto, configuration: str, tensor: str, devices: list, dims: dict) -> None:
+def shard(
+    model: onnx.ModelProto, configuration: str, tensor: str, devices: list, dims: dict
+) -> None:
     """Cuts a tensor in all nodes that use it.
 
     devices: of each part, a device or a list of devices with copies. dims: axis -> number of parts, or a list of

@@ -24,7 +24,12 @@ def tpc_opt(*arguments):
 
 @functools.cache
 def all_kinds() -> tuple[str, ...]:
-    listed = tpc_opt(harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir", "--tpc-mutate=kind=list", "-o", "/dev/null").check()
+    listed = tpc_opt(
+        harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir",
+        "--tpc-mutate=kind=list",
+        "-o",
+        "/dev/null",
+    ).check()
     return tuple(line.split(":")[0] for line in listed.stdout.splitlines())
 
 
@@ -39,7 +44,10 @@ def mutation(kind, seed) -> str:
 def refuses(*arguments):
     """The result where tpc-opt fails, else None."""
     result = tpc_opt(*arguments, "-o", "/dev/null")
-    assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
+    assert not result.timed_out and result.returncode in (
+        0,
+        1,
+    ), f"a verifier hangs or crashes\n{result}"
     return result if result.returncode else None
 
 
@@ -51,7 +59,9 @@ class Table:
     """Counts of verdicts by level and kind."""
 
     def __init__(self, kinds):
-        self.rows = {kind: collections.Counter() for kind in kinds}  # (level, verifiers or text) -> mutants
+        self.rows = {
+            kind: collections.Counter() for kind in kinds
+        }  # (level, verifiers or text) -> mutants
         self.accepted = []
 
     def judge(self, judge, cases, key):
@@ -78,7 +88,9 @@ class Table:
         return self.count(lambda verdict: isinstance(verdict, frozenset), kind)
 
     def by(self, verifier, kind=None):
-        return self.count(lambda verdict: isinstance(verdict, frozenset) and verifier in verdict, kind)
+        return self.count(
+            lambda verdict: isinstance(verdict, frozenset) and verifier in verdict, kind
+        )
 
     def alone(self, verifier, kind=None):
         return self.count(lambda verdict: verdict == {verifier}, kind)
@@ -88,17 +100,42 @@ class Table:
 
     def report(self, name):
         """Prints and writes the table, and fails if a mutant is accepted."""
-        verifiers = sorted({each for row in self.rows.values() for _, verdict in row if isinstance(verdict, frozenset) for each in verdict})
-        columns = {"mutants": self.mutants, **{each: functools.partial(self.by, each) for each in verifiers},
-                   **{f"{each} alone": functools.partial(self.alone, each) for each in verifiers if len(verifiers) > 1},
-                   **{each: functools.partial(lambda text, kind=None: self.count(lambda verdict: verdict == text, kind), each)
-                      for each in (*EQUAL, ACCEPTED)}}
+        verifiers = sorted(
+            {
+                each
+                for row in self.rows.values()
+                for _, verdict in row
+                if isinstance(verdict, frozenset)
+                for each in verdict
+            }
+        )
+        columns = {
+            "mutants": self.mutants,
+            **{each: functools.partial(self.by, each) for each in verifiers},
+            **{
+                f"{each} alone": functools.partial(self.alone, each)
+                for each in verifiers
+                if len(verifiers) > 1
+            },
+            **{
+                each: functools.partial(
+                    lambda text, kind=None: self.count(lambda verdict: verdict == text, kind), each
+                )
+                for each in (*EQUAL, ACCEPTED)
+            },
+        }
         print(f"\n{'kind':28}", *(f"{column:>{len(column) + 2}}" for column in columns))
         for kind in (*self.rows, None):
-            print(f"{kind or 'all':28}", *(f"{count(kind=kind):{len(column) + 2}}" for column, count in columns.items()))
+            print(
+                f"{kind or 'all':28}",
+                *(f"{count(kind=kind):{len(column) + 2}}" for column, count in columns.items()),
+            )
         if folder := os.environ.get("TPC_MUTANT_TABLES"):
-            found = [[kind, level, sorted(verdict) if isinstance(verdict, frozenset) else verdict, n]
-                     for kind, row in self.rows.items() for (level, verdict), n in row.items()]
+            found = [
+                [kind, level, sorted(verdict) if isinstance(verdict, frozenset) else verdict, n]
+                for kind, row in self.rows.items()
+                for (level, verdict), n in row.items()
+            ]
             Path(folder, f"{name}.json").write_text(json.dumps(found))
         assert not self.accepted, f"mutants that no verifier refuses: {self.accepted}"
         return self

@@ -11,11 +11,31 @@ def build(name: str, folder: Path) -> Path:
     """Of `name`.c beside this file."""
     library = folder / f"{name}.so"
     source = Path(__file__).with_name(f"{name}.c")
-    run([configured("CMAKE_C_COMPILER") or "cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", source, "-o", library]).check()
+    run(
+        [
+            configured("CMAKE_C_COMPILER") or "cc",
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            source,
+            "-o",
+            library,
+        ]
+    ).check()
     return library
 
 
-def meddle(library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1) -> dict[str, str]:
+def meddle(
+    library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1
+) -> dict[str, str]:
     """For a program that is to find `file` changed by `action` (meddle.c) before it maps it for the `turn`-th time."""
-    return {"LD_PRELOAD": str(library), "MEDDLE_FILE": str(file.resolve()), "MEDDLE_ACTION": action, "MEDDLE_TURN": str(turn),
-            "MEDDLE_OTHER": str(other or "")}
+    return {
+        "LD_PRELOAD": str(library),
+        "MEDDLE_FILE": str(file.resolve()),
+        "MEDDLE_ACTION": action,
+        "MEDDLE_TURN": str(turn),
+        "MEDDLE_OTHER": str(other or ""),
+    }

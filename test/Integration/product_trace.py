@@ -12,6 +12,7 @@ CALL = re.compile(r"(\d+ \d+) (\S+) (?:(\S+ [0-9a-f:C]+) algorithm (\d+) pace (\
 @dataclass
 class Rank:
     """By product: algorithms, with how fast they are, while they were measured and in steps."""
+
     calls: list = field(default_factory=list)
     measured: dict = field(default_factory=lambda: defaultdict(set))
     used: dict = field(default_factory=lambda: defaultdict(set))
@@ -59,7 +60,9 @@ def wrong(ranks: list[Rank]) -> str:
     for product in filter(is_whole, sorted(used)):
         by = measured[product]
         if len(by) > 1 or len(used[product]) > 1:
-            return f"{product} is measured by {len(by)} ranks, and computed by {sorted(used[product])}"
+            return (
+                f"{product} is measured by {len(by)} ranks, and computed by {sorted(used[product])}"
+            )
         (choice,) = used[product]
         # Times are up to a quarter too long.
         if by and (choice not in by[0] or choice[1] > 1.25 * min(pace for _, pace in by[0])):

@@ -7,10 +7,27 @@ import collections
 import re
 
 WAITS = {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuStreamQuery"}
-MAKES = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFree_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
-         "cuEventCreate", "cuStreamCreate", "cuModuleLoadDataEx", "cuGraphInstantiateWithFlags"}
+MAKES = {
+    "cuMemAlloc_v2",
+    "cuMemHostAlloc",
+    "cuMemAllocHost_v2",
+    "cuMemFree_v2",
+    "cuMemFreeHost",
+    "cuMemHostRegister_v2",
+    "cuEventCreate",
+    "cuStreamCreate",
+    "cuModuleLoadDataEx",
+    "cuGraphInstantiateWithFlags",
+}
 # What is told a device behind one launch and before the next: outputs and status of the one, inputs and env of the other.
-TELLS = {"cuGraphLaunch", "cuCtxSetCurrent", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuEventRecord"}
+TELLS = {
+    "cuGraphLaunch",
+    "cuCtxSetCurrent",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemsetD8Async",
+    "cuEventRecord",
+}
 
 
 def calls_of_ranks(trace: str) -> list[list[str]]:
@@ -31,12 +48,15 @@ def wrong(trace: str, order: list, ranks: int) -> str:
     for calls in found:
         launches = [i for i, name in enumerate(calls) if name == "cuGraphLaunch"]
         if len(launches) != sum(known):
-            return f"{len(launches)} launches of graphs in {sum(known)} steps of shapes that were there before"
+            return (
+                f"{len(launches)} launches of graphs in {sum(known)} steps of shapes that were"
+                " there before"
+            )
         place = {step: launches[sum(known[:step])] for step in range(len(order)) if known[step]}
         for step in range(1, len(order)):
             if not (known[step - 1] and known[step]):
                 continue
-            between = calls[place[step - 1]:place[step]]
+            between = calls[place[step - 1] : place[step]]
             # A step that is captured says more: the second of a shape, or one behind another shape's first, which may have moved
             # memory.
             last = max(i for i in range(step) if order[i] == order[step])
@@ -51,12 +71,22 @@ def wrong(trace: str, order: list, ranks: int) -> str:
 def messages_in_the_way(trace: str) -> str:
     """Messages of pipelines have a stream of their own, beside what computes and its collectives: one with both, or nothing. The
     first call of a kind, to a peer, connects and is of no step."""
-    line = re.compile(r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream (\w+)$", re.M)
+    line = re.compile(
+        r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream"
+        r" (\w+)$",
+        re.M,
+    )
     connected, kinds = set(), collections.defaultdict(set)
     for process, thread, name, peer, communicator, stream in line.findall(trace):
         call = process, thread, name, peer, communicator
         if call in connected:
             kinds[process, thread, stream].add(name in ("Send", "Recv"))
         connected.add(call)
-    return next((f"messages and collectives of thread {thread} are on one stream" for (_, thread, _), found in kinds.items()
-                 if len(found) > 1), "" if kinds else "no call says its stream")
+    return next(
+        (
+            f"messages and collectives of thread {thread} are on one stream"
+            for (_, thread, _), found in kinds.items()
+            if len(found) > 1
+        ),
+        "" if kinds else "no call says its stream",
+    )

@@ -32,7 +32,9 @@ def build(name: str):
     from tpc import exporters, families
 
     args = export.parse_arguments([*make.MODELS[name].split(), "-o", str(HERE / f"{name}.onnx")])
-    return exporters.build_random(args.model, families.families()[args.model], args.sizes, args.seed)
+    return exporters.build_random(
+        args.model, families.families()[args.model], args.sizes, args.seed
+    )
 
 
 def draw_prompts(name: str, vocabulary: int) -> list[list[int]]:
@@ -46,26 +48,45 @@ def check_weights(name: str, model) -> None:
 
     session = reference.Session(HERE / f"{name}.onnx")
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (2, 11))
-    past = {port: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
-            for port, shape in session.inputs.items() if port.startswith("past_key_values.")}
+    past = {
+        port: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
+        for port, shape in session.inputs.items()
+        if port.startswith("past_key_values.")
+    }
     ports = defaults.conventional(session.inputs)
-    found = session.run(defaults.fill(session.inputs, session.types, {"input_ids": ids, **past}, ports))["logits"]
+    found = session.run(
+        defaults.fill(session.inputs, session.types, {"input_ids": ids, **past}, ports)
+    )["logits"]
     with torch.no_grad():
         expected = model(torch.from_numpy(ids), use_cache=False).logits.numpy()
     distance = reference.difference(found, expected)
     if distance.relative > 1e-4:
-        sys.exit(f"expected.py: {name}.onnx does not have the weights that its seed draws here: {distance}")
+        sys.exit(
+            f"expected.py: {name}.onnx does not have the weights that its seed draws here:"
+            f" {distance}"
+        )
 
 
 def say(model, prompt: list[int]) -> dict:
     import torch
 
     ids = torch.tensor([prompt])
-    result = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None,
-                            pad_token_id=0, return_dict_in_generate=True, output_logits=True)
+    result = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
     best = torch.stack(result.logits)[:, 0].topk(2).values
-    return {"prompt": prompt, "ids": result.sequences[0, len(prompt):].tolist(),
-            "margins": [float(f"{margin:.3g}") for margin in (best[:, 0] - best[:, 1]).tolist()]}
+    return {
+        "prompt": prompt,
+        "ids": result.sequences[0, len(prompt) :].tolist(),
+        "margins": [float(f"{margin:.3g}") for margin in (best[:, 0] - best[:, 1]).tolist()],
+    }
 
 
 def main() -> int:
@@ -73,15 +94,25 @@ def main() -> int:
     names = sys.argv[1:] or known
     unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit(f"expected.py: no model of ids named {', '.join(unknown)}; there are {', '.join(known)}")
+        sys.exit(
+            f"expected.py: no model of ids named {', '.join(unknown)}; there are {', '.join(known)}"
+        )
     said = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
     for name in names:
         model = build(name)
         check_weights(name, model)
         said[name] = [say(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)]
-        print(f"{name}: smallest margin {min(min(one['margins']) for one in said[name]):.2g}", flush=True)
-    texts = [f'"{name}": [\n' + ",\n".join(json.dumps(one, separators=(",", ":")) for one in said[name]) + "]"
-             for name in known if name in said]
+        print(
+            f"{name}: smallest margin {min(min(one['margins']) for one in said[name]):.2g}",
+            flush=True,
+        )
+    texts = [
+        f'"{name}": [\n'
+        + ",\n".join(json.dumps(one, separators=(",", ":")) for one in said[name])
+        + "]"
+        for name in known
+        if name in said
+    ]
     FILE.write_text("{" + ",\n".join(texts) + "}\n")
     return 0
 

@@ -1,6 +1,6 @@
 """Makes the ONNX files of this directory. Needs what `python -m tpc.export` needs; tests need none of it.
 
-    PYTHONPATH=python python test/Models/make.py [NAME …]
+PYTHONPATH=python python test/Models/make.py [NAME …]
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ ODD = "--layers 3 --hidden 40 --heads 5 --ffn 140 --vocab 1009 --positions 64"
 
 ERF = "--layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu"
 # No two layers are the same function, so nothing repeats.
-DIFFERING = "--layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --activation gelu_pytorch_tanh"
+DIFFERING = (
+    "--layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --activation"
+    " gelu_pytorch_tanh"
+)
 
 MODELS = {
     "gpt2-tiny": f"--opset 20 {TINY} --seed 1",
@@ -27,14 +30,25 @@ MODELS = {
     "gpt2-odd-opset20": f"--opset 20 {ODD} --seed 3",
     "gpt2-odd-opset23": f"--opset 23 {ODD} --seed 4",
     "gpt2-odd-nopast": f"--flavor optimum-nopast --opset 18 {ODD} --ffn 131 --seed 5",
-    "gpt2-tiny-nopast": f"--flavor optimum-nopast --opset 18 {TINY} --layers 2 --untied-head --seed 6",
+    "gpt2-tiny-nopast": (
+        f"--flavor optimum-nopast --opset 18 {TINY} --layers 2 --untied-head --seed 6"
+    ),
     # GELU by Erf and, from opset 20 on, as ONNX's own Gelu.
     "gpt2-erf-opset18": f"--opset 18 {ERF} --seed 7",
     "gpt2-erf-opset20": f"--opset 20 {ERF} --seed 12",
     "gpt2-differing-layers": f"--opset 20 {DIFFERING} --seed 8",
-    "gpt2-layer": "--opset 20 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 9",
-    "gpt2-layer-opset23": "--opset 23 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 10",
-    "gpt2-mlp": "--opset 20 --part mlp --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 11",
+    "gpt2-layer": (
+        "--opset 20 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions"
+        " 64 --seed 9"
+    ),
+    "gpt2-layer-opset23": (
+        "--opset 23 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions"
+        " 64 --seed 10"
+    ),
+    "gpt2-mlp": (
+        "--opset 20 --part mlp --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64"
+        " --seed 11"
+    ),
     # 124M parameters: the structure alone. `python -m tpc.weights` makes gpt2-124m.onnx.data.
     "gpt2-124m": "--opset 20 --structure-only",
     "gpt2-124m-past": "--flavor dynamo-past --opset 20 --structure-only",
@@ -46,39 +60,67 @@ MODELS = {
 # tests' sequences.
 FAMILIES = {
     "llama": "--layers 4 --hidden 32 --heads 8 --kv-heads 2 --ffn 24 --vocab 151 --positions 64",
-    "mistral": "--layers 3 --hidden 24 --heads 6 --kv-heads 3 --ffn 40 --vocab 210 --positions 64 --set sliding_window=6",
-    "qwen2": "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --ffn 36 --vocab 211 --positions 64 --set tie_word_embeddings=true",
+    "mistral": (
+        "--layers 3 --hidden 24 --heads 6 --kv-heads 3 --ffn 40 --vocab 210 --positions 64 --set"
+        " sliding_window=6"
+    ),
+    "qwen2": (
+        "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --ffn 36 --vocab 211 --positions 64 --set"
+        " tie_word_embeddings=true"
+    ),
     "phi": "--layers 4 --hidden 24 --heads 6 --ffn 48 --vocab 199 --positions 64",
-    "gpt_neox": "--layers 4 --hidden 30 --heads 5 --ffn 50 --vocab 197 --positions 64 --set rotary_pct=0.4",
+    "gpt_neox": (
+        "--layers 4 --hidden 30 --heads 5 --ffn 50 --vocab 197 --positions 64 --set rotary_pct=0.4"
+    ),
     "bloom": "--layers 4 --hidden 24 --heads 6 --vocab 223",
     "falcon": "--layers 4 --hidden 32 --heads 8 --ffn 48 --vocab 200 --positions 64",
     "olmo2": "--layers 4 --hidden 24 --heads 4 --ffn 34 --vocab 160 --positions 64",
-    "gemma2": "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229 --positions 64 "
-              "--set query_pre_attn_scalar=8 --set sliding_window=6",
+    "gemma2": (
+        "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229"
+        " --positions 64 --set query_pre_attn_scalar=8 --set sliding_window=6"
+    ),
     # Eight slopes are drawn, of which six are heads'.
     "mpt": "--layers 3 --hidden 24 --heads 6 --vocab 191 --positions 64",
     # Every other layer is local, by a mask that is stored as a buffer.
-    "gpt_neo": "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 181 --positions 64 --set window_size=6 "
-               '--set attention_types=[[["global","local"],2]]',
+    "gpt_neo": (
+        "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 181 --positions 64 --set window_size=6 "
+        '--set attention_types=[[["global","local"],2]]'
+    ),
     # Queries, keys and values are one product, and so are gate and up.
-    "phi3": "--layers 3 --hidden 24 --heads 6 --kv-heads 2 --ffn 28 --vocab 173 --positions 64 --set sliding_window=6",
+    "phi3": (
+        "--layers 3 --hidden 24 --heads 6 --kv-heads 2 --ffn 28 --vocab 173 --positions 64 --set"
+        " sliding_window=6"
+    ),
     # Positions are counted in f32, and begin at row 2.
     "opt": "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 157 --positions 64",
     # Every other column of half a head is rotated; sine and cosine are rows of one table.
-    "gptj": "--layers 3 --hidden 32 --heads 4 --ffn 44 --vocab 167 --positions 64 --set rotary_dim=4",
+    "gptj": (
+        "--layers 3 --hidden 32 --heads 4 --ffn 44 --vocab 167 --positions 64 --set rotary_dim=4"
+    ),
     # Queries, values and keys are one product of four blocks.
-    "codegen": "--layers 4 --hidden 32 --heads 4 --ffn 36 --vocab 163 --positions 64 --set rotary_dim=4",
+    "codegen": (
+        "--layers 4 --hidden 32 --heads 4 --ffn 36 --vocab 163 --positions 64 --set rotary_dim=4"
+    ),
 }
 MODELS = {name: f"gpt2 {arguments}" for name, arguments in MODELS.items()}
 for index, (family, sizes) in enumerate(FAMILIES.items()):
     MODELS[f"{family}-dynamo"] = f"{family} --opset 20 {sizes} --seed {20 + index}"
-    past = "dynamo-past --opset 20" if family in ("bloom", "falcon", "gpt_neo", "codegen") else "optimum-past --opset 18"
+    past = (
+        "dynamo-past --opset 20"
+        if family in ("bloom", "falcon", "gpt_neo", "codegen")
+        else "optimum-past --opset 18"
+    )
     MODELS[f"{family}-past"] = f"{family} --flavor {past} {sizes} --seed {40 + index}"
 # ALiBi of a mask's running sum; a window beside a mask of which each hides by the least number.
 for index, family in enumerate(("bloom", "gpt_neo")):
-    MODELS[f"{family}-optimum"] = f"{family} --flavor optimum-past --opset 18 {FAMILIES[family]} --seed {80 + index}"
+    MODELS[f"{family}-optimum"] = (
+        f"{family} --flavor optimum-past --opset 18 {FAMILIES[family]} --seed {80 + index}"
+    )
 # Deep enough to be cut into many stages.
-MODELS["llama-deep"] = "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64 --seed 60"
+MODELS["llama-deep"] = (
+    "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64"
+    " --seed 60"
+)
 MODELS["llama-deep-past"] = MODELS["llama-deep"] + " --flavor dynamo-past"
 
 

@@ -22,9 +22,22 @@ def static_axes(v: Value, least: int = 1) -> list[int]:
     return [i for i, n in enumerate(v.sizes) if n is not None and n >= least]
 
 
-def where(c: Context, v: Value, condition: str, first: str, second: str, largest: float = 1.0, quantum: float = 0.25) -> Value:
+def where(
+    c: Context,
+    v: Value,
+    condition: str,
+    first: str,
+    second: str,
+    largest: float = 1.0,
+    quantum: float = 0.25,
+) -> Value:
     """ONNX Runtime makes 0 of the -0 that it chooses."""
-    return v.within(c.w("Where", condition, first, second), max(v.largest, largest), min(v.quantum, quantum), summed=True)
+    return v.within(
+        c.w("Where", condition, first, second),
+        max(v.largest, largest),
+        min(v.quantum, quantum),
+        summed=True,
+    )
 
 
 def has_batch(dim: Dim) -> bool:
@@ -55,7 +68,7 @@ def split(c: Context, v: Value, a: int, b: int, d: int):
     if not ways:
         return None
     i, major, minor = pick(ways, a * 5 + b)
-    return reshaped(c, v, (*v.dims[:i], major, minor, *v.dims[i + 1:]))
+    return reshaped(c, v, (*v.dims[:i], major, minor, *v.dims[i + 1 :]))
 
 
 @step
@@ -63,7 +76,7 @@ def merge(c: Context, v: Value, a: int, b: int, d: int):
     if len(v.dims) < 2:
         return None
     i = a % (len(v.dims) - 1)
-    return reshaped(c, v, (*v.dims[:i], v.dims[i] + v.dims[i + 1], *v.dims[i + 2:]))
+    return reshaped(c, v, (*v.dims[:i], v.dims[i] + v.dims[i + 1], *v.dims[i + 2 :]))
 
 
 def reshaped(c: Context, v: Value, dims: tuple[Dim, ...]) -> Value:
@@ -87,12 +100,12 @@ def gather(c: Context, v: Value, a: int, b: int, d: int):
     if b % 4 == 0 and len(v.dims) > 1:
         n = size(v.dims[i]) or 1
         at = c.integers("index", d % (2 * n) - n)
-        return v.to(c.w("Gather", v.name, at, axis=i), v.dims[:i] + v.dims[i + 1:])
+        return v.to(c.w("Gather", v.name, at, axis=i), v.dims[:i] + v.dims[i + 1 :])
     shape = (((d % 3 + 1),), (2,)) if b % 4 == 1 else (((d % 5 + 1),),)
     if len(v.dims) + len(shape) > 7:
         return None
     at = c.indices(v, shape, [v.dims[i]], a + b, d)
-    return v.to(c.w("Gather", v.name, at, axis=i), (*v.dims[:i], *shape, *v.dims[i + 1:]))
+    return v.to(c.w("Gather", v.name, at, axis=i), (*v.dims[:i], *shape, *v.dims[i + 1 :]))
 
 
 @step
@@ -106,12 +119,12 @@ def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
     columns = min(1 + d % 2, len(v.dims) - batch)
     lead = v.dims[:batch]
     shape = (*lead, (a % 3 + 1,))
-    bounds = list(v.dims[batch:batch + columns])
+    bounds = list(v.dims[batch : batch + columns])
     if len(bounds) == 1:
         at = c.w("Unsqueeze", c.indices(v, shape, bounds, a + b, d), c.w.ints([-1]))
     else:
         at = c.indices(v, (*shape, (columns,)), bounds, a + b, d)
-    return v.to(c.w("GatherND", v.name, at, batch_dims=batch), (*shape, *v.dims[batch + columns:]))
+    return v.to(c.w("GatherND", v.name, at, batch_dims=batch), (*shape, *v.dims[batch + columns :]))
 
 
 @step
@@ -119,7 +132,7 @@ def gather_elements(c: Context, v: Value, a: int, b: int, d: int):
     i = any_axis(c, v, a)
     if i is None:
         return None
-    shape = (*v.dims[:i], (d % 4 + 1,), *v.dims[i + 1:])
+    shape = (*v.dims[:i], (d % 4 + 1,), *v.dims[i + 1 :])
     at = c.indices(v, shape, [v.dims[i]], b, d)
     return v.to(c.w("GatherElements", v.name, at, axis=i), shape)
 
@@ -132,17 +145,32 @@ def slice_(c: Context, v: Value, a: int, b: int, d: int):
     n = size(v.dims[i])
     if n is None:  # the first or the last
         ends = ([0], [1]) if b % 2 else ([-1], [2**63 - 1])
-        return v.to(c.w("Slice", v.name, c.w.ints(ends[0]), c.w.ints(ends[1]), c.w.ints([i])),
-                    (*v.dims[:i], (1,), *v.dims[i + 1:]))
+        return v.to(
+            c.w("Slice", v.name, c.w.ints(ends[0]), c.w.ints(ends[1]), c.w.ints([i])),
+            (*v.dims[:i], (1,), *v.dims[i + 1 :]),
+        )
     begin = b % n
     end = begin + 1 + d % (n - begin)
     step = (1, 1, 1, 2, 3)[(a + b + d) % 5]
     if d % 5 == 4:  # backwards
-        name = c.w("Slice", v.name, c.w.ints([end - 1]), c.w.ints([begin - 1 - n]), c.w.ints([i]), c.w.ints([-1]))
-        return v.to(name, (*v.dims[:i], (end - begin,), *v.dims[i + 1:]))
-    name = c.w("Slice", v.name, c.w.ints([begin]), c.w.ints([end - n if end < n else 2**63 - 1]), c.w.ints([i]),
-               *([c.w.ints([step])] if step > 1 else []))
-    return v.to(name, (*v.dims[:i], (-(-(end - begin) // step),), *v.dims[i + 1:]))
+        name = c.w(
+            "Slice",
+            v.name,
+            c.w.ints([end - 1]),
+            c.w.ints([begin - 1 - n]),
+            c.w.ints([i]),
+            c.w.ints([-1]),
+        )
+        return v.to(name, (*v.dims[:i], (end - begin,), *v.dims[i + 1 :]))
+    name = c.w(
+        "Slice",
+        v.name,
+        c.w.ints([begin]),
+        c.w.ints([end - n if end < n else 2**63 - 1]),
+        c.w.ints([i]),
+        *([c.w.ints([step])] if step > 1 else []),
+    )
+    return v.to(name, (*v.dims[:i], (-(-(end - begin) // step),), *v.dims[i + 1 :]))
 
 
 @step
@@ -159,7 +187,7 @@ def concat(c: Context, v: Value, a: int, b: int, d: int):
     else:
         other = v.name if b % 3 == 1 else c.w("Neg", v.name)
     both = [v.name, other] if d % 2 else [other, v.name]
-    return v.to(c.w("Concat", *both, axis=i), (*v.dims[:i], (n + v.sizes[i],), *v.dims[i + 1:]))
+    return v.to(c.w("Concat", *both, axis=i), (*v.dims[:i], (n + v.sizes[i],), *v.dims[i + 1 :]))
 
 
 @step
@@ -171,7 +199,7 @@ def parts(c: Context, v: Value, a: int, b: int, d: int):
     n = v.sizes[i]
     if n % 2 == 0 and d % 3:
         one, two = c.w.split(v.name, [n // 2] * 2, i)
-        dims = (*v.dims[:i], (n // 2,), *v.dims[i + 1:])
+        dims = (*v.dims[:i], (n // 2,), *v.dims[i + 1 :])
         if d % 3 == 1:
             return v.within(c.w("Mul", one, two), v.largest**2, v.quantum**2, dims)
         return v.within(c.w("Add", one, two), v.largest * 2, v.quantum, dims)
@@ -186,12 +214,12 @@ def repeat(c: Context, v: Value, a: int, b: int, d: int):
     if len(v.dims) >= 6:
         return None
     i, times = a % len(v.dims), 2 + b % 2
-    wide = (*v.dims[:i + 1], (1,), *v.dims[i + 1:])
+    wide = (*v.dims[: i + 1], (1,), *v.dims[i + 1 :])
     name = c.w("Unsqueeze", v.name, c.w.ints([i + 1]))
     shape = c.w.ints([1] * (i + 1) + [times] + [1] * (len(v.dims) - i - 1))
     name = c.w("Expand", name, shape)
-    wide = (*wide[:i + 1], (times,), *wide[i + 2:])
-    dims = (*v.dims[:i], v.dims[i] + (times,), *v.dims[i + 1:])
+    wide = (*wide[: i + 1], (times,), *wide[i + 2 :])
+    dims = (*v.dims[:i], v.dims[i] + (times,), *v.dims[i + 1 :])
     return v.to(c.w.reshape_to(name, wide, dims), dims)
 
 
@@ -203,7 +231,7 @@ def expand(c: Context, v: Value, a: int, b: int, d: int):
         return None
     times = 2 + b % 2
     name = c.w("Tile", v.name, c.w.ints([times if j == i else 1 for j in range(len(v.dims))]))
-    return v.to(name, (*v.dims[:i], (times * v.sizes[i],), *v.dims[i + 1:]))
+    return v.to(name, (*v.dims[:i], (times * v.sizes[i],), *v.dims[i + 1 :]))
 
 
 @step
@@ -212,8 +240,13 @@ def pad(c: Context, v: Value, a: int, b: int, d: int):
     if i is None:
         return None
     before, after = b % 3, d % 3
-    widths = [before if j == i else 0 for j in range(len(v.dims))] + [after if j == i else 0 for j in range(len(v.dims))]
-    return v.to(c.w("Pad", v.name, c.w.ints(widths)), (*v.dims[:i], (v.sizes[i] + before + after,), *v.dims[i + 1:]))
+    widths = [before if j == i else 0 for j in range(len(v.dims))] + [
+        after if j == i else 0 for j in range(len(v.dims))
+    ]
+    return v.to(
+        c.w("Pad", v.name, c.w.ints(widths)),
+        (*v.dims[:i], (v.sizes[i] + before + after,), *v.dims[i + 1 :]),
+    )
 
 
 @step
@@ -223,7 +256,9 @@ def roll(c: Context, v: Value, a: int, b: int, d: int):
     if i is None:
         return None
     by = 1 + b % (v.sizes[i] - 1)
-    return v.to(c.w("Concat", c.w.slice(v.name, by, v.sizes[i], i), c.w.slice(v.name, 0, by, i), axis=i))
+    return v.to(
+        c.w("Concat", c.w.slice(v.name, by, v.sizes[i], i), c.w.slice(v.name, 0, by, i), axis=i)
+    )
 
 
 # Element by element -------------------------------------------------------------------------------------------------
@@ -243,7 +278,9 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
         number = c.dyadic("masked", (), v.type)
         return where(c, v, keep, *([v.name, number] if b % 2 else [number, v.name]))
     if op == "Div":
-        powers = c.store("divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type))
+        powers = c.store(
+            "divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type)
+        )
         return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
     # An addition of 0 is left out, which shows where it is one to -0.
     other = c.dyadic("operand", shape, v.type, salt=d, zero=op != "Add")
@@ -286,7 +323,15 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
     if v.exact:
         ways += [("bfloat16",), ("float16",), ("bfloat16", "float16")]
         if not v.special:
-            ways += [("int32",), ("int64",), ("int64", "int32"), ("bool",), ("bool", "int64"), ("int8",), ("int32", "float16")]
+            ways += [
+                ("int32",),
+                ("int64",),
+                ("int64", "int32"),
+                ("bool",),
+                ("bool", "int64"),
+                ("int8",),
+                ("int32", "float16"),
+            ]
             if v.largest <= 100:
                 ways += [("int8", "int32")]
             elif ("int8",) in ways:
@@ -298,7 +343,9 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")
     if lossy:
-        name = c.w("Mul", name, c.w.tensor(f"third_{v.type}", np.asarray(np.float32(1 / 3)).astype(v.type)))
+        name = c.w(
+            "Mul", name, c.w.tensor(f"third_{v.type}", np.asarray(np.float32(1 / 3)).astype(v.type))
+        )
     narrow = any(type in ("float16", "bfloat16") for type in way)
     for type in (*way, v.type):
         name = c.w("Cast", name, to=c.w.type_of(type))
@@ -336,7 +383,11 @@ def compare(c: Context, v: Value, a: int, b: int, d: int):
     if b % 3 == 0:
         found = w("Not", found)
     elif b % 3 == 1:
-        found = w(("And", "Or", "Xor")[d % 3], found, w("Less", v.name, c.dyadic("second", (), v.type, salt=b)))
+        found = w(
+            ("And", "Or", "Xor")[d % 3],
+            found,
+            w("Less", v.name, c.dyadic("second", (), v.type, salt=b)),
+        )
     if d % 2:
         return where(c, v, found, v.name, c.dyadic("other", (), v.type))
     return v.within(w("Cast", found, to=w.type_of(v.type)), 1.0, 1.0, special=False, summed=False)
@@ -367,17 +418,36 @@ def again(c: Context, v: Value, a: int, b: int, d: int):
     loose, special = v.loose or other.loose, v.special or other.special
     if op == "Where" and v.exact and other.exact:
         found = c.w("Greater", v.name, other.name)
-        return v.within(c.w("Where", found, v.name, other.name), max(v.largest, other.largest), min(v.quantum, other.quantum),
-                        loose=loose, special=special, summed=True)
+        return v.within(
+            c.w("Where", found, v.name, other.name),
+            max(v.largest, other.largest),
+            min(v.quantum, other.quantum),
+            loose=loose,
+            special=special,
+            summed=True,
+        )
     op = "Add" if op == "Where" else op
     name = c.w(op, v.name, other.name)
     summed = v.summed or other.summed
     if not (v.exact and other.exact):
         return v.rounded(name, loose=loose, special=special, summed=summed)
     if op == "Mul":
-        return v.within(name, v.largest * other.largest, v.quantum * other.quantum, loose=loose, special=special, summed=summed)
-    return v.within(name, v.largest + other.largest, min(v.quantum, other.quantum), loose=loose, special=special,
-                    summed=summed)
+        return v.within(
+            name,
+            v.largest * other.largest,
+            v.quantum * other.quantum,
+            loose=loose,
+            special=special,
+            summed=summed,
+        )
+    return v.within(
+        name,
+        v.largest + other.largest,
+        min(v.quantum, other.quantum),
+        loose=loose,
+        special=special,
+        summed=summed,
+    )
 
 
 # Sums and products --------------------------------------------------------------------------------------------------
@@ -394,7 +464,7 @@ def reduce(c: Context, v: Value, a: int, b: int, d: int):
         op = "ReduceSum"
     n = size(v.dims[i]) or 64
     keep = d % 3 != 0 or len(v.dims) == 1
-    dims = (*v.dims[:i], *(((1,),) if keep else ()), *v.dims[i + 1:])
+    dims = (*v.dims[:i], *(((1,),) if keep else ()), *v.dims[i + 1 :])
     if op == "ArgMax":
         if not v.exact or v.summed and v.special:
             return None
@@ -420,8 +490,11 @@ def softmax(c: Context, v: Value, a: int, b: int, d: int):
     i = any_axis(c, v, a)
     if v.special or i is None:
         return None
-    return v.rounded(c.w("LogSoftmax" if b % 4 == 0 else "Softmax", v.name, axis=i), summed=True,
-                     loose=v.loose or v.type == "float16")
+    return v.rounded(
+        c.w("LogSoftmax" if b % 4 == 0 else "Softmax", v.name, axis=i),
+        summed=True,
+        loose=v.loose or v.type == "float16",
+    )
 
 
 @step
@@ -460,11 +533,19 @@ def gram(c: Context, v: Value, a: int, b: int, d: int):
         return None
     if not c.chain.whole and any(map(has_batch, v.dims[-2:])):
         return None
-    turned = c.w("Transpose", v.name, perm=[*range(len(v.dims) - 2), len(v.dims) - 1, len(v.dims) - 2])
+    turned = c.w(
+        "Transpose", v.name, perm=[*range(len(v.dims) - 2), len(v.dims) - 1, len(v.dims) - 2]
+    )
     rows = v.dims[-2] if a % 2 else v.dims[-1]
     inner = v.dims[-1] if a % 2 else v.dims[-2]
     name = c.w("MatMul", *((v.name, turned) if a % 2 else (turned, v.name)))
-    return v.within(name, v.largest**2 * (size(inner) or 64), v.quantum**2, (*v.dims[:-2], rows, rows), summed=True)
+    return v.within(
+        name,
+        v.largest**2 * (size(inner) or 64),
+        v.quantum**2,
+        (*v.dims[:-2], rows, rows),
+        summed=True,
+    )
 
 
 assert LIMIT > 0

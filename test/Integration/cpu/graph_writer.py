@@ -31,8 +31,12 @@ class Writer:
         self.layer = 0
 
     def __call__(self, op: str, *inputs: str, outputs: int = 1, **attributes):
-        names = [f"v{len(self.nodes)}" if i == 0 else f"v{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op, list(inputs), names, f"node_{op}_{len(self.nodes)}", **attributes))
+        names = [
+            f"v{len(self.nodes)}" if i == 0 else f"v{len(self.nodes)}_{i}" for i in range(outputs)
+        ]
+        self.nodes.append(
+            helper.make_node(op, list(inputs), names, f"node_{op}_{len(self.nodes)}", **attributes)
+        )
         return names[0] if outputs == 1 else names
 
     # Inputs, outputs ----------------------------------------------------------------------------------------------
@@ -53,10 +57,20 @@ class Writer:
     def free_output(self, name: str, value) -> None:
         """Of a chain. Dimensions of which only tpcc knows the size have a name of their own."""
         self.nodes.append(helper.make_node("Identity", [value.name], [name], f"output_{name}"))
-        shape = [dim[0] if len(dim) == 1 and isinstance(dim[0], str) else n if n is not None else f"{name}_{i}"
-                 for i, (dim, n) in enumerate(zip(value.dims, value.sizes))]
+        shape = [
+            (
+                dim[0]
+                if len(dim) == 1 and isinstance(dim[0], str)
+                else n if n is not None else f"{name}_{i}"
+            )
+            for i, (dim, n) in enumerate(zip(value.dims, value.sizes))
+        ]
         self.outputs.append(helper.make_tensor_value_info(name, self.type_of(value.type), shape))
-        self.judged[name] = "loose" if value.loose else "close" if not value.exact else "sum" if value.summed else "exact"
+        self.judged[name] = (
+            "loose"
+            if value.loose
+            else "close" if not value.exact else "sum" if value.summed else "exact"
+        )
 
     def output(self, name: str, value: str, shape, integers: bool = False) -> None:
         self.nodes.append(helper.make_node("Identity", [value], [name], f"output_{name}"))
@@ -74,22 +88,37 @@ class Writer:
         if name not in self.tensors and name not in self.constants:
             tensor = numpy_helper.from_array(np.array(array, order="C"), name)
             if node is None:
-                node = self.spec.store == "node" or (self.spec.store == "mixed" and zlib.crc32(name.encode()) % 2 == 1)
+                node = self.spec.store == "node" or (
+                    self.spec.store == "mixed" and zlib.crc32(name.encode()) % 2 == 1
+                )
             if node:
                 self.constants.add(name)
-                self.nodes.append(helper.make_node("Constant", [], [name], f"constant_{name}", value=tensor))
+                self.nodes.append(
+                    helper.make_node("Constant", [], [name], f"constant_{name}", value=tensor)
+                )
             else:
                 self.tensors[name] = tensor
         return name
 
     def draw(self, name: str, shape) -> np.ndarray:
-        return np.random.default_rng([self.spec.seed, zlib.crc32(name.encode())]).standard_normal(shape, dtype=np.float32)
+        return np.random.default_rng([self.spec.seed, zlib.crc32(name.encode())]).standard_normal(
+            shape, dtype=np.float32
+        )
 
-    def matrix(self, name: str, inputs: int, outputs: int, transposed: bool = False, fan_in: int | None = None) -> str:
+    def matrix(
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        transposed: bool = False,
+        fan_in: int | None = None,
+    ) -> str:
         """Such that a product keeps the size of its operand."""
         array = self.draw(name, (inputs, outputs)) / np.float32((fan_in or inputs) ** 0.5)
         if self.spec.depth == 0:  # exact, for the chains
-            array = np.clip(np.round(array * 4), -8, 8) / np.float32(4) + np.float32(0)  # no -0: 0 + -0 is 0
+            array = np.clip(np.round(array * 4), -8, 8) / np.float32(4) + np.float32(
+                0
+            )  # no -0: 0 + -0 is 0
         return self.tensor(name, array.T if transposed else array)
 
     def vector(self, name: str, size: int, mean: float = 0.0) -> str:
@@ -109,9 +138,16 @@ class Writer:
 
     @staticmethod
     def type_of(name: str) -> int:
-        return {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "float64": TensorProto.DOUBLE,
-                "bfloat16": TensorProto.BFLOAT16, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
-                "int8": TensorProto.INT8, "bool": TensorProto.BOOL}[name]
+        return {
+            "float32": TensorProto.FLOAT,
+            "float16": TensorProto.FLOAT16,
+            "float64": TensorProto.DOUBLE,
+            "bfloat16": TensorProto.BFLOAT16,
+            "int64": TensorProto.INT64,
+            "int32": TensorProto.INT32,
+            "int8": TensorProto.INT8,
+            "bool": TensorProto.BOOL,
+        }[name]
 
     # Shapes ---------------------------------------------------------------------------------------------------------
 
@@ -150,7 +186,9 @@ class Writer:
             same = symbolic and i < len(old) and old[i] == dim
             shape.append(0 if same else -1 if symbolic else int(np.prod(dim, dtype=np.int64)))
         if shape.count(-1) > 1 or (self.spec.sizes == "computed" and {0, -1} & set(shape)):
-            return self("Reshape", x, self("Concat", *[self.dim_vector(dim) for dim in new], axis=0))
+            return self(
+                "Reshape", x, self("Concat", *[self.dim_vector(dim) for dim in new], axis=0)
+            )
         return self("Reshape", x, self.ints(shape))
 
     def reshape_like_rows(self, rows: str, like: str, columns: int) -> str:
@@ -169,7 +207,9 @@ class Writer:
         """[b, kv, s, d] -> [b, kv * group, s, d], as Hugging Face's repeat_kv does."""
         x = self("Unsqueeze", x, self.ints([2]))
         sizes = [self.size(x, 0), self.ints([kv, group]), self.size(x, 3), self.ints([size])]
-        return self.reshape(self("Expand", x, self("Concat", *sizes, axis=0)), [0, kv * group, -1, size])
+        return self.reshape(
+            self("Expand", x, self("Concat", *sizes, axis=0)), [0, kv * group, -1, size]
+        )
 
     # Positions and masks, made once ---------------------------------------------------------------------------------
 
@@ -193,7 +233,9 @@ class Writer:
     def with_past(self, x: str, part: str, kv: int, size: int) -> str:
         """[b, kv, s, size] behind what is kept of earlier tokens; the whole is an output."""
         whole = self("Concat", f"past.{self.layer}.{part}", x, axis=2)
-        self.output(f"present.{self.layer}.{part}", whole, ["batch", kv, f"{part}s_of_{self.layer}", size])
+        self.output(
+            f"present.{self.layer}.{part}", whole, ["batch", kv, f"{part}s_of_{self.layer}", size]
+        )
         return whole
 
     def rotary_tables(self, size: int, interleaved: bool) -> tuple[str, str]:
@@ -203,10 +245,14 @@ class Writer:
             frequencies = (10000.0 ** (-np.arange(0, size, 2) / size)).astype(np.float32)
             row = "position_ids" if self.spec.positions == "given" else self.positions()
             column = self("Unsqueeze", self("Cast", row, to=TensorProto.FLOAT), self.ints([-1]))
-            angles = self("Mul", column, self.tensor(f"frequencies_{size}", frequencies[None, None]))
+            angles = self(
+                "Mul", column, self.tensor(f"frequencies_{size}", frequencies[None, None])
+            )
             if not interleaved:
                 angles = self("Concat", angles, angles, axis=-1)
-            self.tables[key] = tuple(self("Unsqueeze", self(f, angles), self.ints([1])) for f in ("Cos", "Sin"))
+            self.tables[key] = tuple(
+                self("Unsqueeze", self(f, angles), self.ints([1])) for f in ("Cos", "Sin")
+            )
         return self.tables[key]
 
     def key_positions(self) -> str:
@@ -217,7 +263,11 @@ class Writer:
         """Keys' positions [1, keys], or how far they are from the queries' [s, keys], as floats."""
         if of_keys_alone not in self.far:
             keys = self.key_positions()
-            far = keys if of_keys_alone else self("Sub", keys, self("Transpose", self.positions(), perm=[1, 0]))
+            far = (
+                keys
+                if of_keys_alone
+                else self("Sub", keys, self("Transpose", self.positions(), perm=[1, 0]))
+            )
             self.far[of_keys_alone] = self("Cast", far, to=TensorProto.FLOAT)
         return self.far[of_keys_alone]
 
@@ -237,7 +287,11 @@ class Writer:
                 queries = self("Unsqueeze", self.positions(), self.ints([2]))
                 seen = self("LessOrEqual", keys, queries)
                 if window:
-                    seen = self("And", seen, self("Greater", keys, self("Sub", queries, self.ints([window]))))
+                    seen = self(
+                        "And",
+                        seen,
+                        self("Greater", keys, self("Sub", queries, self.ints([window]))),
+                    )
                 parts.append(self("Unsqueeze", seen, self.ints([1])))
             if "padded" in spec.mask:
                 some = self("Cast", "attention_mask", to=TensorProto.BOOL)
@@ -251,8 +305,12 @@ class Writer:
         nodes, outputs = self.arrangement
         for node, value in self.judges if reference else ():
             nodes, outputs = [*nodes, node], [*outputs, value]
-        graph = helper.make_graph(nodes, "random", self.inputs, outputs, list(self.tensors.values()))
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.spec.opset)], ir_version=10)
+        graph = helper.make_graph(
+            nodes, "random", self.inputs, outputs, list(self.tensors.values())
+        )
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", self.spec.opset)], ir_version=10
+        )
 
     def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
         """Outputs in another order, with names that nodes give them themselves, or the same value twice."""
@@ -262,19 +320,33 @@ class Writer:
             again.CopyFrom(outputs[0])
             again.name = f"again_{outputs[0].name}"
             source = next(node for node in nodes if outputs[0].name in node.output)
-            nodes.append(helper.make_node("Identity", list(source.input), [again.name], "output_again"))
+            nodes.append(
+                helper.make_node("Identity", list(source.input), [again.name], "output_again")
+            )
             outputs.append(again)
             self.judged[again.name] = self.judged.get(outputs[0].name, "")
         if how == "shuffled":
-            outputs = [outputs[i] for i in np.random.default_rng(self.spec.seed).permutation(len(outputs))]
+            outputs = [
+                outputs[i] for i in np.random.default_rng(self.spec.seed).permutation(len(outputs))
+            ]
         if how == "direct" and not self.judges:
-            made = {name for node in nodes if node.op_type not in ("Identity", "Constant") for name in node.output}
+            made = {
+                name
+                for node in nodes
+                if node.op_type not in ("Identity", "Constant")
+                for name in node.output
+            }
             names: dict[str, str] = {}
             for node in nodes:
                 if node.name.startswith("output_") and node.input[0] in made:
                     names.setdefault(node.input[0], node.output[0])
-            nodes = [node for node in nodes
-                     if not (node.name.startswith("output_") and names.get(node.input[0]) == node.output[0])]
+            nodes = [
+                node
+                for node in nodes
+                if not (
+                    node.name.startswith("output_") and names.get(node.input[0]) == node.output[0]
+                )
+            ]
             for node in nodes:
                 if names.keys() & {*node.input, *node.output}:
                     node.input[:] = [names.get(name, name) for name in node.input]

@@ -55,9 +55,12 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
         for kind in types:
             known, name = (length, length) if length else ("?", "s")
             dist = f"#tpc.dist<[n, {name}]>"
-            words = {"XX": f"tensor<?x{known}x{kind}, {dist}>",
-                     "WW": f"tensor<{known}x{kind}>" if length else f"tensor<?x{kind}, #tpc.dist<[s]>>",
-                     "SS": f"tensor<?x{kind}, #tpc.dist<[n]>>", "NAME": f"{name}_{kind}"}
+            words = {
+                "XX": f"tensor<?x{known}x{kind}, {dist}>",
+                "WW": f"tensor<{known}x{kind}>" if length else f"tensor<?x{kind}, #tpc.dist<[s]>>",
+                "SS": f"tensor<?x{kind}, #tpc.dist<[n]>>",
+                "NAME": f"{name}_{kind}",
+            }
             form = FORM
             for word, meaning in words.items():
                 form = form.replace(word, meaning)
@@ -173,14 +176,36 @@ def make_rotary(sizes, kind):
     forms = []
     for size in sizes:
         turned = size // 4 // 16 * 16 or 16
-        words = {"NAME": f"{size}_{kind}", "TT": kind, "DIM": size, "HALF": size // 2, "TURNED": turned, "PART": turned // 2,
-                 "REST": size - turned}
+        words = {
+            "NAME": f"{size}_{kind}",
+            "TT": kind,
+            "DIM": size,
+            "HALF": size // 2,
+            "TURNED": turned,
+            "PART": turned // 2,
+            "REST": size - turned,
+        }
         form = ROTARY
         for word, meaning in words.items():
             form = form.replace(word, str(meaning))
         if kind != "f32":
-            form = re.sub(r"^( *%\w+)( = memref.load .*)$", rf"\1_16\2\n\1 = arith.extf \1_16 : {kind} to f32", form, flags=re.M)
-            form = re.sub(r"^( *)memref.store (%\w+)", rf"\1\2_16 = arith.truncf \2 : f32 to {kind}\n\1memref.store \2_16", form,
-                          flags=re.M)
+            form = re.sub(
+                r"^( *%\w+)( = memref.load .*)$",
+                rf"\1_16\2\n\1 = arith.extf \1_16 : {kind} to f32",
+                form,
+                flags=re.M,
+            )
+            form = re.sub(
+                r"^( *)memref.store (%\w+)",
+                rf"\1\2_16 = arith.truncf \2 : f32 to {kind}\n\1memref.store \2_16",
+                form,
+                flags=re.M,
+            )
         forms.append(form)
-    return "module attributes {tpc.target = \"cuda\"} {" + SIZES + "module @kernels {" + "".join(forms) + "}\n}\n"
+    return (
+        'module attributes {tpc.target = "cuda"} {'
+        + SIZES
+        + "module @kernels {"
+        + "".join(forms)
+        + "}\n}\n"
+    )

@@ -3,7 +3,8 @@
 the block; `one of (a or b)` is what a loop or a branch leaves in a register; `for bra, return` is who reads the result.
 
 States, as running says: `not reached`: no case comes to the statement; `no difference`: in all cases it leaves what the right one
-does; `the same bits`: it leaves something else, and results are the same; `other bits`: and so are results, within the bound."""
+does; `the same bits`: it leaves something else, and results are the same; `other bits`: and so are results, within the bound.
+"""
 
 import re
 import sys
@@ -24,110 +25,315 @@ class Entry(NamedTuple):
     state: str
     what: str  # a pattern
     why: str
-    equal: bool = True  # it computes the same; False: only what no test can run would show that it does not
+    equal: bool = (
+        True  # it computes the same; False: only what no test can run would show that it does not
+    )
 
 
-NEVER, ALWAYS, ROUND, BOUND = "a branch never taken", "a branch always taken", "a condition turned round", "a bound off by one"
+NEVER, ALWAYS, ROUND, BOUND = (
+    "a branch never taken",
+    "a branch always taken",
+    "a condition turned round",
+    "a bound off by one",
+)
 NUMBER, IDENTITY, CONSTANT = "a number off by one", "a wrong identity", "a wrong constant"
 NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
 ITEM = r"one of \(block or add\(itself, blocks\)\)"
 TWICE, LESS = "a bound of numbers twice as large", "a bound of numbers sixteen times less"
 SIZE = r"env\[\d\]"
-THREAD = r"and\(add\(shl\(1, choose\(gt\((memory\[…\]|env\[\d\]), 256\), 9, 5\)\), -1\), thread\)"  # in its row
+THREAD = (  # in its row
+    r"and\(add\(shl\(1, choose\(gt\((memory\[…\]|env\[\d\]), 256\), 9, 5\)\), -1\), thread\)"
+)
 WIDER = r"ne\(and\((or\()?.*, -4294967296\), 0\)"
 
 ENTRIES = [
-    Entry((NEVER,), SAME, rf"^return if le\(.*, {ITEM}\)$",
-          "a block without an item goes round its loop once: each group asks again whether its row is there"),
-    Entry((BOUND,), SAME, rf"^le\(.*, {ITEM}\) for return$", "one block more finds no row: each group asks again"),
-    Entry((BOUND,), SAME, rf"^lt\({ITEM}, .*\) for bra$", "one round more finds no row: each group asks again"),
-    Entry((NEVER, ALWAYS), SAME, r"^branch if (not\(and\()?(eq|ne)\((and|or)\(.*parameter \d",
-          "of addresses and lengths: element by element instead of 16 bytes at once is slower, and the same elements"),
-    Entry((ALWAYS, ROUND), SAME, rf"^(branch if )?{WIDER}( for bra)?$", "divides in 64 bits where 32 would do"),
-    Entry((NEVER,), NO_LESS, rf"^branch if {WIDER}$",
-          "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here holds; LLVM's expansion", False),
-    Entry(("a shift by one more",), SAME, rf"^shr\(mul\(one of \(or\(shl\({ITEM}, 8\), thread\).*\), -\d+\), \d\) for cvt, mul$",
-          "a smaller row, and a place in it that is as much further: rows stand one behind the other in all memory of the kernel"),
-    Entry(("a mask with one bit less",), NO_LESS, rf"^and\(shr\(one of \(or\(shl\({ITEM}, \d+\), .*, 4611686018427387\d+\) for or$",
-          "the highest bit of a place, from 2^61 bytes on, which no memory has"),
-    Entry((IDENTITY,), SAME, r"^0f00000000 for (?!.*shfl)",
-          "what a thread has in place of elements beyond the row: whoever reads it has asked before whether they are there"),
-    Entry((NEVER,), SAME, r"^branch if gt\(thread, \d+\)$",
-          "a thread computes of elements beyond the row, which it has not: whoever stores or adds asks again"),
-    Entry((BOUND,), SAME, r"^lt\(and\(thread, 31\), \d+\) for selp$",
-          "a lane beyond the row chooses what it has not: whoever stores asks again"),
-    Entry(("a difference for a sum",), SAME, r"^addf\(.*(0f00000000|…) or .*shuffle\(.*, (16|8|4)\)\) for addf, shfl$",
-          "at most 8 or 4 lanes have elements of the row, and the others 0: so far the shuffle brings 0 to those that store"),
-    Entry(("a difference for a sum",), SAME,
-          r"^addf\(one of \(0f80000000 or shared\[.*shuffle\(one of \(0f80000000 or shared\[.*, 16\)\) for addf, shfl$",
-          "16 warps: lane 0, which stores, takes -0 from the upper half, and asks no lane of it later"),
-    Entry(("a shuffle over another distance",), SAME, r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\) for max$",
-          "16 warps: the upper half has the maximum's identity, and a maximum may ask a lane of the lower half twice"),
-    Entry((CONSTANT,), SAME, r"^choose\((gtf|ltf)\(.*(0f42B17217|0fC2ADF5C3)",
-          "exp of what is too large or too small is replaced by infinity or 0, whatever was computed of it"),
-    Entry((CONSTANT,), NO_LESS, r"^choose\(gtf\(subf\(.*0f42B17217",
-          "softmax: no number is above the largest, so exp's upper end is not met"),
-    Entry((TWICE, LESS), NO_LESS, r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$",
-          "softmax: no number is above the largest, so exp's upper end is not met"),
-    Entry(("a shuffle of parts of a warp", "a shuffle of another kind", "a shuffle left out"), SAME,
-          r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\)",
-          "16 warps: the other half of the lanes has the maximum's identity, and lane 0 or its half is all that counts"),
-    Entry(("a mask with one bit less", "a shift by one more"), NO_LESS, r"^(and\()?shr\(rem\(.*, 24\)",
-          "would wrap a negative index: a position is computed, and not negative"),
-    Entry((TWICE,), SAME, r"^gtf\(abs\(mulf\(.*, 0f3F3504F3\)\), 0f40800000\) for selp$",
-          "erf is 1 from 4 on, and what is fitted up to 4 gives 1 up to 8 as well"),
-    Entry((NUMBER,), SAME, r"^add\(one of \(.*thread.*\), -\d+\) for add, lt$",
-          "LLVM counts an unrolled loop in steps of several rounds: one element does not make a round"),
-    Entry((NUMBER,), SAME, r"^add\(one of \(add\(one of \(.*thread.*\), -(\d+)\) or add\(itself, \1\)\), \1\) for add, lt$",
-          "LLVM counts an unrolled loop in steps of several rounds: one element does not make a round"),
-    Entry((NUMBER, "a wrong stride"), SAME, r"shl\(and\(add\(mul\(sub\(\d+, thread\), \d+\), \d+\), 3\), 2\)",
-          "rounds that LLVM does before an unrolled loop: one more does elements that the loop does again, from what it has read"),
-    Entry(("a barrier left out", "a warp's barrier for the block's"), SAME, r"^bar.sync 0;$",
-          "between passes over global memory: each thread reads what it has written itself"),
+    Entry(
+        (NEVER,),
+        SAME,
+        rf"^return if le\(.*, {ITEM}\)$",
+        "a block without an item goes round its loop once: each group asks again whether its row is"
+        " there",
+    ),
+    Entry(
+        (BOUND,),
+        SAME,
+        rf"^le\(.*, {ITEM}\) for return$",
+        "one block more finds no row: each group asks again",
+    ),
+    Entry(
+        (BOUND,),
+        SAME,
+        rf"^lt\({ITEM}, .*\) for bra$",
+        "one round more finds no row: each group asks again",
+    ),
+    Entry(
+        (NEVER, ALWAYS),
+        SAME,
+        r"^branch if (not\(and\()?(eq|ne)\((and|or)\(.*parameter \d",
+        "of addresses and lengths: element by element instead of 16 bytes at once is slower, and"
+        " the same elements",
+    ),
+    Entry(
+        (ALWAYS, ROUND),
+        SAME,
+        rf"^(branch if )?{WIDER}( for bra)?$",
+        "divides in 64 bits where 32 would do",
+    ),
+    Entry(
+        (NEVER,),
+        NO_LESS,
+        rf"^branch if {WIDER}$",
+        "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here"
+        " holds; LLVM's expansion",
+        False,
+    ),
+    Entry(
+        ("a shift by one more",),
+        SAME,
+        rf"^shr\(mul\(one of \(or\(shl\({ITEM}, 8\), thread\).*\), -\d+\), \d\) for cvt, mul$",
+        "a smaller row, and a place in it that is as much further: rows stand one behind the other"
+        " in all memory of the kernel",
+    ),
+    Entry(
+        ("a mask with one bit less",),
+        NO_LESS,
+        rf"^and\(shr\(one of \(or\(shl\({ITEM}, \d+\), .*, 4611686018427387\d+\) for or$",
+        "the highest bit of a place, from 2^61 bytes on, which no memory has",
+    ),
+    Entry(
+        (IDENTITY,),
+        SAME,
+        r"^0f00000000 for (?!.*shfl)",
+        "what a thread has in place of elements beyond the row: whoever reads it has asked before"
+        " whether they are there",
+    ),
+    Entry(
+        (NEVER,),
+        SAME,
+        r"^branch if gt\(thread, \d+\)$",
+        "a thread computes of elements beyond the row, which it has not: whoever stores or adds"
+        " asks again",
+    ),
+    Entry(
+        (BOUND,),
+        SAME,
+        r"^lt\(and\(thread, 31\), \d+\) for selp$",
+        "a lane beyond the row chooses what it has not: whoever stores asks again",
+    ),
+    Entry(
+        ("a difference for a sum",),
+        SAME,
+        r"^addf\(.*(0f00000000|…) or .*shuffle\(.*, (16|8|4)\)\) for addf, shfl$",
+        "at most 8 or 4 lanes have elements of the row, and the others 0: so far the shuffle brings"
+        " 0 to those that store",
+    ),
+    Entry(
+        ("a difference for a sum",),
+        SAME,
+        r"^addf\(one of \(0f80000000 or shared\[.*shuffle\(one of \(0f80000000 or shared\[.*,"
+        r" 16\)\) for addf, shfl$",
+        "16 warps: lane 0, which stores, takes -0 from the upper half, and asks no lane of it"
+        " later",
+    ),
+    Entry(
+        ("a shuffle over another distance",),
+        SAME,
+        r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\) for max$",
+        "16 warps: the upper half has the maximum's identity, and a maximum may ask a lane of the"
+        " lower half twice",
+    ),
+    Entry(
+        (CONSTANT,),
+        SAME,
+        r"^choose\((gtf|ltf)\(.*(0f42B17217|0fC2ADF5C3)",
+        "exp of what is too large or too small is replaced by infinity or 0, whatever was computed"
+        " of it",
+    ),
+    Entry(
+        (CONSTANT,),
+        NO_LESS,
+        r"^choose\(gtf\(subf\(.*0f42B17217",
+        "softmax: no number is above the largest, so exp's upper end is not met",
+    ),
+    Entry(
+        (TWICE, LESS),
+        NO_LESS,
+        r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$",
+        "softmax: no number is above the largest, so exp's upper end is not met",
+    ),
+    Entry(
+        ("a shuffle of parts of a warp", "a shuffle of another kind", "a shuffle left out"),
+        SAME,
+        r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\)",
+        "16 warps: the other half of the lanes has the maximum's identity, and lane 0 or its half"
+        " is all that counts",
+    ),
+    Entry(
+        ("a mask with one bit less", "a shift by one more"),
+        NO_LESS,
+        r"^(and\()?shr\(rem\(.*, 24\)",
+        "would wrap a negative index: a position is computed, and not negative",
+    ),
+    Entry(
+        (TWICE,),
+        SAME,
+        r"^gtf\(abs\(mulf\(.*, 0f3F3504F3\)\), 0f40800000\) for selp$",
+        "erf is 1 from 4 on, and what is fitted up to 4 gives 1 up to 8 as well",
+    ),
+    Entry(
+        (NUMBER,),
+        SAME,
+        r"^add\(one of \(.*thread.*\), -\d+\) for add, lt$",
+        "LLVM counts an unrolled loop in steps of several rounds: one element does not make a"
+        " round",
+    ),
+    Entry(
+        (NUMBER,),
+        SAME,
+        r"^add\(one of \(add\(one of \(.*thread.*\), -(\d+)\) or add\(itself, \1\)\), \1\) for"
+        r" add, lt$",
+        "LLVM counts an unrolled loop in steps of several rounds: one element does not make a"
+        " round",
+    ),
+    Entry(
+        (NUMBER, "a wrong stride"),
+        SAME,
+        r"shl\(and\(add\(mul\(sub\(\d+, thread\), \d+\), \d+\), 3\), 2\)",
+        "rounds that LLVM does before an unrolled loop: one more does elements that the loop does"
+        " again, from what it has read",
+    ),
+    Entry(
+        ("a barrier left out", "a warp's barrier for the block's"),
+        SAME,
+        r"^bar.sync 0;$",
+        "between passes over global memory: each thread reads what it has written itself",
+    ),
     # Rows whose length is known at run time: of up to 4096 elements in registers, four at once where all is aligned; else from
     # memory, which is right for rows of any length.
-    Entry((ALWAYS,), SAME, rf"^branch if or\(gt\({SIZE}, 4096\), eq\(and\({SIZE}, 3\), 0\)\)$",
-          "reads rows again that registers could hold: slower, and the same elements"),
-    Entry((ALWAYS,), SAME, rf"^branch if or\((or\(ne\(and\({SIZE}, 3\), 0\)|gt\({SIZE}, 4096\)), .*parameter \d.*, 12\), 0\)",
-          "does not keep rows in registers four elements at once: slower, and the same elements"),
-    Entry((BOUND,), SAME, rf"^gt\({SIZE}, 4096\) for or$", "reads rows of 4096 again, which registers could hold"),
-    Entry((ALWAYS,), SAME, rf"^branch if ne\(and\({SIZE}, 3\), 0\)$", "one element at a time instead of four"),
-    Entry((ALWAYS,), OTHER, rf"^branch if ne\(and\({SIZE}, 3\), 0\)$",
-          "one element at a time instead of four: a thread sums as many as before, but others"),
-    Entry((ROUND,), SAME, rf"^eq\(and\({SIZE}, 3\), 0\) for or$", "reads rows again that registers could hold, and keeps others"),
-    Entry((ROUND,), OTHER, rf"^eq\(and\({SIZE}, 3\), 0\) for or$",
-          "reads rows again that registers could hold, and keeps others: a thread sums as many as before, but others"),
-    Entry((NEVER,), NO_LESS, rf"^branch if ge\({THREAD}, {SIZE}\)$",
-          "before a loop over a row of more than 4096 elements, which are some for each of 512 threads"),
+    Entry(
+        (ALWAYS,),
+        SAME,
+        rf"^branch if or\(gt\({SIZE}, 4096\), eq\(and\({SIZE}, 3\), 0\)\)$",
+        "reads rows again that registers could hold: slower, and the same elements",
+    ),
+    Entry(
+        (ALWAYS,),
+        SAME,
+        rf"^branch if or\((or\(ne\(and\({SIZE}, 3\), 0\)|gt\({SIZE}, 4096\)), .*parameter \d.*,"
+        r" 12\), 0\)",
+        "does not keep rows in registers four elements at once: slower, and the same elements",
+    ),
+    Entry(
+        (BOUND,),
+        SAME,
+        rf"^gt\({SIZE}, 4096\) for or$",
+        "reads rows of 4096 again, which registers could hold",
+    ),
+    Entry(
+        (ALWAYS,),
+        SAME,
+        rf"^branch if ne\(and\({SIZE}, 3\), 0\)$",
+        "one element at a time instead of four",
+    ),
+    Entry(
+        (ALWAYS,),
+        OTHER,
+        rf"^branch if ne\(and\({SIZE}, 3\), 0\)$",
+        "one element at a time instead of four: a thread sums as many as before, but others",
+    ),
+    Entry(
+        (ROUND,),
+        SAME,
+        rf"^eq\(and\({SIZE}, 3\), 0\) for or$",
+        "reads rows again that registers could hold, and keeps others",
+    ),
+    Entry(
+        (ROUND,),
+        OTHER,
+        rf"^eq\(and\({SIZE}, 3\), 0\) for or$",
+        "reads rows again that registers could hold, and keeps others: a thread sums as many as"
+        " before, but others",
+    ),
+    Entry(
+        (NEVER,),
+        NO_LESS,
+        rf"^branch if ge\({THREAD}, {SIZE}\)$",
+        "before a loop over a row of more than 4096 elements, which are some for each of 512"
+        " threads",
+    ),
     Entry((BOUND,), NO_LESS, rf"^ge\({THREAD}, {SIZE}\) for bra$", "before that loop as well"),
-    Entry((BOUND,), NO_LESS, rf"^lt\({SIZE}, 257\) for bra$",
-          "257 is no multiple of 4: rows that come here are, or have more than 4096 elements"),
+    Entry(
+        (BOUND,),
+        NO_LESS,
+        rf"^lt\({SIZE}, 257\) for bra$",
+        "257 is no multiple of 4: rows that come here are, or have more than 4096 elements",
+    ),
     # Parts of rows at three ranks.
-    Entry(("a shift by one more",), NO_LESS, r"^shr\(mul\(sub\((sub\()?\d+, env\[\d\]\).*, 6148914691236517206\), 63\) for add$",
-          "a division by 3 rounds toward 0 by the sign of the quotient: a size less the rank is not negative"),
-    Entry(("a mask with one bit less",), NO_LESS, r"^and\(add\(mul\(sub\(sub\(231, .*6148914691236517206\), 63\)\), 3\) for or$",
-          "rows of 77 and 76: whether 4 divides them is in the lowest bit"),
-    Entry(("a mask with one bit less",), NO_LESS, r"^and\(sub\(18, env\[3\]\), 6\) for or$",
-          "18 less the rank, which is 0 or 1: whether 8 divides it is in the lower bit"),
-    Entry(("a mask with one bit less",), NO_LESS, r"^and\(add\(sub\(.*, 4294967293\), 4294967295\) for shl$",
-          "the third element before one of a head of 6, where there is one: a number below 3"),
-    Entry(("another rounding",), NO_LESS, r"^env\[\d\] for divf$", "of lengths from 2^24 on, of which no case has a row", False),
-    Entry(("another rounding",), NO_LESS, r"^(sub|add)\(one of \(.*thread\).* for st$",
-          "of positions from 2^24 on, of which no case has so many", False),
+    Entry(
+        ("a shift by one more",),
+        NO_LESS,
+        r"^shr\(mul\(sub\((sub\()?\d+, env\[\d\]\).*, 6148914691236517206\), 63\) for add$",
+        "a division by 3 rounds toward 0 by the sign of the quotient: a size less the rank is not"
+        " negative",
+    ),
+    Entry(
+        ("a mask with one bit less",),
+        NO_LESS,
+        r"^and\(add\(mul\(sub\(sub\(231, .*6148914691236517206\), 63\)\), 3\) for or$",
+        "rows of 77 and 76: whether 4 divides them is in the lowest bit",
+    ),
+    Entry(
+        ("a mask with one bit less",),
+        NO_LESS,
+        r"^and\(sub\(18, env\[3\]\), 6\) for or$",
+        "18 less the rank, which is 0 or 1: whether 8 divides it is in the lower bit",
+    ),
+    Entry(
+        ("a mask with one bit less",),
+        NO_LESS,
+        r"^and\(add\(sub\(.*, 4294967293\), 4294967295\) for shl$",
+        "the third element before one of a head of 6, where there is one: a number below 3",
+    ),
+    Entry(
+        ("another rounding",),
+        NO_LESS,
+        r"^env\[\d\] for divf$",
+        "of lengths from 2^24 on, of which no case has a row",
+        False,
+    ),
+    Entry(
+        ("another rounding",),
+        NO_LESS,
+        r"^(sub|add)\(one of \(.*thread\).* for st$",
+        "of positions from 2^24 on, of which no case has so many",
+        False,
+    ),
 ]
 
 
 def find(survivor: Survivor) -> Entry | None:
-    return next((entry for entry in ENTRIES if survivor.kind in entry.kinds and survivor.state == entry.state
-                 and re.search(entry.what, survivor.what)), None)
+    return next(
+        (
+            entry
+            for entry in ENTRIES
+            if survivor.kind in entry.kinds
+            and survivor.state == entry.state
+            and re.search(entry.what, survivor.what)
+        ),
+        None,
+    )
 
 
 def read(said: str) -> list[Survivor]:
     """What tpc-compare-kernels --mistakes says is left."""
-    return [Survivor(*line.split("\t")[1:]) for line in said.splitlines() if line.startswith("left\t")]
+    return [
+        Survivor(*line.split("\t")[1:]) for line in said.splitlines() if line.startswith("left\t")
+    ]
 
 
-if __name__ == "__main__":  # of some kernels: tpc-compare-kernels … --kernel=softmax --mistakes=10000 | python kernel_survivors.py
+if (
+    __name__ == "__main__"
+):  # of some kernels: tpc-compare-kernels … --kernel=softmax --mistakes=10000 | python kernel_survivors.py
     for one in read(sys.stdin.read()):
         if not (known := find(one)) or not known.equal:
             print("\t".join(one))

@@ -27,14 +27,37 @@ import liveness  # noqa: E402
 from models import MODELS  # noqa: E402
 
 KINDS = {
-    **{f"start, {fate}, {transport}": (lambda program, seed, log, t=transport, f=fate: liveness.check_start(program, t, f, seed, log))
-       for fate in liveness.FATES for transport in ("tcp", "torch", "mpi")},
-    **{f"step, {fate}, {transport}": (lambda program, seed, log, t=transport, f=fate: liveness.check(program, t, f, seed, log))
-       for fate in liveness.FATES for transport in ("tcp", "mpi")},
-    **{f"control group, version {version}, {transport}": (lambda program, seed, log, t=transport, v=version:
-                                                          liveness.check_group(program, t, v, seed, log))
-       for version in (1, 2) for transport in ("tcp", "mpi")},
-    **{f"hosts, {what}": (lambda program, seed, log, w=what: liveness.check_cut(program, w, seed, log)) for what in ("link", "host", "stop")},
+    **{
+        f"start, {fate}, {transport}": (
+            lambda program, seed, log, t=transport, f=fate: liveness.check_start(
+                program, t, f, seed, log
+            )
+        )
+        for fate in liveness.FATES
+        for transport in ("tcp", "torch", "mpi")
+    },
+    **{
+        f"step, {fate}, {transport}": (
+            lambda program, seed, log, t=transport, f=fate: liveness.check(program, t, f, seed, log)
+        )
+        for fate in liveness.FATES
+        for transport in ("tcp", "mpi")
+    },
+    **{
+        f"control group, version {version}, {transport}": (
+            lambda program, seed, log, t=transport, v=version: liveness.check_group(
+                program, t, v, seed, log
+            )
+        )
+        for version in (1, 2)
+        for transport in ("tcp", "mpi")
+    },
+    **{
+        f"hosts, {what}": lambda program, seed, log, w=what: liveness.check_cut(
+            program, w, seed, log
+        )
+        for what in ("link", "host", "stop")
+    },
 }
 
 
@@ -70,14 +93,21 @@ def main():
                 took = KINDS[kind](program, options.seed + case, keep / f"log{case}")
                 with lock:
                     times[kind].append(took)
-                print(f"{case}: {kind}: named after {took[0]:.1f} s, gone after {took[1]:.1f} s", flush=True)
+                print(
+                    f"{case}: {kind}: named after {took[0]:.1f} s, gone after {took[1]:.1f} s",
+                    flush=True,
+                )
             except pytest.skip.Exception as reason:
                 skipped[f"{kind}: {reason}"] += 1
             except BaseException:  # noqa: BLE001
                 log = keep / f"log{case}"
                 with lock:
                     failed.append(case)
-                    print(f"{case}: {kind}: FAILED\n{traceback.format_exc()}\n{log.read_text() if log.exists() else ''}", flush=True)
+                    print(
+                        f"{case}: {kind}:"
+                        f" FAILED\n{traceback.format_exc()}\n{log.read_text() if log.exists() else ''}",
+                        flush=True,
+                    )
             finally:
                 with lock:
                     free.append(program)
@@ -88,10 +118,16 @@ def main():
     print(f"{'kind':36} {'cases':>5} {'named, median':>14} {'most':>6} {'gone, most':>11}")
     for kind, took in times.items():
         named, gone = [a for a, _ in took], [b for _, b in took]
-        print(f"{kind:36} {len(took):5} {statistics.median(named):14.2f} {max(named):6.2f} {max(gone):11.2f}")
+        print(
+            f"{kind:36} {len(took):5} {statistics.median(named):14.2f} {max(named):6.2f}"
+            f" {max(gone):11.2f}"
+        )
     late = sum(a > 5 for took in times.values() for a, _ in took)
-    print(f"{sum(map(len, times.values()))} named, {late} of them after more than 5 s, {len(failed)} failed {failed or ''}, "
-          f"{len(left)} processes left behind, {skipped.total()} skipped {dict(skipped) or ''}; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{sum(map(len, times.values()))} named, {late} of them after more than 5 s, {len(failed)}"
+        f" failed {failed or ''}, {len(left)} processes left behind, {skipped.total()} skipped"
+        f" {dict(skipped) or ''}; load {os.getloadavg()[0]:.1f}"
+    )
     return bool(failed or left)
 
 

@@ -42,8 +42,11 @@ class Chain:
 
     def json(self) -> dict:
         base = Chain()
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)
-                if getattr(self, f.name) != getattr(base, f.name)}
+        return {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != getattr(base, f.name)
+        }
 
     @staticmethod
     def parse(fields: dict) -> Chain:
@@ -79,7 +82,9 @@ class Value:
         return int(np.prod([n or 1 for n in self.sizes], dtype=np.int64))
 
     def to(self, name: str, dims=None, **changes) -> Value:
-        return dataclasses.replace(self, name=name, dims=self.dims if dims is None else tuple(dims), **changes)
+        return dataclasses.replace(
+            self, name=name, dims=self.dims if dims is None else tuple(dims), **changes
+        )
 
     def rounded(self, name: str, dims=None, **changes) -> Value:
         changes["loose"] = changes.get("loose", self.loose) or self.type == "float16"
@@ -99,19 +104,68 @@ def size(dim: Dim) -> int | None:
 
 
 def draw_chain(r: random.Random, depth: int) -> Chain:
-    base = r.choice(("stream",) * 8 + ("own", "own", "static", "plain", "special", "special", "weight", "constant", "table"))
+    base = r.choice(
+        ("stream",) * 8
+        + ("own", "own", "static", "plain", "special", "special", "weight", "constant", "table")
+    )
     width = r.choice((4, 6, 8, 8, 12, 12, 16, 24, 24, 30, 48))
     # What a product has split is reshaped and looked up; much else comes in between.
-    moves = ("split", "split", "merge", "merge", "transpose", "gather", "gather", "gather_nd", "gather_elements", "slice",
-             "slice", "concat", "parts", "repeat", "pad", "roll", "expand")
-    others = ("constant", "constant", "constant", "unary", "cast", "cast", "compare", "mask", "again", "reduce", "softmax",
-              "cumsum", "matmul", "gram", "half", "norm")
+    moves = (
+        "split",
+        "split",
+        "merge",
+        "merge",
+        "transpose",
+        "gather",
+        "gather",
+        "gather_nd",
+        "gather_elements",
+        "slice",
+        "slice",
+        "concat",
+        "parts",
+        "repeat",
+        "pad",
+        "roll",
+        "expand",
+    )
+    others = (
+        "constant",
+        "constant",
+        "constant",
+        "unary",
+        "cast",
+        "cast",
+        "compare",
+        "mask",
+        "again",
+        "reduce",
+        "softmax",
+        "cumsum",
+        "matmul",
+        "gram",
+        "half",
+        "norm",
+    )
     steps = []
     for _ in range(r.choice((1, 2, 3, 4, 4, 5, 6, 8))):
         name = r.choice(moves) if r.random() < 0.6 else r.choice(others)
         steps.append((name, r.randrange(12), r.randrange(12), r.randrange(12)))
-    end = r.choice(("row", "row", "row", "output", "row_output")) if base == "stream" else r.choice(("output",) * 3 + ("row_output",))
-    return Chain(base, r.random() < 0.8, width, tuple(steps), end, r.choice(STORES), r.randrange(depth + 1), r.random() < 0.2)
+    end = (
+        r.choice(("row", "row", "row", "output", "row_output"))
+        if base == "stream"
+        else r.choice(("output",) * 3 + ("row_output",))
+    )
+    return Chain(
+        base,
+        r.random() < 0.8,
+        width,
+        tuple(steps),
+        end,
+        r.choice(STORES),
+        r.randrange(depth + 1),
+        r.random() < 0.2,
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -137,7 +191,15 @@ class Context:
     def store(self, what: str, array: np.ndarray) -> str:
         return self.w.tensor(self.label(what), array, node=self.chain.store == "node")
 
-    def dyadic(self, what: str, shape, type: str = "float32", steps: int = 4, salt: int = 0, zero: bool = True) -> str:
+    def dyadic(
+        self,
+        what: str,
+        shape,
+        type: str = "float32",
+        steps: int = 4,
+        salt: int = 0,
+        zero: bool = True,
+    ) -> str:
         """Multiples of 1/4 up to `steps`/4."""
         array = self.rng(salt).integers(-steps, steps + 1, shape)
         if not zero:
@@ -147,21 +209,32 @@ class Context:
     def integers(self, what: str, array) -> str:
         return self.store(what, np.asarray(array, np.int64))
 
-    def indices(self, v: Value, dims: tuple[Dim, ...], bounds: list[Dim], mode: int, salt: int) -> str:
+    def indices(
+        self, v: Value, dims: tuple[Dim, ...], bounds: list[Dim], mode: int, salt: int
+    ) -> str:
         """Indices of the shape `dims`; if there are several bounds, their number is the last dimension. Constants if
-        the sizes are known and the mode says so, else an input, or the rest of an input's division by the size."""
+        the sizes are known and the mode says so, else an input, or the rest of an input's division by the size.
+        """
         w = self.w
         static = all(size(dim) is not None for dim in dims)
         known = [size(bound) for bound in bounds]
         if static and mode % 3 == 0:
             shape = [size(dim) for dim in dims]
             # Of a size that is not known: the first or the last.
-            columns = [self.rng(salt + i).integers(-(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape)
-                       for i, n in enumerate(known)]
-            return self.integers("indices", np.stack(columns, -1) if len(bounds) > 1 else columns[0])
+            columns = [
+                self.rng(salt + i).integers(
+                    -(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape
+                )
+                for i, n in enumerate(known)
+            ]
+            return self.integers(
+                "indices", np.stack(columns, -1) if len(bounds) > 1 else columns[0]
+            )
         atoms = [atom for dim in dims for atom in dim]
         computed = mode % 3 == 2
-        name = w.free_input(self.label("indices"), atoms, "indices", [(1000,)] * len(bounds) if computed else bounds)
+        name = w.free_input(
+            self.label("indices"), atoms, "indices", [(1000,)] * len(bounds) if computed else bounds
+        )
         if atoms != [dim[0] for dim in dims if len(dim) == 1] or len(atoms) != len(dims):
             name = w.reshape_to(name, [(atom,) for atom in atoms], dims)
         if not computed:
@@ -181,7 +254,12 @@ def begin(c: Context, stream: Value) -> Value:
     if chain.base == "stream":
         return stream
     rows = f"rows_{c.index}"
-    inputs = {"own": ((rows,), (3,), (8,)), "special": ((rows,), (6,)), "static": ((4,), (3,), (6,)), "plain": ((8,),)}
+    inputs = {
+        "own": ((rows,), (3,), (8,)),
+        "special": ((rows,), (6,)),
+        "static": ((4,), (3,), (6,)),
+        "plain": ((8,),),
+    }
     if chain.base in inputs:
         dims = inputs[chain.base]
         kind = "special" if chain.base == "special" else "dyadic"
@@ -191,7 +269,14 @@ def begin(c: Context, stream: Value) -> Value:
         ids = w.free_input(f"chain{c.index}.ids", [rows, 3], "indices", [(10,)])
         table = c.dyadic("table", (10, 8))
         # Ranks may have some of the rows each, and add zeros of what they do not have.
-        return Value(w("Gather", table, ids, axis=0), ((rows,), (3,), (8,)), "float32", 1.0, 0.25, summed=True)
+        return Value(
+            w("Gather", table, ids, axis=0),
+            ((rows,), (3,), (8,)),
+            "float32",
+            1.0,
+            0.25,
+            summed=True,
+        )
     store = dataclasses.replace(chain, store="initializer" if chain.base == "weight" else "node")
     c.chain, before = store, c.chain
     shape = (3, 24) if chain.base == "weight" else (2, 3, 8)
@@ -234,9 +319,16 @@ def run(c: Context, stream: Value) -> Value:
     if chain.end != "output" and size(v.dims[-1]):
         v = product(c, v, size(stream.dims[-1]), bias=False)
     if chain.end == "row" and v.dims == stream.dims:
-        return stream.within(w("Add", stream.name, v.name), stream.largest + v.largest,
-                             min(stream.quantum, v.quantum), loose=stream.loose or v.loose,
-                             special=stream.special or v.special) if v.exact else stream.rounded(
-                                 w("Add", stream.name, v.name), loose=stream.loose or v.loose)
+        return (
+            stream.within(
+                w("Add", stream.name, v.name),
+                stream.largest + v.largest,
+                min(stream.quantum, v.quantum),
+                loose=stream.loose or v.loose,
+                special=stream.special or v.special,
+            )
+            if v.exact
+            else stream.rounded(w("Add", stream.name, v.name), loose=stream.loose or v.loose)
+        )
     w.free_output(f"chain{c.index}", v)
     return stream

@@ -31,7 +31,11 @@ class Layer:
     kv: int = 2
     size: int = 4  # of a head
     rotary: str = "none"  # none, half, partial, interleaved
-    repeat: str = "expand"  # how kv heads meet their query heads: expand, product, early (expand, before a rotary embedding)
+    repeat: (
+        str
+    ) = (  # how kv heads meet their query heads: expand, product, early (expand, before a rotary embedding)
+        "expand"
+    )
     qk_norm: bool = False
     core: str = "matmul"  # or one Attention op (opset 23)
     scale: str = "after"  # where 1/sqrt(size) stands: after, divide, query, both, none
@@ -42,7 +46,9 @@ class Layer:
     parallel: bool = False  # attention and MLP read the same hidden states and are added together
     bias: bool = True
     linear: str = "matmul"  # how a product is written: matmul, transpose, gemm
-    wide_norm: str = "none"  # over what tp splits: none, qk (all heads of each), sub (what o and proj read)
+    wide_norm: str = (
+        "none"  # over what tp splits: none, qk (all heads of each), sub (what o and proj read)
+    )
     clip: bool = False  # of q, k and v, before they are taken apart
     window: int = 0  # keys that a query sees with causality; 0: all
     slopes: str = "none"  # of heads, times the key's position or its distance: none, key, distance
@@ -86,8 +92,11 @@ class Spec:
         """What differs from the defaults."""
 
         def plain(value, base):
-            return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)
-                    if getattr(value, f.name) != getattr(base, f.name)}
+            return {
+                f.name: getattr(value, f.name)
+                for f in dataclasses.fields(value)
+                if getattr(value, f.name) != getattr(base, f.name)
+            }
 
         fields = plain(self, Spec())
         if "layers" in fields:
@@ -117,7 +126,9 @@ FUSED_GROUPED = ("falcon", "phi3")
 
 
 def draw_layer(r: random.Random) -> Layer:
-    attention = r.choice(("separate", "separate", "separate", *FUSED_EVEN, *FUSED_GROUPED, *FUSED_GROUPED, "none"))
+    attention = r.choice(
+        ("separate", "separate", "separate", *FUSED_EVEN, *FUSED_GROUPED, *FUSED_GROUPED, "none")
+    )
     kv = r.choice((1, 1, 2, 2, 3, 4, 5, 6))
     group = 1 if attention in FUSED_EVEN else r.choice((1, 1, 2, 2, 3, 4))
     size = r.choice((1, 2, 3, 4, 4, 6, 8))
@@ -126,16 +137,43 @@ def draw_layer(r: random.Random) -> Layer:
         rotary = "none"
     core = r.choice(("matmul",) * 5 + ("op",))
     repeat = r.choice(("expand", "expand", "product"))
-    mlp = r.choice(("gelu_erf", "gelu_tanh", "gelu_cube", "gelu", "relu", "silu", "swiglu", "swiglu_fused", "geglu", "none"))
+    mlp = r.choice(
+        (
+            "gelu_erf",
+            "gelu_tanh",
+            "gelu_cube",
+            "gelu",
+            "relu",
+            "silu",
+            "swiglu",
+            "swiglu_fused",
+            "geglu",
+            "none",
+        )
+    )
     if mlp == "none" and attention == "none":
         mlp = "gelu_erf"
     norm = r.choice(("layer", "layer", "layer_spelled", "rms", "rms_spelled", "none"))
     # One element normalized by itself is its sign, which any noise may turn.
     qk_norm = r.random() < 0.1 and size > 2
-    return Layer(attention, kv * group, kv, size, rotary, repeat, qk_norm, core,
-                 r.choice(("after", "divide", "query", "both", "none")), mlp, r.choice((1, 2, 3, 5, 8, 12, 17)), norm,
-                 r.choice(("pre", "pre", "pre", "post", "both")), r.random() < 0.25, r.random() < 0.7,
-                 r.choice(("matmul", "matmul", "transpose", "gemm")))
+    return Layer(
+        attention,
+        kv * group,
+        kv,
+        size,
+        rotary,
+        repeat,
+        qk_norm,
+        core,
+        r.choice(("after", "divide", "query", "both", "none")),
+        mlp,
+        r.choice((1, 2, 3, 5, 8, 12, 17)),
+        norm,
+        r.choice(("pre", "pre", "pre", "post", "both")),
+        r.random() < 0.25,
+        r.random() < 0.7,
+        r.choice(("matmul", "matmul", "transpose", "gemm")),
+    )
 
 
 def draw(seed: int) -> Spec:
@@ -144,11 +182,15 @@ def draw(seed: int) -> Spec:
 
 def draw_chains(r: random.Random, spec: Spec) -> Spec:
     """Three of five graphs have chains, beside few layers or none."""
-    changes = {"store": r.choice(("initializer", "initializer", "node", "mixed")),
-               "outputs": r.choice(("plain", "shuffled", "direct", "twice"))}
+    changes = {
+        "store": r.choice(("initializer", "initializer", "node", "mixed")),
+        "outputs": r.choice(("plain", "shuffled", "direct", "twice")),
+    }
     if r.random() < 0.6:
         depth = r.choice((0, 0, 0, 0, 1, 1, 2)) if spec.depth < 4 else spec.depth
-        chains = tuple(random_chains.draw_chain(r, depth) for _ in range(r.choice((1, 1, 1, 2, 2, 3))))
+        chains = tuple(
+            random_chains.draw_chain(r, depth) for _ in range(r.choice((1, 1, 1, 2, 2, 3)))
+        )
         changes |= {"depth": depth, "chains": chains, "final_norm": spec.final_norm and depth > 0}
     return dataclasses.replace(spec, **changes)
 
@@ -159,25 +201,58 @@ def draw_transformer(seed: int) -> Spec:
     depth = r.choice((1, 1, 2, 2, 3, 4))
     layers = tuple(draw_layer(r) for _ in range(kinds))
     more = random.Random(f"more {seed}")  # later than the others, whose pairs stay what they are
-    layers = tuple(dataclasses.replace(layer, wide_norm=more.choice(("none",) * 8 + ("qk", "sub")) if layer.size > 2 else "none",
-                                       clip=more.random() < 0.1,
-                                       repeat="early" if more.random() < 0.15 and layer.core == "matmul" else layer.repeat)
-                   for layer in layers)
+    layers = tuple(
+        dataclasses.replace(
+            layer,
+            wide_norm=more.choice(("none",) * 8 + ("qk", "sub")) if layer.size > 2 else "none",
+            clip=more.random() < 0.1,
+            repeat="early" if more.random() < 0.15 and layer.core == "matmul" else layer.repeat,
+        )
+        for layer in layers
+    )
     later = random.Random(f"windows {seed}")
-    layers = tuple(dataclasses.replace(layer, window=later.choice((0,) * 4 + (1, 2, 3, 7)),
-                                       slopes=later.choice(("none",) * 5 + ("key", "distance")) if layer.core == "matmul" else "none")
-                   for layer in layers)
+    layers = tuple(
+        dataclasses.replace(
+            layer,
+            window=later.choice((0,) * 4 + (1, 2, 3, 7)),
+            slopes=(
+                later.choice(("none",) * 5 + ("key", "distance"))
+                if layer.core == "matmul"
+                else "none"
+            ),
+        )
+        for layer in layers
+    )
     ids = r.random() < 0.75
     tied = ids and r.random() < 0.4
     head = r.choice(("logits",) * 6 + ("none", "softmax", "log_softmax", "argmax", "loss"))
-    mask = r.choice(("none", "causal", "causal", "causal", "padded", "causal_padded", "causal_padded"))
+    mask = r.choice(
+        ("none", "causal", "causal", "causal", "padded", "causal_padded", "causal_padded")
+    )
     hidden = r.choice((1, 3, 4, 5, 6, 8, 8, 12, 15))
     if hidden == 1:
-        layers = tuple(dataclasses.replace(layer, norm=layer.norm.replace("rms", "layer")) for layer in layers)
-    return Spec(layers, depth, seed, hidden, r.choice((1, 2, 5, 7, 11, 16, 31)), ids, tied,
-                head, r.choice(("none", "learned", "learned", "given")), mask, r.choice(("add", "where")),
-                r.choice(("none", "none", "hidden", "keys", "inner")), r.random() < 0.15, r.random() < 0.8, r.random() < 0.2,
-                r.random() < 0.15, r.choice(("static", "computed")))
+        layers = tuple(
+            dataclasses.replace(layer, norm=layer.norm.replace("rms", "layer")) for layer in layers
+        )
+    return Spec(
+        layers,
+        depth,
+        seed,
+        hidden,
+        r.choice((1, 2, 5, 7, 11, 16, 31)),
+        ids,
+        tied,
+        head,
+        r.choice(("none", "learned", "learned", "given")),
+        mask,
+        r.choice(("add", "where")),
+        r.choice(("none", "none", "hidden", "keys", "inner")),
+        r.random() < 0.15,
+        r.random() < 0.8,
+        r.random() < 0.2,
+        r.random() < 0.15,
+        r.choice(("static", "computed")),
+    )
 
 
 def draw_shapes(r: random.Random) -> list[tuple[int, int]]:
@@ -190,11 +265,24 @@ def draw_shapes(r: random.Random) -> list[tuple[int, int]]:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def linear(w: Writer, spec: Spec, layer: Layer, x: str, inputs: int, outputs: int, name: str, bias: bool | None = None) -> str:
+def linear(
+    w: Writer,
+    spec: Spec,
+    layer: Layer,
+    x: str,
+    inputs: int,
+    outputs: int,
+    name: str,
+    bias: bool | None = None,
+) -> str:
     bias = layer.bias if bias is None else bias
     vector = None
     if bias:
-        vector = w.zeros(f"zero_{outputs}", outputs) if spec.zero_bias else w.vector(f"{name}.bias", outputs)
+        vector = (
+            w.zeros(f"zero_{outputs}", outputs)
+            if spec.zero_bias
+            else w.vector(f"{name}.bias", outputs)
+        )
     matrix = w.matrix(f"{name}.weight", inputs, outputs, transposed=layer.linear != "matmul")
     if layer.linear == "gemm":
         rows = w.reshape(x, [-1, inputs])
@@ -214,7 +302,9 @@ def norm(w: Writer, kind: str, x: str, size: int, name: str) -> str:
         return x
     scale = w.vector(f"{name}.weight", size, mean=1.0)
     if kind == "layer":
-        return w("LayerNormalization", x, scale, w.vector(f"{name}.bias", size), axis=-1, epsilon=1e-5)
+        return w(
+            "LayerNormalization", x, scale, w.vector(f"{name}.bias", size), axis=-1, epsilon=1e-5
+        )
     if kind == "layer_spelled":
         center = w("Sub", x, w("ReduceMean", x, w.ints([-1]), keepdims=1))
         variance = w("ReduceMean", w("Pow", center, w.number(2.0)), w.ints([-1]), keepdims=1)
@@ -228,10 +318,16 @@ def norm(w: Writer, kind: str, x: str, size: int, name: str) -> str:
 
 def activation(w: Writer, kind: str, x: str) -> str:
     if kind == "gelu_erf":
-        return w("Mul", w("Mul", x, w("Add", w("Erf", w("Div", x, w.number(2**0.5))), w.number(1.0))), w.number(0.5))
+        return w(
+            "Mul",
+            w("Mul", x, w("Add", w("Erf", w("Div", x, w.number(2**0.5))), w.number(1.0))),
+            w.number(0.5),
+        )
     if kind in ("gelu_tanh", "gelu_cube"):
         cube = w("Pow", x, w.number(3.0)) if kind == "gelu_tanh" else w("Mul", w("Mul", x, x), x)
-        inner = w("Mul", w("Add", x, w("Mul", cube, w.number(0.044715))), w.number((2 / np.pi) ** 0.5))
+        inner = w(
+            "Mul", w("Add", x, w("Mul", cube, w.number(0.044715))), w.number((2 / np.pi) ** 0.5)
+        )
         return w("Mul", w("Mul", x, w.number(0.5)), w("Add", w("Tanh", inner), w.number(1.0)))
     if kind == "silu":
         return w("Mul", x, w("Sigmoid", x))
@@ -260,14 +356,22 @@ def project(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> tuple[str
     """q [b, s, heads, d], k and v [b, s, kv, d]: in every family's order of columns."""
     h, H, K, d = spec.hidden, layer.heads, layer.kv, layer.size
     if layer.attention == "separate":
-        return tuple(w.reshape(linear(w, spec, layer, x, h, n * d, f"{name}.{part}"), [0, 0, n, d])
-                     for part, n in (("q", H), ("k", K), ("v", K)))
+        return tuple(
+            w.reshape(linear(w, spec, layer, x, h, n * d, f"{name}.{part}"), [0, 0, n, d])
+            for part, n in (("q", H), ("k", K), ("v", K))
+        )
     fused = linear(w, spec, layer, x, h, (H + 2 * K) * d, f"{name}.qkv")
     if layer.clip:
         fused = w("Min", w("Max", fused, w.number(-1.5)), w.number(1.5))
     if layer.attention in ("gpt2", "phi3"):  # all q, all k, all v
-        parts = w.split(fused, [H * d, K * d, K * d], -1) if layer.attention == "gpt2" else [
-            w.slice(fused, a * d, b * d, -1) for a, b in ((0, H), (H, H + K), (H + K, H + 2 * K))]
+        parts = (
+            w.split(fused, [H * d, K * d, K * d], -1)
+            if layer.attention == "gpt2"
+            else [
+                w.slice(fused, a * d, b * d, -1)
+                for a, b in ((0, H), (H, H + K), (H + K, H + 2 * K))
+            ]
+        )
         return tuple(w.reshape(part, [0, 0, n, d]) for part, n in zip(parts, (H, K, K)))
     if layer.attention == "neox":  # per head: its q, k and v
         heads = w.reshape(fused, [0, 0, H, 3 * d])
@@ -277,8 +381,13 @@ def project(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> tuple[str
         return tuple(w("Gather", heads, w.scalar(i), axis=3) for i in range(3))
     if layer.attention == "codegen":  # blocks of heads, in each: q, v, k
         blocks = next(n for n in (2, 3, 1) if H % n == 0 and (H > n or n == 1))
-        parts = w.split(w.reshape(fused, [0, 0, blocks, 3 * (H // blocks) * d]), [H // blocks * d] * 3, -1)
-        q, v, k = (w.reshape(w.reshape(part, [0, 0, blocks, H // blocks, d]), [0, 0, H, d]) for part in parts)
+        parts = w.split(
+            w.reshape(fused, [0, 0, blocks, 3 * (H // blocks) * d]), [H // blocks * d] * 3, -1
+        )
+        q, v, k = (
+            w.reshape(w.reshape(part, [0, 0, blocks, H // blocks, d]), [0, 0, H, d])
+            for part in parts
+        )
         return q, k, v
     assert layer.attention == "falcon", layer.attention  # per kv head: its q heads, k, v
     G = H // K
@@ -296,11 +405,18 @@ def rotate(w: Writer, layer: Layer, x: str) -> str:
     cos, sin = w.rotary_tables(r, interleaved=layer.rotary == "interleaved")
     if layer.rotary == "interleaved":
         even, odd = w.slice(part, 0, r, -1, step=2), w.slice(part, 1, r, -1, step=2)
-        pairs = [w("Unsqueeze", v, w.ints([-1])) for v in
-                 (w("Sub", w("Mul", even, cos), w("Mul", odd, sin)), w("Add", w("Mul", odd, cos), w("Mul", even, sin)))]
+        pairs = [
+            w("Unsqueeze", v, w.ints([-1]))
+            for v in (
+                w("Sub", w("Mul", even, cos), w("Mul", odd, sin)),
+                w("Add", w("Mul", odd, cos), w("Mul", even, sin)),
+            )
+        ]
         turned = w.reshape(w("Concat", *pairs, axis=-1), [0, 0, 0, r])
     else:
-        turned = w("Concat", w("Neg", w.slice(part, r // 2, r, -1)), w.slice(part, 0, r // 2, -1), axis=-1)
+        turned = w(
+            "Concat", w("Neg", w.slice(part, r // 2, r, -1)), w.slice(part, 0, r // 2, -1), axis=-1
+        )
         turned = w("Add", w("Mul", part, cos), w("Mul", turned, sin))
     return w("Concat", turned, rest, axis=-1) if rest else turned
 
@@ -332,8 +448,16 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
     elif layer.scale == "divide":
         scores = w("Div", scores, w.number(root))
     if layer.slopes != "none":
-        slopes = (2.0 ** (-8 * (np.arange(H) + 1) / H)).astype(np.float32).reshape([K, G, 1, 1] if product else [H, 1, 1])
-        scores = w("Add", scores, w("Mul", w.tensor(f"slopes_{H}_{product}", slopes), w.distances(layer.slopes == "key")))
+        slopes = (
+            (2.0 ** (-8 * (np.arange(H) + 1) / H))
+            .astype(np.float32)
+            .reshape([K, G, 1, 1] if product else [H, 1, 1])
+        )
+        scores = w(
+            "Add",
+            scores,
+            w("Mul", w.tensor(f"slopes_{H}_{product}", slopes), w.distances(layer.slopes == "key")),
+        )
     if spec.mask != "none":
         mask = w.mask(spec, layer.window)
         if product:
@@ -355,8 +479,13 @@ def attention(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
     if layer.qk_norm:
         q, k = norm(w, "rms", q, d, f"{name}.q_norm"), norm(w, "rms", k, d, f"{name}.k_norm")
     if layer.wide_norm == "qk":
-        q, k = (w.reshape(norm(w, "rms", w.reshape(part, [0, 0, n * d]), n * d, f"{name}.{label}_norm"), [0, 0, n, d])
-                for part, n, label in ((q, H, "q_all"), (k, K, "k_all")))
+        q, k = (
+            w.reshape(
+                norm(w, "rms", w.reshape(part, [0, 0, n * d]), n * d, f"{name}.{label}_norm"),
+                [0, 0, n, d],
+            )
+            for part, n, label in ((q, H, "q_all"), (k, K, "k_all"))
+        )
     q, k, v = (w("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, k, v))
     if layer.repeat == "early" and H > K and not spec.cache and spec.extra != "keys":
         k, v = w.repeat_heads(k, K, H // K, d), w.repeat_heads(v, K, H // K, d)
@@ -374,14 +503,28 @@ def attention(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
 
 
 def block(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
-    parts = [part for part, kind in ((attention, layer.attention), (mlp, layer.mlp)) if kind != "none"]
+    parts = [
+        part for part, kind in ((attention, layer.attention), (mlp, layer.mlp)) if kind != "none"
+    ]
 
     def normalized(v: str, where: str, label: str) -> str:
-        return norm(w, layer.norm, v, spec.hidden, f"{name}.{label}") if layer.place in (where, "both") else v
+        return (
+            norm(w, layer.norm, v, spec.hidden, f"{name}.{label}")
+            if layer.place in (where, "both")
+            else v
+        )
 
     if layer.parallel and len(parts) == 2 and layer.place == "pre":
         n = normalized(x, "pre", "ln")
-        return w("Add", w("Add", mlp(w, spec, layer, n, f"{name}.mlp"), attention(w, spec, layer, n, f"{name}.attn")), x)
+        return w(
+            "Add",
+            w(
+                "Add",
+                mlp(w, spec, layer, n, f"{name}.mlp"),
+                attention(w, spec, layer, n, f"{name}.attn"),
+            ),
+            x,
+        )
     for part in parts:
         label = part.__name__
         y = part(w, spec, layer, normalized(x, "pre", f"{label}.ln"), f"{name}.{label}")
@@ -397,7 +540,11 @@ def head(w: Writer, spec: Spec, x: str, table: str | None) -> None:
     if spec.head == "none":
         w.output("last", w("Identity", x), [BATCH, SEQUENCE, spec.hidden])
         return
-    matrix = w("Transpose", table, perm=[1, 0]) if spec.tied else w.matrix("head.weight", spec.hidden, spec.vocab)
+    matrix = (
+        w("Transpose", table, perm=[1, 0])
+        if spec.tied
+        else w.matrix("head.weight", spec.hidden, spec.vocab)
+    )
     logits = w("MatMul", x, matrix)
     full = [BATCH, SEQUENCE, spec.vocab]
     if spec.head == "logits":
@@ -453,7 +600,12 @@ def build(spec: Spec) -> Writer:
     if "padded" in spec.mask and any(layer.attention != "none" for layer in spec.used):
         w.input("attention_mask", [BATCH, f"{PAST} + {SEQUENCE}" if caches else SEQUENCE])
     # Without layers the hidden states are small multiples of 1/4, as all that chains work on.
-    start = Value(x, ((BATCH,), (SEQUENCE,), (spec.hidden,)), "float32", *((4.0, 0.25) if spec.depth == 0 else ()))
+    start = Value(
+        x,
+        ((BATCH,), (SEQUENCE,), (spec.hidden,)),
+        "float32",
+        *((4.0, 0.25) if spec.depth == 0 else ()),
+    )
     stream = add_chains(w, spec, 0, start)
     x = stream.name
     for i in range(spec.depth):
@@ -461,11 +613,16 @@ def build(spec: Spec) -> Writer:
         name = f"h.{i % len(spec.layers) if spec.shared else i}"
         w.layer = i
         x = block(w, spec, layer, x, name)
-        if spec.extra == "hidden" or (spec.extra == "keys" and layer.attention == "none") or (
-                spec.extra == "inner" and layer.mlp == "none"):
+        if (
+            spec.extra == "hidden"
+            or (spec.extra == "keys" and layer.attention == "none")
+            or (spec.extra == "inner" and layer.mlp == "none")
+        ):
             w.output(f"hidden.{i}", w("Identity", x), [BATCH, SEQUENCE, spec.hidden])
         elif spec.extra == "keys":
-            w.output(f"keys.{i}", w("Identity", w.keys), [BATCH, layer.kv, f"keys_of_{i}", layer.size])
+            w.output(
+                f"keys.{i}", w("Identity", w.keys), [BATCH, layer.kv, f"keys_of_{i}", layer.size]
+            )
         elif spec.extra == "inner":
             w.output(f"inner.{i}", w("Identity", w.inner), [BATCH, SEQUENCE, layer.ffn])
         stream = add_chains(w, spec, i + 1, stream.rounded(x))

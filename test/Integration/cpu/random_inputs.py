@@ -8,8 +8,11 @@ from graph_writer import Writer
 from random_graphs import BATCH, SEQUENCE
 
 
-def fill(r: np.random.Generator, symbols: dict[str, int], kind: str, atoms: list, bounds: list) -> np.ndarray:
+def fill(
+    r: np.random.Generator, symbols: dict[str, int], kind: str, atoms: list, bounds: list
+) -> np.ndarray:
     """An input of a chain. Symbols that nobody knows yet are drawn: batches of their own."""
+
     def number(atom):
         return symbols.setdefault(atom, int(r.integers(1, 5))) if isinstance(atom, str) else atom
 
@@ -17,7 +20,9 @@ def fill(r: np.random.Generator, symbols: dict[str, int], kind: str, atoms: list
     if kind == "bits":
         return r.integers(0, 2, shape)
     if kind == "indices":
-        limits = [int(np.prod([number(atom) for atom in bound], dtype=np.int64)) for bound in bounds]
+        limits = [
+            int(np.prod([number(atom) for atom in bound], dtype=np.int64)) for bound in bounds
+        ]
         if len(limits) == 1:
             return r.integers(-limits[0] if limits[0] < 1000 else 0, limits[0], shape)
         return np.stack([r.integers(-n if n < 1000 else 0, n, shape[:-1]) for n in limits], -1)
@@ -40,11 +45,14 @@ def make_inputs(w: Writer, batch: int, sequence: int) -> dict[str, np.ndarray]:
         if row % 3 == 0 and spec.opset < 23:
             mask[row, :count] = 0
         elif row % 3 == 1:
-            mask[row, past + sequence - count:] = 0
+            mask[row, past + sequence - count :] = 0
     given = {
         "input_ids": ids,
-        "hidden_states": r.standard_normal((batch, sequence, spec.hidden), dtype=np.float32) if spec.depth else
-        (r.integers(-8, 9, (batch, sequence, spec.hidden)) / 4).astype(np.float32),
+        "hidden_states": (
+            r.standard_normal((batch, sequence, spec.hidden), dtype=np.float32)
+            if spec.depth
+            else (r.integers(-8, 9, (batch, sequence, spec.hidden)) / 4).astype(np.float32)
+        ),
         "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, past:],
         "attention_mask": mask,
         "labels": r.integers(0, spec.vocab, (batch, sequence)),
@@ -57,6 +65,8 @@ def make_inputs(w: Writer, batch: int, sequence: int) -> dict[str, np.ndarray]:
             continue
         if value.name.startswith("past."):
             sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            given[value.name] = r.standard_normal((batch, sizes[1], past, sizes[3]), dtype=np.float32)
+            given[value.name] = r.standard_normal(
+                (batch, sizes[1], past, sizes[3]), dtype=np.float32
+            )
         inputs[value.name] = given[value.name]
     return inputs

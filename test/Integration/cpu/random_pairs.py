@@ -21,7 +21,10 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "python"), str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[3] / "python"),
+    str(Path(__file__).resolve().parents[1]),
+]
 
 from graph_writer import Writer  # noqa: E402
 from harness import Grid, Result, run, tool  # noqa: E402
@@ -42,10 +45,17 @@ class Pair:
     spec: Spec
     grid: Grid
     shapes: tuple[tuple[int, int], ...] = ((2, 3),)
-    level: int = 0  # of optimization: 0 takes half the time, and little of what can go wrong is LLVM's
+    level: int = (
+        0  # of optimization: 0 takes half the time, and little of what can go wrong is LLVM's
+    )
 
     def __str__(self) -> str:
-        fields = {"grid": str(self.grid), "shapes": self.shapes, "level": self.level, **self.spec.json()}
+        fields = {
+            "grid": str(self.grid),
+            "shapes": self.shapes,
+            "level": self.level,
+            **self.spec.json(),
+        }
         return json.dumps(fields, separators=(",", ":"))
 
     @staticmethod
@@ -65,17 +75,33 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
     limit = 32 if r.random() < 0.02 else 16
     two = r.random() < 0.5
     while True:
-        x, y = r.choice(((1, 2), (2, 1), (2, 2), (2, 2), (2, 2), (2, 3), (3, 2), (2, 4), (4, 1), (1, 4), (3, 3)))
+        x, y = r.choice(
+            ((1, 2), (2, 1), (2, 2), (2, 2), (2, 2), (2, 3), (3, 2), (2, 4), (4, 1), (1, 4), (3, 3))
+        )
         tp = x * y if two else r.choice((1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 8))
-        pp = r.choice((1, 1, 2, 2, 3, 4)) if spec.depth > 1 else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
+        pp = (
+            r.choice((1, 1, 2, 2, 3, 4))
+            if spec.depth > 1
+            else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
+        )
         reshard = r.random() < (0.8 if spec.chains else 0.1)
         # Replicas and micro-batches do not have the whole batch.
         one = any(chain.whole for chain in spec.chains) and r.random() < 0.9
         dp, mb = (1, 1) if one else (r.choice((1, 1, 1, 2, 2, 3)), r.choice((1, 1, 1, 2, 2, 4)))
-        grid = Grid(tp, pp, dp, tp > 1 and not two and r.random() < 0.4, mb,
-                    r.choice(("",) * 4 + ("dp-tp-pp", "pp-dp-tp", "tp-dp-pp")), reshard, xy=(x, y) if two else None)
+        grid = Grid(
+            tp,
+            pp,
+            dp,
+            tp > 1 and not two and r.random() < 0.4,
+            mb,
+            r.choice(("",) * 4 + ("dp-tp-pp", "pp-dp-tp", "tp-dp-pp")),
+            reshard,
+            xy=(x, y) if two else None,
+        )
         # Seldom more of anything than there is.
-        if grid.ranks <= limit and ((grid.pp <= spec.depth and grid.tp <= widest(spec)) or r.random() < 0.05):
+        if grid.ranks <= limit and (
+            (grid.pp <= spec.depth and grid.tp <= widest(spec)) or r.random() < 0.05
+        ):
             return grid
 
 
@@ -113,18 +139,38 @@ def may_refuse(pair: Pair) -> list[str]:
         if any(chain.base == "stream" and not chain.product for chain in spec.chains):
             words.append("no matrix of the model can be split in two dimensions")
     if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
-        words += ["is larger than anything that can be split", "no weight of the model can be split"]
-    if spec.depth == 0 or spec.store != "initializer" or any(chain.store == "node" for chain in spec.chains):
+        words += [
+            "is larger than anything that can be split",
+            "no weight of the model can be split",
+        ]
+    if (
+        spec.depth == 0
+        or spec.store != "initializer"
+        or any(chain.store == "node" for chain in spec.chains)
+    ):
         # Small constants are no weights, and chains may need in one piece what is split elsewhere.
-        words += ["is larger than anything that can be split", "no weight of the model can be split",
-                  "no matrix of the model can be split in two dimensions", "the first dimension is larger than what it splits"]
-    if spec.hidden == 1 or any(layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used):
+        words += [
+            "is larger than anything that can be split",
+            "no weight of the model can be split",
+            "no matrix of the model can be split in two dimensions",
+            "the first dimension is larger than what it splits",
+        ]
+    if spec.hidden == 1 or any(
+        layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used
+    ):
         # Narrower inside than outside, or with weights that have one row: the sums of its parts are larger than what a rank
         # would save.
         words.append("in parts would send")
-    if grid.dp * grid.mb > 1 and any(chain.whole or chain.base in ("static", "plain") for chain in spec.chains):
-        words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches",
-                  "combines samples"]
+    if grid.dp * grid.mb > 1 and any(
+        chain.whole or chain.base in ("static", "plain") for chain in spec.chains
+    ):
+        words += [
+            "needs all of it",
+            "shifts along it",
+            "shifts across micro-batches",
+            "combines micro-batches",
+            "combines samples",
+        ]
     if spec.chains:
         # Products of all tokens with all tokens, at the most that sizes may be.
         words.append("combinations of its indices")
@@ -150,21 +196,45 @@ class Outcome:
 def features_of(pair: Pair, w: Writer) -> set[str]:
     grid, spec = pair.grid, pair.spec
     found = set(w.features)
-    found |= {f"base {chain.base}" for chain in spec.chains} | {f"end {chain.end}" for chain in spec.chains}
-    found |= {f"attention {layer.attention}" for layer in spec.used} | {f"core {layer.core}" for layer in spec.used}
-    found |= {f"store {spec.store}", f"outputs {spec.outputs}", f"layers {spec.depth}", f"chains {len(spec.chains)}"}
+    found |= {f"base {chain.base}" for chain in spec.chains} | {
+        f"end {chain.end}" for chain in spec.chains
+    }
+    found |= {f"attention {layer.attention}" for layer in spec.used} | {
+        f"core {layer.core}" for layer in spec.used
+    }
+    found |= {
+        f"store {spec.store}",
+        f"outputs {spec.outputs}",
+        f"layers {spec.depth}",
+        f"chains {len(spec.chains)}",
+    }
     found |= {f"judged {how}" for how in w.judged.values() if how} | {f"opt level {pair.level}"}
     found |= {f"mask {spec.mask}"} if spec.depth else set()
     found |= {"window" for layer in spec.used if layer.window and "causal" in spec.mask}
     found |= {f"slopes {layer.slopes}" for layer in spec.used if layer.slopes != "none"}
     found.add(f"grid tp{'XxY' if grid.xy else 'N' if grid.tp > 1 else '1'}")
-    found |= {f"grid {name}" for name, used in (("pp", grid.pp > 1), ("dp", grid.dp > 1), ("mb", grid.mb > 1),
-                                                ("sp", grid.sp), ("dp,mb", grid.dp > 1 and grid.mb > 1),
-                                                ("pp,mb", grid.pp > 1 and grid.mb > 1),
-                                                ("XxY,mb", grid.xy and grid.mb > 1),
-                                                ("allow-reshard", grid.allow_reshard)) if used}
-    found.add("groups fewer than ranks" if any(layer.attention != "none" and layer.kv < grid.tp and layer.kv < layer.heads
-                                               for layer in spec.used) else "")
+    found |= {
+        f"grid {name}"
+        for name, used in (
+            ("pp", grid.pp > 1),
+            ("dp", grid.dp > 1),
+            ("mb", grid.mb > 1),
+            ("sp", grid.sp),
+            ("dp,mb", grid.dp > 1 and grid.mb > 1),
+            ("pp,mb", grid.pp > 1 and grid.mb > 1),
+            ("XxY,mb", grid.xy and grid.mb > 1),
+            ("allow-reshard", grid.allow_reshard),
+        )
+        if used
+    }
+    found.add(
+        "groups fewer than ranks"
+        if any(
+            layer.attention != "none" and layer.kv < grid.tp and layer.kv < layer.heads
+            for layer in spec.used
+        )
+        else ""
+    )
     return found - {""}
 
 
@@ -188,14 +258,29 @@ def check(pair: Pair, directory: Path) -> Outcome:
             raise
         return outcome("unjudged", str(error))
     compiled = compile_graph(pair, path)
-    if "allow-reshard" in compiled.stderr and compiled.returncode == 1 and not pair.grid.allow_reshard:
+    if (
+        "allow-reshard" in compiled.stderr
+        and compiled.returncode == 1
+        and not pair.grid.allow_reshard
+    ):
         # Communication that no tactic expects. If that is wanted, it must work.
         features.add("asked for allow-reshard")
         pair = dataclasses.replace(pair, grid=dataclasses.replace(pair.grid, allow_reshard=True))
         compiled = compile_graph(pair, path)
     if compiled.timed_out or compiled.returncode:
-        signs = ("PLEASE submit", "Sanitizer", "runtime error:", "terminate called", "Stack dump", "assert")
-        crashed = compiled.timed_out or compiled.returncode != 1 or any(sign in compiled.stderr for sign in signs)
+        signs = (
+            "PLEASE submit",
+            "Sanitizer",
+            "runtime error:",
+            "terminate called",
+            "Stack dump",
+            "assert",
+        )
+        crashed = (
+            compiled.timed_out
+            or compiled.returncode != 1
+            or any(sign in compiled.stderr for sign in signs)
+        )
         if not crashed and any(word in compiled.stderr for word in may_refuse(pair)):
             return outcome("refused", compiled.stderr)
         return outcome("crash" if crashed else "unexpected", str(compiled))
@@ -208,16 +293,32 @@ def check(pair: Pair, directory: Path) -> Outcome:
         noise = Noise(w, given, wanted)
         for name in names:
             wrong = compare(actual[name], wanted[name], judge(w, name), wanted.get("logits"))
-            if wrong and not (judge(w, name) in ("", "close") and noise.explains(name, actual[name])):
-                return outcome("wrong", f"{name} ({judge(w, name)}) at batch {shape[0]}, sequence {shape[1]}: {wrong}")
+            if wrong and not (
+                judge(w, name) in ("", "close") and noise.explains(name, actual[name])
+            ):
+                return outcome(
+                    "wrong",
+                    f"{name} ({judge(w, name)}) at batch {shape[0]}, sequence {shape[1]}: {wrong}",
+                )
     return outcome("ok")
 
 
 def compile_graph(pair: Pair, path: Path) -> Result:
-    return run([tool("tpcc"), path, f"--megatron-shard={pair.grid}", f"-O{pair.level}", "-o", path.with_suffix("")])
+    return run(
+        [
+            tool("tpcc"),
+            path,
+            f"--megatron-shard={pair.grid}",
+            f"-O{pair.level}",
+            "-o",
+            path.with_suffix(""),
+        ]
+    )
 
 
-def run_graph(executable: Path, many: list[dict[str, np.ndarray]], names: list[str]) -> list[dict[str, np.ndarray]]:
+def run_graph(
+    executable: Path, many: list[dict[str, np.ndarray]], names: list[str]
+) -> list[dict[str, np.ndarray]]:
     """All shapes in one process."""
     directory = executable.parent
     flags = [flag for name in names for flag in ("--output", f"{name}={directory / 'out' / name}")]
@@ -230,7 +331,10 @@ def run_graph(executable: Path, many: list[dict[str, np.ndarray]], names: list[s
         for name, array in inputs.items():
             np.save(directory / "in" / str(index) / f"{name}.npy", array)
     run([executable, "--batch-of", directory / "in", *flags]).check()
-    return [{name: np.load(directory / "out" / name / f"{index}.npy") for name in names} for index in range(len(many))]
+    return [
+        {name: np.load(directory / "out" / name / f"{index}.npy") for name in names}
+        for index in range(len(many))
+    ]
 
 
 def judge(w: Writer, name: str) -> str:
@@ -239,7 +343,9 @@ def judge(w: Writer, name: str) -> str:
     return w.judged.get(name) or ("loose" if w.loose else "")
 
 
-def compare(actual: np.ndarray, wanted: np.ndarray, how: str, logits: np.ndarray | None) -> str | None:
+def compare(
+    actual: np.ndarray, wanted: np.ndarray, how: str, logits: np.ndarray | None
+) -> str | None:
     if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
         return f"{actual.dtype} {actual.shape}, not {wanted.dtype} {wanted.shape}"
     if wanted.dtype == np.int64 and not how:
@@ -255,7 +361,9 @@ def compare(actual: np.ndarray, wanted: np.ndarray, how: str, logits: np.ndarray
     allowed = max(TOLERANCE * distance.scale, NOISE) if how in ("", "close") else 0.0
     if how == "loose":
         allowed = LOOSE * max(distance.scale, 1.0)
-    signs = how != "exact" or np.array_equal(np.signbit(actual) & ~np.isnan(actual), np.signbit(wanted) & ~np.isnan(wanted))
+    signs = how != "exact" or np.array_equal(
+        np.signbit(actual) & ~np.isnan(actual), np.signbit(wanted) & ~np.isnan(wanted)
+    )
     if distance.absolute <= allowed and signs:
         return None
     return f"{distance}\nactual   {actual.ravel()[:8]}\nexpected {wanted.ravel()[:8]}"
@@ -263,6 +371,7 @@ def compare(actual: np.ndarray, wanted: np.ndarray, how: str, logits: np.ndarray
 
 def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same graph on 64-bit floats."""
+
     def widen(tensor: onnx.TensorProto) -> None:
         if tensor.data_type == onnx.TensorProto.FLOAT:
             array = onnx.numpy_helper.to_array(tensor).astype(np.float64)
@@ -277,7 +386,11 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.TENSOR:
                 widen(attribute.t)
-            elif (node.op_type, attribute.name, attribute.i) == ("Cast", "to", onnx.TensorProto.FLOAT):
+            elif (node.op_type, attribute.name, attribute.i) == (
+                "Cast",
+                "to",
+                onnx.TensorProto.FLOAT,
+            ):
                 attribute.i = onnx.TensorProto.DOUBLE
     return model
 
@@ -295,7 +408,10 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
     """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision; or, where the evaluator
     fails, the other way round."""
     model = in_double(model)
-    doubles = {key: value.astype(np.float64) if value.dtype == np.float32 else value for key, value in given.items()}
+    doubles = {
+        key: value.astype(np.float64) if value.dtype == np.float32 else value
+        for key, value in given.items()
+    }
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model, new_ops=[GatherElements]).run(None, doubles)
@@ -309,7 +425,9 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
     r = np.random.default_rng(seed)
 
     def other(array: np.ndarray) -> np.ndarray:
-        if array.dtype != np.float32 or array.size <= 1:  # an exponent, an epsilon: part of the formula
+        if (
+            array.dtype != np.float32 or array.size <= 1
+        ):  # an exponent, an epsilon: part of the formula
             return array
         moved = array.astype(np.float64) * (1 + r.uniform(-1, 1, array.shape) * 2.0**-23)
         # What stands for infinity, in masks, stays.
@@ -318,7 +436,9 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
     attributes = (attribute.t for node in model.graph.node for attribute in node.attribute)
     for tensor in [*model.graph.initializer, *attributes]:
         if tensor.data_type == onnx.TensorProto.FLOAT:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(other(onnx.numpy_helper.to_array(tensor)), tensor.name))
+            tensor.CopyFrom(
+                onnx.numpy_helper.from_array(other(onnx.numpy_helper.to_array(tensor)), tensor.name)
+            )
     return model, {name: other(array) for name, array in given.items()}
 
 
@@ -351,7 +471,11 @@ class Noise:
 
 
 def attempt(pair: Pair) -> Outcome:
-    directory = Path(tempfile.mkdtemp(prefix="tpc-random-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    directory = Path(
+        tempfile.mkdtemp(
+            prefix="tpc-random-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        )
+    )
     try:
         return check(pair, directory)
     finally:

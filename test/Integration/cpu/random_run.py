@@ -1,8 +1,8 @@
 """Runs random pairs (random_pairs.py): many, with a table of what was tried, or one.
 
-    python test/Integration/cpu/random_run.py --pairs 10000 --jobs 2   # seeds 0 to 9999
-    python test/Integration/cpu/random_run.py --seed 17 --keep DIR     # the pair of seed 17
-    python test/Integration/cpu/random_run.py '{"grid":"tp2",…}'       # the pair that a failure printed
+python test/Integration/cpu/random_run.py --pairs 10000 --jobs 2   # seeds 0 to 9999
+python test/Integration/cpu/random_run.py --seed 17 --keep DIR     # the pair of seed 17
+python test/Integration/cpu/random_run.py '{"grid":"tp2",…}'       # the pair that a failure printed
 """
 
 from __future__ import annotations
@@ -43,13 +43,19 @@ class Table:
 
     def __str__(self) -> str:
         total = sum(self.kinds.values())
-        lines = [f"{total} pairs: " + ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())]
+        lines = [
+            f"{total} pairs: "
+            + ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
+        ]
         lines.append(f"{'feature':32}{'pairs':>8}{'refused':>9}{'failed':>8}")
         for name, kinds in sorted(self.features.items()):
             failed = sum(count for kind, count in kinds.items() if Outcome(kind).failed)
             lines.append(f"{name:32}{sum(kinds.values()):8}{kinds['refused']:9}{failed:8}")
         for text, seeds in sorted(self.messages.items(), key=lambda item: -len(item[1])):
-            lines.append(f"{len(seeds):6} {text} (seeds {', '.join(map(str, seeds[:5]))}{' …' if len(seeds) > 5 else ''})")
+            lines.append(
+                f"{len(seeds):6} {text} (seeds"
+                f" {', '.join(map(str, seeds[:5]))}{' …' if len(seeds) > 5 else ''})"
+            )
         return "\n".join(lines)
 
 
@@ -68,26 +74,48 @@ def run_many(first: int, count: int, jobs: int, shrinking: bool, every: int = 10
             done += 1
             if outcome.failed:
                 pair, small, text = draw_pair(seed), "", outcome.text
-                if shrinking and outcome.kind != "generator" and len(table.messages[signature(outcome)]) <= SHRUNK:
+                if (
+                    shrinking
+                    and outcome.kind != "generator"
+                    and len(table.messages[signature(outcome)]) <= SHRUNK
+                ):
                     smaller, found = shrink(pair, outcome)
                     small, text = f"made smaller: {smaller.command}\n", found.text
-                print(f"seed {seed}: {outcome.kind}\n{pair.command}\n{small}{text[-1500:]}\n", flush=True)
+                print(
+                    f"seed {seed}: {outcome.kind}\n{pair.command}\n{small}{text[-1500:]}\n",
+                    flush=True,
+                )
             if done % every == 0:
                 seconds = time.monotonic() - begin
-                print(f"… {done} of {count} (seeds {first} to {first + done - 1}), {seconds:.0f} s, "
-                      f"{seconds / done:.3f} s a pair, {table.failures} failures, {table.kinds['refused']} refused", flush=True)
+                print(
+                    f"… {done} of {count} (seeds {first} to {first + done - 1}), {seconds:.0f} s,"
+                    f" {seconds / done:.3f} s a pair, {table.failures} failures,"
+                    f" {table.kinds['refused']} refused",
+                    flush=True,
+                )
     seconds = time.monotonic() - begin
-    print(f"seeds {first} to {first + count - 1}, {jobs} at a time: {seconds:.0f} s, {seconds / count:.3f} s a pair\n{table}")
+    print(
+        f"seeds {first} to {first + count - 1}, {jobs} at a time: {seconds:.0f} s,"
+        f" {seconds / count:.3f} s a pair\n{table}"
+    )
     return table
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pair", nargs="?", help="a pair, as a failure prints it")
-    parser.add_argument("--seed", type=int, help="the pair that is drawn from this seed; with --pairs, the first of them")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="the pair that is drawn from this seed; with --pairs, the first of them",
+    )
     parser.add_argument("--pairs", type=int, help="how many, from --seed (or 0) on")
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the ONNX file and the executable there")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="leave the ONNX file and the executable there"
+    )
     parser.add_argument("--shrink", action="store_true", help="make failing pairs smaller")
     args = parser.parse_args()
     if args.pairs is not None:

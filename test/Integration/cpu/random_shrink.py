@@ -27,7 +27,12 @@ def smaller(pair: Pair):
         yield dataclasses.replace(pair, spec=dataclasses.replace(spec, layers=(layer,)))
     plain = Grid()
     if grid.xy:
-        for x, y in ((1, grid.xy[1]), (grid.xy[0], 1), (grid.xy[0] - 1, grid.xy[1]), (grid.xy[0], grid.xy[1] - 1)):
+        for x, y in (
+            (1, grid.xy[1]),
+            (grid.xy[0], 1),
+            (grid.xy[0] - 1, grid.xy[1]),
+            (grid.xy[0], grid.xy[1] - 1),
+        ):
             if 1 < x * y < grid.tp:
                 yield dataclasses.replace(pair, grid=dataclasses.replace(grid, tp=x * y, xy=(x, y)))
         yield dataclasses.replace(pair, grid=dataclasses.replace(grid, xy=None))
@@ -36,15 +41,24 @@ def smaller(pair: Pair):
         if name in ("pp", "dp", "mb", "tp"):
             values |= set(range(1, getattr(grid, name)))
         for value in sorted(values):
-            if value != getattr(grid, name) and not (name == "tp" and (grid.xy or (value == 1 and grid.sp))):
+            if value != getattr(grid, name) and not (
+                name == "tp" and (grid.xy or (value == 1 and grid.sp))
+            ):
                 yield dataclasses.replace(pair, grid=dataclasses.replace(grid, **{name: value}))
-    for shape in {(1, 1), (1, pair.shapes[0][1]), (pair.shapes[0][0], 1), (2, 3)} - set(pair.shapes):
+    for shape in {(1, 1), (1, pair.shapes[0][1]), (pair.shapes[0][0], 1), (2, 3)} - set(
+        pair.shapes
+    ):
         if len(pair.shapes) == 1 and shape[0] * shape[1] < pair.shapes[0][0] * pair.shapes[0][1]:
             yield dataclasses.replace(pair, shapes=(shape,))
     for field in dataclasses.fields(Spec):
-        if field.name in ("layers", "depth", "seed", "chains") or getattr(spec, field.name) == field.default:
+        if (
+            field.name in ("layers", "depth", "seed", "chains")
+            or getattr(spec, field.name) == field.default
+        ):
             continue
-        yield dataclasses.replace(pair, spec=dataclasses.replace(spec, **{field.name: field.default}))
+        yield dataclasses.replace(
+            pair, spec=dataclasses.replace(spec, **{field.name: field.default})
+        )
     for i, layer in enumerate(spec.layers):
         for field in dataclasses.fields(Layer):
             values = [field.default] if getattr(layer, field.name) != field.default else []
@@ -60,7 +74,9 @@ def smaller(pair: Pair):
                     changed["heads"] = layer.heads // layer.kv * value
                 layers = list(spec.layers)
                 layers[i] = dataclasses.replace(layer, **changed)
-                yield dataclasses.replace(pair, spec=dataclasses.replace(spec, layers=tuple(layers)))
+                yield dataclasses.replace(
+                    pair, spec=dataclasses.replace(spec, layers=tuple(layers))
+                )
 
 
 def smaller_chains(pair: Pair):
@@ -70,17 +86,30 @@ def smaller_chains(pair: Pair):
         return dataclasses.replace(pair, spec=dataclasses.replace(spec, chains=chains))
 
     for i, chain in enumerate(spec.chains):
-        before, after = spec.chains[:i], spec.chains[i + 1:]
+        before, after = spec.chains[:i], spec.chains[i + 1 :]
         yield with_chains(*before, *after)
         for j in range(len(chain.steps)):
-            yield with_chains(*before, dataclasses.replace(chain, steps=chain.steps[:j] + chain.steps[j + 1:]), *after)
+            yield with_chains(
+                *before,
+                dataclasses.replace(chain, steps=chain.steps[:j] + chain.steps[j + 1 :]),
+                *after,
+            )
     for i, chain in enumerate(spec.chains):
-        before, after = spec.chains[:i], spec.chains[i + 1:]
+        before, after = spec.chains[:i], spec.chains[i + 1 :]
         changes = [{"end": "output"}, {"product": False}, {"store": "initializer"}, {"at": 0}]
         changes += [{"width": width} for width in (4, 6, 8, 12) if width < chain.width]
         for j, (name, *numbers) in enumerate(chain.steps):
-            changes += [{"steps": (*chain.steps[:j], (name, *numbers[:n], 0, *numbers[n + 1:]), *chain.steps[j + 1:])}
-                        for n in range(len(numbers)) if numbers[n]]
+            changes += [
+                {
+                    "steps": (
+                        *chain.steps[:j],
+                        (name, *numbers[:n], 0, *numbers[n + 1 :]),
+                        *chain.steps[j + 1 :],
+                    )
+                }
+                for n in range(len(numbers))
+                if numbers[n]
+            ]
         for change in changes:
             small = dataclasses.replace(chain, **change)
             if small != chain:
@@ -88,8 +117,11 @@ def smaller_chains(pair: Pair):
 
 
 def is_sensible(spec: Spec) -> bool:
-    return all(layer.rotary == "none" or (layer.size % 2 == 0 and (layer.rotary != "partial" or layer.size >= 4))
-               for layer in spec.layers) and (not spec.tied or (spec.ids and spec.head != "none"))
+    return all(
+        layer.rotary == "none"
+        or (layer.size % 2 == 0 and (layer.rotary != "partial" or layer.size >= 4))
+        for layer in spec.layers
+    ) and (not spec.tied or (spec.ids and spec.head != "none"))
 
 
 def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome]:
@@ -114,6 +146,12 @@ def signature(outcome: Outcome) -> str:
     """The kind of failure and, of messages, the words without names and numbers: what is the same for one mistake."""
     if outcome.kind in ("ok", "wrong"):
         return outcome.kind
-    lines = [line for line in outcome.text.splitlines() if "error:" in line] or outcome.text.splitlines()[-1:]
-    words = re.sub(r"'[^']*'|\"[^\"]*\"|\S*\d\S*|/\S+", "…", lines[0].split("error:")[-1]) if lines else ""
+    lines = [
+        line for line in outcome.text.splitlines() if "error:" in line
+    ] or outcome.text.splitlines()[-1:]
+    words = (
+        re.sub(r"'[^']*'|\"[^\"]*\"|\S*\d\S*|/\S+", "…", lines[0].split("error:")[-1])
+        if lines
+        else ""
+    )
     return f"{outcome.kind}: {' '.join(words.split())[:110]}"

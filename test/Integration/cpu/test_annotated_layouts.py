@@ -10,32 +10,50 @@ from harness import run, tool
 
 TYPE = "tensor<48x32xf32>"
 SIZES = (48, 32)
-LAYOUTS = [(rows, columns) for rows, columns in itertools.product(("-", "tp", "dp", "tp+dp", "dp+tp"), repeat=2)
-           if len(set(axes := [axis for entry in (rows, columns) if entry != "-" for axis in entry.split("+")])) == len(axes)]
+LAYOUTS = [
+    (rows, columns)
+    for rows, columns in itertools.product(("-", "tp", "dp", "tp+dp", "dp+tp"), repeat=2)
+    if len(
+        set(
+            axes := [axis for entry in (rows, columns) if entry != "-" for axis in entry.split("+")]
+        )
+    )
+    == len(axes)
+]
 COLLECTIVE = r"all_gather|all_to_all|all_reduce|reduce_scatter|collective_permute|exchange"
 
 
 def sharding(layout):
-    dims = (f"#tpc.dim<{size}>" if entry == "-" else f"#tpc.dim<{size}{{{entry.replace('+', ', ')}}}>"
-            for size, entry in zip(SIZES, layout))
+    dims = (
+        f"#tpc.dim<{size}>" if entry == "-" else f"#tpc.dim<{size}{{{entry.replace('+', ', ')}}}>"
+        for size, entry in zip(SIZES, layout)
+    )
     return f"[{', '.join(dims)}]"
 
 
 def chain(first, second):
     """a = relu(x) in one layout, b = exp(a) in another, y = -b in any."""
-    return (f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> {TYPE} {{\n'
-            f'  %a = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a")\n'
-            f'  %b = tpc.exp %a {{tpc.sharding = {sharding(second)}}} : {TYPE} -> {TYPE} loc("b")\n'
-            f'  %y = tpc.neg %b : {TYPE} -> {TYPE} loc("y")\n'
-            f"  return %y : {TYPE}\n}}\n")
+    return (
+        f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> {TYPE} {{\n'
+        f'  %a = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a")\n'
+        f'  %b = tpc.exp %a {{tpc.sharding = {sharding(second)}}} : {TYPE} -> {TYPE} loc("b")\n'
+        f'  %y = tpc.neg %b : {TYPE} -> {TYPE} loc("y")\n'
+        f"  return %y : {TYPE}\n}}\n"
+    )
 
 
 def split(tmp_path, grid, programs):
     """The programs, one rank's view of each, checked to compute the same."""
     path = tmp_path / "programs.mlir"
     path.write_text("// -----\n".join(programs))
-    passes = ["--tpc-evaluate", f"--tpc-assign-shardings=shard={grid},manual", "--tpc-insert-reshards", "--tpc-lower-reshards",
-              "--tpc-localize", "--tpc-evaluate"]
+    passes = [
+        "--tpc-evaluate",
+        f"--tpc-assign-shardings=shard={grid},manual",
+        "--tpc-insert-reshards",
+        "--tpc-lower-reshards",
+        "--tpc-localize",
+        "--tpc-evaluate",
+    ]
     printed = run([tool("tpc-opt"), path, "--split-input-file", *passes]).check().stdout
     assert printed.count("output 0 is the same") == len(programs)
     return printed.split("// -----")
@@ -51,12 +69,16 @@ def test_nothing_is_communicated_behind_a_layout(tmp_path, grid):
     for (first, second), program in zip(pairs, programs):
         before, behind = re.split(r"tpc\.exp\b.*\n", program)
         # What is whole, or has more parts than it had, is a slice.
-        free = all(new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second))
+        free = all(
+            new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second)
+        )
         if re.search(COLLECTIVE, behind) or bool(re.search(COLLECTIVE, before)) == free:
             wrong.append((first, second))
         # Each is in the layout that it was annotated with.
         for name, layout in (("relu", first), ("exp", second)):
-            dist = re.search(rf"tpc\.{name}\b.* -> tensor<\S+f32(?:, #tpc\.dist<\[(.*)\], local>)?>", program)
+            dist = re.search(
+                rf"tpc\.{name}\b.* -> tensor<\S+f32(?:, #tpc\.dist<\[(.*)\], local>)?>", program
+            )
             dims = re.findall(r"\d+(?:\{([^}]*)\})?", dist[1]) if dist[1] else ["", ""]
             if [axes.replace(", ", "+") or "-" for axes in dims] != list(layout):
                 wrong.append((first, second, name, dims))

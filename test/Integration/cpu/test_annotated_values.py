@@ -9,14 +9,24 @@ from harness import run, tool
 from models import MODELS
 
 # As several exporters write them: fused projections, rotary embeddings, caches, soft caps, ALiBi.
-WRITTEN = ["gpt2-tiny-nopast", "gpt2-tiny", "llama-past", "gemma2-dynamo", "falcon-dynamo", "bloom-past", "gpt_neox-past"]
+WRITTEN = [
+    "gpt2-tiny-nopast",
+    "gpt2-tiny",
+    "llama-past",
+    "gemma2-dynamo",
+    "falcon-dynamo",
+    "bloom-past",
+    "gpt_neox-past",
+]
 
 
 def recognition(tmp_path):
     """The passes of the model level between those that hold annotations and place them."""
     empty = tmp_path / "empty.mlir"
     empty.write_text("module {}\n")
-    dump = run([tool("tpc-opt"), empty, "--tpc-model-pipeline", "--dump-pass-pipeline"]).check().stderr
+    dump = (
+        run([tool("tpc-opt"), empty, "--tpc-model-pipeline", "--dump-pass-pipeline"]).check().stderr
+    )
     passes = "".join(re.search(r"builtin\.module\(.*\n\)", dump, re.S)[0].split())
     between = re.fullmatch(r"(.*\btpc-hold-annotations,.*),tpc-place-annotations,.*\)", passes)
     return between[1] + ")"
@@ -31,8 +41,12 @@ def annotate(text):
         lines.append(line)
         if made := re.match(r"\s*(%\w+) = tpc\.", line):
             of = re.split(r" -> | : ", line)[-1]
-            entries = ", ".join(["unit"] * len(re.match(r"tensor<((?:[?\d]+x)*)", of)[1].split("x")[1:]))
-            annotations.append(f'  tpc.annotation {made[1]} "value" {{sharding = [{entries}]}} : {of}')
+            entries = ", ".join(
+                ["unit"] * len(re.match(r"tensor<((?:[?\d]+x)*)", of)[1].split("x")[1:])
+            )
+            annotations.append(
+                f'  tpc.annotation {made[1]} "value" {{sharding = [{entries}]}} : {of}'
+            )
     return "\n".join(lines) + "\n", len(annotations)
 
 
@@ -44,7 +58,11 @@ def computations(text):
             values = {}
         left, equals, right = line.strip().partition(" = ")
         results = left if equals and left.startswith("%") else ""
-        body = re.sub(r"%[\w#]+", lambda match: values.get(match[0], match[0]), right if results else line.strip())
+        body = re.sub(
+            r"%[\w#]+",
+            lambda match: values.get(match[0], match[0]),
+            right if results else line.strip(),
+        )
         digest = hashlib.sha1(body.encode()).hexdigest()
         found[digest] = line
         if results:
@@ -64,7 +82,9 @@ def test_annotations_hinder_nothing(tmp_path, name):
         path.write_text(re.sub(r".*tpc\.annotation.*\n", "", text))
         return run([tool("tpc-opt"), path, "--cse", "--tpc-outline-layers"]).check().stdout
 
-    imported = run([tool("tpcc"), MODELS / f"{name}.onnx", "--emit=import", "--plain"]).check().stdout
+    imported = (
+        run([tool("tpcc"), MODELS / f"{name}.onnx", "--emit=import", "--plain"]).check().stdout
+    )
     annotated, count = annotate(imported)
     assert count > 100
     ours, others = computations(recognize(annotated)), computations(recognize(imported))

@@ -10,7 +10,10 @@ from test_numbers import check
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 
-ROWS = "*.c_attn.weight: [dp, ?]\n*.c_fc.weight: [dp, ?]\n*.c_proj.weight: [?, dp]\n*.lm_head.weight: [?, dp]\n*.ln_?.*: [dp]"
+ROWS = (
+    "*.c_attn.weight: [dp, ?]\n*.c_fc.weight: [dp, ?]\n*.c_proj.weight: [?, dp]\n*.lm_head.weight:"
+    " [?, dp]\n*.ln_?.*: [dp]"
+)
 EVERYWHERE = "*.lm_head.weight: [dp, ?]\n*.c_*.weight: [dp, ?]\n*.c_*.bias: [dp]\n*.ln_?.*: [dp]"
 
 CASES = {
@@ -20,9 +23,15 @@ CASES = {
     "other tactics fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
     "two axes": ("tp2,dp2,manual", "*.h.?.mlp.c_fc.weight: [-, dp+tp]"),
     # Of one sample, one replica has nothing, and takes part in gathering weights.
-    "weights over replicas": ("tp2,dp2,pp2", "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]"),
+    "weights over replicas": (
+        "tp2,dp2,pp2",
+        "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]",
+    ),
     # Samples and columns over the same ranks: one of them yields in every product.
-    "conflict": ("tp2,manual", "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]"),
+    "conflict": (
+        "tp2,manual",
+        "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]",
+    ),
     # The residual's width, which norms need whole: weights are held in parts, and gathered where that costs less.
     "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
     "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
@@ -30,8 +39,14 @@ CASES = {
     "held on replicas": ("dp2,mb3", EVERYWHERE),
     "held on replicas and split": ("tp2,dp2,pp2,mb2,sp", ROWS),
     "two dimensions": ("tp2x2", "*.mlp.c_fc.weight: [?, tpy]"),
-    "two dimensions, little of one": ("tp2x2,pp2", "*.mlp.c_fc.weight: [-, tpy]\n*.attn.c_proj.weight: [tpy+tpx, -]"),
-    "two dimensions, manual": ("tp2x3,manual", "*.mlp.c_fc.weight: [tpx, tpy]\n*.mlp.c_proj.weight: [tpy, ?]"),
+    "two dimensions, little of one": (
+        "tp2x2,pp2",
+        "*.mlp.c_fc.weight: [-, tpy]\n*.attn.c_proj.weight: [tpy+tpx, -]",
+    ),
+    "two dimensions, manual": (
+        "tp2x3,manual",
+        "*.mlp.c_fc.weight: [tpx, tpy]\n*.mlp.c_proj.weight: [tpy, ?]",
+    ),
     "whole weights": ("tp2", "*.mlp.c_fc.weight: [-, tp]\n*.mlp.c_proj.weight: [-, -]"),
 }
 
@@ -57,7 +72,9 @@ def test_weights_on_replicas(tpcc, tmp_path):
 
     whole = tpcc.compile(ODD.path, grid)
     split = 0  # bytes of weights that are
-    for ours, all_of_it in zip(executable.describe()["parameters"], whole.describe()["parameters"], strict=True):
+    for ours, all_of_it in zip(
+        executable.describe()["parameters"], whole.describe()["parameters"], strict=True
+    ):
         name, size = all_of_it["name"], all_of_it["bytes"][0]
         assert ours["name"] == name and all_of_it["bytes"] == [size, size]
         annotated = re.search(r"\.h\..*\.(mlp|attn)\..*\.weight$", name)
@@ -68,9 +85,14 @@ def test_weights_on_replicas(tpcc, tmp_path):
             split += size
     # Seven samples are four and three; each micro-batch gathers everything once.
     rows = tpcc.report(ODD.path, grid, ODD.shape(7, 5), *arguments)
-    assert {(row["axis"], row["kind"]) for row in rows} == {("dp", "all_gather"), ("output", "gather")}
+    assert {(row["axis"], row["kind"]) for row in rows} == {
+        ("dp", "all_gather"),
+        ("output", "gather"),
+    }
     assert sum(row["bytes"] for row in rows if row["axis"] == "dp") == 3 * split
     measured = executable.bench(ODD.shape(7, 5), arguments=["--weights=random:1"])["collectives"]
-    assert sorted(sorted(row.items()) for row in measured) == sorted(sorted(row.items()) for row in rows)
+    assert sorted(sorted(row.items()) for row in measured) == sorted(
+        sorted(row.items()) for row in rows
+    )
     # No sample for some replicas in some micro-batches, or for all: they gather all the same.
     check(executable, ODD, [(1, 1), (2, 3), (4, 2), (7, 5)])

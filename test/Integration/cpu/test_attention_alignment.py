@@ -14,7 +14,10 @@ HEADS, SIZE, WIDTH, PAST = 2, 4, 8, 2
 # Queries and new keys.
 SIZES = [(3, 5), (5, 3), (4, 4), (1, 4), (4, 1), (1, 1)]
 RANDOM = np.random.default_rng(0)
-WEIGHTS = {name: RANDOM.normal(size=(WIDTH, WIDTH)).astype(np.float32) / 2 for name in ("wq", "wk", "wv", "wo")}
+WEIGHTS = {
+    name: RANDOM.normal(size=(WIDTH, WIDTH)).astype(np.float32) / 2
+    for name in ("wq", "wk", "wv", "wo")
+}
 
 
 def up_to_past(i, j, past, queries):
@@ -34,14 +37,24 @@ def window_both_ways(i, j, past, queries):
 
 
 def ai_onnx(past, **attributes):
-    return dict(op="Attention", domain="", past=past, inputs=["q", "k", "v", "", "pk", "pv"][:6 if past else 3],
-                attributes=dict(q_num_heads=HEADS, kv_num_heads=HEADS, **attributes))
+    return dict(
+        op="Attention",
+        domain="",
+        past=past,
+        inputs=["q", "k", "v", "", "pk", "pv"][: 6 if past else 3],
+        attributes=dict(q_num_heads=HEADS, kv_num_heads=HEADS, **attributes),
+    )
 
 
 def multi_head(past, four=False):
     own = ["q", "k4", "v4"] if four else ["q", "k", "v"]
-    return dict(op="MultiHeadAttention", domain="com.microsoft", past=past, inputs=own + (["", "", "", "pk", "pv"] if past else []),
-                attributes=dict(num_heads=HEADS, unidirectional=1))
+    return dict(
+        op="MultiHeadAttention",
+        domain="com.microsoft",
+        past=past,
+        inputs=own + (["", "", "", "pk", "pv"] if past else []),
+        attributes=dict(num_heads=HEADS, unidirectional=1),
+    )
 
 
 # output -> node, which keys are seen, operator sets
@@ -51,7 +64,11 @@ ROWS = {
     "window": (ai_onnx(False, is_causal=1, left_window_size=1), window_of_two, (25,)),
     "window_past": (ai_onnx(True, is_causal=1, left_window_size=1), window_of_two, (25,)),
     "both_ways": (ai_onnx(False, left_window_size=1, right_window_size=1), window_both_ways, (25,)),
-    "both_ways_past": (ai_onnx(True, left_window_size=1, right_window_size=1), window_both_ways, (25,)),
+    "both_ways_past": (
+        ai_onnx(True, left_window_size=1, right_window_size=1),
+        window_both_ways,
+        (25,),
+    ),
     "heads": (multi_head(False), last_sees_all, (24,)),
     "heads_past": (multi_head(True), last_sees_all, (24,)),
     "heads_of_keys": (multi_head(False, four=True), last_sees_all, (24,)),
@@ -64,29 +81,64 @@ def save(path, opset):
     make = helper.make_node
     nodes = [make("MatMul", ["x", "wq"], ["q"], "/q")]
     for name in "kv":
-        nodes += [make("MatMul", ["y", f"w{name}"], [name], f"/{name}"), make("Reshape", [name, "shape"], [f"{name}5"], f"/{name}5"),
-                  make("Transpose", [f"{name}5"], [f"{name}4"], f"/{name}4", perm=[0, 2, 1, 3])]
+        nodes += [
+            make("MatMul", ["y", f"w{name}"], [name], f"/{name}"),
+            make("Reshape", [name, "shape"], [f"{name}5"], f"/{name}5"),
+            make("Transpose", [f"{name}5"], [f"{name}4"], f"/{name}4", perm=[0, 2, 1, 3]),
+        ]
     outputs = []
     for name, (row, _, opsets) in ROWS.items():
         if opset not in opsets:
             continue
         # ONNX Runtime joins a past with new keys only where both are delivered.
         results = [f"{name}_a"] + ([f"{name}_k", f"{name}_v"] if row["past"] else [])
-        nodes += [make(row["op"], row["inputs"], results, f"/{name}", domain=row["domain"], **row["attributes"]),
-                  make("MatMul", [f"{name}_a", "wo"], [name], f"/{name}/o")]
+        nodes += [
+            make(
+                row["op"],
+                row["inputs"],
+                results,
+                f"/{name}",
+                domain=row["domain"],
+                **row["attributes"],
+            ),
+            make("MatMul", [f"{name}_a", "wo"], [name], f"/{name}/o"),
+        ]
         outputs += [name, *results[1:]]
     tensors = [numpy_helper.from_array(value, name) for name, value in WEIGHTS.items()]
     tensors.append(numpy_helper.from_array(np.array([0, 0, HEADS, SIZE]), "shape"))
-    ports = {"x": ["b", "s", WIDTH], "y": ["b", "t", WIDTH], "pk": ["b", HEADS, "p", SIZE], "pv": ["b", HEADS, "p", SIZE]}
+    ports = {
+        "x": ["b", "s", WIDTH],
+        "y": ["b", "t", WIDTH],
+        "pk": ["b", HEADS, "p", SIZE],
+        "pv": ["b", HEADS, "p", SIZE],
+    }
     graph = helper.make_graph(
-        nodes, "alignment", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ports.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None if name in ROWS else ["b", HEADS, f"{name}_keys", SIZE])
-         for name in outputs], tensors)
+        nodes,
+        "alignment",
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in ports.items()
+        ],
+        [
+            helper.make_tensor_value_info(
+                name,
+                TensorProto.FLOAT,
+                None if name in ROWS else ["b", HEADS, f"{name}_keys", SIZE],
+            )
+            for name in outputs
+        ],
+        tensors,
+    )
     for value in graph.output:
         if value.name in ROWS:
-            value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, ["b", "s", WIDTH]))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
-                              ir_version=10)
+            value.CopyFrom(
+                helper.make_tensor_value_info(value.name, TensorProto.FLOAT, ["b", "s", WIDTH])
+            )
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+        ir_version=10,
+    )
     onnx.save(model, path)
     return path
 
@@ -111,7 +163,12 @@ def expected(feed, past, sees):
 
 def feed(queries, keys):
     random = np.random.default_rng(queries * 10 + keys)
-    shapes = {"x": (2, queries, WIDTH), "y": (2, keys, WIDTH), "pk": (2, HEADS, PAST, SIZE), "pv": (2, HEADS, PAST, SIZE)}
+    shapes = {
+        "x": (2, queries, WIDTH),
+        "y": (2, keys, WIDTH),
+        "pk": (2, HEADS, PAST, SIZE),
+        "pv": (2, HEADS, PAST, SIZE),
+    }
     return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
@@ -120,7 +177,9 @@ def test_rows(tpcc, tmp_path, opset):
     path = save(tmp_path / "alignment.onnx", opset)
     names = [name for name, (_, _, opsets) in ROWS.items() if opset in opsets]
     feeds = [feed(*sizes) for sizes in SIZES]
-    wanted = [{name: expected(x, ROWS[name][0]["past"], ROWS[name][1]) for name in names} for x in feeds]
+    wanted = [
+        {name: expected(x, ROWS[name][0]["past"], ROWS[name][1]) for name in names} for x in feeds
+    ]
 
     # ONNX Runtime has no windows; the reference implementation no ops of com.microsoft.
     if opset == 25:
@@ -133,18 +192,30 @@ def test_rows(tpcc, tmp_path, opset):
         for name in names:
             if opset != 25 and name == "causal_past" and sizes[0] == 1 != sizes[1]:
                 continue  # one query behind a past sees all new keys there: the page says so
-            np.testing.assert_allclose(have[name], want[name], rtol=1e-4, atol=1e-5, err_msg=f"theirs, {name}, {sizes}")
+            np.testing.assert_allclose(
+                have[name], want[name], rtol=1e-4, atol=1e-5, err_msg=f"theirs, {name}, {sizes}"
+            )
 
     for grid in ("tp1", "tp2"):
         program = tpcc.compile(path, grid)
         for sizes, want, have in zip(SIZES, wanted, program.run_all(feeds, names)):
             for name in names:
-                np.testing.assert_allclose(have[name], want[name], rtol=1e-4, atol=1e-5, err_msg=f"{grid}, {name}, {sizes}")
+                np.testing.assert_allclose(
+                    have[name], want[name], rtol=1e-4, atol=1e-5, err_msg=f"{grid}, {name}, {sizes}"
+                )
 
 
 REFUSED = {
-    "GroupQueryAttention": (["q", "k", "v", "", "", "n", "m"], dict(num_heads=2, kv_num_heads=2), "GroupQueryAttention"),
-    "DecoderMaskedMultiHeadAttention": (["q", "k", "v"], dict(num_heads=2), "DecoderMaskedMultiHeadAttention"),
+    "GroupQueryAttention": (
+        ["q", "k", "v", "", "", "n", "m"],
+        dict(num_heads=2, kv_num_heads=2),
+        "GroupQueryAttention",
+    ),
+    "DecoderMaskedMultiHeadAttention": (
+        ["q", "k", "v"],
+        dict(num_heads=2),
+        "DecoderMaskedMultiHeadAttention",
+    ),
     "MultiHeadAttention, packed": (["q"], dict(num_heads=2), "packed"),
 }
 
@@ -154,18 +225,35 @@ def test_refused(tpcc, tmp_path, case):
     inputs, attributes, word = REFUSED[case]
     ports = {"q": ["b", "s", 8], "k": ["b", "s", 8], "v": ["b", "s", 8], "n": ["b"], "m": [1]}
     graph = helper.make_graph(
-        [helper.make_node(case.split(",")[0], inputs, ["y"], "/refused", domain="com.microsoft", **attributes)], "refused",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT if len(shape) == 3 else TensorProto.INT32, shape)
-         for name, shape in ports.items()], [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", "s", 8])])
+        [
+            helper.make_node(
+                case.split(",")[0], inputs, ["y"], "/refused", domain="com.microsoft", **attributes
+            )
+        ],
+        "refused",
+        [
+            helper.make_tensor_value_info(
+                name, TensorProto.FLOAT if len(shape) == 3 else TensorProto.INT32, shape
+            )
+            for name, shape in ports.items()
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", "s", 8])],
+    )
     path = tmp_path / "refused.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)],
-                                ir_version=9), path)
+    onnx.save(
+        helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=9,
+        ),
+        path,
+    )
     tpcc.call([path, "-o", tmp_path / "refused"]).refused("/refused", word)
 
 
 def test_page_has_every_row():
     page = (TOP / "docs" / "design" / "onnx-import.md").read_text()
-    table = page[page.index("## Causal attention"):]
+    table = page[page.index("## Causal attention") :]
     for row, *_ in ROWS.values():
         assert f"`{row['op']}`" in table
     for case in REFUSED:

@@ -33,9 +33,15 @@ def refuse(odd, tmp_path):
         elif ids is not None:
             np.save(path, ids)
         out = tmp_path / "out.npy"
-        result = odd.call(["--input", f"{name}={path}", "--output", f"logits={out}", *arguments], transport, timeout=60)
+        result = odd.call(
+            ["--input", f"{name}={path}", "--output", f"logits={out}", *arguments],
+            transport,
+            timeout=60,
+        )
         result.refused(*words)
-        assert sorted(entry.name for entry in tmp_path.iterdir()) == (["in.npy"] if path.exists() else [])
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == (
+            ["in.npy"] if path.exists() else []
+        )
 
     return check
 
@@ -96,13 +102,41 @@ def npy(ids=IDS):
 HEADER = npy()[:128]
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"garbage", npy()[:40], npy()[:-1], npy()[:128], npy()[:6], HEADER.replace(b"(2, 7)", b"(2,-7)") + npy()[128:],
-    HEADER.replace(b"(2, 7)", b"(9, 7)") + npy()[128:], HEADER.replace(b"'<i8'", b"'|O8'") + npy()[128:],
-    HEADER.replace(b"(2, 7), }           ", b"(99999999999999, 7),}") + npy()[128:], HEADER.replace(b"descr", b"dscr ") + npy()[128:],
-    b"\x93NUMPY\x01\x00\xff\xff" + b" " * 100, b"\x93NUMPY\x09\x00" + npy()[8:], b"PK\x03\x04" + b"\0" * 100],
-    ids=["empty", "garbage", "cut-header", "cut-data", "no-data", "magic", "negative", "more-rows", "objects", "huge",
-         "no-descr", "long-header", "version", "npz"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        npy()[:40],
+        npy()[:-1],
+        npy()[:128],
+        npy()[:6],
+        HEADER.replace(b"(2, 7)", b"(2,-7)") + npy()[128:],
+        HEADER.replace(b"(2, 7)", b"(9, 7)") + npy()[128:],
+        HEADER.replace(b"'<i8'", b"'|O8'") + npy()[128:],
+        HEADER.replace(b"(2, 7), }           ", b"(99999999999999, 7),}") + npy()[128:],
+        HEADER.replace(b"descr", b"dscr ") + npy()[128:],
+        b"\x93NUMPY\x01\x00\xff\xff" + b" " * 100,
+        b"\x93NUMPY\x09\x00" + npy()[8:],
+        b"PK\x03\x04" + b"\0" * 100,
+    ],
+    ids=[
+        "empty",
+        "garbage",
+        "cut-header",
+        "cut-data",
+        "no-data",
+        "magic",
+        "negative",
+        "more-rows",
+        "objects",
+        "huge",
+        "no-descr",
+        "long-header",
+        "version",
+        "npz",
+    ],
+)
 def test_files_that_are_no_arrays(refuse, data):
     assert data != npy()
     refuse(data, "in.npy")
@@ -120,21 +154,41 @@ def test_missing_input(odd, tmp_path):
 def test_unknown_names(odd, refuse, tmp_path):
     refuse(IDS, "tokens", "input_ids", name="tokens")
     np.save(tmp_path / "in.npy", IDS)
-    odd.call(["--input", f"input_ids={tmp_path / 'in.npy'}", "--output", f"scores={tmp_path / 'out.npy'}"]).refused("scores", "logits")
+    odd.call(
+        [
+            "--input",
+            f"input_ids={tmp_path / 'in.npy'}",
+            "--output",
+            f"scores={tmp_path / 'out.npy'}",
+        ]
+    ).refused("scores", "logits")
     assert not (tmp_path / "out.npy").exists()
 
 
 def test_the_same_input_twice(odd, tmp_path):
     np.save(tmp_path / "in.npy", IDS)
     flag = f"input_ids={tmp_path / 'in.npy'}"
-    odd.call(["--input", flag, "--input", flag, "--output", f"logits={tmp_path / 'out.npy'}"]).refused("input_ids")
+    odd.call(
+        ["--input", flag, "--input", flag, "--output", f"logits={tmp_path / 'out.npy'}"]
+    ).refused("input_ids")
 
 
-@pytest.mark.parametrize("arguments", [["--no-such-flag"], ["--threads-per-rank", "zero"], ["--threads-per-rank", "-1"],
-                                       ["--weights=random:x"], ["--input"], ["--output", "logits"],
-                                       ["--bench"], ["--bench", "--shape", "batch=1"],
-                                       ["--bench", "--shape", "batch=1,sequence=-4"],
-                                       ["--bench", "--shape", "batch=1,sequence=65"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-such-flag"],
+        ["--threads-per-rank", "zero"],
+        ["--threads-per-rank", "-1"],
+        ["--weights=random:x"],
+        ["--input"],
+        ["--output", "logits"],
+        ["--bench"],
+        ["--bench", "--shape", "batch=1"],
+        ["--bench", "--shape", "batch=1,sequence=-4"],
+        ["--bench", "--shape", "batch=1,sequence=65"],
+    ],
+    ids=" ".join,
+)
 def test_malformed_arguments(odd, arguments):
     odd.call(arguments, timeout=60).refused()
 
@@ -145,7 +199,11 @@ def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
         request.getfixturevalue("mpi")
     np.save(tmp_path / "in.npy", IDS)
     for path in (tmp_path / "no" / "folder" / "out.npy", "/proc/out.npy", tmp_path):
-        odd.call(["--input", f"input_ids={tmp_path / 'in.npy'}", "--output", f"logits={path}"], transport, timeout=60).refused(str(path))
+        odd.call(
+            ["--input", f"input_ids={tmp_path / 'in.npy'}", "--output", f"logits={path}"],
+            transport,
+            timeout=60,
+        ).refused(str(path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["in.npy"]
 
 
@@ -201,14 +259,32 @@ def test_positions_outside_the_table(tpcc, tmp_path):
     for name, array in inputs.items():
         np.save(tmp_path / f"{name}.npy", array)
         flags += ["--input", f"{name}={tmp_path / name}.npy"]
-    executable.call([*flags, "--output", f"logits={tmp_path / 'out.npy'}"]).refused("position_ids", "64")
+    executable.call([*flags, "--output", f"logits={tmp_path / 'out.npy'}"]).refused(
+        "position_ids", "64"
+    )
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 5])
 def test_a_world_of_another_size_prints_the_command(odd, mpi, ranks):
-    result = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, odd.path, "--describe"] if ranks == 1 else
-                 ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, odd.path, "--bench", "--shape", "batch=1,sequence=1"],
-                 timeout=60)
+    result = run(
+        (
+            ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, odd.path, "--describe"]
+            if ranks == 1
+            else [
+                "mpirun",
+                "--oversubscribe",
+                "--bind-to",
+                "none",
+                "-n",
+                ranks,
+                odd.path,
+                "--bench",
+                "--shape",
+                "batch=1,sequence=1",
+            ]
+        ),
+        timeout=60,
+    )
     if ranks == 1 and result.returncode == 0:
         return  # Describing needs no world.
     result.refused("mpirun")
@@ -236,7 +312,12 @@ def test_weights_beside_the_executable_and_by_flag(moved, tmp_path):
     folder.rename(elsewhere)
     executable.call(["--bench", "--shape", "batch=1,sequence=1"], timeout=60).refused("m.onnx.data")
     flag = f"--weights={elsewhere / 'm.onnx.data'}"
-    assert difference(executable.run({"input_ids": IDS}, arguments=[flag])["logits"], expected).relative <= TOLERANCE
+    assert (
+        difference(
+            executable.run({"input_ids": IDS}, arguments=[flag])["logits"], expected
+        ).relative
+        <= TOLERANCE
+    )
     beside = tmp_path / "beside"
     beside.mkdir()
     shutil.copy2(executable.path, beside / "program")
@@ -262,8 +343,10 @@ def test_weights_that_changed_since(moved):
 
 def test_random_weights_do_not_depend_on_the_split(tpcc):
     arguments = ["--weights=random:5"]
-    results = [tpcc.compile(ODD.path, grid).run({"input_ids": IDS}, arguments=arguments)["logits"]
-               for grid in (Grid(), Grid(tp=2), Grid(tp=3, pp=2, sp=True))]
+    results = [
+        tpcc.compile(ODD.path, grid).run({"input_ids": IDS}, arguments=arguments)["logits"]
+        for grid in (Grid(), Grid(tp=2), Grid(tp=3, pp=2, sp=True))
+    ]
     assert np.isfinite(results[0]).all() and results[0].std() > 0.01
     for other in results[1:]:
         assert difference(other, results[0]).relative <= TOLERANCE

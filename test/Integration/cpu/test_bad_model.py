@@ -23,7 +23,9 @@ def refuse(tpcc, tmp_path):
     def check(model, *words, shard="tp2", timeout=60, arguments=()):
         out = tmp_path / "out"
         out.mkdir(exist_ok=True)
-        result = tpcc.call([model, f"--megatron-shard={shard}", "-o", out / "model", *arguments], timeout=timeout)
+        result = tpcc.call(
+            [model, f"--megatron-shard={shard}", "-o", out / "model", *arguments], timeout=timeout
+        )
         result.refused(*words)
         assert not list(out.iterdir()), f"left behind: {list(out.iterdir())}"
         return result
@@ -41,8 +43,13 @@ def value(name, dtype, shape):
 
 
 def model_of(nodes, initializers=(), shape=("batch", 4), out_shape=None, opset=18):
-    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, list(shape))],
-                              [value("y", TensorProto.FLOAT, out_shape)], list(initializers))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", TensorProto.FLOAT, list(shape))],
+        [value("y", TensorProto.FLOAT, out_shape)],
+        list(initializers),
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
@@ -53,7 +60,9 @@ def matrix(name="w", rows=4, columns=4):
 # ---- files that are no models ----
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b"\x00" * 4096, b"\x08\x0a" * 50, b"\xff" * 1000], ids=repr)
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage", b"\x00" * 4096, b"\x08\x0a" * 50, b"\xff" * 1000], ids=repr
+)
 def test_garbage(refuse, tmp_path, data):
     refuse(write(tmp_path / "bad.onnx", data), "bad.onnx")
 
@@ -92,7 +101,10 @@ def test_mutated_bytes(tpcc, tmp_path, seed):
         else:
             data[position:position] = random.bytes(int(random.integers(1, 9)))
     out = tmp_path / "out"
-    result = tpcc.call([write(tmp_path / "mutated.onnx", bytes(data)), "--megatron-shard=tp2", "-o", out], timeout=60)
+    result = tpcc.call(
+        [write(tmp_path / "mutated.onnx", bytes(data)), "--megatron-shard=tp2", "-o", out],
+        timeout=60,
+    )
     if result.returncode == 0 and not result.timed_out:
         assert out.exists()
     else:
@@ -107,7 +119,9 @@ def mutate_model(random, model):
     node = graph.node[int(random.integers(len(graph.node)))]
     tensor = graph.initializer[int(random.integers(len(graph.initializer)))]
     if kind == 0 and node.input:
-        names = [output for other in graph.node for output in other.output] + [t.name for t in graph.initializer]
+        names = [output for other in graph.node for output in other.output] + [
+            t.name for t in graph.initializer
+        ]
         node.input[int(random.integers(len(node.input)))] = names[int(random.integers(len(names)))]
     elif kind == 1:
         node.op_type = graph.node[int(random.integers(len(graph.node)))].op_type
@@ -119,7 +133,7 @@ def mutate_model(random, model):
         attribute.i = int(random.choice([-1, 7, 2**40, -(2**63)]))
         attribute.ints[:] = [int(random.choice([-9, 0, 3, 2**40]))] * int(random.integers(0, 5))
     elif kind == 4:
-        del node.input[int(random.integers(len(node.input) + 1)):]
+        del node.input[int(random.integers(len(node.input) + 1)) :]
     elif kind == 5:
         tensor.data_type = int(random.choice([0, 2, 7, 9, 10, 11, 16, 99]))
     else:
@@ -135,7 +149,9 @@ def test_mutated_structure(tpcc, tmp_path, name, seed):
     for _ in range(int(random.integers(1, 4))):
         mutate_model(random, model)
     out = tmp_path / "out"
-    result = tpcc.call([write(tmp_path / "lies.onnx", model), "--megatron-shard=tp2", "-o", out], timeout=60)
+    result = tpcc.call(
+        [write(tmp_path / "lies.onnx", model), "--megatron-shard=tp2", "-o", out], timeout=60
+    )
     if result.returncode == 0 and not result.timed_out:
         assert out.exists()
     else:
@@ -146,33 +162,50 @@ def test_mutated_structure(tpcc, tmp_path, name, seed):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_mutated_structure_at_length(tpcc, tmp_path, seed):
-    test_mutated_structure(tpcc, tmp_path, ["gpt2-mlp", "gpt2-layer", "gpt2-odd-nopast"][seed % 3], seed)
+    test_mutated_structure(
+        tpcc, tmp_path, ["gpt2-mlp", "gpt2-layer", "gpt2-odd-nopast"][seed % 3], seed
+    )
 
 
 # ---- models that lie ----
 
 
 def test_cycle(refuse, tmp_path):
-    nodes = [helper.make_node("Add", ["x", "b"], ["a"], "first"), helper.make_node("Add", ["a", "x"], ["b"], "second"),
-             helper.make_node("Identity", ["b"], ["y"], "third")]
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["a"], "first"),
+        helper.make_node("Add", ["a", "x"], ["b"], "second"),
+        helper.make_node("Identity", ["b"], ["y"], "third"),
+    ]
     refuse(write(tmp_path / "cycle.onnx", model_of(nodes)), "cycle")
 
 
 def test_value_that_nobody_makes(refuse, tmp_path):
-    refuse(write(tmp_path / "m.onnx", model_of([helper.make_node("Add", ["x", "nowhere"], ["y"], "sum")])), "nowhere")
+    refuse(
+        write(
+            tmp_path / "m.onnx", model_of([helper.make_node("Add", ["x", "nowhere"], ["y"], "sum")])
+        ),
+        "nowhere",
+    )
 
 
 def test_value_that_two_make(refuse, tmp_path):
-    nodes = [helper.make_node("Relu", ["x"], ["y"], "one"), helper.make_node("Tanh", ["x"], ["y"], "two")]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["y"], "one"),
+        helper.make_node("Tanh", ["x"], ["y"], "two"),
+    ]
     refuse(write(tmp_path / "m.onnx", model_of(nodes)), "y")
 
 
 def test_unsupported_operations_are_listed_together(refuse, tmp_path):
-    nodes = [helper.make_node("NoSuchOp", ["x"], ["a"], "left", domain="my.domain"),
-             helper.make_node("OtherOp", ["a"], ["y"], "right")]
+    nodes = [
+        helper.make_node("NoSuchOp", ["x"], ["a"], "left", domain="my.domain"),
+        helper.make_node("OtherOp", ["a"], ["y"], "right"),
+    ]
     model = model_of(nodes)
     model.opset_import.append(helper.make_opsetid("my.domain", 3))
-    refuse(write(tmp_path / "m.onnx", model), "NoSuchOp", "left", "my.domain", "OtherOp", "right", "18")
+    refuse(
+        write(tmp_path / "m.onnx", model), "NoSuchOp", "left", "my.domain", "OtherOp", "right", "18"
+    )
 
 
 def test_product_of_sizes_that_differ(refuse, tmp_path):
@@ -181,7 +214,11 @@ def test_product_of_sizes_that_differ(refuse, tmp_path):
 
 
 def test_declared_shape_that_is_not_so(refuse, tmp_path):
-    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], [matrix(columns=6)], out_shape=["batch", 9])
+    model = model_of(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        [matrix(columns=6)],
+        out_shape=["batch", 9],
+    )
     refuse(write(tmp_path / "m.onnx", model), "y", "9", "6")
 
 
@@ -203,11 +240,17 @@ def test_tensor_of_impossible_size(refuse, tmp_path, dims):
 def test_large_constant_of_the_shape_arithmetic(refuse, tmp_path):
     """Ten bytes that ask for a terabyte."""
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "shape")
-    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["big"], "fill"), helper.make_node("ReduceSum", ["big"], ["s"], "sum"),
-             helper.make_node("Add", ["x", "s"], ["y"], "add")]
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["big"], "fill"),
+        helper.make_node("ReduceSum", ["big"], ["s"], "sum"),
+        helper.make_node("Add", ["x", "s"], ["y"], "add"),
+    ]
     out = tmp_path / "big"
-    result = run([tool("tpcc"), write(tmp_path / "m.onnx", model_of(nodes, [shape])), "-o", out], timeout=60,
-                 limit_bytes=None if sanitized() else 4 << 30)
+    result = run(
+        [tool("tpcc"), write(tmp_path / "m.onnx", model_of(nodes, [shape])), "-o", out],
+        timeout=60,
+        limit_bytes=None if sanitized() else 4 << 30,
+    )
     assert result.returncode == 0 and out.exists() or result.refused()
 
 
@@ -262,13 +305,21 @@ def test_external_data_that_is_a_device(refuse, folder):
     refuse(write(folder / "m.onnx", external_model("pipe")), "pipe")
 
 
-@pytest.mark.parametrize("location", ["", ".", "..", "sub/", "a\0b", "x" * 5000], ids=["empty", "dot", "dots", "folder", "nul", "long"])
+@pytest.mark.parametrize(
+    "location",
+    ["", ".", "..", "sub/", "a\0b", "x" * 5000],
+    ids=["empty", "dot", "dots", "folder", "nul", "long"],
+)
 def test_external_data_nowhere(refuse, folder, location):
     (folder / "sub").mkdir()
     refuse(write(folder / "m.onnx", external_model(location)))
 
 
-@pytest.mark.parametrize("offset,length", [(4090, 64), (-4, 64), (2**63 - 1, 64), (0, 32), (0, -1), ("abc", 64), (0, "1e3")], ids=str)
+@pytest.mark.parametrize(
+    "offset,length",
+    [(4090, 64), (-4, 64), (2**63 - 1, 64), (0, 32), (0, -1), ("abc", 64), (0, "1e3")],
+    ids=str,
+)
 def test_external_data_outside_its_file(refuse, folder, offset, length):
     (folder / "data.bin").write_bytes(b"\0" * 4096)
     refuse(write(folder / "m.onnx", external_model("data.bin", offset, length)), "w")
@@ -287,17 +338,41 @@ def test_external_data_of_a_hugging_face_cache(tpcc, tmp_path):
     executable = tpcc.compile(snapshot / "tiny.onnx", "tp2")
     model = COMMITTED["gpt2-mlp"]
     inputs = model.inputs(2, 3)
-    np.testing.assert_allclose(executable.run(inputs, ["output"])["output"], model.expected(inputs), atol=1e-5)
+    np.testing.assert_allclose(
+        executable.run(inputs, ["output"])["output"], model.expected(inputs), atol=1e-5
+    )
 
 
 # ---- options ----
 
 
-@pytest.mark.parametrize("shard,words", [
-    ("", []), ("tp", ["tp"]), ("tp0", ["tp0"]), ("tp-2", ["tp-2"]), ("tp2,tp4", ["tp"]), ("xx4", ["xx4"]), ("tp2;pp2", []),
-    ("tp99999999999999999999", []), ("tp2,,pp2", []), ("tp2,", []), ("sp4", ["sp"]), ("tp2.5", []), ("tp 2", []),
-    ("tp2,order=tp-xx-pp", ["xx"]), ("tp2,order=tp-tp-pp", ["order"]), ("tp2,pp2,order=tp", ["pp"]), ("mb0", ["mb"]),
-    ("tp2147483648,dp2147483648,pp4", []), ("ep2", ["ep"]), ("cp2", ["cp"]), ("vpp2", ["vpp"])], ids=str)
+@pytest.mark.parametrize(
+    "shard,words",
+    [
+        ("", []),
+        ("tp", ["tp"]),
+        ("tp0", ["tp0"]),
+        ("tp-2", ["tp-2"]),
+        ("tp2,tp4", ["tp"]),
+        ("xx4", ["xx4"]),
+        ("tp2;pp2", []),
+        ("tp99999999999999999999", []),
+        ("tp2,,pp2", []),
+        ("tp2,", []),
+        ("sp4", ["sp"]),
+        ("tp2.5", []),
+        ("tp 2", []),
+        ("tp2,order=tp-xx-pp", ["xx"]),
+        ("tp2,order=tp-tp-pp", ["order"]),
+        ("tp2,pp2,order=tp", ["pp"]),
+        ("mb0", ["mb"]),
+        ("tp2147483648,dp2147483648,pp4", []),
+        ("ep2", ["ep"]),
+        ("cp2", ["cp"]),
+        ("vpp2", ["vpp"]),
+    ],
+    ids=str,
+)
 def test_malformed_grids(refuse, shard, words):
     refuse(ODD, *words, shard=shard)
 
@@ -321,7 +396,9 @@ def test_more_stages_than_layers(tpcc, tmp_path):
 
 
 def test_output_that_cannot_be_written(tpcc, tmp_path):
-    tpcc.call([TINY, "--megatron-shard=tp2", "-o", tmp_path / "no" / "such" / "folder" / "m"]).refused("folder")
+    tpcc.call(
+        [TINY, "--megatron-shard=tp2", "-o", tmp_path / "no" / "such" / "folder" / "m"]
+    ).refused("folder")
     (tmp_path / "taken").mkdir()
     tpcc.call([TINY, "--megatron-shard=tp2", "-o", tmp_path / "taken"]).refused("taken")
     assert not list((tmp_path / "taken").iterdir())
@@ -332,7 +409,9 @@ def test_a_failed_compilation_leaves_the_old_executable(tpcc, tmp_path):
     out = tmp_path / "model"
     tpcc.call([TINY, "--megatron-shard=tp2", "-o", out]).check()
     before = out.read_bytes()
-    tpcc.call([write(tmp_path / "bad.onnx", b"garbage"), "--megatron-shard=tp2", "-o", out]).refused()
+    tpcc.call(
+        [write(tmp_path / "bad.onnx", b"garbage"), "--megatron-shard=tp2", "-o", out]
+    ).refused()
     assert out.read_bytes() == before
 
 
@@ -346,7 +425,10 @@ def test_report_without_its_shape(tpcc, tmp_path):
     assert not report.exists()
 
 
-@pytest.mark.parametrize("shape", ["batch", "batch=", "batch=x", "batch=-1,sequence=2", "batch=2,batch=3,sequence=1", "=3"])
+@pytest.mark.parametrize(
+    "shape",
+    ["batch", "batch=", "batch=x", "batch=-1,sequence=2", "batch=2,batch=3,sequence=1", "=3"],
+)
 def test_malformed_shapes(tpcc, tmp_path, shape):
     report = tmp_path / "r.json"
     tpcc.call([ODD, "--megatron-shard=tp2", f"--report={report}", "--shape", shape]).refused()
@@ -359,16 +441,24 @@ def test_names_of_files_may_be_odd(tpcc, tmp_path):
     executable = tpcc.compile(path, "tp2")
     model = COMMITTED["gpt2-mlp"]
     inputs = model.inputs(1, 2)
-    np.testing.assert_allclose(executable.run(inputs, ["output"])["output"], model.expected(inputs), atol=1e-5)
+    np.testing.assert_allclose(
+        executable.run(inputs, ["output"])["output"], model.expected(inputs), atol=1e-5
+    )
 
 
 def test_links_to_nothing(tpcc, tmp_path):
     """What a link leads to is written, also where it is not there yet; the link stays."""
     (tmp_path / "folder").mkdir()
-    for link, place in (("program", "folder/program"), ("loop", "loop"), ("nowhere", "no/folder/program")):
+    for link, place in (
+        ("program", "folder/program"),
+        ("loop", "loop"),
+        ("nowhere", "no/folder/program"),
+    ):
         (tmp_path / link).symlink_to(place)
     tpcc.call([TINY, "-o", tmp_path / "program"]).check()
-    assert (tmp_path / "program").is_symlink() and os.access(tmp_path / "folder" / "program", os.X_OK)
+    assert (tmp_path / "program").is_symlink() and os.access(
+        tmp_path / "folder" / "program", os.X_OK
+    )
     for link in ("loop", "nowhere"):
         tpcc.call([TINY, "-o", tmp_path / link]).refused("cannot write", link)
         assert (tmp_path / link).is_symlink()
@@ -381,7 +471,10 @@ def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
     small = tmp_path / "small"
     small.mkdir()
     # A mount of its own, which ends with the shell.
-    script = f"mount -t tmpfs -o size={kibibytes}k tmpfs {small} || exit 77; {tool('tpcc')} {TINY} -o {small}/m; code=$?; ls -A {small}; exit $code"
+    script = (
+        f"mount -t tmpfs -o size={kibibytes}k tmpfs {small} || exit 77; {tool('tpcc')} {TINY} -o"
+        f" {small}/m; code=$?; ls -A {small}; exit $code"
+    )
     result = run(["unshare", "-rm", "bash", "-c", script])
     if result.returncode == 77 or "unshare" in result.stderr:
         pytest.skip("mounting: this user cannot")

@@ -14,12 +14,22 @@ import mutants
 from models import COMMITTED, FAMILIES, MODELS
 from mutants import tpc_opt
 
-GRIDS = {"gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"], "llama-past": ["tp2,pp2,dp2,mb2", "tp3"], "gpt2-odd-opset20": ["tp2x2", "dp2"],
-         "falcon-dynamo": ["tp4,sp"], "gemma2-past": ["tp2,sp,dp2"],
-        # Copies; two kernels of one signature.
-        "gpt2-mlp": ["pp2,mb2"], "gpt2-differing-layers": ["tp2"]}
+GRIDS = {
+    "gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"],
+    "llama-past": ["tp2,pp2,dp2,mb2", "tp3"],
+    "gpt2-odd-opset20": ["tp2x2", "dp2"],
+    "falcon-dynamo": ["tp4,sp"],
+    "gemma2-past": ["tp2,sp,dp2"],
+    # Copies; two kernels of one signature.
+    "gpt2-mlp": ["pp2,mb2"],
+    "gpt2-differing-layers": ["tp2"],
+}
 # Programs with caches, which hold kv heads that are repeated, or not.
-GENERATING = {"llama-past": ["tp4"], "mistral-dynamo": ["tp2,pp2,mb2"], "gpt2-tiny-nopast": ["tp2,dp2"]}
+GENERATING = {
+    "llama-past": ["tp4"],
+    "mistral-dynamo": ["tp2,pp2,mb2"],
+    "gpt2-tiny-nopast": ["tp2,dp2"],
+}
 PROMPTS = ("3,5,7,11,13", "2")
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
@@ -36,7 +46,17 @@ def programs(tmp_path_factory):
     @functools.cache
     def make(name, grid, *flags):
         path = folder / f"{'@'.join([name, grid, *flags])}.mlir"
-        harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", f"--megatron-shard={grid}", *flags, "--emit=buffers", "-o", path]).check()
+        harness.run(
+            [
+                harness.tool("tpcc"),
+                MODELS / f"{name}.onnx",
+                f"--megatron-shard={grid}",
+                *flags,
+                "--emit=buffers",
+                "-o",
+                path,
+            ]
+        ).check()
         return path
 
     return make
@@ -51,7 +71,9 @@ def judge(program, kind, seed):
     code = [tpc_opt(program, *mutation, *LOWER).check().stdout for mutation in ([], [mutate])]
     if code[0] == code[1]:
         return mutants.SAME_CODE
-    return mutants.SAME_RESULTS if compute(program) == compute(program, mutate) else mutants.ACCEPTED
+    return (
+        mutants.SAME_RESULTS if compute(program) == compute(program, mutate) else mutants.ACCEPTED
+    )
 
 
 def compute(program, *mutate):
@@ -67,25 +89,35 @@ def compute(program, *mutate):
         found = []
         for shape in ((3, 5), (2, 1)):
             arguments = []
-            for name, array in model.inputs(*shape, padding="left" if model.padded else "none", past=2 if model.past_name else 0).items():
+            for name, array in model.inputs(
+                *shape, padding="left" if model.padded else "none", past=2 if model.past_name else 0
+            ).items():
                 np.save(Path(folder, f"{name}.npy"), array)
                 arguments += ["--input", f"{name}={folder}/{name}.npy"]
             for i, output in enumerate(about["outputs"]):
                 arguments += ["--output", f"{output['name']}={folder}/out-{i}.npy"]
             harness.run([executable, *arguments]).check()
-            found += [Path(folder, f"out-{i}.npy").read_bytes() for i in range(len(about["outputs"]))]
+            found += [
+                Path(folder, f"out-{i}.npy").read_bytes() for i in range(len(about["outputs"]))
+            ]
     return found
 
 
 def logits_of(executable, prompt, path):
-    harness.run([executable, "--prompt-ids", prompt, "--max-new-tokens=4", "--logits", path]).check()
+    harness.run(
+        [executable, "--prompt-ids", prompt, "--max-new-tokens=4", "--logits", path]
+    ).check()
     return path.read_bytes()
 
 
 def run(programs, cases, name):
     places = {case[:-2]: programs(*case[:-2]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(places[case[:-2]], *case[-2:]), cases, lambda case: ("buffers", case[-2], case))
+    table.judge(
+        lambda case: judge(places[case[:-2]], *case[-2:]),
+        cases,
+        lambda case: ("buffers", case[-2], case),
+    )
     return table.report(name)
 
 
@@ -106,7 +138,13 @@ def test_sample_of_caches(programs):
 
 @pytest.mark.long
 def test_all(programs):
-    cases = [(name, grid, kind, seed * 37) for name, grids in GRIDS.items() for grid in grids for kind in kinds() for seed in range(3)]
+    cases = [
+        (name, grid, kind, seed * 37)
+        for name, grids in GRIDS.items()
+        for grid in grids
+        for kind in kinds()
+        for seed in range(3)
+    ]
     table = run(programs, cases, "buffers")
     assert table.mutants() >= 300
     assert table.unrefused() == ["buffer-wrong-state"]
@@ -114,6 +152,11 @@ def test_all(programs):
 
 @pytest.mark.long
 def test_all_of_caches(programs):
-    cases = [(name, grid, "--generate", kind, seed * 37) for name, grids in GENERATING.items() for grid in grids for kind in kinds()
-             for seed in range(4)]
+    cases = [
+        (name, grid, "--generate", kind, seed * 37)
+        for name, grids in GENERATING.items()
+        for grid in grids
+        for kind in kinds()
+        for seed in range(4)
+    ]
     assert run(programs, cases, "caches").mutants() >= 200

@@ -25,8 +25,18 @@ LONG = [(name, grid) for name in FAMILIES for grid in ("tp2", "tp4,sp,pp3")]
 
 def certify(tmp_path, model, grid, *flags):
     proof, staged = tmp_path / "proof.json", tmp_path / "staged.mlir"
-    harness.run([harness.tool("tpcc"), MODELS / f"{model}.onnx", f"--megatron-shard={grid}", f"--certificate={proof}",
-                 "--emit=staged", "-o", staged, *flags]).check()
+    harness.run(
+        [
+            harness.tool("tpcc"),
+            MODELS / f"{model}.onnx",
+            f"--megatron-shard={grid}",
+            f"--certificate={proof}",
+            "--emit=staged",
+            "-o",
+            staged,
+            *flags,
+        ]
+    ).check()
     return proof, staged
 
 
@@ -37,7 +47,9 @@ def check(*files):
 def hash_of(schedule) -> str:
     """As the compiler and the checker compute it."""
     value = 0xCBF29CE484222325
-    for byte in json.dumps(schedule, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode():
+    for byte in json.dumps(
+        schedule, separators=(",", ":"), sort_keys=True, ensure_ascii=False
+    ).encode():
         value = (value ^ byte) * 0x100000001B3 % 2**64
     value ^= value >> 33
     value = value * 0xFF51AFD7ED558CCD % 2**64
@@ -53,25 +65,40 @@ def tamper(node):
                 yield {**node, key: other}
     elif isinstance(node, list):
         for i in range(len(node)):
-            yield node[:i] + node[i + 1:]
+            yield node[:i] + node[i + 1 :]
             yield node[:i] + [node[i]] + node[i:]
             if i + 1 < len(node) and node[i] != node[i + 1]:
-                yield node[:i] + [node[i + 1], node[i]] + node[i + 2:]
+                yield node[:i] + [node[i + 1], node[i]] + node[i + 2 :]
             for other in tamper(node[i]):
-                yield node[:i] + [other] + node[i + 1:]
+                yield node[:i] + [other] + node[i + 1 :]
     elif isinstance(node, int):
         yield node + 1
         yield node - 1
         yield 10**18
     elif isinstance(node, str):
-        for other in ("tp", "dp", "pp", "mb", "all_reduce", "all_gather", "send", "max", "sum", "f16", "7", ""):
+        for other in (
+            "tp",
+            "dp",
+            "pp",
+            "mb",
+            "all_reduce",
+            "all_gather",
+            "send",
+            "max",
+            "sum",
+            "f16",
+            "7",
+            "",
+        ):
             if other != node:
                 yield other
     else:
         yield "batch"
 
 
-@pytest.mark.parametrize("model, grid", PROGRAMS + [pytest.param(*pair, marks=pytest.mark.long) for pair in LONG])
+@pytest.mark.parametrize(
+    "model, grid", PROGRAMS + [pytest.param(*pair, marks=pytest.mark.long) for pair in LONG]
+)
 def test_accepts(tmp_path, model, grid):
     proof, staged = certify(tmp_path, model, grid)
     assert "no deadlock" in check(proof).check().stdout
@@ -82,8 +109,16 @@ def test_accepts_the_executable_and_refuses_another(tmp_path, tpcc):
     proof = tmp_path / "proof.json"
     model = MODELS / "gpt2-mlp.onnx"
     for name, grid in (("one", "tp2"), ("two", "tp4")):
-        harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", f"--certificate={proof}", "-o",
-                     tmp_path / name]).check()
+        harness.run(
+            [
+                harness.tool("tpcc"),
+                model,
+                f"--megatron-shard={grid}",
+                f"--certificate={proof}",
+                "-o",
+                tmp_path / name,
+            ]
+        ).check()
     check(proof, tmp_path / "two").check()
     check(proof, tmp_path / "one").refused("the program has a different schedule")
     check(proof, "/bin/true").refused("the program has no schedule")
@@ -126,7 +161,9 @@ def drop_receive(proof):
 
 def add_chain(proof):
     functions = proof["schedule"]["functions"]
-    functions |= {f"f{i:03}": [{"call": f"f{i + 1:03}", "times": 1}] for i in range(200)} | {"f200": []}
+    functions |= {f"f{i:03}": [{"call": f"f{i + 1:03}", "times": 1}] for i in range(200)} | {
+        "f200": []
+    }
 
 
 SUM = {"op": "all_reduce", "type": "f32", "dims": [], "reduction": "sum"}
@@ -135,14 +172,18 @@ REFUSALS = {
     "'micro_batches' is not a number in": lambda p: p["schedule"]["grid"].update(micro_batches="x"),
     "not a text: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
     "axis 'tp' is invalid": lambda p: p["schedule"]["grid"]["sizes"].update(tp=0),
-    "the grid has sizes of axes that are not in its order": lambda p: p["schedule"]["grid"]["sizes"].update(xp=1),
+    "the grid has sizes of axes that are not in its order": (
+        lambda p: p["schedule"]["grid"]["sizes"].update(xp=1)
+    ),
     "there are no micro-batches": lambda p: p["schedule"]["grid"].update(micro_batches=0),
     "'xp' cannot split": lambda p: factor(p).update(axes=["xp"]),
     "not a factor": lambda p: factor(p).update(also=1),
     "not a dimension": lambda p: find(collective(p), lambda item: "factors" in item).update(also=1),
     "a group needs axes, each once": lambda p: collective(p).update(over=["tp", "tp"]),
     "'xp' is not an axis of ranks": lambda p: collective(p).update(over=["xp"]),
-    "ranks that differ on 'dp' may not run it equally often": lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]}),
+    "ranks that differ on 'dp' may not run it equally often": (
+        lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]})
+    ),
     "there is no such dimension": lambda p: collective(p).update(op="all_gather", dim=9),
     "the root is no member": lambda p: collective(p).update(op="broadcast", root=9),
     "unknown collective 'shout'": lambda p: collective(p).update(op="shout"),
@@ -151,18 +192,29 @@ REFUSALS = {
     "a type is missing": lambda p: collective(p).update(type=32),
     "members of the group do not have the same size": lambda p: collective(p).update(over=["dp"]),
     "not a list of communication": lambda p: p["schedule"]["functions"].update(other={}),
-    "invalid call of 'f'": lambda p: p["schedule"]["functions"].update(e=[{"call": "f", "times": 0}], f=[]),
-    "'f' is recursive, or nested too deeply": lambda p: p["schedule"]["functions"].update(f=[{"call": "f", "times": 1}]),
+    "invalid call of 'f'": (
+        lambda p: p["schedule"]["functions"].update(e=[{"call": "f", "times": 0}], f=[])
+    ),
+    "'f' is recursive, or nested too deeply": (
+        lambda p: p["schedule"]["functions"].update(f=[{"call": "f", "times": 1}])
+    ),
     "'f102' is recursive, or nested too deeply": add_chain,
     "a loop is not allowed here": lambda p: loop(p)["body"].append({"loop": None, "body": []}),
-    "a certificate cannot prove that ranks take the same branch": lambda p: loop(p)["body"].append({"then": [], "else": []}),
+    "a certificate cannot prove that ranks take the same branch": (
+        lambda p: loop(p)["body"].append({"then": [], "else": []})
+    ),
     "not a transfer": lambda p: transfer(p, "send").update(also=1),
     "there must be one list for each stage": lambda p: p["schedule"]["stages"].pop(),
     "stages communicate more than 100000 times": lambda p: (
         p["schedule"]["functions"].update(f=[SUM | {"over": ["pp"]}]),
-        loop(p)["body"].append({"call": "f", "times": 200000})),
-    "stage 1 does not have the number of phases in its proof": lambda p: p["progress"][1].append({}),
-    "stage 1: the proof does not match, or does not ascend": lambda p: p["progress"][1][0]["times"].append(99),
+        loop(p)["body"].append({"call": "f", "times": 200000}),
+    ),
+    "stage 1 does not have the number of phases in its proof": (
+        lambda p: p["progress"][1].append({})
+    ),
+    "stage 1: the proof does not match, or does not ascend": (
+        lambda p: p["progress"][1][0]["times"].append(99)
+    ),
     "a time is not a number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),
     "stage 1: times do not ascend": lambda p: p["progress"][1][0]["times"].reverse(),
     "stage 1: iterations of a loop overlap in time": lambda p: p["progress"][1][0].update(period=0),
@@ -170,11 +222,15 @@ REFUSALS = {
     "from stage 1 to 2: one side has 1, the other 0": drop_receive,
     "from stage 0 to 1: sides differ": lambda p: transfer(p, "recv").update(type="f16"),
     "from stage 0 to 1: sides are in different loops": lambda p: loop(p, 1).update(loop=None),
-    "from stage 0 to 1: sides have different numbers": lambda p: p["progress"][0][0].update(period=99),
+    "from stage 0 to 1: sides have different numbers": (
+        lambda p: p["progress"][0][0].update(period=99)
+    ),
     "a group is not one of the grid's": lambda p: p["groups"][0]["members"].append(99),
     "the groups are not those in use": lambda p: p["groups"].pop(),
     "not a certificate of format 1": lambda p: p.update(format=2),
-    "outputs are not delivered once each": lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0}),
+    "outputs are not delivered once each": (
+        lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0})
+    ),
     "the hash is not that of the schedule": lambda p: p.update(hash="0" * 16),
 }
 
@@ -223,8 +279,12 @@ def test_refuses_tampered(tmp_path):
 
 TOKENS = {
     "only one of schedule and proof has tokens": lambda p: p.pop("tokens"),
-    "tokens are not sent from the last stage to all others": lambda p: p["schedule"]["tokens"]["to"].pop(),
-    "the number of steps in flight exceeds the number of stages": lambda p: p["schedule"]["tokens"].update(in_flight=4),
+    "tokens are not sent from the last stage to all others": (
+        lambda p: p["schedule"]["tokens"]["to"].pop()
+    ),
+    "the number of steps in flight exceeds the number of stages": (
+        lambda p: p["schedule"]["tokens"].update(in_flight=4)
+    ),
     "tokens are not taken after they are posted": lambda p: p["tokens"].update(take=[0, 1]),
 }
 

@@ -15,7 +15,9 @@ import preload
 from harness import TOP, run, sanitized
 from test_external_data import W, X, save
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: their libraries come before any other that is preloaded")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: their libraries come before any other that is preloaded"
+)
 
 OTHER = W[::-1].copy()
 CHANGED = "was changed while it was loaded"
@@ -47,12 +49,25 @@ def compiled(tpcc, tmp_path_factory):
 
 
 def call(program, files, *arguments, **options):
-    return program.call(["--input", f"x={files / 'x.npy'}", "--output", f"y={files / 'y.npy'}", *arguments], **options)
+    return program.call(
+        ["--input", f"x={files / 'x.npy'}", "--output", f"y={files / 'y.npy'}", *arguments],
+        **options,
+    )
 
 
 # What happens to the file, and what the message says: None where the file that is open stays as it is.
-ACTIONS = [("rewrite", CHANGED), ("restore", CHANGED), ("empty", CHANGED), ("grow", CHANGED), ("cut", "became shorter"),
-           ("map", CHANGED), ("replace", None), ("remove", None), ("link", None), ("read", None)]
+ACTIONS = [
+    ("rewrite", CHANGED),
+    ("restore", CHANGED),
+    ("empty", CHANGED),
+    ("grow", CHANGED),
+    ("cut", "became shorter"),
+    ("map", CHANGED),
+    ("replace", None),
+    ("remove", None),
+    ("link", None),
+    ("read", None),
+]
 
 
 @pytest.mark.parametrize("action, words", ACTIONS)
@@ -73,8 +88,16 @@ def test_changes_behind_the_first_rank(compiled, library, files, transport, requ
     """The second of two ranks loads something else than the first. As processes, each finds it for itself."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
-    environment = preload.meddle(library, files / "w.bin", "rewrite", files / "other", turn=2 if transport == "threads" else 1)
-    result = call(compiled["tp2"], files, f"--weights={files}", env=environment, transport=transport)
+    environment = preload.meddle(
+        library,
+        files / "w.bin",
+        "rewrite",
+        files / "other",
+        turn=2 if transport == "threads" else 1,
+    )
+    result = call(
+        compiled["tp2"], files, f"--weights={files}", env=environment, transport=transport
+    )
     result.refused(CHANGED, "w.bin", *(["rank "] if transport == "mpi" else []))
     assert not (files / "y.npy").exists()
 
@@ -87,8 +110,10 @@ def test_a_writer_without_time_stamps(tpcc, library, tmp_path):
     large.tofile(tmp_path / "w.bin")
     other.tofile(tmp_path / "other")
     np.save(tmp_path / "x.npy", X)
-    graph = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]> g (float[b, 4] x) => (float[b, 4096] y)
-                                       <float[4, 4096] w> { y = MatMul(x, w) }''')
+    graph = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[b, 4] x) => (float[b, 4096] y)
+                                       <float[4, 4096] w> { y = MatMul(x, w) }"""
+    )
     weight = numpy_helper.from_array(large, "w")
     weight.ClearField("raw_data")
     weight.data_location = onnx.TensorProto.EXTERNAL
@@ -104,7 +129,9 @@ def test_a_writer_without_time_stamps(tpcc, library, tmp_path):
 def test_changes_while_a_session_opens(compiled, library, files):
     text = f"import tpc; tpc.load({str(compiled['tp1'].path)!r}, weights={str(files)!r})"
     environment = preload.meddle(library, files / "w.bin", "rewrite", files / "other")
-    result = run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python"), **environment})
+    result = run(
+        [sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python"), **environment}
+    )
     result.refused("TpcError", CHANGED, str(files / "w.bin"))
 
 
@@ -116,7 +143,16 @@ def test_files_that_were_just_written(compiled, files):
 
 
 @pytest.mark.parametrize("emit", ["exe", "staged", "onnx-sharded"])
-@pytest.mark.parametrize("file, action", [("w.bin", "rewrite"), ("w.bin", "replace"), ("m.onnx", "replace"), ("w.bin", "remove"), ("w.bin", "read")])
+@pytest.mark.parametrize(
+    "file, action",
+    [
+        ("w.bin", "rewrite"),
+        ("w.bin", "replace"),
+        ("m.onnx", "replace"),
+        ("w.bin", "remove"),
+        ("w.bin", "read"),
+    ],
+)
 def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
     """The compiler reads annotations when it has read the model, and digests weights at the end: a pipe of annotations makes it wait."""
     save(files / "m.onnx", "w.bin", "v.bin")
@@ -136,7 +172,9 @@ def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
 
     thread = threading.Thread(target=meanwhile)
     thread.start()
-    result = tpcc.call([files / "m.onnx", f"--annotations={files / 'pipe'}", f"--emit={emit}", "-o", files / "out"])
+    result = tpcc.call(
+        [files / "m.onnx", f"--annotations={files / 'pipe'}", f"--emit={emit}", "-o", files / "out"]
+    )
     thread.join()
     if action == "read":
         result.check()
@@ -150,8 +188,10 @@ def test_changes_before_ranks_start_again(tpcc, tmp_path):
     compiled with does not tell, where there were no weights then."""
     import tpc
 
-    graph = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]> g (int64[b, s] ids) => (float[b, s, 4] y)
-                                       <float[4, 4] table> { one = Constant<value_int=1>() sum = CumSum(ids, one) y = Gather(table, sum) }''')
+    graph = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (int64[b, s] ids) => (float[b, s, 4] y)
+                                       <float[4, 4] table> { one = Constant<value_int=1>() sum = CumSum(ids, one) y = Gather(table, sum) }"""
+    )
     weight = numpy_helper.from_array(W, "table")
     weight.ClearField("raw_data")
     weight.data_location = onnx.TensorProto.EXTERNAL

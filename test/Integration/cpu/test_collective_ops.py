@@ -17,25 +17,45 @@ def local(*dims, partial=""):
 WHOLE = local("n", "m")
 # Steps (op up to its types, type of the result) from the whole value of an input.
 PATHS = {
-    "gather": [('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")), ('all_gather {} over ["tp"] dim 0', WHOLE)],
-    "gather_minor": [('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")), ('all_gather {} over ["tp"] dim 1', WHOLE)],
-    "gather_both": [('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
-                    ('all_gather {} over ["dp", "tp"] dim 0', WHOLE)],
+    "gather": [
+        ('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")),
+        ('all_gather {} over ["tp"] dim 0', WHOLE),
+    ],
+    "gather_minor": [
+        ('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
+        ('all_gather {} over ["tp"] dim 1', WHOLE),
+    ],
+    "gather_both": [
+        ('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
+        ('all_gather {} over ["dp", "tp"] dim 0', WHOLE),
+    ],
     "output_parts": [('local_slice {} over ["dp", "tp"] dim 1', local("n", "m{dp, tp}"))],
-    "all_to_all": [('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")),
-                   ('all_to_all {} over ["tp"] from 0 to 1', local("n", "m{tp}"))],
-    "all_to_all_back": [('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
-                        ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m"))],
+    "all_to_all": [
+        ('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")),
+        ('all_to_all {} over ["tp"] from 0 to 1', local("n", "m{tp}")),
+    ],
+    "all_to_all_back": [
+        ('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
+        ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m")),
+    ],
     # As tpc-lower-reshards makes them: one axis at a time, and an axis that waits in another dimension.
-    "move_two": [('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
-                 ('all_to_all {} over ["tp"] from 0 to 1', local("n{dp}", "m{tp}")),
-                 ('all_to_all {} over ["dp"] from 0 to 1', local("n", "m{tp, dp}")),
-                 ('all_gather {} over ["tp", "dp"] dim 1', WHOLE)],
-    "wait": [('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")), ('local_slice {} over ["dp"] dim 1', local("n{tp}", "m{dp}")),
-             ('all_gather {} over ["tp"] dim 0', local("n", "m{dp}")),
-             ('all_to_all {} over ["dp"] from 1 to 0', local("n{dp}", "m"))],
-    "under_another": [('local_slice {} over ["dp"] dim 0', local("n{dp}", "m")), ('local_slice {} over ["tp"] dim 1', local("n{dp}", "m{tp}")),
-                      ('all_to_all {} over ["tp"] from 1 to 0', local("n{dp, tp}", "m"))],
+    "move_two": [
+        ('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
+        ('all_to_all {} over ["tp"] from 0 to 1', local("n{dp}", "m{tp}")),
+        ('all_to_all {} over ["dp"] from 0 to 1', local("n", "m{tp, dp}")),
+        ('all_gather {} over ["tp", "dp"] dim 1', WHOLE),
+    ],
+    "wait": [
+        ('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")),
+        ('local_slice {} over ["dp"] dim 1', local("n{tp}", "m{dp}")),
+        ('all_gather {} over ["tp"] dim 0', local("n", "m{dp}")),
+        ('all_to_all {} over ["dp"] from 1 to 0', local("n{dp}", "m")),
+    ],
+    "under_another": [
+        ('local_slice {} over ["dp"] dim 0', local("n{dp}", "m")),
+        ('local_slice {} over ["tp"] dim 1', local("n{dp}", "m{tp}")),
+        ('all_to_all {} over ["tp"] from 1 to 0', local("n{dp, tp}", "m")),
+    ],
     "broadcast": [('broadcast {} over ["tp"] root 1', WHOLE)],
 }
 
@@ -62,13 +82,17 @@ def run(tmp_path, text, inputs):
     exe = tmp_path / "program"
     if not exe.exists():
         (tmp_path / "program.mlir").write_text(text)
-        built = subprocess.run([BUILD_STAGED, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True)
+        built = subprocess.run(
+            [BUILD_STAGED, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True
+        )
         assert built.returncode == 0, built.stderr + text
     args = []
     for name, array in inputs.items():
         np.save(tmp_path / f"{name}.npy", array)
         args += ["--input", f"{name}={tmp_path / name}.npy"]
-    ran = subprocess.run([exe, *args, "--output", f"y={tmp_path}/y.npy"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [exe, *args, "--output", f"y={tmp_path}/y.npy"], capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr
     return np.load(tmp_path / "y.npy")
 
@@ -102,7 +126,9 @@ tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y
 """
     for shape in SHAPES[:3] + [(4, 2)]:
         x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
-        np.testing.assert_allclose(run(tmp_path, text, {"x": x}), getattr(x, function)(axis=1), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            run(tmp_path, text, {"x": x}), getattr(x, function)(axis=1), rtol=1e-6, atol=1e-6
+        )
 
 
 def test_split_table(tmp_path):
@@ -134,15 +160,20 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
 
 def test_a_split_moves_to_a_factor(tmp_path):
     """40 rows, then 5 heads of 8 rows: by way of the other dimension, as tpc-lower-reshards goes."""
+
     def rows(dims, size="?"):
         return f"tensor<{size}x?xf32, #tpc.dist<[{dims}], local>>"
 
-    steps = [(rows("40, m", 40), 'local_slice {} over ["tp"] dim 0', rows("40{tp}, m")),
-             (rows("40{tp}, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
-             (rows("40, m{tp}", 40), 'all_to_all {} over ["tp"] from 1 to 0', rows("5{tp} * 8, m")),
-             (rows("5{tp} * 8, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
-             (rows("40, m{tp}", 40), 'all_gather {} over ["tp"] dim 1', rows("40, m", 40))]
-    body = "\n    ".join(f"%{i + 1} = tpc.{op.format(f'%{i}')} : {a} -> {b}" for i, (a, op, b) in enumerate(steps))
+    steps = [
+        (rows("40, m", 40), 'local_slice {} over ["tp"] dim 0', rows("40{tp}, m")),
+        (rows("40{tp}, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
+        (rows("40, m{tp}", 40), 'all_to_all {} over ["tp"] from 1 to 0', rows("5{tp} * 8, m")),
+        (rows("5{tp} * 8, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
+        (rows("40, m{tp}", 40), 'all_gather {} over ["tp"] dim 1', rows("40, m", 40)),
+    ]
+    body = "\n    ".join(
+        f"%{i + 1} = tpc.{op.format(f'%{i}')} : {a} -> {b}" for i, (a, op, b) in enumerate(steps)
+    )
     text = f"""
 module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
 tpc.pipeline @main(%0: {rows("40, m", 40)}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y", type = tensor<40x?xf32, #tpc.dist<[40, m]>>}}] {{

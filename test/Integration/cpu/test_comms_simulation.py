@@ -76,8 +76,13 @@ def runs_to_its_end(programs):
 
 def text(phases):
     """A module. `phases`: of each stage, (is it a loop, its events)."""
-    lines = [f"module attributes {{tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = {len(phases)}, mb = {MICRO_BATCHES}>}} {{",
-             "tpc.pipeline @main(%a: tensor<4xf32>, %b: tensor<3xf32>) inputs [{}, {}] outputs [] {"]
+    lines = [
+        (
+            f"module attributes {{tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = {len(phases)}, mb ="
+            f" {MICRO_BATCHES}>}} {{"
+        ),
+        "tpc.pipeline @main(%a: tensor<4xf32>, %b: tensor<3xf32>) inputs [{}, {}] outputs [] {",
+    ]
     count = 0
     for stage, parts in enumerate(phases):
         lines.append(f"tpc.stage {stage} {{")
@@ -85,9 +90,16 @@ def text(phases):
             lines += ["tpc.micro_batches of #tpc.dim<batch{dp, mb}> {"] if loop else []
             for verb, peer, kind in events:
                 value, count = "%a" if kind == TYPES[0] else "%b", count + 1
-                lines.append({"send": f"tpc.send {value} to {peer} : {kind}",
-                              "recv": f"%r{count} = tpc.recv from {peer} : {kind}",
-                              "group": f'%r{count} = tpc.broadcast {value} over ["pp"] root 0 : {kind} -> {kind}'}[verb])
+                lines.append(
+                    {
+                        "send": f"tpc.send {value} to {peer} : {kind}",
+                        "recv": f"%r{count} = tpc.recv from {peer} : {kind}",
+                        "group": (
+                            f'%r{count} = tpc.broadcast {value} over ["pp"] root 0 : {kind} ->'
+                            f" {kind}"
+                        ),
+                    }[verb]
+                )
             lines += ["}"] if loop else []
         lines.append("}")
     return "\n".join([*lines, "}", "}"])
@@ -102,9 +114,20 @@ def refused(modules, tmp_path):
         chunks.append(module)
         line += module.count("\n") + 3
     file.write_text("\n// -----\n".join(chunk + "\n" for chunk in chunks))
-    result = harness.run([harness.tool("tpc-opt"), file, "--split-input-file", "--tpc-verify-comms", "-o", "/dev/null"])
+    result = harness.run(
+        [
+            harness.tool("tpc-opt"),
+            file,
+            "--split-input-file",
+            "--tpc-verify-comms",
+            "-o",
+            "/dev/null",
+        ]
+    )
     assert not result.timed_out and result.returncode in (0, 1), result
-    places = {int(number) for number in re.findall(r"modules\.mlir:(\d+):\d+: error:", result.stderr)}
+    places = {
+        int(number) for number in re.findall(r"modules\.mlir:(\d+):\d+: error:", result.stderr)
+    }
     ends = [*starts[1:], line]
     return [any(begin <= place < end for place in places) for begin, end in zip(starts, ends)]
 
@@ -118,8 +141,12 @@ def test_agrees_with_a_simulation(loop, tmp_path):
         if case % 4:
             spoil(rng, lists)
         modules.append(text([[(loop, events)] for events in lists]))
-        right.append(all(runs_to_its_end([events * turns for events in lists])
-                         for turns in (range(MICRO_BATCHES + 1) if loop else [1])))
+        right.append(
+            all(
+                runs_to_its_end([events * turns for events in lists])
+                for turns in (range(MICRO_BATCHES + 1) if loop else [1])
+            )
+        )
         assert case % 4 or right[-1]
     assert 100 < right.count(True) < 300
     verdicts = refused(modules, tmp_path)
@@ -133,7 +160,9 @@ def test_what_is_accepted_with_several_loops_ends(tmp_path):
     modules, cases = [], []
     for case in range(300):
         stages = rng.randrange(2, 4)
-        parts = [(rng.random() < 0.6, random_stages(rng, stages)) for _ in range(rng.randrange(2, 4))]
+        parts = [
+            (rng.random() < 0.6, random_stages(rng, stages)) for _ in range(rng.randrange(2, 4))
+        ]
         if case % 3:
             spoil(rng, rng.choice(parts)[1])
         if case % 3 == 2:
@@ -147,5 +176,8 @@ def test_what_is_accepted_with_several_loops_ends(tmp_path):
     assert len(accepted) > 60
     for i in accepted:
         for turns in range(MICRO_BATCHES + 1):
-            programs = [[event for loop, events in parts for event in events * (turns if loop else 1)] for parts in cases[i]]
+            programs = [
+                [event for loop, events in parts for event in events * (turns if loop else 1)]
+                for parts in cases[i]
+            ]
             assert runs_to_its_end(programs), modules[i]

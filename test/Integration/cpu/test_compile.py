@@ -37,8 +37,12 @@ def cache(tmp_path, monkeypatch):
 def make_unknown(path):
     """A model with a node that tpc does not import."""
     node = helper.make_node("Det", ["x"], ["y"], name="/layer/Det")
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
     return path
 
@@ -80,7 +84,10 @@ def test_text_comes_of_text(tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers: it is not installed")
     model = tmp_path / "model.onnx"
     model.write_bytes(MODEL.path.read_bytes())
-    with tpc.compile(model, generate=True) as session, pytest.raises(tpc.TpcError, match="no tokenizer.json beside"):
+    with (
+        tpc.compile(model, generate=True) as session,
+        pytest.raises(tpc.TpcError, match="no tokenizer.json beside"),
+    ):
         session.generate("a")
     words = {chr(97 + i % 26) * (1 + i // 26): i for i in range(1000)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
@@ -100,10 +107,14 @@ def test_the_same_call_compiles_once(cache, monkeypatch):
     first = tpc.compile(MODEL.path, shard="tp2")
     calls = []
     original = compiler._run
-    monkeypatch.setattr(compiler, "_run", lambda *arguments: calls.append(arguments) or original(*arguments))
+    monkeypatch.setattr(
+        compiler, "_run", lambda *arguments: calls.append(arguments) or original(*arguments)
+    )
     second = tpc.compile(MODEL.path, shard="tp2")
     assert second.path == first.path and not calls
-    assert tpc.compile(MODEL.path, shard="tp2", residual="same").path != first.path and len(calls) == 1
+    assert (
+        tpc.compile(MODEL.path, shard="tp2", residual="same").path != first.path and len(calls) == 1
+    )
     # What is in the cache and cannot be opened is made again.
     third = next(path for path in cache.iterdir() if path != first.path)
     third.unlink()  # it is mapped: its bytes are not touched
@@ -135,7 +146,10 @@ def test_the_program_is_where_it_is_asked_for(tmp_path, cache):
 
 
 def test_weights_may_be_drawn():
-    with tpc.compile(MODEL.path, weights="random:1") as one, tpc.compile(MODEL.path, weights="random:2") as two:
+    with (
+        tpc.compile(MODEL.path, weights="random:1") as one,
+        tpc.compile(MODEL.path, weights="random:2") as two,
+    ):
         inputs = MODEL.inputs(1, 3)
         assert not np.allclose(one.run(inputs)["logits"], two.run(inputs)["logits"])
 
@@ -147,37 +161,87 @@ def test_a_program_for_gpus_needs_one():
     assert not isinstance(caught.value, tpc.CompileError) and "libcuda" in str(caught.value)
 
 
-@pytest.mark.parametrize("options,words", [
-    ({"shard": "tp0"}, "number must be at least 1"), ({"shard": "tp2,xy3"}, "xy3"), ({"generate": "some"}, "--generate=some"),
-    ({"target": "tpu"}, "tpu"), ({"weights": "/nowhere"}, "/nowhere"),
-    ({"precision": "f8", "target": "cuda"}, "f8"), ({"O": 7}, "-O7"), ({"annotations": "/nowhere"}, "/nowhere")], ids=str)
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"shard": "tp0"}, "number must be at least 1"),
+        ({"shard": "tp2,xy3"}, "xy3"),
+        ({"generate": "some"}, "--generate=some"),
+        ({"target": "tpu"}, "tpu"),
+        ({"weights": "/nowhere"}, "/nowhere"),
+        ({"precision": "f8", "target": "cuda"}, "f8"),
+        ({"O": 7}, "-O7"),
+        ({"annotations": "/nowhere"}, "/nowhere"),
+    ],
+    ids=str,
+)
 def test_options_that_tpcc_refuses(options, words):
     with pytest.raises(tpc.CompileError, match=words) as caught:
         tpc.compile(MODEL.path, **options)
     assert caught.value.messages and "\x1b" not in str(caught.value)
 
 
-@pytest.mark.parametrize("options,words", [
-    ({"emit": "obj"}, "emit is an option of the command tpcc"), ({"megatron_shard": "tp2"}, "spelled shard"),
-    ({"o": "x"}, "spelled out"),
-    *(({name: value}, f"no option '{name}' .did you mean '{meant}'") for name, meant in (("no_verfy", "no_verify"), ("genarate", "generate"))
-      for value in (None, False, True, "x")),
-    ({"session": {"determinstic": False}}, "no flag 'determinstic' .did you mean 'deterministic'"), ({"colour": None}, "no option 'colour';")],
-    ids=str)
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"emit": "obj"}, "emit is an option of the command tpcc"),
+        ({"megatron_shard": "tp2"}, "spelled shard"),
+        ({"o": "x"}, "spelled out"),
+        *(
+            ({name: value}, f"no option '{name}' .did you mean '{meant}'")
+            for name, meant in (("no_verfy", "no_verify"), ("genarate", "generate"))
+            for value in (None, False, True, "x")
+        ),
+        (
+            {"session": {"determinstic": False}},
+            "no flag 'determinstic' .did you mean 'deterministic'",
+        ),
+        ({"colour": None}, "no option 'colour';"),
+    ],
+    ids=str,
+)
 def test_options_that_are_none_of_compile(options, words):
     with pytest.raises(tpc.TpcError, match=words):
         tpc.compile(MODEL.path, **options)
 
 
-@pytest.mark.parametrize("model, options, words", [
-    (None, {}, "NoneType"), (5, {}, "int"), ([], {}, "list"), (MODEL, {}, "Model"), ("a\0b", {}, "zero byte"), ("\ud800", {}, "encoded"), ("", {}, "no model"),
-    (b"/no/where", {}, "no model"), ("/", {}, "no model"), ("/dev/null", {}, "no model"),
-    *((MODEL.path, options, words) for options, words in (
-        ({"out": 5}, "out.*int"), ({"out": "a\0b"}, "zero byte"), ({"shard": 5}, "megatron-shard"), ({"shard": ["tp2"]}, "megatron-shard"),
-        ({"generate": 5}, "generate=5"), ({"generate": "a\0b"}, "zero byte"), ({"name": "\ud800"}, "encoded"), ({"name": 10**5000}, "no text"),
-        ({"session": 5}, "session.*int"), ({"session": {"threads_per_rank": "x"}}, "threads-per-rank"), ({"threads": "two"}, "two"),
-        ({"annotations": "/dev/zero"}, "it is a device")))],
-    ids=lambda value: ascii(value)[-30:] if isinstance(value, (str, bytes)) else ",".join(value) if isinstance(value, dict) else type(value).__name__)
+@pytest.mark.parametrize(
+    "model, options, words",
+    [
+        (None, {}, "NoneType"),
+        (5, {}, "int"),
+        ([], {}, "list"),
+        (MODEL, {}, "Model"),
+        ("a\0b", {}, "zero byte"),
+        ("\ud800", {}, "encoded"),
+        ("", {}, "no model"),
+        (b"/no/where", {}, "no model"),
+        ("/", {}, "no model"),
+        ("/dev/null", {}, "no model"),
+        *(
+            (MODEL.path, options, words)
+            for options, words in (
+                ({"out": 5}, "out.*int"),
+                ({"out": "a\0b"}, "zero byte"),
+                ({"shard": 5}, "megatron-shard"),
+                ({"shard": ["tp2"]}, "megatron-shard"),
+                ({"generate": 5}, "generate=5"),
+                ({"generate": "a\0b"}, "zero byte"),
+                ({"name": "\ud800"}, "encoded"),
+                ({"name": 10**5000}, "no text"),
+                ({"session": 5}, "session.*int"),
+                ({"session": {"threads_per_rank": "x"}}, "threads-per-rank"),
+                ({"threads": "two"}, "two"),
+                ({"annotations": "/dev/zero"}, "it is a device"),
+            )
+        ),
+    ],
+    ids=lambda value: (
+        ascii(value)[-30:]
+        if isinstance(value, (str, bytes))
+        else ",".join(value) if isinstance(value, dict) else type(value).__name__
+    ),
+)
 def test_arguments_of_any_type(model, options, words):
     with pytest.raises(tpc.TpcError, match=f"(?s){words}"):
         tpc.compile(model, **options)
@@ -193,7 +257,9 @@ def test_integers_are_no_files(capfd, name, value):
         os.fstat(descriptor)
 
 
-@pytest.mark.parametrize("session", [{"weights": "x"}, {"threads": 1}, {"path": "x"}, {3: 1}, [], 5], ids=str)
+@pytest.mark.parametrize(
+    "session", [{"weights": "x"}, {"threads": 1}, {"path": "x"}, {3: 1}, [], 5], ids=str
+)
 def test_flags_of_the_session(session):
     with pytest.raises(tpc.TpcError, match="session"):
         tpc.compile(MODEL.path, session=session)
@@ -206,12 +272,19 @@ def test_a_program_that_is_cut_off(tmp_path, cache):
     for share in (0, 20, 64, 4096, len(whole) // 3, len(whole) * 2 // 3, len(whole) - 1):
         cut = tmp_path / f"cut{share}"
         cut.write_bytes(whole[:share])
-        text = f"import tpc\ntry:\n    tpc.load({str(cut)!r})\nexcept tpc.TpcError as error:\n    print('refused', error)\n"
-        said = run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python")}).check().stdout
+        text = (
+            f"import tpc\ntry:\n    tpc.load({str(cut)!r})\nexcept tpc.TpcError as error:\n   "
+            " print('refused', error)\n"
+        )
+        said = (
+            run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python")})
+            .check()
+            .stdout
+        )
         assert said.startswith("refused"), said
     # In the cache it is compiled again.
     path.unlink()
-    path.write_bytes(whole[:len(whole) // 2])
+    path.write_bytes(whole[: len(whole) // 2])
     with tpc.compile(MODEL.path) as session:
         assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)
 
@@ -231,11 +304,23 @@ def test_errors_carry_the_node_and_the_remedy(tmp_path):
 
 
 def test_messages_are_one_json_object_a_line(tmp_path):
-    result = run([tool("tpcc"), make_unknown(tmp_path / "model.onnx"), "-o", tmp_path / "out", "--diagnostics=json"])
+    result = run(
+        [
+            tool("tpcc"),
+            make_unknown(tmp_path / "model.onnx"),
+            "-o",
+            tmp_path / "out",
+            "--diagnostics=json",
+        ]
+    )
     assert result.returncode == 1
     first = json.loads(result.stderr.splitlines()[0])
-    assert first["severity"] == "error" and first["node"] == "/layer/Det" and "Det" in first["message"]
-    result = run([tool("tpcc"), tmp_path / "none\x1b.onnx", "-o", tmp_path / "out", "--diagnostics=json"])
+    assert (
+        first["severity"] == "error" and first["node"] == "/layer/Det" and "Det" in first["message"]
+    )
+    result = run(
+        [tool("tpcc"), tmp_path / "none\x1b.onnx", "-o", tmp_path / "out", "--diagnostics=json"]
+    )
     assert "none\x1b" in json.loads(result.stderr)["message"]
 
 
@@ -266,11 +351,23 @@ def test_two_sessions_at_once():
 
 def test_a_cache_that_cannot_be_written(tmp_path):
     """A limit of the size of files stands for a full disk."""
-    text = ("import resource, sys, tpc\nresource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\n"
-            f"for options in ({{}}, {{'out': {str(tmp_path / 'own')!r}}}):\n    try:\n        tpc.compile({str(MODEL.path)!r}, **options)\n"
-            "    except tpc.CompileError as error:\n        print(error)\n")
-    said = run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python"), "TPC_CACHE": str(tmp_path)}).check().stdout.splitlines()
-    assert said[0].startswith("error: the program cannot be kept in the cache: cannot write '") and said[0].endswith("with cache=False")
+    text = (
+        "import resource, sys, tpc\nresource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\nfor"
+        f" options in ({{}}, {{'out': {str(tmp_path / 'own')!r}}}):\n    try:\n       "
+        f" tpc.compile({str(MODEL.path)!r}, **options)\n    except tpc.CompileError as error:\n    "
+        "    print(error)\n"
+    )
+    said = (
+        run(
+            [sys.executable, "-c", text],
+            env={"PYTHONPATH": str(TOP / "python"), "TPC_CACHE": str(tmp_path)},
+        )
+        .check()
+        .stdout.splitlines()
+    )
+    assert said[0].startswith(
+        "error: the program cannot be kept in the cache: cannot write '"
+    ) and said[0].endswith("with cache=False")
     assert said[1] == f"error: cannot write '{tmp_path / 'own'}': File too large"
 
 
@@ -278,34 +375,51 @@ def test_the_working_directory_is_gone(tmp_path):
     """Absolute paths work, others are named."""
     tpc.compile(MODEL.path, out=tmp_path / "program").close()
     (tmp_path / "gone").mkdir()
-    text = ("import os, sys, tpc\nos.rmdir(os.getcwd())\n"
-            f"tpc.load({str(tmp_path / 'program')!r})\ntpc.compile({str(MODEL.path)!r}, cache=False)\n"
-            f"for call in (lambda: tpc.load('x'), lambda: tpc.compile('x'), lambda: tpc.compile({str(MODEL.path)!r}, out='x')):\n"
-            "    try:\n        call()\n    except tpc.TpcError as error:\n        print(error)\n")
-    result = subprocess.run([sys.executable, "-c", text], cwd=tmp_path / "gone", env={**os.environ, "PYTHONPATH": str(TOP / "python")},
-                            capture_output=True, text=True)
-    assert result.returncode == 0 and len(re.findall("'x': .*(No such file|absolute path)", result.stdout)) == 3, result
+    text = (
+        "import os, sys,"
+        f" tpc\nos.rmdir(os.getcwd())\ntpc.load({str(tmp_path / 'program')!r})\ntpc.compile({str(MODEL.path)!r},"
+        " cache=False)\nfor call in (lambda: tpc.load('x'), lambda: tpc.compile('x'), lambda:"
+        f" tpc.compile({str(MODEL.path)!r}, out='x')):\n    try:\n        call()\n    except"
+        " tpc.TpcError as error:\n        print(error)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=tmp_path / "gone",
+        env={**os.environ, "PYTHONPATH": str(TOP / "python")},
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        result.returncode == 0
+        and len(re.findall("'x': .*(No such file|absolute path)", result.stdout)) == 3
+    ), result
 
 
 def test_the_compiler_ends_with_its_caller(tmp_path):
     """tpcc waits for a pipe that stands for its work when Python is killed."""
     os.mkfifo(tmp_path / "pipe")
-    text = ("from tpc import compiler\n"
-            f"compiler._run([{str(MODEL.path)!r}, '--emit=model', '-o', {str(tmp_path / 'pipe')!r}], False)\n")
-    process = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": str(TOP / "python")})
+    text = (
+        f"from tpc import compiler\ncompiler._run([{str(MODEL.path)!r}, '--emit=model', '-o',"
+        f" {str(tmp_path / 'pipe')!r}], False)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": str(TOP / "python")}
+    )
 
     def compilers():
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             return [int(word) for word in file.read().split()]
 
     until(lambda: process.poll() is not None or compilers())
-    child, = compilers()
+    (child,) = compilers()
     time.sleep(0.5)  # it works by now
     assert is_there(child)
     process.kill()
     process.wait()
     until(lambda: not is_there(child))
-    assert run([tool("tpcc"), MODEL.path, "--end-with=1", "-o", tmp_path / "program"]).returncode == 1
+    assert (
+        run([tool("tpcc"), MODEL.path, "--end-with=1", "-o", tmp_path / "program"]).returncode == 1
+    )
 
 
 def test_an_interrupt_ends_the_compiler(tmp_path):
@@ -314,10 +428,18 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     slow.chmod(0o755)
     # Who runs the tests may ignore the signal, and children inherit that.
-    text = (f"import tpc, pathlib, signal\nfrom tpc import compiler\nsignal.signal(signal.SIGINT, signal.default_int_handler)\ncompiler.find_tpcc = lambda: pathlib.Path({str(slow)!r})\n"
-            f"try:\n    tpc.compile({str(MODEL.path)!r})\nexcept KeyboardInterrupt:\n    print('interrupted')\n")
-    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env={
-        **os.environ, "PYTHONPATH": str(TOP / "python")})
+    text = (
+        "import tpc, pathlib, signal\nfrom tpc import compiler\nsignal.signal(signal.SIGINT,"
+        " signal.default_int_handler)\ncompiler.find_tpcc = lambda:"
+        f" pathlib.Path({str(slow)!r})\ntry:\n    tpc.compile({str(MODEL.path)!r})\nexcept"
+        " KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", text],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TOP / "python")},
+    )
     while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().endswith("\n"):
         assert process.poll() is None
         time.sleep(0.02)
@@ -332,7 +454,9 @@ def test_an_installation_works_elsewhere(tmp_path):
     """`cmake --install` copies what the tools need: those of the copy link programs with the copy's runtime."""
     run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr", "--component", "tpc"]).check()
     assert (tmp_path / "usr/include/tpc/session.h").is_file()
-    run([tmp_path / "usr/bin/tpcc", MODEL.path, "--megatron-shard=tp2", "-o", tmp_path / "program"]).check()
+    run(
+        [tmp_path / "usr/bin/tpcc", MODEL.path, "--megatron-shard=tp2", "-o", tmp_path / "program"]
+    ).check()
     assert str(tmp_path / "usr/lib").encode() in (tmp_path / "program").read_bytes()
     with tpc.load(tmp_path / "program") as session:
         assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)

@@ -11,12 +11,20 @@ ODD = COMMITTED["gpt2-odd-opset20"]
 
 
 def ordered(rows):
-    return sorted((row["stage"], row["axis"], row["kind"], row["count"], row["bytes"]) for row in rows)
+    return sorted(
+        (row["stage"], row["axis"], row["kind"], row["count"], row["bytes"]) for row in rows
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7)], ids=str)
-@pytest.mark.parametrize("grid", [Grid.parse(text) for text in ("tp1", "tp2", "tp3,pp2,sp", "tp2,pp2,dp2,sp,mb4", "pp2,dp2,mb4")],
-                         ids=str)
+@pytest.mark.parametrize(
+    "grid",
+    [
+        Grid.parse(text)
+        for text in ("tp1", "tp2", "tp3,pp2,sp", "tp2,pp2,dp2,sp,mb4", "pp2,dp2,mb4")
+    ],
+    ids=str,
+)
 def test_the_runtime_counts_what_the_report_says(tpcc, grid, shape):
     executable = tpcc.compile(ODD.path, grid)
     rows = tpcc.report(ODD.path, grid, ODD.shape(*shape))
@@ -24,8 +32,15 @@ def test_the_runtime_counts_what_the_report_says(tpcc, grid, shape):
     assert ordered(measured["collectives"]) == ordered(rows)
 
 
-@pytest.mark.parametrize("name,grid", [("llama-past", "tp3,sp"), ("mistral-dynamo", "tp2,pp2,dp2,mb2"), ("falcon-past", "tp4"),
-                                       ("gemma2-past", "tp2x2")])
+@pytest.mark.parametrize(
+    "name,grid",
+    [
+        ("llama-past", "tp3,sp"),
+        ("mistral-dynamo", "tp2,pp2,dp2,mb2"),
+        ("falcon-past", "tp4"),
+        ("gemma2-past", "tp2x2"),
+    ],
+)
 def test_the_runtime_counts_what_the_report_says_of_families(tpcc, name, grid):
     model, grid = FAMILIES[name], Grid.parse(grid)
     shape = model.shape(3, 5, 2)
@@ -44,8 +59,15 @@ def test_the_runtime_counts_the_same_on_mpi(tpcc, mpi):
 @pytest.mark.parametrize("grid", [Grid(), Grid(tp=2, pp=2, mb=2)], ids=str)
 def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
     executable = tpcc.compile(ODD.path, grid)
-    names = set(re.findall(r"tpc_kernel\.func @(\w+)", tpcc.call([ODD.path, f"--megatron-shard={grid}", "--emit=kernels"]).check().stdout))
-    result = executable.bench(ODD.shape(4, 7), arguments=["--weights=random:1", "--profile", "--repeat", "4"])
+    names = set(
+        re.findall(
+            r"tpc_kernel\.func @(\w+)",
+            tpcc.call([ODD.path, f"--megatron-shard={grid}", "--emit=kernels"]).check().stdout,
+        )
+    )
+    result = executable.bench(
+        ODD.shape(4, 7), arguments=["--weights=random:1", "--profile", "--repeat", "4"]
+    )
     assert [stage["stage"] for stage in result["profile"]] == list(range(grid.pp))
     attentions = 0
     for stage in result["profile"]:
@@ -59,14 +81,19 @@ def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
                 m, k, widths = row["what"].split("x")
                 m, k, n = int(m), int(k), sum(map(int, widths.split("+")))
                 assert m == 4 * 7 // grid.mb
-                assert row["gflops_per_second"] * row["seconds"] * 1e9 == pytest.approx(2 * m * k * n * row["count"])
+                assert row["gflops_per_second"] * row["seconds"] * 1e9 == pytest.approx(
+                    2 * m * k * n * row["count"]
+                )
             elif row["kind"] == "kernel":
                 assert row["what"] in names
             elif row["kind"] == "attention":
                 attentions += row["count"] / grid.mb
     assert attentions == 3  # layers
     mean = {stage["computing"] + stage["elsewhere"] for stage in result["profile"]}
-    assert max(mean) == pytest.approx(min(mean)) and result["min_seconds"] <= max(mean) <= result["max_seconds"]
+    assert (
+        max(mean) == pytest.approx(min(mean))
+        and result["min_seconds"] <= max(mean) <= result["max_seconds"]
+    )
 
 
 def test_a_profile_is_of_a_benchmark(tpcc):

@@ -27,7 +27,9 @@ def mask_of(batch: int, past: int, sequence: int, padding: str) -> np.ndarray:
     return mask
 
 
-def inputs_of(model: onnx.ModelProto, mask: np.ndarray, past: int, sequence: int, vocabulary: int) -> dict[str, np.ndarray]:
+def inputs_of(
+    model: onnx.ModelProto, mask: np.ndarray, past: int, sequence: int, vocabulary: int
+) -> dict[str, np.ndarray]:
     """Ids, caches, the mask and its positions, each where the file has it."""
     random = np.random.default_rng(1)
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -43,7 +45,10 @@ def inputs_of(model: onnx.ModelProto, mask: np.ndarray, past: int, sequence: int
         elif port.name == "input_ids":
             inputs[port.name] = random.integers(0, vocabulary, (len(mask), sequence))
         else:
-            sizes = [dim if isinstance(dim, int) else past if "past" in dim else len(mask) for dim in dims]
+            sizes = [
+                dim if isinstance(dim, int) else past if "past" in dim else len(mask)
+                for dim in dims
+            ]
             inputs[port.name] = random.standard_normal(sizes, dtype=np.float32)
     return inputs
 
@@ -64,7 +69,10 @@ def check(program, path, vocabulary: int, past: int, transport: str = "threads")
         # The test can fail: other positions give other logits. (Rotations know distances only.)
         inputs["position_ids"] = np.broadcast_to(np.arange(sequence), (batch, sequence))
         if past or (padding == "left" and "gpt2" in path.stem):
-            assert difference(session.run(inputs)["logits"][seen], expected[seen]).relative > 100 * TOLERANCE
+            assert (
+                difference(session.run(inputs)["logits"][seen], expected[seen]).relative
+                > 100 * TOLERANCE
+            )
 
 
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
@@ -83,14 +91,25 @@ def vocabulary_of(path) -> int:
 def has_past(path) -> bool:
     ports = onnx.load(path, load_external_data=False).graph.input
     return "position_ids" in {p.name for p in ports} and any(
-        "past" in dim.dim_param for p in ports for dim in p.type.tensor_type.shape.dim)
+        "past" in dim.dim_param for p in ports for dim in p.type.tensor_type.shape.dim
+    )
 
 
 WITH_PAST = [path for path in sorted(MODELS.glob("*past*.onnx")) if has_past(path)]
 
 
-@pytest.mark.parametrize("path", [path if path.stem in ("llama-past", "phi-past") else pytest.param(path, marks=pytest.mark.long)
-                                  for path in WITH_PAST], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        (
+            path
+            if path.stem in ("llama-past", "phi-past")
+            else pytest.param(path, marks=pytest.mark.long)
+        )
+        for path in WITH_PAST
+    ],
+    ids=lambda path: path.stem,
+)
 def test_behind_a_past(tpcc, path):
     program = tpcc.compile(path, "tp2")
     for past in (5, 0):
@@ -99,8 +118,18 @@ def test_behind_a_past(tpcc, path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("grid", [Grid(tp=2), Grid(pp=2)], ids=str)
-@pytest.mark.parametrize("name", ["gpt2-past", "gpt2-past-ortoptimized", "llama-past", "mistral-past", "phi-past", "qwen2-past",
-                                  "gpt_neox-past"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt2-past",
+        "gpt2-past-ortoptimized",
+        "llama-past",
+        "mistral-past",
+        "phi-past",
+        "qwen2-past",
+        "gpt_neox-past",
+    ],
+)
 def test_exports_of_others(tpcc, corpus, name, grid):
     path = CORPUS / f"exported-{name}.onnx"
     program = tpcc.compile(path, grid)
@@ -110,37 +139,73 @@ def test_exports_of_others(tpcc, corpus, name, grid):
 
 def positions_only(tmp_path, positions=("s",), mask=("b", "s"), mask_type=TensorProto.INT64):
     """Its outputs are its inputs."""
-    ports = [helper.make_tensor_value_info("attention_mask", mask_type, mask),
-             helper.make_tensor_value_info("position_ids", TensorProto.INT32, positions)]
-    outputs = [helper.make_tensor_value_info("x", TensorProto.INT64, mask),
-               helper.make_tensor_value_info("y", TensorProto.INT32, positions)]
-    zero = [numpy_helper.from_array(np.array(0, dtype), name) for name, dtype in (("zero", np.int64), ("none", np.int32))]
-    nodes = [helper.make_node("Cast", ["attention_mask"], ["m"], to=TensorProto.INT64),
-             helper.make_node("Sub", ["m", "zero"], ["x"]), helper.make_node("Sub", ["position_ids", "none"], ["y"])]
+    ports = [
+        helper.make_tensor_value_info("attention_mask", mask_type, mask),
+        helper.make_tensor_value_info("position_ids", TensorProto.INT32, positions),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("x", TensorProto.INT64, mask),
+        helper.make_tensor_value_info("y", TensorProto.INT32, positions),
+    ]
+    zero = [
+        numpy_helper.from_array(np.array(0, dtype), name)
+        for name, dtype in (("zero", np.int64), ("none", np.int32))
+    ]
+    nodes = [
+        helper.make_node("Cast", ["attention_mask"], ["m"], to=TensorProto.INT64),
+        helper.make_node("Sub", ["m", "zero"], ["x"]),
+        helper.make_node("Sub", ["position_ids", "none"], ["y"]),
+    ]
     path = tmp_path / "positions.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports, outputs, zero), ir_version=10,
-                                opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(
+        helper.make_model(
+            helper.make_graph(nodes, "g", ports, outputs, zero),
+            ir_version=10,
+            opset_imports=[helper.make_opsetid("", 17)],
+        ),
+        path,
+    )
     return path
 
 
-@pytest.mark.parametrize("positions, mask_type", [(("s",), TensorProto.INT64), ((1, "s"), TensorProto.BOOL),
-                                                  (("b", "s"), TensorProto.BOOL), (("b", "s"), TensorProto.INT8)])
+@pytest.mark.parametrize(
+    "positions, mask_type",
+    [
+        (("s",), TensorProto.INT64),
+        ((1, "s"), TensorProto.BOOL),
+        (("b", "s"), TensorProto.BOOL),
+        (("b", "s"), TensorProto.INT8),
+    ],
+)
 def test_one_row_of_positions_for_all(tpcc, tmp_path, positions, mask_type):
     program = tpcc.compile(positions_only(tmp_path, positions, mask_type=mask_type))
     dtype = helper.tensor_dtype_to_np_dtype(mask_type)
-    for rows in ([[0, 0, 1, 1, 0], [0, 0, 1, 1, 0]], [[0, 1, 1, 0, 1]], np.ones((2, 0)), np.ones((0, 3))):
+    for rows in (
+        [[0, 0, 1, 1, 0], [0, 0, 1, 1, 0]],
+        [[0, 1, 1, 0, 1]],
+        np.ones((2, 0)),
+        np.ones((0, 3)),
+    ):
         mask = np.asarray(rows, dtype)
         expected = positions_of(mask.astype(np.int64), mask.shape[1])
         if positions[0] != "b":
             expected = (expected if len(mask) else np.arange(mask.shape[1])[None])[:1].reshape(
-                mask.shape[1:] if len(positions) == 1 else (1, -1))
-        np.testing.assert_array_equal(program.run({"attention_mask": mask}, outputs=["y"])["y"], expected)
+                mask.shape[1:] if len(positions) == 1 else (1, -1)
+            )
+        np.testing.assert_array_equal(
+            program.run({"attention_mask": mask}, outputs=["y"])["y"], expected
+        )
     different = np.array([[0, 1, 1], [1, 1, 1]], dtype)
     if positions[0] == "b":
-        np.testing.assert_array_equal(program.run({"attention_mask": different}, outputs=["y"])["y"], positions_of(different.astype(int), 3))
+        np.testing.assert_array_equal(
+            program.run({"attention_mask": different}, outputs=["y"])["y"],
+            positions_of(different.astype(int), 3),
+        )
     else:
         np.save(tmp_path / "mask.npy", different)
-        program.call(["--input", f"attention_mask={tmp_path / 'mask.npy'}"]).refused("position_ids", "attention_mask", "must be given")
+        program.call(["--input", f"attention_mask={tmp_path / 'mask.npy'}"]).refused(
+            "position_ids", "attention_mask", "must be given"
+        )
 
 
 def test_positions_that_must_be_given(tpcc, tmp_path):
@@ -158,6 +223,12 @@ def test_positions_that_must_be_given(tpcc, tmp_path):
 def test_defaults_are_described(tpcc, tmp_path):
     program = tpcc.compile(COMMITTED["gpt2-odd-nopast"].path, "tp2")
     for flag in ("--help", "--describe"):
-        assert "positions of the tokens that 'attention_mask' shows" in program.call([flag]).check().stdout
+        assert (
+            "positions of the tokens that 'attention_mask' shows"
+            in program.call([flag]).check().stdout
+        )
     ports = {port["name"]: port for port in program.describe()["inputs"]}
-    assert ports["position_ids"]["default"] == "positions" and ports["position_ids"]["mask"] == "attention_mask"
+    assert (
+        ports["position_ids"]["default"] == "positions"
+        and ports["position_ids"]["mask"] == "attention_mask"
+    )

@@ -9,9 +9,14 @@ import pytest
 from test_python import python
 from tpc.reference import Session
 
-MISSING = [name for name in ("torch", "transformers", "onnxscript") if not importlib.util.find_spec(name)]
+MISSING = [
+    name for name in ("torch", "transformers", "onnxscript") if not importlib.util.find_spec(name)
+]
 OPTIMUM = [name for name in ("optimum", "accelerate") if not importlib.util.find_spec(name)]
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=f"torch: not installed: {', '.join(MISSING)}")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(MISSING), reason=f"torch: not installed: {', '.join(MISSING)}"),
+]
 TINY = ["--layers", "2", "--hidden", "16", "--heads", "4", "--vocab", "50"]
 
 
@@ -25,18 +30,35 @@ def test_flavors(tmp_path, family, flavor):
     """Each file is compared with the model before it is written; here, what it is."""
     if "optimum" in flavor and OPTIMUM:
         pytest.skip(f"torch: not installed: {', '.join(OPTIMUM)}")
-    settings = {"opt": ["--set", "word_embed_proj_dim=16"], "stablelm": ["--set", "partial_rotary_factor=0.5"]}.get(family, [])
+    settings = {
+        "opt": ["--set", "word_embed_proj_dim=16"],
+        "stablelm": ["--set", "partial_rotary_factor=0.5"],
+    }.get(family, [])
     export(tmp_path, family, *TINY, "--flavor", flavor, *settings).check()
     session = Session(tmp_path / "m.onnx")
     assert session.inputs["input_ids"] and session.outputs[0] == "logits"
-    assert len([name for name in session.inputs if "past" in name]) == (4 if "-past" in flavor else 0)
+    assert len([name for name in session.inputs if "past" in name]) == (
+        4 if "-past" in flavor else 0
+    )
     assert ("attention_mask" in session.inputs) == ("optimum" in flavor)
 
 
 def test_sizes_reach_the_file(tmp_path):
-    export(tmp_path, "llama", *TINY, "--kv-heads", "2", "--ffn", "24,20", "--set", "tie_word_embeddings=true").check()
+    export(
+        tmp_path,
+        "llama",
+        *TINY,
+        "--kv-heads",
+        "2",
+        "--ffn",
+        "24,20",
+        "--set",
+        "tie_word_embeddings=true",
+    ).check()
     shapes = [tuple(tensor.dims) for tensor in onnx.load(tmp_path / "m.onnx").graph.initializer]
-    assert shapes.count((16, 8)) == 4 and shapes.count((16, 24)) == 2 and shapes.count((16, 20)) == 2
+    assert (
+        shapes.count((16, 8)) == 4 and shapes.count((16, 24)) == 2 and shapes.count((16, 20)) == 2
+    )
 
 
 def test_checkpoints(tmp_path):
@@ -44,7 +66,13 @@ def test_checkpoints(tmp_path):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, vocab_size=50)
+    config = LlamaConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=24,
+        vocab_size=50,
+    )
     LlamaForCausalLM(config).save_pretrained(tmp_path / "checkpoint")
     export(tmp_path, "./checkpoint").check()
     assert Session(tmp_path / "m.onnx").inputs == {"input_ids": ["batch", "sequence"]}
@@ -56,15 +84,33 @@ def test_parts(tmp_path, part):
     assert Session(tmp_path / "m.onnx").inputs == {"hidden_states": ["batch", "sequence", 16]}
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (["lama"], ["lama", "near", "llama"]), (["gpt2", *TINY, "--kv-heads", "2"], ["--kv-heads", "GPT2Config", "--positions"]),
-    (["falcon", *TINY, "--kv-heads", "2"], ["--kv-heads 2", "changes nothing", "--set"]),
-    (["llama", *TINY, "--set", "attention_biass=true"], ["attention_biass", "attention_bias"]),
-    (["llama", "--layers", "2000"], ["GiB", "--layers"]),
-    (["gptj", *TINY], ["dynamo", "gptj", "rotary_dim=64", "--set"]),
-    (["llama", *TINY, "--part", "layer"], ["--part layer", "llama"]),
-    (["mamba", "--layers", "2", "--hidden", "16", "--vocab", "50", "--flavor", "dynamo-past"], ["mamba", "cache"])],
-    ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["lama"], ["lama", "near", "llama"]),
+        (["gpt2", *TINY, "--kv-heads", "2"], ["--kv-heads", "GPT2Config", "--positions"]),
+        (["falcon", *TINY, "--kv-heads", "2"], ["--kv-heads 2", "changes nothing", "--set"]),
+        (["llama", *TINY, "--set", "attention_biass=true"], ["attention_biass", "attention_bias"]),
+        (["llama", "--layers", "2000"], ["GiB", "--layers"]),
+        (["gptj", *TINY], ["dynamo", "gptj", "rotary_dim=64", "--set"]),
+        (["llama", *TINY, "--part", "layer"], ["--part layer", "llama"]),
+        (
+            [
+                "mamba",
+                "--layers",
+                "2",
+                "--hidden",
+                "16",
+                "--vocab",
+                "50",
+                "--flavor",
+                "dynamo-past",
+            ],
+            ["mamba", "cache"],
+        ),
+    ],
+    ids=lambda value: " ".join(value),
+)
 def test_refusals_say_what_to_do(tmp_path, arguments, words):
     export(tmp_path, *arguments).refused(*words)
     assert not list(tmp_path.iterdir())
@@ -73,4 +119,8 @@ def test_refusals_say_what_to_do(tmp_path, arguments, words):
 def test_lists(tmp_path):
     assert {"llama", "gpt2", "bloom"} <= set(python("tpc.export", "--list").check().stdout.split())
     text = python("tpc.export", "falcon", "--list").check().stdout
-    assert "--kv-heads" in text and "num_kv_heads" in text and "new_decoder_architecture = false" in text
+    assert (
+        "--kv-heads" in text
+        and "num_kv_heads" in text
+        and "new_decoder_architecture = false" in text
+    )

@@ -25,11 +25,20 @@ def save(path: Path, *locations: str, inline: bool = False):
             tensor.external_data.add(key="location", value=location)
         tensors.append(tensor)
     values = ["x", *(f"v{index}" for index in range(len(tensors) - 1)), "y"]
-    nodes = [helper.make_node("MatMul", [a, t.name], [b]) for a, t, b in zip(values, tensors, values[1:])]
-    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", 4])] for name in ("x", "y")]
+    nodes = [
+        helper.make_node("MatMul", [a, t.name], [b]) for a, t, b in zip(values, tensors, values[1:])
+    ]
+    ports = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", 4])] for name in ("x", "y")
+    ]
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(helper.make_model(helper.make_graph(nodes, "g", *ports, tensors), ir_version=8,
-                                       opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    path.write_bytes(
+        helper.make_model(
+            helper.make_graph(nodes, "g", *ports, tensors),
+            ir_version=8,
+            opset_imports=[helper.make_opsetid("", 17)],
+        ).SerializeToString()
+    )
     return path
 
 
@@ -41,7 +50,9 @@ def build(tpcc, tmp_path):
     def check(model, *arguments, times=1):
         call(model, *arguments).check()
         program = Executable(tmp_path / "program", Grid(), tmp_path / "scratch")
-        np.testing.assert_allclose(program.run({"x": X}, outputs=["y"])["y"], X @ np.linalg.matrix_power(W, times))
+        np.testing.assert_allclose(
+            program.run({"x": X}, outputs=["y"])["y"], X @ np.linalg.matrix_power(W, times)
+        )
 
     check.refused = lambda *arguments: call(*arguments)
     return check
@@ -61,13 +72,17 @@ def test_link_that_leads_elsewhere(build, tmp_path, data):
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
     # A link in the folder that is named is one that somebody else may have made.
-    build.refused(model, f"--weights={model.parent}").refused("leads out of", f"--weights={data / 'w.bin'}")
+    build.refused(model, f"--weights={model.parent}").refused(
+        "leads out of", f"--weights={data / 'w.bin'}"
+    )
     # The folder may be named by a link.
     os.symlink(data, tmp_path / "link")
     build(model, f"--weights={tmp_path / 'link'}")
 
 
-@pytest.mark.parametrize("location", ["{data}/w.bin", "../data/w.bin", "below/w.bin", "../../elsewhere/w.bin"])
+@pytest.mark.parametrize(
+    "location", ["{data}/w.bin", "../data/w.bin", "below/w.bin", "../../elsewhere/w.bin"]
+)
 def test_paths_out_of_the_folder(build, tmp_path, data, location):
     model = save(tmp_path / "model" / "m.onnx", location.format(data=data))
     if location.startswith("below"):
@@ -91,12 +106,21 @@ def test_several_files(build, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin", "v.bin")
     W.tofile(data / "v.bin")
     build(model, f"--weights={data}", times=2)
-    build.refused(model, f"--weights={data / 'w.bin'}").refused("'v.bin'", "'w.bin'", "folder of both")
+    build.refused(model, f"--weights={data / 'w.bin'}").refused(
+        "'v.bin'", "'w.bin'", "folder of both"
+    )
 
 
-@pytest.mark.parametrize("weights, words", [
-    ("{data}/absent", ["No such file"]), ("{data}/empty", ["no data file 'w.bin'"]), ("/dev/null", ["neither a file nor a folder"]),
-    ("random:1", ["--weights=random:1", "executable"]), ("", ["--weights is empty"])])
+@pytest.mark.parametrize(
+    "weights, words",
+    [
+        ("{data}/absent", ["No such file"]),
+        ("{data}/empty", ["no data file 'w.bin'"]),
+        ("/dev/null", ["neither a file nor a folder"]),
+        ("random:1", ["--weights=random:1", "executable"]),
+        ("", ["--weights is empty"]),
+    ],
+)
 def test_not_there(build, tmp_path, data, weights, words):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     (data / "empty").mkdir()
@@ -117,10 +141,18 @@ def test_weights_are_not_overwritten(tpcc, tmp_path, data):
 def test_digests_must_be_asked_for(tpcc, tmp_path, data):
     model = save(tmp_path / "model" / "m.onnx", "w.bin")
     np.save(tmp_path / "x.npy", X)
-    for flags, weights, words in (([], [], ["samples only", "tpcc --digest-weights"]),
-                                  (["--digest-weights"], [], []),
-                                  (["--digest-weights"], ["--weights=random:1"], ["compares nothing", "drawn"])):
+    for flags, weights, words in (
+        ([], [], ["samples only", "tpcc --digest-weights"]),
+        (["--digest-weights"], [], []),
+        (["--digest-weights"], ["--weights=random:1"], ["compares nothing", "drawn"]),
+    ):
         program = tmp_path / "program"
         tpcc.call([model, "-o", program, f"--weights={data}", *flags]).check()
-        result = Executable(program, Grid(), tmp_path).call([tmp_path / "x.npy", "--verify-weights", *weights]).check()
-        assert all(word in result.stderr for word in words) and bool(result.stderr) == bool(words), str(result)
+        result = (
+            Executable(program, Grid(), tmp_path)
+            .call([tmp_path / "x.npy", "--verify-weights", *weights])
+            .check()
+        )
+        assert all(word in result.stderr for word in words) and bool(result.stderr) == bool(
+            words
+        ), str(result)

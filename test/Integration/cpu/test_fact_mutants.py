@@ -15,13 +15,24 @@ from models import MODELS
 from mutants import tpc_opt
 
 # Sliding-window caches and copies of heads; tables of positions; defaults and masks; a past that is given.
-PROGRAMS = [("mistral-dynamo", "tp2,pp2,mb2", "--generate"), ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
-            ("gpt2-odd-opset20", "tp2,dp2,sp"), ("llama-past", "tp2,pp2,mb2")]
-MORE = [("gemma2-dynamo", "tp2,pp2", "--generate"), ("phi3-past", "dp2,pp2,mb2", "--generate"), ("bloom-past", "tp2x2"),
-        ("gpt2-differing-layers", "pp2")]
+PROGRAMS = [
+    ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
+    ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
+    ("gpt2-odd-opset20", "tp2,dp2,sp"),
+    ("llama-past", "tp2,pp2,mb2"),
+]
+MORE = [
+    ("gemma2-dynamo", "tp2,pp2", "--generate"),
+    ("phi3-past", "dp2,pp2,mb2", "--generate"),
+    ("bloom-past", "tp2x2"),
+    ("gpt2-differing-layers", "pp2"),
+]
 LEVELS = ["step", "placed", "staged", "kernels", "buffers"]
-TO_LLVM = {"staged": ["--tpc-lower-to-llvm"], "kernels": ["--tpc-plan-buffers", "--tpc-lower-kernels", "--tpc-lower-program"],
-           "buffers": ["--tpc-lower-kernels", "--tpc-lower-program"]}
+TO_LLVM = {
+    "staged": ["--tpc-lower-to-llvm"],
+    "kernels": ["--tpc-plan-buffers", "--tpc-lower-kernels", "--tpc-lower-program"],
+    "buffers": ["--tpc-lower-kernels", "--tpc-lower-program"],
+}
 
 
 def kinds() -> list[str]:
@@ -38,12 +49,33 @@ def programs(tmp_path_factory):
         own = folder / "@".join([name, grid, *flags])
         own.mkdir()
         for level in ("model", "staged", "kernels", "buffers"):
-            harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", *([] if level == "model" else [f"--megatron-shard={grid}"]),
-                         *flags, f"--emit={level}", "-o", own / f"{level}.mlir"]).check()
+            harness.run(
+                [
+                    harness.tool("tpcc"),
+                    MODELS / f"{name}.onnx",
+                    *([] if level == "model" else [f"--megatron-shard={grid}"]),
+                    *flags,
+                    f"--emit={level}",
+                    "-o",
+                    own / f"{level}.mlir",
+                ]
+            ).check()
         if flags:
             file = own / "import.mlir"
-            harness.run([harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]).check()
-            for pipeline, level in (("model", "reference"), ("step", "step"), ("last-step", "placed")):
+            harness.run(
+                [
+                    harness.tool("tpc-translate"),
+                    "--import-onnx",
+                    MODELS / f"{name}.onnx",
+                    "-o",
+                    file,
+                ]
+            ).check()
+            for pipeline, level in (
+                ("model", "reference"),
+                ("step", "step"),
+                ("last-step", "placed"),
+            ):
                 tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", own / f"{level}.mlir").check()
         return own
 
@@ -54,18 +86,33 @@ def verifiers(folder, level):
     """The verifiers of the level by name. That of facts stands alone: others are not asked about what it refuses."""
     model, staged = folder / "model.mlir", folder / "staged.mlir"
     if level in ("step", "placed"):
-        return {"generation": f"--tpc-verify-generation=reference={folder / ('reference' if level == 'step' else 'step')}.mlir"}
+        return {
+            "generation": (
+                f"--tpc-verify-generation=reference={folder / ('reference' if level == 'step' else 'step')}.mlir"
+            )
+        }
     if level == "staged":
-        return {"facts": f"--tpc-verify-facts=reference={model}", "comms": "--tpc-verify-comms",
-                "equivalence": f"--tpc-verify-equivalence=reference={model}"}
-    lowered = {"buffers": "--tpc-verify-buffers", "lowered": f"--tpc-verify-lowered=reference={model} staged={staged}"}
-    return {"facts": f"--tpc-verify-facts=reference={model} staged={staged}"} | (lowered if level == "buffers" else {})
+        return {
+            "facts": f"--tpc-verify-facts=reference={model}",
+            "comms": "--tpc-verify-comms",
+            "equivalence": f"--tpc-verify-equivalence=reference={model}",
+        }
+    lowered = {
+        "buffers": "--tpc-verify-buffers",
+        "lowered": f"--tpc-verify-lowered=reference={model} staged={staged}",
+    }
+    return {"facts": f"--tpc-verify-facts=reference={model} staged={staged}"} | (
+        lowered if level == "buffers" else {}
+    )
 
 
 def code(folder, level, *mutation):
     """What is compiled, manifest included; nothing of the module's own attributes."""
     result = tpc_opt(folder / f"{level}.mlir", *mutation, *TO_LLVM[level])
-    return result.returncode, re.split(r"^module.*?\{$", result.stdout, maxsplit=1, flags=re.M | re.S)[-1]
+    return (
+        result.returncode,
+        re.split(r"^module.*?\{$", result.stdout, maxsplit=1, flags=re.M | re.S)[-1],
+    )
 
 
 def judge(folder, level, kind, seed):
@@ -94,7 +141,11 @@ def run(programs, cases, name):
     """The table of kinds and levels. A case is a program, a level, a kind and a seed."""
     folders = {case[0]: programs(*case[0]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(folders[case[0]], *case[1:]), cases, lambda case: (case[1], case[2], case))
+    table.judge(
+        lambda case: judge(folders[case[0]], *case[1:]),
+        cases,
+        lambda case: (case[1], case[2], case),
+    )
     return table.report(name)
 
 
@@ -109,18 +160,46 @@ def test_sample(programs):
 
 
 # Read off the compiler, files and ops: faults in ops are in test_kernel_mutants.py and test_buffer_mutants.py.
-NO_FACTS = {"format", "name", "compiler", "grid.sequence_parallel", "groups[][]", "generation.in_flight", "generation.batch", "symbols[]",
-            "inputs[].dtype", "inputs[].shape[]", "inputs[].range[]", "inputs[].range_of", "inputs[].range_after[]", "parameters[].init",
-            "parameters[].beside", "caches[].stage", "caches[].shape[]", "caches[].axes[][]", "files[].bytes", "files[].digest", "files[].tensors[].digest",
-            "files[].tensors[].name", "files[].tensors[].offset", "files[].tensors[].bytes"}
+NO_FACTS = {
+    "format",
+    "name",
+    "compiler",
+    "grid.sequence_parallel",
+    "groups[][]",
+    "generation.in_flight",
+    "generation.batch",
+    "symbols[]",
+    "inputs[].dtype",
+    "inputs[].shape[]",
+    "inputs[].range[]",
+    "inputs[].range_of",
+    "inputs[].range_after[]",
+    "parameters[].init",
+    "parameters[].beside",
+    "caches[].stage",
+    "caches[].shape[]",
+    "caches[].axes[][]",
+    "files[].bytes",
+    "files[].digest",
+    "files[].tensors[].digest",
+    "files[].tensors[].name",
+    "files[].tensors[].offset",
+    "files[].tensors[].bytes",
+}
 
 
 def values(value, path=""):
     """By path, all values of a manifest in order."""
     found = collections.defaultdict(list)
-    inner = value.items() if isinstance(value, dict) else [("[]", each) for each in value] if isinstance(value, list) else []
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else [("[]", each) for each in value] if isinstance(value, list) else []
+    )
     for name, each in inner:
-        for key, more in values(each, path + name if name == "[]" or not path else f"{path}.{name}").items():
+        for key, more in values(
+            each, path + name if name == "[]" or not path else f"{path}.{name}"
+        ).items():
             found[key] += more
     if not isinstance(value, (dict, list)):
         found[path] = [value]
@@ -133,7 +212,11 @@ def manifest(folder, *mutation):
     texts = re.findall(r'@tpc_manifest\("(.*?)(?:\\00)?"', result.stdout)
     if result.returncode or len(texts) != 1:
         return None
-    return values(json.loads(re.sub(rb"\\([0-9A-F]{2})", lambda code: bytes([int(code[1], 16)]), texts[0].encode())))
+    return values(
+        json.loads(
+            re.sub(rb"\\([0-9A-F]{2})", lambda code: bytes([int(code[1], 16)]), texts[0].encode())
+        )
+    )
 
 
 @pytest.mark.long
@@ -146,14 +229,26 @@ def test_each_key_is_changed_by_some_fault(programs):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             mutations = [mutants.mutation(kind, seed) for kind in kinds() for seed in (0, 1, 2)]
             for other in pool.map(functools.partial(manifest, folder), mutations):
-                changed |= {key for key in own.keys() | (other or {}).keys() if other and other.get(key) != own.get(key)}
+                changed |= {
+                    key
+                    for key in own.keys() | (other or {}).keys()
+                    if other and other.get(key) != own.get(key)
+                }
     rows = set(test_facts.table("Manifest")) - NO_FACTS - test_facts.RARE
-    assert {row for row in rows if not any(test_facts.matches(row, key) for key in changed)} == set()
+    assert {
+        row for row in rows if not any(test_facts.matches(row, key) for key in changed)
+    } == set()
 
 
 @pytest.mark.long
 def test_all(programs):
-    cases = [(program, level, kind, seed) for program in PROGRAMS + MORE for level in LEVELS for kind in kinds() for seed in (0, 1)]
+    cases = [
+        (program, level, kind, seed)
+        for program in PROGRAMS + MORE
+        for level in LEVELS
+        for kind in kinds()
+        for seed in (0, 1)
+    ]
     table = run(programs, cases, "facts")
     assert table.mutants() >= 1000
     # Each kind has a place, and each is refused somewhere.

@@ -9,17 +9,33 @@ import harness
 from models import CORPUS, MODELS
 
 # Defaults and masks; several stages and replicas; a past that is given; caches, with and without windows; packed and copied heads.
-CASES = [("gpt2-odd-opset20", "tp2,dp2,sp", "--digest-weights"), ("llama-past", "tp2,pp2,mb2"), ("bloom-past", "tp2x2"),
-         ("gpt2-tiny-nopast", "tp2", "--no-verify"), ("mistral-dynamo", "tp2,pp2,mb2", "--generate"), ("phi3-past", "dp2,pp2", "--generate")]
+CASES = [
+    ("gpt2-odd-opset20", "tp2,dp2,sp", "--digest-weights"),
+    ("llama-past", "tp2,pp2,mb2"),
+    ("bloom-past", "tp2x2"),
+    ("gpt2-tiny-nopast", "tp2", "--no-verify"),
+    ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
+    ("phi3-past", "dp2,pp2", "--generate"),
+]
 # Of models that are not among these.
-RARE = {"no_randomized_check", "inputs[].required", "inputs[].range_after[]", "parameters[].source_dtype", "inputs[].past"}
+RARE = {
+    "no_randomized_check",
+    "inputs[].required",
+    "inputs[].range_after[]",
+    "parameters[].source_dtype",
+    "inputs[].past",
+}
 
 
 def table(title):
     """The rows of one of the tables, as cells without the marks of code."""
     text = harness.run([harness.tool("tpc-opt"), "--print-facts"]).check().stdout
     section = text.split(f"## {title}\n")[1].split("\n## ")[0]
-    rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    rows = [
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
     assert rows and all(len(row) == 3 and row[0] and row[2] for row in rows)
     names = [row[0] for row in rows]
     assert len(set(names)) == len(names)
@@ -36,7 +52,9 @@ def read_manifest(path):
 def keys(value, path=""):
     """The paths of all values: `a.b[].c`."""
     if isinstance(value, dict):
-        return set().union(*(keys(inner, f"{path}.{name}" if path else name) for name, inner in value.items()))
+        return set().union(
+            *(keys(inner, f"{path}.{name}" if path else name) for name, inner in value.items())
+        )
     if isinstance(value, list):
         return set().union(*(keys(inner, f"{path}[]") for inner in value))
     return {path}
@@ -51,7 +69,18 @@ def found(tmp_path_factory):
     folder, result = tmp_path_factory.mktemp("manifests"), set()
     for i, (name, grid, *flags) in enumerate(CASES):
         path = folder / f"{i}.o"
-        harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", f"--megatron-shard={grid}", *flags, "--emit=obj", "-O0", "-o", path]).check()
+        harness.run(
+            [
+                harness.tool("tpcc"),
+                MODELS / f"{name}.onnx",
+                f"--megatron-shard={grid}",
+                *flags,
+                "--emit=obj",
+                "-O0",
+                "-o",
+                path,
+            ]
+        ).check()
         result |= keys(read_manifest(path))
     return result
 
@@ -68,9 +97,16 @@ def test_rows_are_keys_of_manifests(found):
 
 
 def test_each_attribute_has_a_row():
-    source = (harness.TOP / "lib/Dialect/DiscardableAttrs.cpp").read_text().split("static const Entry table[]")[1]
+    source = (
+        (harness.TOP / "lib/Dialect/DiscardableAttrs.cpp")
+        .read_text()
+        .split("static const Entry table[]")[1]
+    )
     constants = re.findall(r"\{(k\w+Attr),", source)
-    headers = "".join((harness.TOP / "include/tpc/Dialect" / name).read_text() for name in ("ProgramAttrs.h", "State.h"))
+    headers = "".join(
+        (harness.TOP / "include/tpc/Dialect" / name).read_text()
+        for name in ("ProgramAttrs.h", "State.h")
+    )
     names = dict(re.findall(r'StringLiteral (k\w+) = "([\w.]+)"', headers))
     assert len(constants) > 30
     assert sorted(names[constant] for constant in constants) == sorted(table("Attributes"))
@@ -86,11 +122,20 @@ def test_a_window_of_the_step_in_foreign_text(tmp_path):
         old = (folder / f"{name}.mlir").read_text()
         fields = re.search(r"tpc\.step = \{(.*?)\}", old, re.S)
         # It is refused as it stands, and read in the form of now.
-        assert "must be a #tpc.step" in harness.run([harness.tool("tpc-opt"), folder / f"{name}.mlir", "-o", "/dev/null"]).refused().stderr
+        assert (
+            "must be a #tpc.step"
+            in harness.run([harness.tool("tpc-opt"), folder / f"{name}.mlir", "-o", "/dev/null"])
+            .refused()
+            .stderr
+        )
         now = re.sub(r"#tpc\.expr<(\w+)>", r"\1", " ".join(fields[1].split())).replace(" : i64", "")
         texts[name] = tmp_path / f"{name}.mlir"
         texts[name].write_text(old.replace(fields[0], f"tpc.step = #tpc.step<{now}>"))
     verify = [f"--tpc-verify-equivalence=reference={texts['model']}", "-o", "/dev/null"]
     harness.run([harness.tool("tpc-opt"), texts["staged.good"], *verify]).check()
-    harness.run([harness.tool("tpc-opt"), texts["window5"], *verify]).refused("window = 5", "window = 6")
-    harness.run([harness.tool("tpc-opt"), texts["window5"], "--tpc-verify-facts", "-o", "/dev/null"]).refused("'window' is 5")
+    harness.run([harness.tool("tpc-opt"), texts["window5"], *verify]).refused(
+        "window = 5", "window = 6"
+    )
+    harness.run(
+        [harness.tool("tpc-opt"), texts["window5"], "--tpc-verify-facts", "-o", "/dev/null"]
+    ).refused("'window' is 5")

@@ -9,28 +9,86 @@ from test_report import expected_totals, totals
 from tpc.reference import TOLERANCE, difference
 
 EVERY = {**FAMILIES, **FAMILIES_FROM_CORPUS}
-GRIDS = ["tp1", "tp2", "tp3", "tp4", "tp8", "tp16", "tp2,sp", "tp3,sp", "pp2", "pp3", "pp4", "dp2", "mb2", "tp2,pp2", "tp5,pp3",
-         "tp2,pp2,dp2,mb2", "tp2,pp2,dp2,sp,mb3", "tp2x2", "tp2x3", "tp3x2,pp2", "tp2x2,dp2,mb2", "dp2,mb3",
-         "tp2,mb2", "pp2,mb3"]
+GRIDS = [
+    "tp1",
+    "tp2",
+    "tp3",
+    "tp4",
+    "tp8",
+    "tp16",
+    "tp2,sp",
+    "tp3,sp",
+    "pp2",
+    "pp3",
+    "pp4",
+    "dp2",
+    "mb2",
+    "tp2,pp2",
+    "tp5,pp3",
+    "tp2,pp2,dp2,mb2",
+    "tp2,pp2,dp2,sp,mb3",
+    "tp2x2",
+    "tp2x3",
+    "tp3x2,pp2",
+    "tp2x2,dp2,mb2",
+    "dp2,mb3",
+    "tp2,mb2",
+    "pp2,mb3",
+]
 # Each family once, each kind of grid once or more; the others are part of the long run.
-CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp3,sp"), ("mistral-dynamo", "dp2"),
-          ("qwen2-past", "tp2,pp2,dp2,sp,mb3"), ("phi-past", "tp2,pp2"), ("phi-dynamo", "tp3,sp"), ("gpt_neox-past", "tp5,pp3"),
-          ("gpt_neox-dynamo", "tp2,sp"), ("bloom-past", "tp3"), ("falcon-past", "tp2x3"), ("falcon-dynamo", "tp8"),
-          ("olmo2-past", "tp4"), ("gemma2-past", "tp2,pp2,dp2,sp,mb3"), ("gemma2-past", "dp2,mb3"),
-          ("gemma2-past", "pp2,mb3"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
-          ("mistral-past", "tp2x2"), ("mpt-dynamo", "tp2,sp"), ("mpt-past", "tp5,pp3"),
-          ("gpt_neo-dynamo", "tp3"), ("gpt_neo-past", "tp2,sp"), ("phi3-dynamo", "tp2x2"), ("phi3-past", "pp2"),
-          ("bloom-dynamo", "tp2x2"), ("bloom-optimum", "tp3,sp"), ("gpt_neo-optimum", "tp2,pp2"), ("opt-past", "tp4"),
-          ("opt-dynamo", "tp2,pp2,dp2,mb2"), ("gptj-past", "tp2x2"), ("gptj-dynamo", "pp2"), ("codegen-past", "tp3"),
-          ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2"),
-          ("tiny-random-gpt2-fp32_past", "tp2,pp2")]
+CHOSEN = [
+    ("llama-past", "tp4"),
+    ("llama-dynamo", "tp2x2"),
+    ("mistral-past", "tp3,sp"),
+    ("mistral-dynamo", "dp2"),
+    ("qwen2-past", "tp2,pp2,dp2,sp,mb3"),
+    ("phi-past", "tp2,pp2"),
+    ("phi-dynamo", "tp3,sp"),
+    ("gpt_neox-past", "tp5,pp3"),
+    ("gpt_neox-dynamo", "tp2,sp"),
+    ("bloom-past", "tp3"),
+    ("falcon-past", "tp2x3"),
+    ("falcon-dynamo", "tp8"),
+    ("olmo2-past", "tp4"),
+    ("gemma2-past", "tp2,pp2,dp2,sp,mb3"),
+    ("gemma2-past", "dp2,mb3"),
+    ("gemma2-past", "pp2,mb3"),
+    ("gemma2-dynamo", "tp2,pp2,dp2,mb2"),
+    ("llama-deep", "pp4"),
+    ("mistral-past", "tp2x2"),
+    ("mpt-dynamo", "tp2,sp"),
+    ("mpt-past", "tp5,pp3"),
+    ("gpt_neo-dynamo", "tp3"),
+    ("gpt_neo-past", "tp2,sp"),
+    ("phi3-dynamo", "tp2x2"),
+    ("phi3-past", "pp2"),
+    ("bloom-dynamo", "tp2x2"),
+    ("bloom-optimum", "tp3,sp"),
+    ("gpt_neo-optimum", "tp2,pp2"),
+    ("opt-past", "tp4"),
+    ("opt-dynamo", "tp2,pp2,dp2,mb2"),
+    ("gptj-past", "tp2x2"),
+    ("gptj-dynamo", "pp2"),
+    ("codegen-past", "tp3"),
+    ("exported-llama-past", "tp4"),
+    ("exported-gpt_neox-past", "tp3,sp"),
+    ("exported-phi-past", "tp2,pp2,dp2,mb2"),
+    ("tiny-random-gpt2-fp32_past", "tp2,pp2"),
+]
 
 
 def cases(grids, chosen):
     """(model, grid), marked long unless chosen."""
-    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
-                         marks=[] if (model.name, grid) in chosen else pytest.mark.long)
-            for model in EVERY.values() for grid in grids]
+    return [
+        pytest.param(
+            model,
+            Grid.parse(grid),
+            id=f"{model.name}-{grid}",
+            marks=[] if (model.name, grid) in chosen else pytest.mark.long,
+        )
+        for model in EVERY.values()
+        for grid in grids
+    ]
 
 
 def skip_if_absent(model):
@@ -39,7 +97,14 @@ def skip_if_absent(model):
 
 
 # batch, sequence, past, padding
-SHAPES = [(1, 3, 0, "none"), (2, 4, 3, "none"), (3, 1, 5, "left"), (2, 7, 0, "left"), (1, 1, 7, "none"), (3, 8, 4, "right")]
+SHAPES = [
+    (1, 3, 0, "none"),
+    (2, 4, 3, "none"),
+    (3, 1, 5, "left"),
+    (2, 7, 0, "left"),
+    (1, 1, 7, "none"),
+    (3, 8, 4, "right"),
+]
 
 
 @pytest.mark.parametrize("model,grid", cases(GRIDS, CHOSEN))
@@ -56,7 +121,10 @@ def test_numbers(tpcc, model, grid):
         for name, wanted in expected.items():
             distance = difference(actual[name], wanted)
             if distance.relative > TOLERANCE:
-                wrong.append(f"{name} at batch {batch}, sequence {sequence}, past {past}, padding {padding}: {distance}")
+                wrong.append(
+                    f"{name} at batch {batch}, sequence {sequence}, past {past}, padding {padding}:"
+                    f" {distance}"
+                )
     assert not wrong, f"{model.name} at {grid}:\n" + "\n".join(wrong)
 
 
@@ -74,12 +142,17 @@ def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
     if model.norm_sums and grid.tp > 1:
         # Of queries and keys at once.
         count, size = expected.get(("tp", "all_reduce"), (0, 0))
-        expected["tp", "all_reduce"] = count + model.layers, size + model.layers * model.norm_sums * 5 * 7 * 4
+        expected["tp", "all_reduce"] = (
+            count + model.layers,
+            size + model.layers * model.norm_sums * 5 * 7 * 4,
+        )
     assert found == expected
 
 
 def test_each_rank_has_the_kv_head_that_it_needs(tpcc):
     """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [32, 2 * 4], one head on each."""
     model = FAMILIES["llama-dynamo"]
-    held = [weight["bytes"] for weight in tpcc.compile(model.path, Grid(tp=4)).describe()["parameters"]]
+    held = [
+        weight["bytes"] for weight in tpcc.compile(model.path, Grid(tp=4)).describe()["parameters"]
+    ]
     assert held.count([model.hidden * 4 * 4] * 4) == 2 * model.layers

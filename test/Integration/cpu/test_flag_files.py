@@ -27,7 +27,15 @@ def program(tpcc):
 def made(tpcc, tmp_path_factory):
     """What tools read: programs as text, a certificate, arrays."""
     folder = tmp_path_factory.mktemp("made")
-    tpcc.call([MODEL, *STAGED, "-o", folder / "staged.mlir", f"--certificate={folder / 'certificate.json'}"]).check()
+    tpcc.call(
+        [
+            MODEL,
+            *STAGED,
+            "-o",
+            folder / "staged.mlir",
+            f"--certificate={folder / 'certificate.json'}",
+        ]
+    ).check()
     tpcc.call([MODEL, "--emit=import", "-o", folder / "import.mlir"]).check()
     np.save(folder / "x.npy", np.zeros((1, 2, 40), np.float32))
     (folder / "text").write_text("text")
@@ -42,26 +50,78 @@ def commands(made, program):
         "tpcc": [tool("tpcc"), "READ", "-o", "WRITTEN"],
         "tpcc --annotations": [tool("tpcc"), MODEL, "--annotations=READ", "-o", "WRITTEN"],
         "tpcc --links": [tool("tpcc"), MODEL, "--links=READ", *STAGED, "-o", "WRITTEN"],
-        "tpcc --reference": [tool("tpcc"), made / "staged.mlir", "--reference=READ", "-o", "WRITTEN"],
-        "tpcc --weights": [tool("tpcc"), TOP / "test" / "Models" / "gpt2-124m.onnx", "--weights=READ", *STAGED,
-                           "-o", "WRITTEN"],
+        "tpcc --reference": [
+            tool("tpcc"),
+            made / "staged.mlir",
+            "--reference=READ",
+            "-o",
+            "WRITTEN",
+        ],
+        "tpcc --weights": [
+            tool("tpcc"),
+            TOP / "test" / "Models" / "gpt2-124m.onnx",
+            "--weights=READ",
+            *STAGED,
+            "-o",
+            "WRITTEN",
+        ],
         "tpcc --report": [tool("tpcc"), MODEL, "--report=WRITTEN", "--shape", "batch=1,sequence=2"],
         "tpcc --certificate": [tool("tpcc"), MODEL, "--certificate=WRITTEN"],
         "tpcc --emit=lib": [tool("tpcc"), MODEL, "--emit=lib", "-o", "WRITTEN"],
         "tpcc --emit=obj": [tool("tpcc"), MODEL, "--emit=obj", "-o", "WRITTEN"],
         "tpcc --emit=staged": [tool("tpcc"), MODEL, *STAGED, "-o", "WRITTEN"],
         "tpc-opt": [opt, "READ", "-o", "WRITTEN"],
-        "tpc-opt annotations": [opt, made / "import.mlir", "--tpc-apply-annotations=file=READ", "-o", "WRITTEN"],
-        "tpc-opt equivalence": [opt, made / "staged.mlir", "--tpc-verify-equivalence=reference=READ", "-o", "WRITTEN"],
-        "tpc-opt generation": [opt, made / "import.mlir", "--tpc-verify-generation=reference=READ", "-o", "WRITTEN"],
-        "tpc-opt lowered": [opt, made / "import.mlir", "--tpc-verify-lowered=reference=READ", "-o", "WRITTEN"],
+        "tpc-opt annotations": [
+            opt,
+            made / "import.mlir",
+            "--tpc-apply-annotations=file=READ",
+            "-o",
+            "WRITTEN",
+        ],
+        "tpc-opt equivalence": [
+            opt,
+            made / "staged.mlir",
+            "--tpc-verify-equivalence=reference=READ",
+            "-o",
+            "WRITTEN",
+        ],
+        "tpc-opt generation": [
+            opt,
+            made / "import.mlir",
+            "--tpc-verify-generation=reference=READ",
+            "-o",
+            "WRITTEN",
+        ],
+        "tpc-opt lowered": [
+            opt,
+            made / "import.mlir",
+            "--tpc-verify-lowered=reference=READ",
+            "-o",
+            "WRITTEN",
+        ],
         "tpc-translate": [translate, "--import-onnx", "READ", "-o", "WRITTEN"],
         "tpc-reduce": [reduce, "READ", "--reduction-tree", "-o", "WRITTEN"],
         "tpc-check-certificate": [tool("tpc-check-certificate"), "READ"],
-        "tpc-check-certificate program": [tool("tpc-check-certificate"), made / "certificate.json", "READ"],
-        "program --input": [program.path, "--input", "hidden_states=READ", "--output", "output=WRITTEN"],
+        "tpc-check-certificate program": [
+            tool("tpc-check-certificate"),
+            made / "certificate.json",
+            "READ",
+        ],
+        "program --input": [
+            program.path,
+            "--input",
+            "hidden_states=READ",
+            "--output",
+            "output=WRITTEN",
+        ],
         "program --weights": [*run_it, "--weights=READ", "--output", "output=WRITTEN"],
-        "program --prompt-ids json": [GENERATES, "--prompt-ids", "READ.json", "--logits", "WRITTEN"],
+        "program --prompt-ids json": [
+            GENERATES,
+            "--prompt-ids",
+            "READ.json",
+            "--logits",
+            "WRITTEN",
+        ],
         "program --prompt-ids npy": [GENERATES, "--prompt-ids", "READ.npy", "--logits", "WRITTEN"],
     }
 
@@ -82,9 +142,14 @@ def make_huge(path):
     os.truncate(path, 1 << 40)
 
 
-READ = {"device": lambda path: path.symlink_to("/dev/zero"), "folder": lambda path: path.mkdir(), "huge": make_huge,
-        "link": lambda path: path.symlink_to("nowhere"), "absent": lambda path: None,
-        "pipe": os.mkfifo}
+READ = {
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "folder": lambda path: path.mkdir(),
+    "huge": make_huge,
+    "link": lambda path: path.symlink_to("nowhere"),
+    "absent": lambda path: None,
+    "pipe": os.mkfifo,
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,30 +158,53 @@ def test_what_is_read_has_a_limit(made, program, tmp_path, name):
     word = next((str(word) for word in command if "READ" in str(word)), None)
     if word is None:
         return
-    end = word[word.index("READ") + len("READ"):]
+    end = word[word.index("READ") + len("READ") :]
     for kind, make in READ.items():
-        if (name, kind) in (("tpcc --weights", "folder"), ("tpcc --weights", "huge"), ("tpcc --annotations", "pipe"), ("tpcc --links", "pipe")):
+        if (name, kind) in (
+            ("tpcc --weights", "folder"),
+            ("tpcc --weights", "huge"),
+            ("tpcc --annotations", "pipe"),
+            ("tpcc --links", "pipe"),
+        ):
             continue  # weights are in a folder, and as large as they like; a pipe is waited for
         folder = tmp_path / kind
         folder.mkdir()
         make(folder / f"read{end}")
         # Memory has an end here, so that the machine's is not tried out.
-        result = run(with_files(command, folder / "read", tmp_path / "written"), timeout=60, limit_bytes=None if sanitized() else 40 * GIB)
+        result = run(
+            with_files(command, folder / "read", tmp_path / "written"),
+            timeout=60,
+            limit_bytes=None if sanitized() else 40 * GIB,
+        )
         result.refused("read")
-        assert result.cpu_seconds < 20 and not any(word in result.stderr for word in ("LLVM ERROR", "alloc", "Traceback")), result
+        assert result.cpu_seconds < 20 and not any(
+            word in result.stderr for word in ("LLVM ERROR", "alloc", "Traceback")
+        ), result
         assert not (tmp_path / "written").exists()
 
 
 def test_annotations_and_links_from_pipes(tpcc, tmp_path):
     """What has an end need not be a file."""
-    text = "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf '{}') -o "
-    run(["bash", "-c", text + str(tmp_path / "out.mlir"), "bash", tool("tpcc"), MODEL, *STAGED]).check()
+    text = (
+        "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
+        " '{}') -o "
+    )
+    run(
+        ["bash", "-c", text + str(tmp_path / "out.mlir"), "bash", tool("tpcc"), MODEL, *STAGED]
+    ).check()
 
 
 WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if any("WRITTEN" in str(word) for word in commands(TOP, NOTHING)[name])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in NAMES
+        if any("WRITTEN" in str(word) for word in commands(TOP, NOTHING)[name])
+    ],
+)
 def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
     """Before the work: a program has no weights here, and what is read is nothing that could be compiled."""
     command = commands(made, program)[name]
@@ -128,10 +216,18 @@ def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("no/folder/file")
     before = sorted(tmp_path.rglob("*"))
-    read = tmp_path / "prompt" if "prompt" in name else made / ("x.npy" if "--input" in name else "text")
+    read = (
+        tmp_path / "prompt"
+        if "prompt" in name
+        else made / ("x.npy" if "--input" in name else "text")
+    )
     for path in WRITTEN:
-        result = run(with_files(command, read, path if path[0] == "/" else tmp_path / path), timeout=60).refused()
-        assert path in result.stderr and any(word in result.stderr for word in ("cannot write", "is a folder")), result
+        result = run(
+            with_files(command, read, path if path[0] == "/" else tmp_path / path), timeout=60
+        ).refused()
+        assert path in result.stderr and any(
+            word in result.stderr for word in ("cannot write", "is a folder")
+        ), result
         assert sorted(tmp_path.rglob("*")) == before, result
 
 
@@ -140,7 +236,9 @@ def test_a_batch_is_looked_at_first(program, tmp_path):
     np.save(tmp_path / "in" / "a.npy", np.zeros((1, 2, 40), np.float32))
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nowhere"):
-        result = program.call(["--batch-of", tmp_path / "in", "--output", path, "--weights=/no/weights"])
+        result = program.call(
+            ["--batch-of", tmp_path / "in", "--output", path, "--weights=/no/weights"]
+        )
         result.refused("cannot", str(path))
     program.call(["--batch-of", tmp_path / "in", "--output", tmp_path / "new" / "folders"]).check()
     assert (tmp_path / "new" / "folders" / "a.npy").exists()
@@ -152,27 +250,65 @@ def outputs(made, program):
     shape = ["--shape", "batch=1,sequence=2"]
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]
     return {
-        **{f"{name} --help": [tool(name), "--help"] for name in ("tpcc", "tpc-opt", "tpc-translate", "tpc-reduce", "tpc-check-certificate",
-                                                                "tpc-lsp-server")},
-        "tpcc --version": [tool("tpcc"), "--version"], "tpc-opt --version": [opt, "--version"],
-        "tpcc --emit": [tool("tpcc"), MODEL, *STAGED], "tpcc --explain": [tool("tpcc"), MODEL, "--megatron-shard=tp2", "--explain"],
+        **{
+            f"{name} --help": [tool(name), "--help"]
+            for name in (
+                "tpcc",
+                "tpc-opt",
+                "tpc-translate",
+                "tpc-reduce",
+                "tpc-check-certificate",
+                "tpc-lsp-server",
+            )
+        },
+        "tpcc --version": [tool("tpcc"), "--version"],
+        "tpc-opt --version": [opt, "--version"],
+        "tpcc --emit": [tool("tpcc"), MODEL, *STAGED],
+        "tpcc --explain": [tool("tpcc"), MODEL, "--megatron-shard=tp2", "--explain"],
         "tpcc --memory-plan": [tool("tpcc"), MODEL, "--memory-plan=1GiB", *shape],
         "tpcc --print-groups": [tool("tpcc"), "--print-groups=tp", "--megatron-shard=tp2"],
-        "tpcc --report": [tool("tpcc"), MODEL, "--report=-", *shape], "tpcc --certificate": [tool("tpcc"), MODEL, "--certificate=-"],
-        "tpc-opt": [opt, made / "staged.mlir"], "tpc-opt --show-dialects": [opt, "--show-dialects"],
-        "tpc-opt --print-coverage": [opt, "--print-coverage"], "tpc-opt certificate": [opt, made / "staged.mlir", "-o", "/dev/null",
-                                                                                      "--tpc-verify-comms=certificate=-"],
-        "tpc-opt certificate file": [opt, made / "staged.mlir", "-o", "/dev/null", "--tpc-verify-comms=certificate=/dev/stdout"],
+        "tpcc --report": [tool("tpcc"), MODEL, "--report=-", *shape],
+        "tpcc --certificate": [tool("tpcc"), MODEL, "--certificate=-"],
+        "tpc-opt": [opt, made / "staged.mlir"],
+        "tpc-opt --show-dialects": [opt, "--show-dialects"],
+        "tpc-opt --print-coverage": [opt, "--print-coverage"],
+        "tpc-opt certificate": [
+            opt,
+            made / "staged.mlir",
+            "-o",
+            "/dev/null",
+            "--tpc-verify-comms=certificate=-",
+        ],
+        "tpc-opt certificate file": [
+            opt,
+            made / "staged.mlir",
+            "-o",
+            "/dev/null",
+            "--tpc-verify-comms=certificate=/dev/stdout",
+        ],
         "tpc-translate": [tool("tpc-translate"), "--import-onnx", MODEL],
         "tpc-check-certificate": [check, made / "certificate.json", made / "staged.mlir"],
-        "program": run_it, "program --output": [*run_it, "--output", "output=/dev/stdout"],
-        "program --help": [program.path, "--help"], "program --describe": [program.path, "--describe"],
-        "program --describe --json": [program.path, "--describe", "--json"], "program --describe-device": [program.path, "--describe-device"],
+        "program": run_it,
+        "program --output": [*run_it, "--output", "output=/dev/stdout"],
+        "program --help": [program.path, "--help"],
+        "program --describe": [program.path, "--describe"],
+        "program --describe --json": [program.path, "--describe", "--json"],
+        "program --describe-device": [program.path, "--describe-device"],
         "program --bench": [program.path, "--bench", *shape, "--repeat", "1", "--warmup", "0"],
         "program --prompt-ids": [GENERATES, "--prompt-ids", "1,2"],
         "program --logits": [GENERATES, "--prompt-ids", "1,2", "--logits", "/dev/stdout"],
-        **{f"{module} --help": [sys.executable, "-m", f"tpc.{module}", "--help"] for module in ("compare", "export", "generate", "weights")},
-        "compare": [sys.executable, "-m", "tpc.compare", MODEL, "--input", f"hidden_states={made / 'x.npy'}"],
+        **{
+            f"{module} --help": [sys.executable, "-m", f"tpc.{module}", "--help"]
+            for module in ("compare", "export", "generate", "weights")
+        },
+        "compare": [
+            sys.executable,
+            "-m",
+            "tpc.compare",
+            MODEL,
+            "--input",
+            f"hidden_states={made / 'x.npy'}",
+        ],
     }
 
 
@@ -180,16 +316,35 @@ def outputs(made, program):
 def test_standard_output_that_is_full(made, program, name):
     command = [str(word) for word in outputs(made, program)[name]]
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, env={**os.environ, **PYTHON})
-    assert 0 < ended.returncode < 126 and "No space left" in ended.stderr or "cannot write to standard output" in ended.stderr, ended
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **PYTHON},
+        )
+    assert (
+        0 < ended.returncode < 126
+        and "No space left" in ended.stderr
+        or "cannot write to standard output" in ended.stderr
+    ), ended
     assert "Traceback" not in ended.stderr and "Stack dump" not in ended.stderr, ended
     # The same command has something to say, and succeeds where it can.
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **PYTHON})
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **PYTHON}
+    )
     assert ended.returncode == 0 and ended.stdout, ended
 
 
 def test_a_service_whose_output_is_full():
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([GENERATES, "--serve-stdin"], input='{"id":"a","ids":[1],"max_new_tokens":2}\n', stdout=full,
-                               stderr=subprocess.PIPE, text=True, timeout=60)
+        ended = subprocess.run(
+            [GENERATES, "--serve-stdin"],
+            input='{"id":"a","ids":[1],"max_new_tokens":2}\n',
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
     assert 0 < ended.returncode < 126 and ended.stderr, ended

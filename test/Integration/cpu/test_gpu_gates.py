@@ -9,7 +9,13 @@ from harness import BUILD, TOP, find_cuda_tool, run
 sys.path.append(str(TOP / "tools"))
 import gpu_kernels  # noqa: E402
 
-PROGRAM = [sys.executable, TOP / "tools" / "gpu_kernels.py", "--check", "--tpcc", BUILD / "bin" / "tpcc"]
+PROGRAM = [
+    sys.executable,
+    TOP / "tools" / "gpu_kernels.py",
+    "--check",
+    "--tpcc",
+    BUILD / "bin" / "tpcc",
+]
 
 
 def skip_without(*tools):
@@ -31,18 +37,24 @@ def test_all_kernels():
 
 
 def test_without_a_toolkit_ptx_is_all_there_is():
-    said = run([*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}).check()
+    said = run(
+        [*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}
+    ).check()
     assert "no ptxas found: nothing was assembled" in said.stdout, said
 
 
 HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
-SPILLS = """.visible .entry KERNEL(.param .u64 p)
+SPILLS = (
+    """.visible .entry KERNEL(.param .u64 p)
 .maxnreg 24
 {
   .reg .b64 %rd<3>; .reg .f32 %f<65>;
   ld.param.u64 %rd1, [p];
-""" + "".join(f"  ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(64)) + "".join(
-    f"  st.volatile.global.f32 [%rd1+{4 * i}], %f{63 - i};\n" for i in range(64)) + "  ret;\n}\n"
+"""
+    + "".join(f"  ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(64))
+    + "".join(f"  st.volatile.global.f32 [%rd1+{4 * i}], %f{63 - i};\n" for i in range(64))
+    + "  ret;\n}\n"
+)
 NARROW = """.visible .entry KERNEL(.param .u64 p)
 {
   .reg .b64 %rd<3>; .reg .f32 %f<3>;
@@ -52,7 +64,9 @@ NARROW = """.visible .entry KERNEL(.param .u64 p)
   ret;
 }
 """
-SHARED = ".shared .align 4 .b8 KERNEL_variable0[2048];\n" + NARROW.replace("  ret;", "  st.shared.f32 [KERNEL_variable0], %f1;\n  ret;")
+SHARED = ".shared .align 4 .b8 KERNEL_variable0[2048];\n" + NARROW.replace(
+    "  ret;", "  st.shared.f32 [KERNEL_variable0], %f1;\n  ret;"
+)
 
 
 DIVISIONS = """.visible .entry KERNEL(.param .u64 p)
@@ -77,24 +91,47 @@ def test_long_divisions_of_inner_loops_are_found():
     long, short = "div.u64 %rd2, %rd1, %rd3;", "rem.u32 %r1, %r2, 3;"
 
     def find(outer, inner):
-        return gpu_kernels.find_long_divisions(DIVISIONS.replace("OUTER", outer).replace("INNER", inner))
+        return gpu_kernels.find_long_divisions(
+            DIVISIONS.replace("OUTER", outer).replace("INNER", inner)
+        )
 
     assert find(long, short) == [] and find(short, long) == [long]
-    kernel = gpu_kernels.Kernel("kernel_bad", DIVISIONS.replace("INNER", long), "elements", {}, 4, 4, ["a model"])
-    assert list(gpu_kernels.find_faults(kernel)) == [f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"]
+    kernel = gpu_kernels.Kernel(
+        "kernel_bad", DIVISIONS.replace("INNER", long), "elements", {}, 4, 4, ["a model"]
+    )
+    assert list(gpu_kernels.find_faults(kernel)) == [
+        f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"
+    ]
 
 
-@pytest.mark.parametrize("text,words", [
-    (SPILLS, "bytes of spills"), (NARROW, "loads of 4 bytes, but rows allow 16"), (NARROW, "stores of 4 bytes, but rows allow 16"),
-    (SHARED, "2048 shared bytes; the maximum of elements is 0"), (NARROW, "registers; the maximum of elements is 2"),
-    (NARROW.replace("ld.global.f32 %f1", "ld.global.f99 %f1"), "ptxas rejects it"),
-], ids=["spills", "loads", "stores", "shared", "registers", "refused"])
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        (SPILLS, "bytes of spills"),
+        (NARROW, "loads of 4 bytes, but rows allow 16"),
+        (NARROW, "stores of 4 bytes, but rows allow 16"),
+        (SHARED, "2048 shared bytes; the maximum of elements is 0"),
+        (NARROW, "registers; the maximum of elements is 2"),
+        (NARROW.replace("ld.global.f32 %f1", "ld.global.f99 %f1"), "ptxas rejects it"),
+    ],
+    ids=["spills", "loads", "stores", "shared", "registers", "refused"],
+)
 def test_a_gate_closes(tmp_path, text, words):
     skip_without("ptxas", *(["nvdisasm"] if "rows allow" in words else []))
     ceiling = {"registers": 2 if "is 2" in words else 64, "shared_bytes": 0}
     bad = gpu_kernels.Kernel("kernel_bad", HEAD + text, "elements", ceiling, 16, 16, ["a model"])
-    good = gpu_kernels.Kernel("kernel_good", HEAD + NARROW, "elements", {"registers": 64, "shared_bytes": 0}, 4, 4, ["a model"])
-    wrong = gpu_kernels.assemble([good, bad], "sm_90", find_cuda_tool("ptxas"), find_cuda_tool("nvdisasm"), tmp_path)
+    good = gpu_kernels.Kernel(
+        "kernel_good",
+        HEAD + NARROW,
+        "elements",
+        {"registers": 64, "shared_bytes": 0},
+        4,
+        4,
+        ["a model"],
+    )
+    wrong = gpu_kernels.assemble(
+        [good, bad], "sm_90", find_cuda_tool("ptxas"), find_cuda_tool("nvdisasm"), tmp_path
+    )
     wrong += [line for kernel in (good, bad) for line in gpu_kernels.find_faults(kernel)]
     assert any(words in line for line in wrong), wrong
     assert all(line.startswith("kernel_bad (a model): sm_90: ") for line in wrong), wrong
@@ -127,11 +164,20 @@ def test_widths_of_accesses():
         return gpu_kernels.find_widths(text, gpu_kernels.Grid.parse(grid), shape)
 
     # Rows of 24, 12, 8, 6 and of a size that depends on the rank.
-    assert widths("tp1") == (16, 8) and widths("tp2") == (16, 4) and widths("tp3") == (16, 8) and widths("tp4") == (8, 2)
+    assert (
+        widths("tp1") == (16, 8)
+        and widths("tp2") == (16, 4)
+        and widths("tp3") == (16, 8)
+        and widths("tp4") == (8, 2)
+    )
     assert widths("tp5") == (16, 8)
     # Sizes that are products.
     assert widths("tp1", function.replace("_24.tp]", '"_2.tp*_6"]')) == (16, 4)
-    unconditional = function.replace("slt, %j, %i", "slt, %i, %i").replace("xf32", "xf16").replace(" : f32", " : f16")
+    unconditional = (
+        function.replace("slt, %j, %i", "slt, %i, %i")
+        .replace("xf32", "xf16")
+        .replace(" : f32", " : f16")
+    )
     assert widths("tp1", unconditional) == (16, 8)
     # Of a branch beside which another one loads element by element.
     beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8], %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
@@ -148,4 +194,6 @@ def test_widths_of_accesses():
       }
     }
 """
-    assert widths("tp1", beside.replace("INDEX", "k")) == (0, 16) and widths("tp1", beside.replace("INDEX", "j")) == (16, 16)
+    assert widths("tp1", beside.replace("INDEX", "k")) == (0, 16) and widths(
+        "tp1", beside.replace("INDEX", "j")
+    ) == (16, 16)

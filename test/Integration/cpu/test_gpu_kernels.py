@@ -29,29 +29,38 @@ def test_one_text_for_the_lowest_architecture(tpcc):
     assert not re.search(r"\b(?:add|sub|mul|div|sqrt|fma)\.f32|\.approx|\.ftz", text)
 
 
-@pytest.mark.parametrize("flags,words", [
-    (["--emit=ptx", "--gpu-arch=sm_75"], "'sm_75' is too old: kernels need sm_80 or later"),
-    (["--emit=ptx", "--gpu-arch=sm_81"], "'sm_81' is not supported; supported are sm_80, sm_86"),
-    (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' runs on one architecture only; name sm_90"),
-    (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is no architecture"),
-    (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is given twice"),
-    (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
-    (["--emit=ptx", "--gpu-arch=80"], "'80' is no architecture; supported are sm_80, sm_86"),
-    (["--emit=ptx", "--gpu-arch=sm_80, sm_90"], "' sm_90' is no architecture"),
-    (["--emit=ptx", "--gpu-arch=sm_80,"], "'' is no architecture"),
-    (["--emit=ptx", "--gpu-arch="], "--gpu-arch is empty"),
-    (["--emit=ptx", "-o", "/dev/full"], "cannot write '/dev/full': No space left on device"),
-])
+@pytest.mark.parametrize(
+    "flags,words",
+    [
+        (["--emit=ptx", "--gpu-arch=sm_75"], "'sm_75' is too old: kernels need sm_80 or later"),
+        (
+            ["--emit=ptx", "--gpu-arch=sm_81"],
+            "'sm_81' is not supported; supported are sm_80, sm_86",
+        ),
+        (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' runs on one architecture only; name sm_90"),
+        (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is no architecture"),
+        (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is given twice"),
+        (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
+        (["--emit=ptx", "--gpu-arch=80"], "'80' is no architecture; supported are sm_80, sm_86"),
+        (["--emit=ptx", "--gpu-arch=sm_80, sm_90"], "' sm_90' is no architecture"),
+        (["--emit=ptx", "--gpu-arch=sm_80,"], "'' is no architecture"),
+        (["--emit=ptx", "--gpu-arch="], "--gpu-arch is empty"),
+        (["--emit=ptx", "-o", "/dev/full"], "cannot write '/dev/full': No space left on device"),
+    ],
+)
 def test_what_cannot_be_is_refused(tpcc, flags, words):
     said = emit(tpcc, *flags)
     assert said.returncode == 1 and words in said.stderr and not said.stdout, said
 
 
-@pytest.mark.parametrize("target,flags,words", [
-    ("cpu", ["--emit=ptx"], "--emit=ptx needs --target=cuda"),
-    ("cpu", ["--emit=kernels", "--gpu-arch=sm_80"], "--gpu-arch needs a target with GPUs"),
-    ("gpu", ["--emit=kernels"], "there is no target 'gpu'; there are cpu, cuda"),
-])
+@pytest.mark.parametrize(
+    "target,flags,words",
+    [
+        ("cpu", ["--emit=ptx"], "--emit=ptx needs --target=cuda"),
+        ("cpu", ["--emit=kernels", "--gpu-arch=sm_80"], "--gpu-arch needs a target with GPUs"),
+        ("gpu", ["--emit=kernels"], "there is no target 'gpu'; there are cpu, cuda"),
+    ],
+)
 def test_other_targets(tpcc, target, flags, words):
     said = emit(tpcc, *flags, target=target)
     assert said.returncode == 1 and words in said.stderr, said
@@ -62,13 +71,23 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
     if toolkit and not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     path = tpcc.scratch / "report.json"
-    said = emit(tpcc, "--gpu-arch=sm_80,sm_90", f"--report={path}", "--shape", "batch=1,sequence=8",
-                env=None if toolkit else {"CUDA_HOME": "/nonexistent"}).check()
+    said = emit(
+        tpcc,
+        "--gpu-arch=sm_80,sm_90",
+        f"--report={path}",
+        "--shape",
+        "batch=1,sequence=8",
+        env=None if toolkit else {"CUDA_HOME": "/nonexistent"},
+    ).check()
     assert ("there is no ptxas" in said.stderr) == (not toolkit), said
     kernels = json.loads(path.read_text())["kernels"]
     by_name = {kernel["name"]: kernel for kernel in kernels["kernels"]}
     norm = by_name["kernel_layer_norm"]
-    assert norm["shape"] == "warp per row" and norm["threads"] == 256 and norm["elements_per_thread"] == 4
+    assert (
+        norm["shape"] == "warp per row"
+        and norm["threads"] == 256
+        and norm["elements_per_thread"] == 4
+    )
     assert norm["rows"] == "batch*sequence"
     assert by_name["kernel_gelu"]["shape"] == "elements"
     for kernel in by_name.values():
@@ -80,9 +99,17 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
     attention = kernels["attention"]
     assert len({entry["node"] for entry in attention}) == len(attention) > 0
     for entry in attention:
-        assert entry["computed_by"] == "generated kernels" and entry["library"] == "may not: f32: the library may compute in TF32"
+        assert (
+            entry["computed_by"] == "generated kernels"
+            and entry["library"] == "may not: f32: the library may compute in TF32"
+        )
         tiles, split, combine = (by_name[name] for name in entry["kernels"])
-        assert tiles["dynamic_shared_bytes"] > split["dynamic_shared_bytes"] > combine["dynamic_shared_bytes"] == 0
+        assert (
+            tiles["dynamic_shared_bytes"]
+            > split["dynamic_shared_bytes"]
+            > combine["dynamic_shared_bytes"]
+            == 0
+        )
         assert [kernel["threads"] for kernel in (tiles, split, combine)] == [128, 128, 128]
     # Layers of a kind share theirs.
     assert sum(name.startswith("attention_") for name in by_name) == 3
@@ -94,21 +121,40 @@ def moved(tpcc, text, kernel, operands, results, blocks=4):
     numpy.save(env, numpy.array([1, 64] + [0] * 14))
     threads = re.search(rf"entry {kernel}\(.*?reqntid (\d+)", text.read_text(), re.S)[1]
     ran = subprocess.run(
-        [tool("tpc-ptx-run"), text, "--kernel", kernel, "--grid", str(blocks), "--block", threads,
-         "--counters", "--param", f"{env},ro", "--param", "256:u8=0",
-         *(word for shape in operands for word in ("--param", f"{shape}:f32=random,ro")),
-         *(word for shape in results for word in ("--param", f"{shape}:f32"))], capture_output=True, text=True)
+        [
+            tool("tpc-ptx-run"),
+            text,
+            "--kernel",
+            kernel,
+            "--grid",
+            str(blocks),
+            "--block",
+            threads,
+            "--counters",
+            "--param",
+            f"{env},ro",
+            "--param",
+            "256:u8=0",
+            *(word for shape in operands for word in ("--param", f"{shape}:f32=random,ro")),
+            *(word for shape in results for word in ("--param", f"{shape}:f32")),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = re.search(r"global memory: reads (\d+) sectors .* writes (\d+) sectors", ran.stdout)
     return 32 * (int(found[1]) + int(found[2]))
 
 
-@pytest.mark.parametrize("tp,norm,operands,results,bytes_per_element", [
-    # Sums are the products': two norms.
-    (1, "kernel_layer_norm", ["64x768", "768", "768"], 1, 8),
-    # Sums are behind collectives: a norm of each, with the product's bias.
-    (2, "kernel_add_add_layer_norm", ["64x768", "768", "64x768", "768", "768"], 2, 16),
-])
+@pytest.mark.parametrize(
+    "tp,norm,operands,results,bytes_per_element",
+    [
+        # Sums are the products': two norms.
+        (1, "kernel_layer_norm", ["64x768", "768", "768"], 1, 8),
+        # Sums are behind collectives: a norm of each, with the product's bias.
+        (2, "kernel_add_add_layer_norm", ["64x768", "768", "64x768", "768", "768"], 2, 16),
+    ],
+)
 def test_a_layer_of_gpt2_moves_what_it_must(tpcc, tp, norm, operands, results, bytes_per_element):
     text, report, hidden = tpcc.scratch / "gpt2.ptx", tpcc.scratch / "gpt2.json", 768
     flags = [MODELS / "gpt2-124m.onnx", f"--megatron-shard=tp{tp}", "--target=cuda"]
@@ -120,7 +166,9 @@ def test_a_layer_of_gpt2_moves_what_it_must(tpcc, tp, norm, operands, results, b
         assert gelu <= 1.1 * 32 * hidden * 64
         # One that does its sums itself is allowed 64.
         assert 2 * norms + gelu <= 1.1 * 48 * hidden * 64
-        tpcc.call([*flags, f"--report={report}", "--shape", "batch=1,sequence=64"],
-                  env={"CUDA_HOME": "/nonexistent"}).check()
+        tpcc.call(
+            [*flags, f"--report={report}", "--shape", "batch=1,sequence=64"],
+            env={"CUDA_HOME": "/nonexistent"},
+        ).check()
         launches = json.loads(report.read_text())["kernels"]["launches"]
         assert launches["layer"] == 3, launches

@@ -11,6 +11,8 @@ from tpc.reference import Session
 
 FILES = ["gpt2-tiny-nopast", "llama-dynamo"]
 GRIDS = ["tp1", "tp2,pp2,sp"]
+
+
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.parametrize("file", FILES)
 def test_models(tpcc, tmp_path, file, kind):
@@ -19,10 +21,21 @@ def test_models(tpcc, tmp_path, file, kind):
     onnx.save(halve(onnx.load(MODELS / f"{file}.onnx"), kind), path)
     single = onnx.load(MODELS / f"{file}.onnx")
     ids = np.random.default_rng(5).integers(0, 60, (2, 7))
-    inputs = {port.name: ids if "ids" in port.name and "position" not in port.name else
-              np.arange(7)[None].repeat(2, 0) if "position" in port.name else np.ones((2, 7), np.int64)
-              for port in single.graph.input}
-    wanted = as_float(Session(path if kind == "f16" else MODELS / f"{file}.onnx").run(inputs)["logits"])
+    inputs = {
+        port.name: (
+            ids
+            if "ids" in port.name and "position" not in port.name
+            else (
+                np.arange(7)[None].repeat(2, 0)
+                if "position" in port.name
+                else np.ones((2, 7), np.int64)
+            )
+        )
+        for port in single.graph.input
+    }
+    wanted = as_float(
+        Session(path if kind == "f16" else MODELS / f"{file}.onnx").run(inputs)["logits"]
+    )
     scale = np.abs(wanted).max()
     for grid in GRIDS:
         got = as_float(tpcc.compile(path, grid).run(inputs)["logits"])
@@ -34,8 +47,16 @@ def attention(element: int, with_bias: bool) -> onnx.ModelProto:
     ports = [helper.make_tensor_value_info(name, element, ["b", 4, "s", 8]) for name in "qkv"]
     if with_bias:
         ports.append(helper.make_tensor_value_info("bias", element, ["b", 1, "s", "s"]))
-    node = helper.make_node("Attention", [p.name for p in ports], ["y"], "/layer.0/attention", is_causal=int(not with_bias))
-    graph = helper.make_graph([node], "attention", ports, [helper.make_tensor_value_info("y", element, ["b", 4, "s", 8])])
+    node = helper.make_node(
+        "Attention",
+        [p.name for p in ports],
+        ["y"],
+        "/layer.0/attention",
+        is_causal=int(not with_bias),
+    )
+    graph = helper.make_graph(
+        [node], "attention", ports, [helper.make_tensor_value_info("y", element, ["b", 4, "s", 8])]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
@@ -52,7 +73,9 @@ def test_attention_is_rounded_once(tpcc, tmp_path, with_bias):
         onnx.save(attention(element, with_bias), path)
         programs[element] = tpcc.compile(path)
     half = programs[TensorProto.FLOAT16].run(inputs, outputs=["y"])["y"]
-    single = programs[TensorProto.FLOAT].run({n: a.astype(np.float32) for n, a in inputs.items()}, outputs=["y"])["y"]
+    single = programs[TensorProto.FLOAT].run(
+        {n: a.astype(np.float32) for n, a in inputs.items()}, outputs=["y"]
+    )["y"]
     assert half.dtype == np.float16
     np.testing.assert_array_equal(half, single.astype(np.float16))
 

@@ -22,8 +22,26 @@ def ids(tmp_path_factory):
 
 def together(ids, one, other, other_flags=()):
     """Rank 0 runs one executable, rank 1 another."""
-    return harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids, ":", "-n",
-                        "1", other, "--input", ids, *other_flags])
+    return harness.run(
+        [
+            "mpirun",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            "1",
+            one,
+            "--input",
+            ids,
+            ":",
+            "-n",
+            "1",
+            other,
+            "--input",
+            ids,
+            *other_flags,
+        ]
+    )
 
 
 def refused(result, what):
@@ -36,7 +54,9 @@ def test_other_grid_and_schedule(tpcc, mpi, ids):
     one = tpcc.compile(MODEL, "tp2").path
     together(ids, one, one).check()
     refused(together(ids, one, tpcc.compile(MODEL, "dp2").path), "grid")
-    together(ids, one, tpcc.compile(MODEL, "tp4").path).refused("rank 1: the program was compiled for 4 ranks, but 2 were started")
+    together(ids, one, tpcc.compile(MODEL, "tp4").path).refused(
+        "rank 1: the program was compiled for 4 ranks, but 2 were started"
+    )
     refused(together(ids, one, tpcc.compile(MODEL, "tp2,mb2").path), "grid")
     refused(together(ids, one, tpcc.compile(MODEL, "tp2,sp").path), "schedule")
 
@@ -48,7 +68,7 @@ def test_other_build(tpcc, mpi, ids, tmp_path):
     version = re.search(rb'"compiler":"tpc ([0-9.]+)"', data)
     assert version
     at = version.start(1)
-    old.write_bytes(data[:at] + b"9" + data[at + 1:])
+    old.write_bytes(data[:at] + b"9" + data[at + 1 :])
     old.chmod(0o755)
     refused(together(ids, one, old), "build")
 
@@ -62,8 +82,13 @@ def change(path, offset):
 def test_other_weights(tpcc, mpi, ids, tmp_path):
     """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by --verify-weights."""
     text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import", "--plain"]).check().stdout
-    offset, rows, columns = max((tuple(map(int, match)) for match in re.findall(
-        r"tpc\.weight .* at (\d+) : tensor<(\d+)x(\d+)xf32>", text)), key=lambda w: w[1] * w[2])
+    offset, rows, columns = max(
+        (
+            tuple(map(int, match))
+            for match in re.findall(r"tpc\.weight .* at (\d+) : tensor<(\d+)x(\d+)xf32>", text)
+        ),
+        key=lambda w: w[1] * w[2],
+    )
     one = tpcc.compile(MODEL, "tp2").path
     middle, first = tmp_path / "middle" / MODEL.name, tmp_path / "first" / MODEL.name
     for path, where in ((middle, offset + rows * columns * 2 + 1), (first, offset + 1)):
@@ -73,12 +98,43 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     result = together(ids, one, one, [f"--weights={first}"])
     result.refused("rank 1: weight file", "is not the one that the program was compiled with")
     together(ids, one, one, [f"--weights={middle}"]).check()
-    both = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids,
-                        "--verify-weights", ":", "-n", "1", one, "--input", ids, f"--weights={middle}",
-                        "--verify-weights"])
+    both = harness.run(
+        [
+            "mpirun",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            "1",
+            one,
+            "--input",
+            ids,
+            "--verify-weights",
+            ":",
+            "-n",
+            "1",
+            one,
+            "--input",
+            ids,
+            f"--weights={middle}",
+            "--verify-weights",
+        ]
+    )
     refused(both, "set of weights")
-    same = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", one, "--input", ids,
-                        "--verify-weights"])
+    same = harness.run(
+        [
+            "mpirun",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            "2",
+            one,
+            "--input",
+            ids,
+            "--verify-weights",
+        ]
+    )
     same.check()
 
     # With digests of all weights from compile time, one process finds it too, and says which tensor.
@@ -86,11 +142,33 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     digested.call(["--input", ids, "--verify-weights"]).check()
     digested.call(["--input", ids, f"--weights={middle}"]).check()
     wrong = digested.call(["--input", ids, f"--weights={middle}", "--verify-weights"])
-    wrong.refused(f"weight file '{middle}' is not the one that the program was compiled with (the size and the samples are "
-                  "the same, '", "' differs)")
-    third = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", digested.path, "--input", ids,
-                         "--verify-weights", ":", "-n", "1", digested.path, "--input", ids, f"--weights={middle}",
-                         "--verify-weights"])
+    wrong.refused(
+        f"weight file '{middle}' is not the one that the program was compiled with (the size and"
+        " the samples are the same, '",
+        "' differs)",
+    )
+    third = harness.run(
+        [
+            "mpirun",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            "1",
+            digested.path,
+            "--input",
+            ids,
+            "--verify-weights",
+            ":",
+            "-n",
+            "1",
+            digested.path,
+            "--input",
+            ids,
+            f"--weights={middle}",
+            "--verify-weights",
+        ]
+    )
     third.refused("rank 1: weight file", "' differs)")
 
     # A program of other weights, at another place or not, is another program.
@@ -112,25 +190,52 @@ def test_not_verified_is_said(tpcc):
 
 def test_no_randomized_check_is_said(tpcc, tmp_path):
     """A size that is sliced in steps cannot be made small: the program stands on the proof alone."""
+
     def compiled(size):
-        weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
-        for key, value in (("location", "absent.data"), ("offset", "0"), ("length", str(4 * size * size))):
+        weight = TensorProto(
+            name="w",
+            data_type=TensorProto.FLOAT,
+            dims=[size, size],
+            data_location=TensorProto.EXTERNAL,
+        )
+        for key, value in (
+            ("location", "absent.data"),
+            ("offset", "0"),
+            ("length", str(4 * size * size)),
+        ):
             weight.external_data.add(key=key, value=value)
-        bounds = [numpy_helper.from_array(np.array([value]), name)
-                  for name, value in (("start", 0), ("end", size), ("axis", 1), ("step", 2))]
-        nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["z"]),
-                 helper.make_node("Softmax", ["z"], ["p"]), helper.make_node("Slice", ["p", "start", "end", "axis", "step"], ["y"])]
+        bounds = [
+            numpy_helper.from_array(np.array([value]), name)
+            for name, value in (("start", 0), ("end", size), ("axis", 1), ("step", 2))
+        ]
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["h"]),
+            helper.make_node("MatMul", ["h", "w"], ["z"]),
+            helper.make_node("Softmax", ["z"], ["p"]),
+            helper.make_node("Slice", ["p", "start", "end", "axis", "step"], ["y"]),
+        ]
         value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        graph = helper.make_graph(nodes, "g", [value("x", ["batch", size])], [value("y", None)], [weight, *bounds])
+        graph = helper.make_graph(
+            nodes, "g", [value("x", ["batch", size])], [value("y", None)], [weight, *bounds]
+        )
         path = tmp_path / f"{size}.onnx"
-        path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)],
-                                           ir_version=10).SerializeToString())
+        path.write_bytes(
+            helper.make_model(
+                graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+            ).SerializeToString()
+        )
         return tpcc.compile(path, "tp2,dp2")
 
     alone, both = compiled(4099), compiled(19)
-    assert "tpc-verify-equivalence: proved, but not run at small sizes as well" in alone.compiled.stderr
+    assert (
+        "tpc-verify-equivalence: proved, but not run at small sizes as well"
+        in alone.compiled.stderr
+    )
     why = alone.describe()["no_randomized_check"]
     assert why.startswith("its sizes cannot be made small")
-    assert f"Verified by proof alone, not at small sizes as well: {why}" in alone.call(["--describe"]).stdout
+    assert (
+        f"Verified by proof alone, not at small sizes as well: {why}"
+        in alone.call(["--describe"]).stdout
+    )
     assert "warning" not in both.compiled.stderr and both.describe()["no_randomized_check"] == ""
     assert "proof alone" not in both.call(["--describe"]).stdout

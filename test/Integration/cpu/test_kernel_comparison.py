@@ -1,5 +1,6 @@
 """Each kernel for GPUs, as the PTX interpreter runs it, against the same kernel for CPUs: numbers, findings of the checkers,
-seeded mistakes, sectors of memory. What reads PTX and compares is build/test/bin/tpc-compare-kernels."""
+seeded mistakes, sectors of memory. What reads PTX and compares is build/test/bin/tpc-compare-kernels.
+"""
 
 import concurrent.futures
 import re
@@ -18,7 +19,15 @@ from test_operations import GRAPHS, build
 COMPARE = harness.BUILD / "test" / "bin" / "tpc-compare-kernels"
 GRIDS = ["tp1", "tp2", "tp3", "pp2", "tp2,sp", "tp2x2"]
 MODELS = COMMITTED | FAMILIES
-HALVED = ["gpt2-tiny-nopast", "llama-past", "gemma2-dynamo", "olmo2-past", "bloom-dynamo", "phi-past", "mpt-past"]
+HALVED = [
+    "gpt2-tiny-nopast",
+    "llama-past",
+    "gemma2-dynamo",
+    "olmo2-past",
+    "bloom-dynamo",
+    "phi-past",
+    "mpt-past",
+]
 
 
 def compare(*arguments, timeout=3000):
@@ -27,9 +36,18 @@ def compare(*arguments, timeout=3000):
 
 def totals(said):
     """What the last line counts."""
-    found = re.search(r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+) kernels wrong",
-                      said.stdout)
-    return dict(zip(("programs", "kernels", "distinct", "cases", "without", "wrong"), map(int, found.groups()), strict=True))
+    found = re.search(
+        r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+)"
+        r" kernels wrong",
+        said.stdout,
+    )
+    return dict(
+        zip(
+            ("programs", "kernels", "distinct", "cases", "without", "wrong"),
+            map(int, found.groups()),
+            strict=True,
+        )
+    )
 
 
 def compare_all(jobs, *flags):
@@ -37,34 +55,57 @@ def compare_all(jobs, *flags):
     jobs = [str(job) for job in jobs]
     half = len(jobs) // 2
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda part: compare(*part, *flags).check(), [jobs[:half], jobs[half:]]))
+        both = list(
+            pool.map(lambda part: compare(*part, *flags).check(), [jobs[:half], jobs[half:]])
+        )
     counted = [totals(said) for said in both]
     return {name: sum(one[name] for one in counted) for name in counted[0]}
 
 
 def test_kernels_of_all_models():
     """Each model at two grids, each grid with several models."""
-    jobs = [f"{model.path}@{grid}" for i, model in enumerate(MODELS.values()) for grid in {"tp2", GRIDS[i % len(GRIDS)]}]
+    jobs = [
+        f"{model.path}@{grid}"
+        for i, model in enumerate(MODELS.values())
+        for grid in {"tp2", GRIDS[i % len(GRIDS)]}
+    ]
     counted = compare_all(jobs)
     assert counted["distinct"] >= 250 and counted["cases"] >= 10 * counted["distinct"] * 0.99
 
 
-STEPS = [pytest.param(name, marks=[] if name in ("llama-dynamo", "gpt_neox-past") else pytest.mark.long)
-         for name, model in FAMILIES.items() if name.startswith(("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2"))]
+STEPS = [
+    pytest.param(name, marks=[] if name in ("llama-dynamo", "gpt_neox-past") else pytest.mark.long)
+    for name, model in FAMILIES.items()
+    if name.startswith(
+        ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")
+    )
+]
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_kernels_that_append(tmp_path, name):
     """Rotated keys behind those of a cache: some of them where it ends, and behind it, where nothing may be written."""
     path = tmp_path / "kernels.mlir"
-    harness.run([harness.tool("tpcc"), FAMILIES[name].path, "--generate", "--megatron-shard=tp2", "--emit=kernels", "-o", path]).check()
+    harness.run(
+        [
+            harness.tool("tpcc"),
+            FAMILIES[name].path,
+            "--generate",
+            "--megatron-shard=tp2",
+            "--emit=kernels",
+            "-o",
+            path,
+        ]
+    ).check()
     counted = totals(compare(path, "--kernel=append", "--seeds=40").check())
     assert counted["distinct"] >= 1 and counted["cases"] >= 39 * counted["distinct"]
 
 
 @pytest.mark.long
 def test_kernels_of_all_models_and_grids():
-    counted = compare_all([f"{model.path}@{grid}" for model in MODELS.values() for grid in GRIDS], "--seeds=30")
+    counted = compare_all(
+        [f"{model.path}@{grid}" for model in MODELS.values() for grid in GRIDS], "--seeds=30"
+    )
     assert counted["distinct"] >= 800
 
 
@@ -90,10 +131,14 @@ def test_kernels_of_16_bits(halved, kind):
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_kernels_of_16_bits_of_all_families(halved, kind):
-    compare_all([f"{halved(name, kind)}@{grid}" for name in HALVED for grid in GRIDS], "--work=10000")
+    compare_all(
+        [f"{halved(name, kind)}@{grid}" for name in HALVED for grid in GRIDS], "--work=10000"
+    )
 
 
-@pytest.mark.parametrize("kind", ["f32", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("f16", "bf16"))])
+@pytest.mark.parametrize(
+    "kind", ["f32", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("f16", "bf16"))]
+)
 def test_rows_of_all_lengths(tmp_path, kind):
     """Of warps and of blocks, with and without whole chunks, of a length that is known or not."""
     path = tmp_path / "forms.mlir"
@@ -116,14 +161,25 @@ def test_functions_are_as_on_cpus():
     """sin, cos and pow, for which CPUs have libm, within 2 units of the last place, also of huge, tiny and hard arguments;
     the others have the bits that they have on CPUs."""
     said = compare("--functions").check()
-    worst = {name: float(ulp) for name, ulp in re.findall(r"^math\.(\w+): \d+ arguments, worst ([\d.]+) ulp", said.stdout, re.M)}
+    worst = {
+        name: float(ulp)
+        for name, ulp in re.findall(
+            r"^math\.(\w+): \d+ arguments, worst ([\d.]+) ulp", said.stdout, re.M
+        )
+    }
     assert max(worst[name] for name in ("sin", "cos", "powf")) <= 2, said
 
 
 # ---- seeded mistakes ----
 
 MISTAKES = ["gpt2-tiny@tp2", "llama-past@tp2"]
-ALL_MISTAKES = [*MISTAKES, "gemma2-dynamo@tp3", "phi-past@pp2", "bloom-dynamo@tp2,sp", "olmo2-past@tp2x2"]
+ALL_MISTAKES = [
+    *MISTAKES,
+    "gemma2-dynamo@tp3",
+    "phi-past@pp2",
+    "bloom-dynamo@tp2,sp",
+    "olmo2-past@tp2x2",
+]
 
 
 def seed_mistakes(tmp_path, names, each, seeds):
@@ -132,8 +188,12 @@ def seed_mistakes(tmp_path, names, each, seeds):
     path.write_text(make_forms(lengths=[1500, None], types=["f32"]))
     jobs = [f"{MODELS[name.split('@')[0]].path}@{name.split('@')[1]}" for name in names]
     said = compare(*jobs, path, f"--mistakes={each}", f"--seeds={seeds}", timeout=4 * 3600).check()
-    rows = {kind: tuple(map(int, counts)) for kind, *counts in
-            re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|", said.stdout, re.M)}
+    rows = {
+        kind: tuple(map(int, counts))
+        for kind, *counts in re.findall(
+            r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|", said.stdout, re.M
+        )
+    }
     print(said.stdout)
     return rows, kernel_survivors.read(said.stdout)
 
@@ -142,13 +202,21 @@ def judge_mistakes(rows, left, least):
     """Nearly all are caught, but for those of which the table says why they compute the same."""
     seeded, caught, remain = rows["all"]
     assert seeded >= least and seeded - caught == remain == len(left)
-    missed = [survivor for survivor in left if not ((entry := kernel_survivors.find(survivor)) and entry.equal)]
+    missed = [
+        survivor
+        for survivor in left
+        if not ((entry := kernel_survivors.find(survivor)) and entry.equal)
+    ]
     text = "\n".join("\t".join(survivor) for survivor in missed)
     assert caught >= 0.99 * (caught + len(missed)), text
     # A kind of mistake that is hardly ever one says little.
     assert remain <= 0.2 * seeded, rows
-    for kind in ("a barrier left out", "a warp's barrier for the block's", "a shuffle whose mask leaves out lanes",
-                 "all blocks do the same"):
+    for kind in (
+        "a barrier left out",
+        "a warp's barrier for the block's",
+        "a shuffle whose mask leaves out lanes",
+        "all blocks do the same",
+    ):
         number, found, _ = rows[kind]
         assert number and found >= 0.9 * number, kind
     print(f"{seeded} seeded, {caught} caught, {remain - len(missed)} equal, others:\n{text}")
@@ -173,7 +241,11 @@ def test_all_seeded_mistakes_are_found(tmp_path):
 def count_sectors(*arguments):
     """Of each kernel: rows, sectors moved, sectors that its bytes need."""
     said = compare("--sectors", *arguments).check()
-    rows = re.findall(r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) .* shared=(\d+) conflicts=(\d+)$", said.stdout, re.M)
+    rows = re.findall(
+        r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) .* shared=(\d+) conflicts=(\d+)$",
+        said.stdout,
+        re.M,
+    )
     print(said.stdout)
     for name, _, _, _, shared, conflicts in rows:
         assert int(conflicts) <= 0.25 * int(shared), name
@@ -182,10 +254,21 @@ def count_sectors(*arguments):
 
 # Kernels that move more, and why. All are of heads that only test models have.
 MORE = {
-    r"concat_mul_add_(transpose|concat)": "rotary, heads of at most 8: a half is less than a sector, and each of its accesses moves whole ones",
-    r"add_transpose_concat_(transpose|concat)": "rotary of a part of a head: of 2 elements, which four operands of their own have",
-    r"transpose_concat_cos_sin": "angles of a head of 4 are read along tokens and stored along the head: too few elements for a tile",
-    r"embedding_.*layer_norm": "rows of 24: a warp asks twice for its row's id, a sector each time, which hold a third of the row",
+    r"concat_mul_add_(transpose|concat)": (
+        "rotary, heads of at most 8: a half is less than a sector, and each of its accesses moves"
+        " whole ones"
+    ),
+    r"add_transpose_concat_(transpose|concat)": (
+        "rotary of a part of a head: of 2 elements, which four operands of their own have"
+    ),
+    r"transpose_concat_cos_sin": (
+        "angles of a head of 4 are read along tokens and stored along the head: too few elements"
+        " for a tile"
+    ),
+    r"embedding_.*layer_norm": (
+        "rows of 24: a warp asks twice for its row's id, a sector each time, which hold a third of"
+        " the row"
+    ),
 }
 
 
@@ -209,12 +292,21 @@ def test_elements_of_all_kernels_are_moved_once():
 
 @pytest.mark.long
 def test_elements_of_all_kernels_of_all_models_are_moved_once():
-    rows = count_sectors(*(f"{model.path}@{grid}" for grid in ("tp1", "tp2") for model in MODELS.values()))
+    rows = count_sectors(
+        *(f"{model.path}@{grid}" for grid in ("tp1", "tp2") for model in MODELS.values())
+    )
     assert len(rows) >= 300 and judge_sectors(rows) == set(MORE)
 
 
-@pytest.mark.parametrize("kind,sizes", [("f32", [64, 128]), pytest.param("f32", [16, 80, 96, 256], marks=pytest.mark.long),
-                                        ("bf16", [128]), pytest.param("f16", [64, 96, 256], marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kind,sizes",
+    [
+        ("f32", [64, 128]),
+        pytest.param("f32", [16, 80, 96, 256], marks=pytest.mark.long),
+        ("bf16", [128]),
+        pytest.param("f16", [64, 96, 256], marks=pytest.mark.long),
+    ],
+)
 def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
     """Heads share the cosines and sines of their token, and what is turned is not read again. Numbers are the CPU's."""
     path = tmp_path / "rotary.mlir"
@@ -232,11 +324,20 @@ def test_elements_are_moved_once():
     rows = count_sectors(f"{COMMITTED['gpt2-tiny'].path}@tp1", "--work=200000")
     assert len(rows) >= 3 and not judge_sectors(rows)
     of_token = {name: 32 * moved / count for name, count, moved, _ in rows}
-    assert 2 * of_token["kernel_layer_norm"] + of_token["kernel_gelu"] <= 1.1 * 64 * COMMITTED["gpt2-tiny"].hidden
+    assert (
+        2 * of_token["kernel_layer_norm"] + of_token["kernel_gelu"]
+        <= 1.1 * 64 * COMMITTED["gpt2-tiny"].hidden
+    )
 
 
-@pytest.mark.parametrize("kind,lengths", [("f32", [768]), pytest.param("f32", [1600, 2048, 4096, 12288], marks=pytest.mark.long),
-                                          pytest.param("f16", [768, 1600, 2048, 4096, 12288], marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kind,lengths",
+    [
+        ("f32", [768]),
+        pytest.param("f32", [1600, 2048, 4096, 12288], marks=pytest.mark.long),
+        pytest.param("f16", [768, 1600, 2048, 4096, 12288], marks=pytest.mark.long),
+    ],
+)
 def test_rows_are_moved_once(tmp_path, kind, lengths):
     """Rows of the lengths that models have."""
     path = tmp_path / "forms.mlir"
@@ -253,18 +354,36 @@ PTX = harness.TOP / "test" / "Simulator" / "Inputs" / "reverse.ptx"
 
 def run_on_device(*arguments, **environment):
     """Through the simulated driver, which is no device, but is called as one."""
-    return harness.run([harness.tool("tpc-ptx-run"), *arguments, "--device"],
-                       env={"LD_LIBRARY_PATH": str(harness.BUILD / "lib" / "simulator"), **environment})
+    return harness.run(
+        [harness.tool("tpc-ptx-run"), *arguments, "--device"],
+        env={"LD_LIBRARY_PATH": str(harness.BUILD / "lib" / "simulator"), **environment},
+    )
 
 
 def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(256, dtype=np.float32))
-    launch = [PTX, "--kernel", "reverse", "--grid", "2", "--block=128", "--param", f"{tmp_path}/x.npy,ro", "--param", "256:f32",
-              "--param", "u32:256"]
+    launch = [
+        PTX,
+        "--kernel",
+        "reverse",
+        "--grid",
+        "2",
+        "--block=128",
+        "--param",
+        f"{tmp_path}/x.npy,ro",
+        "--param",
+        "256:f32",
+        "--param",
+        "u32:256",
+    ]
     said = run_on_device(*launch).check()
     assert "device: the same" in said.stdout
     failed = run_on_device(*launch, TPC_SIM_INJECT="fail@3")
-    assert failed.returncode == 2 and "--device: " in failed.stderr and "CUDA_ERROR_LAUNCH_FAILED" in failed.stderr, failed
+    assert (
+        failed.returncode == 2
+        and "--device: " in failed.stderr
+        and "CUDA_ERROR_LAUNCH_FAILED" in failed.stderr
+    ), failed
 
 
 def test_what_a_device_computes_otherwise_is_found(tmp_path):
@@ -272,6 +391,23 @@ def test_what_a_device_computes_otherwise_is_found(tmp_path):
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"
     path.write_text(text)
-    said = run_on_device(path, "--kernel", "reverse", "--grid", "2", "--block=128", "--param", "256:f32=random,ro", "--param",
-                         "256:f32", "--param", "u32:256", "--tolerance", "0", "--seed", "3", TPC_SIM_SEED="5")
+    said = run_on_device(
+        path,
+        "--kernel",
+        "reverse",
+        "--grid",
+        "2",
+        "--block=128",
+        "--param",
+        "256:f32=random,ro",
+        "--param",
+        "256:f32",
+        "--param",
+        "u32:256",
+        "--tolerance",
+        "0",
+        "--seed",
+        "3",
+        TPC_SIM_SEED="5",
+    )
     assert said.returncode == 1 and "elements differ, most of all" in said.stdout, said

@@ -16,9 +16,17 @@ from models import COMMITTED, FAMILIES
 from mutants import tpc_opt
 
 # Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
-CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dynamo", "tp3"), ("olmo2-past", "pp2,mb2"),
-         ("bloom-dynamo", "tp3"), ("phi-past", "tp4"), ("llama-dynamo.f16", "tp2"), ("llama-dynamo.generate", "tp2"),
-         ("gpt_neox-past.generate", "pp2,mb2")]
+CASES = [
+    ("gpt2-tiny-nopast", "tp2"),
+    ("llama-past", "tp2,sp,dp2"),
+    ("gemma2-dynamo", "tp3"),
+    ("olmo2-past", "pp2,mb2"),
+    ("bloom-dynamo", "tp3"),
+    ("phi-past", "tp4"),
+    ("llama-dynamo.f16", "tp2"),
+    ("llama-dynamo.generate", "tp2"),
+    ("gpt_neox-past.generate", "pp2,mb2"),
+]
 # Needs indices that are multiplied or divided: tables of positions in graphs that the tests make have them.
 WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
 
@@ -32,7 +40,11 @@ class Lowered:
 
     def __init__(self, name, grid, folder):
         name, _, form = name.partition(".")
-        self.model, self.grid, self.folder = (COMMITTED | FAMILIES)[name], harness.Grid.parse(grid), folder
+        self.model, self.grid, self.folder = (
+            (COMMITTED | FAMILIES)[name],
+            harness.Grid.parse(grid),
+            folder,
+        )
         self.generates = form == "generate"
         path = self.model.path
         if form == "f16":
@@ -40,8 +52,17 @@ class Lowered:
             onnx.save(halve(onnx.load(self.model.path), form), path)
         flags = ["--generate"] if self.generates else []
         for level in ("model", "staged", "buffers"):
-            harness.run([harness.tool("tpcc"), path, f"--megatron-shard={grid}", *flags, f"--emit={level}", "-o",
-                         self.text(level)]).check()
+            harness.run(
+                [
+                    harness.tool("tpcc"),
+                    path,
+                    f"--megatron-shard={grid}",
+                    *flags,
+                    f"--emit={level}",
+                    "-o",
+                    self.text(level),
+                ]
+            ).check()
         self.lock, self.expected = threading.Lock(), None
 
     def text(self, level):
@@ -63,16 +84,31 @@ class Lowered:
         path = text.with_suffix("")
         harness.run([harness.BUILD_STAGED, text, "-o", path]).check()
         if self.generates:
-            return [{"logits": self.generate(path, prompt, text.parent / f"{path.name}.npy")} for prompt in ("3,5,7,11,13", "2")]
+            return [
+                {"logits": self.generate(path, prompt, text.parent / f"{path.name}.npy")}
+                for prompt in ("3,5,7,11,13", "2")
+            ]
         executable = harness.Executable(path, self.grid, text.parent / f"{path.name}-runs")
         past = 3 if self.model.past_name else 0
         names = [output["name"] for output in executable.describe()["outputs"]]
-        return [executable.run(self.model.inputs(batch, sequence, past=past, seed=batch), names)
-                for batch, sequence in ((4, 5), (5, 8))]
+        return [
+            executable.run(self.model.inputs(batch, sequence, past=past, seed=batch), names)
+            for batch, sequence in ((4, 5), (5, 8))
+        ]
 
     @staticmethod
     def generate(path, prompt, logits):
-        harness.run([path, "--prompt-ids", prompt, "--max-new-tokens=4", "--max-sequence=8", "--logits", logits]).check()
+        harness.run(
+            [
+                path,
+                "--prompt-ids",
+                prompt,
+                "--max-new-tokens=4",
+                "--max-sequence=8",
+                "--logits",
+                logits,
+            ]
+        ).check()
         return np.load(logits)
 
     def outputs(self):
@@ -114,8 +150,15 @@ def judge(program, kind, seed):
 def run(programs, cases, name):
     places = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(places[case[:2]], *case[2:]), cases,
-                lambda case: ("tensors and kernels" if case[2].startswith("lowered-") else "kernels", case[2], case))
+    table.judge(
+        lambda case: judge(places[case[:2]], *case[2:]),
+        cases,
+        lambda case: (
+            "tensors and kernels" if case[2].startswith("lowered-") else "kernels",
+            case[2],
+            case,
+        ),
+    )
     return table.report(name)
 
 
@@ -126,21 +169,31 @@ def test_there_are_enough_kinds():
 def test_sample(programs):
     """One place of each kind."""
     pick = random.Random(1)
-    table = run(programs, [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()], "sample_of_kernels")
+    table = run(
+        programs,
+        [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()],
+        "sample_of_kernels",
+    )
     assert table.mutants() >= 16
     assert table.alone("ops") >= 1 and table.alone("lowered") >= 12
 
 
 def test_sample_of_steps(programs):
     """Of a store under a condition there is one alone: new keys behind those that a cache has."""
-    table = run(programs, [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()], "sample_of_kernels_of_steps")
+    table = run(
+        programs,
+        [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()],
+        "sample_of_kernels_of_steps",
+    )
     assert table.by("lowered") >= 12
     assert table.by("ops", "kernel-store-always") == table.by("lowered", "kernel-store-always") == 1
 
 
 @pytest.mark.long
 def test_all(programs):
-    cases = [(name, grid, kind, seed) for name, grid in CASES for kind in kinds() for seed in range(5)]
+    cases = [
+        (name, grid, kind, seed) for name, grid in CASES for kind in kinds() for seed in range(5)
+    ]
     table = run(programs, cases, "kernels")
     assert table.mutants() >= 300
     assert [kind for kind in kinds() if not table.mutants(kind)] == WITHOUT_PLACE

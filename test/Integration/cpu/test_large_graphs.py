@@ -8,31 +8,58 @@ import harness
 
 
 def save(path, nodes, outputs):
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in ("x0", *outputs)]
+    info = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8])
+        for name in ("x0", *outputs)
+    ]
     graph = helper.make_graph(nodes, "g", info[:1], info[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
 def chain(path, op, count, operands=lambda i: [f"x{i}"]):
-    return save(path, [helper.make_node(op, operands(i), [f"x{i + 1}"]) for i in range(count)], [f"x{count}"])
+    return save(
+        path,
+        [helper.make_node(op, operands(i), [f"x{i + 1}"]) for i in range(count)],
+        [f"x{count}"],
+    )
 
 
 def residual(path, count):
     """Each sum has one addend more than the one before."""
-    nodes = [node for i in range(count) for node in (helper.make_node("Relu", [f"x{i}"], [f"r{i}"]),
-                                                     helper.make_node("Add", [f"x{i}", f"r{i}"], [f"x{i + 1}"]))]
+    nodes = [
+        node
+        for i in range(count)
+        for node in (
+            helper.make_node("Relu", [f"x{i}"], [f"r{i}"]),
+            helper.make_node("Add", [f"x{i}", f"r{i}"], [f"x{i + 1}"]),
+        )
+    ]
     return save(path, nodes, [f"x{count}"])
 
 
 def fan(path, count):
-    return save(path, [helper.make_node("Relu", ["x0"], [f"y{i}"]) for i in range(count)],
-                [f"y{i}" for i in range(count)])
+    return save(
+        path,
+        [helper.make_node("Relu", ["x0"], [f"y{i}"]) for i in range(count)],
+        [f"y{i}" for i in range(count)],
+    )
 
 
 def compile(model, tmp_path):
-    return harness.run([harness.tool("tpcc"), model, "--megatron-shard=dp2", "--emit=staged", "--timing", "-o",
-                        tmp_path / "staged.mlir"]).check()
+    return harness.run(
+        [
+            harness.tool("tpcc"),
+            model,
+            "--megatron-shard=dp2",
+            "--emit=staged",
+            "--timing",
+            "-o",
+            tmp_path / "staged.mlir",
+        ]
+    ).check()
 
 
 def twice(i):
@@ -48,7 +75,9 @@ def test_doubled(op, count, tmp_path):
 
 def test_fibonacci(tmp_path):
     """Multiplicities that are no powers, and pass 62 bits."""
-    compile(chain(tmp_path / "m.onnx", "Add", 120, lambda i: [f"x{i}", f"x{max(i - 1, 0)}"]), tmp_path)
+    compile(
+        chain(tmp_path / "m.onnx", "Add", 120, lambda i: [f"x{i}", f"x{max(i - 1, 0)}"]), tmp_path
+    )
 
 
 @pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they need memory of their own")
@@ -63,8 +92,10 @@ def test_residual(tmp_path):
 
 @pytest.mark.long  # times
 @pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they take their time")
-@pytest.mark.parametrize("make, count", [(lambda path, n: chain(path, "Relu", n), 100_000), (fan, 10_000),
-                                         (residual, 20_000)])
+@pytest.mark.parametrize(
+    "make, count",
+    [(lambda path, n: chain(path, "Relu", n), 100_000), (fan, 10_000), (residual, 20_000)],
+)
 def test_time_is_linear(make, count, tmp_path):
     def seconds(n):
         return min(compile(make(tmp_path / "m.onnx", n), tmp_path).cpu_seconds for _ in range(2))

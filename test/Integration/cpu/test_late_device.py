@@ -21,47 +21,88 @@ class LateExecutable(Executable):
 
 def make_late(tpcc, program, model, grid, folder, *arguments):
     late = LateExecutable(folder / "program.so", program.grid, folder)
-    tpcc.call([model.path, f"--megatron-shard={grid}", *arguments, "--emit=obj", "-o", folder / "program.o"]).check()
-    run([configured("CMAKE_CXX_COMPILER"), "-shared", folder / "program.o", "-o", late.path]).check()
+    tpcc.call(
+        [
+            model.path,
+            f"--megatron-shard={grid}",
+            *arguments,
+            "--emit=obj",
+            "-o",
+            folder / "program.o",
+        ]
+    ).check()
+    run(
+        [configured("CMAKE_CXX_COMPILER"), "-shared", folder / "program.o", "-o", late.path]
+    ).check()
     return late
 
 
 # Caches and none, two kinds of layers, ALiBi, grouped heads; every collective that models have.
-@pytest.mark.parametrize("name, grid, transport", [
-    ("gpt2-tiny", "tp1", "threads"),
-    ("gpt2-tiny", "tp2,pp2,sp,mb2", "threads"),
-    ("gpt2-tiny", "tp2,pp2", "mpi"),
-    ("llama-past", "tp2,mb2", "threads"),
-    ("gemma2-past", "tp2,dp2", "threads"),
-    ("bloom-dynamo", "tp3,sp", "threads"),
-    ("falcon-past", "pp2,mb2", "threads"),
-    ("qwen2-dynamo", "tp2", "threads"),
-])
+@pytest.mark.parametrize(
+    "name, grid, transport",
+    [
+        ("gpt2-tiny", "tp1", "threads"),
+        ("gpt2-tiny", "tp2,pp2,sp,mb2", "threads"),
+        ("gpt2-tiny", "tp2,pp2", "mpi"),
+        ("llama-past", "tp2,mb2", "threads"),
+        ("gemma2-past", "tp2,dp2", "threads"),
+        ("bloom-dynamo", "tp3,sp", "threads"),
+        ("falcon-past", "pp2,mb2", "threads"),
+        ("qwen2-dynamo", "tp2", "threads"),
+    ],
+)
 def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, transport):
     model = ALL[name]
     program = tpcc.compile(model.path, grid)
     outputs = [output["name"] for output in program.describe()["outputs"]]
     late = make_late(tpcc, program, model, grid, tmp_path)
-    inputs = model.inputs(3, 5, padding="left" if model.padded else "none", past=4 if model.past_name else 0)
+    inputs = model.inputs(
+        3, 5, padding="left" if model.padded else "none", past=4 if model.past_name else 0
+    )
     expected = program.run(inputs, outputs, transport)
     for seed in (1, 2):
-        found = late.run(inputs, outputs, transport,
-                         env={"TPC_LATE_SEED": str(seed), "TPC_RUNTIME_DIR": str(BUILD / "lib")})
+        found = late.run(
+            inputs,
+            outputs,
+            transport,
+            env={"TPC_LATE_SEED": str(seed), "TPC_RUNTIME_DIR": str(BUILD / "lib")},
+        )
         for output in outputs:
-            assert np.array_equal(found[output].view(np.uint8), expected[output].view(np.uint8)), (output, seed)
+            assert np.array_equal(found[output].view(np.uint8), expected[output].view(np.uint8)), (
+                output,
+                seed,
+            )
 
 
 # Past and none, grouped heads, windows, ALiBi, rotary positions.
-@pytest.mark.parametrize("name, grid", [("gpt2-tiny", "tp2,pp2"), ("gemma2-past", "tp2"), ("llama-dynamo", "tp1"),
-                                        ("bloom-dynamo", "pp2"), ("gpt2-tiny-nopast", "dp2,mb2")])
+@pytest.mark.parametrize(
+    "name, grid",
+    [
+        ("gpt2-tiny", "tp2,pp2"),
+        ("gemma2-past", "tp2"),
+        ("llama-dynamo", "tp1"),
+        ("bloom-dynamo", "pp2"),
+        ("gpt2-tiny-nopast", "dp2,mb2"),
+    ],
+)
 def test_what_no_token_has_written_to_a_cache_is_never_read(tpcc, tmp_path, name, grid):
     """There caches are NaN, and logits of all steps are the same bits."""
     model = ALL[name]
     program = tpcc.compile(model.path, grid, "--generate")
     late = make_late(tpcc, program, model, grid, tmp_path, "--generate")
-    asked = ["--prompt-ids", "1,2,3,4,5,6,7", "--max-new-tokens=9", "--max-sequence=40", "--prefill-chunk=3", "--max-batch=4"]
+    asked = [
+        "--prompt-ids",
+        "1,2,3,4,5,6,7",
+        "--max-new-tokens=9",
+        "--max-sequence=40",
+        "--prefill-chunk=3",
+        "--max-batch=4",
+    ]
     said = []
     for each, logits in ((program, tmp_path / "cpu.npy"), (late, tmp_path / "late.npy")):
-        result = each.call([*asked, f"--logits={logits}"], env={"TPC_LATE_SEED": "1", "TPC_RUNTIME_DIR": str(BUILD / "lib")}).check()
+        result = each.call(
+            [*asked, f"--logits={logits}"],
+            env={"TPC_LATE_SEED": "1", "TPC_RUNTIME_DIR": str(BUILD / "lib")},
+        ).check()
         said.append((result.stdout, np.load(logits).tobytes()))
     assert said[0] == said[1] and len(said[0][0].split()) == 9

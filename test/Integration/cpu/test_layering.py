@@ -25,19 +25,31 @@ def folder_of(path):
 
 def find(name, includer):
     """The file of the repository that `#include "name"` means; of a generated one, its neighbour (none: it is the includer's own)."""
-    roots = [includer.parent, TOP / "include", TOP / "lib", TOP / "runtime", TOP / "runtime" / "include", TOP / "test" / "Simulator"]
+    roots = [
+        includer.parent,
+        TOP / "include",
+        TOP / "lib",
+        TOP / "runtime",
+        TOP / "runtime" / "include",
+        TOP / "test" / "Simulator",
+    ]
     for root in roots:
         if (root / name).is_file():
             return (root / name).resolve()
     generated = TOP / "include" / name
-    return generated if name.endswith(".inc") and "/" in name and generated.parent.is_dir() else None
+    return (
+        generated if name.endswith(".inc") and "/" in name and generated.parent.is_dir() else None
+    )
 
 
 def derive_includes():
     found = collections.defaultdict(set)
     for top in FOLDERS:
         for path in sorted((TOP / top).rglob("*")):
-            if path.suffix not in (".h", ".cpp", ".td", ".c") or "test" in path.relative_to(TOP / top).parts:
+            if (
+                path.suffix not in (".h", ".cpp", ".td", ".c")
+                or "test" in path.relative_to(TOP / top).parts
+            ):
                 continue
             folder = folder_of(path)
             found[folder]
@@ -53,30 +65,51 @@ def derive_links():
     folders, links = {}, {}
     for path in sorted((TOP / "lib").rglob("CMakeLists.txt")):
         if made := re.search(r"tpc_add_library\((\w+)(.*?)\)", path.read_text(), re.S):
-            folders[made[1]] = folder_of(path.parent / "x" / "x") if path.parent.parent != TOP / "lib" else path.parent.name
+            folders[made[1]] = (
+                folder_of(path.parent / "x" / "x")
+                if path.parent.parent != TOP / "lib"
+                else path.parent.name
+            )
             links[made[1]] = re.findall(r"\bTPC\w+", made[2])
-    return {folders[name]: {folders[other] for other in others if other in folders} for name, others in links.items()}
+    return {
+        folders[name]: {folders[other] for other in others if other in folders}
+        for name, others in links.items()
+    }
 
 
 def read_declared(links=False):
     """Folder -> what it includes; with `links`, also what its library links besides."""
     table = (TOP / "docs" / "reference" / "folders.md").read_text()
     rows = re.findall(r"^\| `([\w/]+)` \| ([^|]*) \|", table, re.M)
-    return {folder: set(re.findall(r"`([\w/]+)`", text if links else text.split(";")[0])) for folder, text in rows}
+    return {
+        folder: set(re.findall(r"`([\w/]+)`", text if links else text.split(";")[0]))
+        for folder, text in rows
+    }
 
 
 def reach(graph, folder, seen=()):
     """All folders that a folder includes, through others as well."""
     assert folder not in seen, f"a circle: {' -> '.join([*seen, folder])}"
-    return set().union(*({other} | reach(graph, other, (*seen, folder)) for other in graph[folder])) if graph[folder] else set()
+    return (
+        set().union(*({other} | reach(graph, other, (*seen, folder)) for other in graph[folder]))
+        if graph[folder]
+        else set()
+    )
 
 
 def test_includes_are_the_declared_ones():
     declared, derived = read_declared(), derive_includes()
-    wrong = [f"{folder} includes {other}, which is not declared" for folder in derived for other in derived[folder] - declared.get(folder, set())]
+    wrong = [
+        f"{folder} includes {other}, which is not declared"
+        for folder in derived
+        for other in derived[folder] - declared.get(folder, set())
+    ]
     wrong += [f"{folder} is not in the table" for folder in set(derived) - set(declared)]
-    wrong += [f"{folder} does not include {other}, although that is declared" for folder in declared
-              for other in declared[folder] - derived.get(folder, set())]
+    wrong += [
+        f"{folder} does not include {other}, although that is declared"
+        for folder in declared
+        for other in declared[folder] - derived.get(folder, set())
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -96,14 +129,35 @@ def test_libraries_link_what_their_folders_include():
 
 # What only one target's folders may name, and the files in which it is registered.
 TARGETS = {
-    "Cpu": dict(folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),
-                headers=r'"(?:tpc/Conversion/Cpu/|Cpu/|cpu/)', names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
-                registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/ChooseDevices.cpp", "runtime/core/Device.h")),
-    "Cuda": dict(folders=("include/tpc/Conversion/Cuda", "lib/Conversion/Cuda", "runtime/cuda", "test/Simulator/Cuda",
-                          "test/Simulator/CublasLt", "test/Simulator/Nccl"),
-                 headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)|<(?:cuda|nccl|cublas|cudnn)',
-                 names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
-                 registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/ChooseDevices.cpp", "runtime/core/Device.h")),
+    "Cpu": dict(
+        folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),
+        headers=r'"(?:tpc/Conversion/Cpu/|Cpu/|cpu/)',
+        names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
+        registered=(
+            "lib/Driver/Register.cpp",
+            "lib/Driver/PassPipelines.cpp",
+            "runtime/core/ChooseDevices.cpp",
+            "runtime/core/Device.h",
+        ),
+    ),
+    "Cuda": dict(
+        folders=(
+            "include/tpc/Conversion/Cuda",
+            "lib/Conversion/Cuda",
+            "runtime/cuda",
+            "test/Simulator/Cuda",
+            "test/Simulator/CublasLt",
+            "test/Simulator/Nccl",
+        ),
+        headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)|<(?:cuda|nccl|cublas|cudnn)',
+        names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
+        registered=(
+            "lib/Driver/Register.cpp",
+            "lib/Driver/PassPipelines.cpp",
+            "runtime/core/ChooseDevices.cpp",
+            "runtime/core/Device.h",
+        ),
+    ),
 }
 
 
@@ -112,23 +166,44 @@ def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
     for top in FOLDERS:
         for path in sorted((TOP / top).rglob("*")):
             name = str(path.relative_to(TOP))
-            if path.suffix not in (".h", ".cpp", ".td", ".c") or name.startswith("runtime/conformance/") or "test" in path.parts:
+            if (
+                path.suffix not in (".h", ".cpp", ".td", ".c")
+                or name.startswith("runtime/conformance/")
+                or "test" in path.parts
+            ):
                 continue
             text = path.read_text()
             for target, what in TARGETS.items():
                 if name.startswith(tuple(folder + "/" for folder in what["folders"])):
                     own[target] += 1
-                elif found := re.findall(rf'^\s*#?include {what["headers"]}.*|^(?!\s*//).*(?:{what["names"]}).*', text, re.M):
+                elif found := re.findall(
+                    rf'^\s*#?include {what["headers"]}.*|^(?!\s*//).*(?:{what["names"]}).*',
+                    text,
+                    re.M,
+                ):
                     if name not in what["registered"]:
                         strangers += [f"{name}: {line.strip()}" for line in found]
             # A choice by a target's name belongs into its table (TargetTraits.h).
-            strangers += [f"{name}: {line}" for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)]
+            strangers += [
+                f"{name}: {line}"
+                for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)
+            ]
     assert own["Cpu"] > 10
     assert not strangers, "\n".join(strangers)
 
 
 def test_sizes_are_parsed_where_text_is_read():
     """Attributes hold sizes as such: text is seen by their parsers, and by what reads the file."""
-    found = {str(path.relative_to(TOP)) for folder in ("include", "lib", "tools") for path in (TOP / folder).rglob("*")
-             if path.suffix in (".cpp", ".h", ".td") and "Support" not in path.parts and "SymExpr::parse(" in path.read_text()}
-    assert found == {"lib/Dialect/SymExprAttr.cpp", "lib/Import/ONNX/Importer.cpp", "lib/Import/ONNX/MultiDevice.cpp"}
+    found = {
+        str(path.relative_to(TOP))
+        for folder in ("include", "lib", "tools")
+        for path in (TOP / folder).rglob("*")
+        if path.suffix in (".cpp", ".h", ".td")
+        and "Support" not in path.parts
+        and "SymExpr::parse(" in path.read_text()
+    }
+    assert found == {
+        "lib/Dialect/SymExprAttr.cpp",
+        "lib/Import/ONNX/Importer.cpp",
+        "lib/Import/ONNX/MultiDevice.cpp",
+    }

@@ -17,10 +17,37 @@ from harness import BUILD_STAGED
 GRID = {"tp": 3, "dp": 2}
 WIDTH = 6
 # Even, uneven, and with more ranks than there are elements; every subset of the factors, in every order of axes.
-LAYOUTS = ["24{dp, tp}", "3*8{tp}", "7{dp}*3", "2{tp}*12", "2{dp}*3*4{tp}", "2*2{tp}*3*5{dp}*2", "(4*6{tp}){dp}", "(2{tp}*5){dp}",
-           "b{tp}*s{dp}", "(b*s{dp}){tp}", "1{tp}*b{dp}", "b*1{tp}"]
-MORE = ["24{tp}", "3*7{tp}", "8{tp}*3", "12*2{tp}", "2{dp}*12{tp}", "2{tp}*5{dp}", "3*8{tp}*2", "3*8{dp, tp}", "4{tp}*2*3{dp}",
-        "(4{dp}*6){tp}", "(5*3){tp, dp}", "b{dp}*s", "b*s{tp}", "b{dp}*4*s{tp}", "(b{dp}*s){tp}"]
+LAYOUTS = [
+    "24{dp, tp}",
+    "3*8{tp}",
+    "7{dp}*3",
+    "2{tp}*12",
+    "2{dp}*3*4{tp}",
+    "2*2{tp}*3*5{dp}*2",
+    "(4*6{tp}){dp}",
+    "(2{tp}*5){dp}",
+    "b{tp}*s{dp}",
+    "(b*s{dp}){tp}",
+    "1{tp}*b{dp}",
+    "b*1{tp}",
+]
+MORE = [
+    "24{tp}",
+    "3*7{tp}",
+    "8{tp}*3",
+    "12*2{tp}",
+    "2{dp}*12{tp}",
+    "2{tp}*5{dp}",
+    "3*8{tp}*2",
+    "3*8{dp, tp}",
+    "4{tp}*2*3{dp}",
+    "(4{dp}*6){tp}",
+    "(5*3){tp, dp}",
+    "b{dp}*s",
+    "b*s{tp}",
+    "b{dp}*4*s{tp}",
+    "(b{dp}*s){tp}",
+]
 SIZES = [(5, 4), (1, 7), (2, 1), (3, 0)]
 
 
@@ -28,14 +55,21 @@ class Dim:
     """Factors, major to minor, with axes; then the product's axes."""
 
     def __init__(self, factors, product=()):
-        self.factors, self.product = tuple((size, tuple(axes)) for size, axes in factors), tuple(product)
+        self.factors, self.product = tuple((size, tuple(axes)) for size, axes in factors), tuple(
+            product
+        )
 
     @staticmethod
     def parse(text):
-        inner, product = re.fullmatch(r"\((.*)\)\{(.*)\}", text).groups() if text.startswith("(") else (text, "")
+        inner, product = (
+            re.fullmatch(r"\((.*)\)\{(.*)\}", text).groups() if text.startswith("(") else (text, "")
+        )
         factors = [re.fullmatch(r"(\w+)(?:\{(.*)\})?", part).groups() for part in inner.split("*")]
         axes = lambda list: [axis.strip() for axis in (list or "").split(",") if axis.strip()]
-        return Dim([(int(size) if size.isdigit() else size, axes(own)) for size, own in factors], axes(product))
+        return Dim(
+            [(int(size) if size.isdigit() else size, axes(own)) for size, own in factors],
+            axes(product),
+        )
 
     @property
     def axes(self):
@@ -53,7 +87,11 @@ class Dim:
                 continue
             if merged and not merged[-1][1] and not axes:
                 old = merged[-1][0]
-                both = old * size if isinstance(old, int) and isinstance(size, int) else f"{old}*{size}"
+                both = (
+                    old * size
+                    if isinstance(old, int) and isinstance(size, int)
+                    else f"{old}*{size}"
+                )
                 merged[-1] = (both, ())
             else:
                 merged.append((size, axes))
@@ -61,11 +99,17 @@ class Dim:
 
     def __str__(self):
         dim = self.canonical()
-        names = [str(size) + (f"{{{', '.join(axes)}}}" if axes else "") for size, axes in dim.factors]
-        return f"({'*'.join(names)}){{{', '.join(dim.product)}}}" if dim.product else "*".join(names)
+        names = [
+            str(size) + (f"{{{', '.join(axes)}}}" if axes else "") for size, axes in dim.factors
+        ]
+        return (
+            f"({'*'.join(names)}){{{', '.join(dim.product)}}}" if dim.product else "*".join(names)
+        )
 
     def size(self, symbols):
-        return math.prod(size if isinstance(size, int) else symbols[size] for size, _ in self.factors)
+        return math.prod(
+            size if isinstance(size, int) else symbols[size] for size, _ in self.factors
+        )
 
     def local(self):
         """The size that every rank has, or ?"""
@@ -98,7 +142,10 @@ class Dim:
     def orders(self):
         """All orders in which the stacks can grow: the product's behind all others."""
         own = [i for i, axes in enumerate(self.stacks()[:-1]) for _ in axes]
-        return [[*order, *(len(self.factors) for _ in self.product)] for order in sorted(set(itertools.permutations(own)))]
+        return [
+            [*order, *(len(self.factors) for _ in self.product)]
+            for order in sorted(set(itertools.permutations(own)))
+        ]
 
 
 def tensor(element, *dims, partial=()):
@@ -134,7 +181,9 @@ class Program:
     def parameter(self, dim, transposed):
         """A weight of which each rank loads its part: [dim, WIDTH], or the other way round."""
         count = dim.size({})
-        name, view = f"%v{len(self.lines)}", f"view <0 [[{WIDTH} x 1], [{count} x {WIDTH}]]> " if transposed else ""
+        name, view = f"%v{len(self.lines)}", (
+            f"view <0 [[{WIDTH} x 1], [{count} x {WIDTH}]]> " if transposed else ""
+        )
         self.types[name] = ("f32", (WIDTH, dim) if transposed else (dim, WIDTH), ())
         self.weight = f'tpc.weight @w in "w.bin" at 0 : {tensor("f32", count, WIDTH)}\n'
         self.lines.append(f"{name} = tpc.parameter @w {view}: {self.type(name)}")
@@ -142,16 +191,26 @@ class Program:
 
     def constant(self, array):
         name = f"%v{len(self.lines)}"
-        text = np.array2string(array, separator=", ", threshold=10**6, floatmode="unique").replace("\n", "")
+        text = np.array2string(
+            array, separator=", ", threshold=10**6, floatmode="unique"
+        ).replace("\n", "")
         self.types[name] = ("f32", array.shape, ())
-        self.lines.append(f"{name} = tpc.constant dense<{text}> : {self.type(name)} : {self.type(name)}")
+        self.lines.append(
+            f"{name} = tpc.constant dense<{text}> : {self.type(name)} : {self.type(name)}"
+        )
         return name
 
     def change(self, text, value, axis, at, dim, partial=None):
         """A collective over one axis, after which dimension `at` is `dim`."""
         element, dims, old = self.types[value]
-        dims = [*dims[:at], dim, *dims[at + 1:]]
-        return self.op(f"{text.format(axis)} dim {at}", [value], element, *dims, partial=old if partial is None else partial)
+        dims = [*dims[:at], dim, *dims[at + 1 :]]
+        return self.op(
+            f"{text.format(axis)} dim {at}",
+            [value],
+            element,
+            *dims,
+            partial=old if partial is None else partial,
+        )
 
     def take_apart(self, value, at, dim, order=None):
         for axis, part in dim.growing(dim.orders()[0] if order is None else order):
@@ -160,14 +219,20 @@ class Program:
 
     def put_together(self, value, at, dim, order=None):
         steps = list(dim.growing(dim.orders()[-1] if order is None else order))
-        for (axis, _), part in zip(reversed(steps), [*(part for _, part in reversed(steps[:-1])), dim.whole()]):
+        for (axis, _), part in zip(
+            reversed(steps), [*(part for _, part in reversed(steps[:-1])), dim.whole()]
+        ):
             value = self.change('all_gather {{0}} over ["{}"]', value, axis, at, part)
         return value
 
     def add_up(self, value):
         element, dims, partial = self.types[value]
         axes = ", ".join(f'"{axis}"' for axis in partial)
-        return self.op(f"all_reduce {{0}} over [{axes}]", [value], element, *dims) if partial else value
+        return (
+            self.op(f"all_reduce {{0}} over [{axes}]", [value], element, *dims)
+            if partial
+            else value
+        )
 
     def output(self, value, reference):
         self.outputs.append((value, reference))
@@ -175,12 +240,19 @@ class Program:
     def text(self):
         def whole(value):
             element, dims, _ = self.types[value]
-            return tensor(element, *(dim.whole() if isinstance(dim, Dim) else dim for dim in dims)).replace(", local", "")
+            return tensor(
+                element, *(dim.whole() if isinstance(dim, Dim) else dim for dim in dims)
+            ).replace(", local", "")
 
         arguments = ", ".join(f"{name}: {self.type(name)}" for name in self.inputs)
         inputs = ", ".join(f'{{tpc.name = "{name[1:]}"}}' for name in self.inputs)
-        outputs = ", ".join(f'{{name = "o{i}", type = {whole(value)}}}' for i, (value, _) in enumerate(self.outputs))
-        delivered = [f"tpc.output {i}, {value} : {self.type(value)}" for i, (value, _) in enumerate(self.outputs)]
+        outputs = ", ".join(
+            f'{{name = "o{i}", type = {whole(value)}}}' for i, (value, _) in enumerate(self.outputs)
+        )
+        delivered = [
+            f"tpc.output {i}, {value} : {self.type(value)}"
+            for i, (value, _) in enumerate(self.outputs)
+        ]
         body = "\n    ".join([*self.lines, *delivered])
         return f"""
 module attributes {{tpc.grid = #tpc.grid<tp = {GRID["tp"]}, dp = {GRID["dp"]}, pp = 1, mb = 1>}} {{
@@ -223,9 +295,14 @@ def program_of(layout):
         return p.add_up(p.op(text, values, "f32", *dims, partial=axes))
 
     p.output(looked_up("gather {0}, {1} dim 0", [part, ids], "k", WIDTH), lambda a: a.x[a.ids])
-    p.output(looked_up("gather {0}, {1} dim 1", [columns, ids], WIDTH, "k"), lambda a: a.w[:, a.ids])
+    p.output(
+        looked_up("gather {0}, {1} dim 1", [columns, ids], WIDTH, "k"), lambda a: a.w[:, a.ids]
+    )
     p.output(looked_up("embedding {0}, {1}", [part, ids], "k", WIDTH), lambda a: a.x[a.ids])
-    p.output(looked_up("gather_nd {0}, {1}", [part, pairs], "k"), lambda a: a.x[a.pairs[:, 0], a.pairs[:, 1]])
+    p.output(
+        looked_up("gather_nd {0}, {1}", [part, pairs], "k"),
+        lambda a: a.x[a.pairs[:, 0], a.pairs[:, 1]],
+    )
     each = p.take_apart(rows, 0, dim)
     picked = p.op("gather_nd {0}, {1} batch 1", [part, each], "f32", dim, 1)
     p.output(p.put_together(picked, 0, dim), lambda a: np.take_along_axis(a.x, a.rows[:, 0], 1))
@@ -236,20 +313,36 @@ def program_of(layout):
     if dim.static:
         numbers = numbers_of(dim)
         rows_of = p.take_apart(p.constant(numbers), 0, dim)
-        p.output(p.put_together(p.op("mul {0}, {1}", [part, rows_of], "f32", dim, WIDTH), 0, dim), lambda a: a.x * numbers)
+        p.output(
+            p.put_together(p.op("mul {0}, {1}", [part, rows_of], "f32", dim, WIDTH), 0, dim),
+            lambda a: a.x * numbers,
+        )
         if not dim.product:  # those cannot be loaded
             loaded = p.op("mul {0}, {1}", [part, p.parameter(dim, False)], "f32", dim, WIDTH)
             p.output(p.put_together(loaded, 0, dim), lambda a: a.x * numbers)
             loaded = p.op("mul {0}, {1}", [columns, p.parameter(dim, True)], "f32", WIDTH, dim)
             p.output(p.put_together(loaded, 1, dim), lambda a: a.w * numbers.T)
         columns_of = p.take_apart(p.constant(numbers.T), 1, dim)
-        p.output(p.put_together(p.op("add {0}, {1}", [columns, columns_of], "f32", WIDTH, dim), 1, dim), lambda a: a.w + numbers.T)
+        p.output(
+            p.put_together(p.op("add {0}, {1}", [columns, columns_of], "f32", WIDTH, dim), 1, dim),
+            lambda a: a.w + numbers.T,
+        )
 
     # Sums over the layout, and sums that go into it.
-    p.output(p.add_up(p.op("reduce sum {0} [0]", [part], "f32", WIDTH, partial=axes)), lambda a: a.x.sum(0))
+    p.output(
+        p.add_up(p.op("reduce sum {0} [0]", [part], "f32", WIDTH, partial=axes)),
+        lambda a: a.x.sum(0),
+    )
     product = p.op("matmul {0}, {1}", [columns, part], "f32", WIDTH, WIDTH, partial=axes)
     p.output(p.add_up(product), lambda a: a.w @ a.x)
-    left, value = axes, p.op("reduce sum {0} [2]", [p.take_apart(terms, 2, Dim([(5, axes)]))], "f32", whole, WIDTH, partial=axes)
+    left, value = axes, p.op(
+        "reduce sum {0} [2]",
+        [p.take_apart(terms, 2, Dim([(5, axes)]))],
+        "f32",
+        whole,
+        WIDTH,
+        partial=axes,
+    )
     for axis, next in dim.growing(dim.orders()[0]):
         left = tuple(other for other in left if other != axis)
         value = p.change('reduce_scatter {{0}} over ["{}"]', value, axis, 0, next, partial=left)
@@ -258,28 +351,47 @@ def program_of(layout):
     # A causal mask counts queries in the whole dimension.
     queries = p.take_apart(p.op("reshape {0}", [x], "f32", 1, whole, 2, 3), 1, dim)
     keys = p.op("reshape {0}", [x], "f32", 1, whole, 2, 3)
-    seen = p.op("attention causal {0}, {1}, {1} scale 1.0", [queries, keys, keys], "f32", 1, dim, 2, 3)
+    seen = p.op(
+        "attention causal {0}, {1}, {1} scale 1.0", [queries, keys, keys], "f32", 1, dim, 2, 3
+    )
     p.output(p.put_together(seen, 1, dim), lambda a: causal_attention(a.x.reshape(1, -1, 2, 3)))
 
     # Moved to another dimension and back.
     for order in dim.orders():
         steps = list(dim.growing(order))
         axis, before = steps[-1][0], steps[-2][1] if len(steps) > 1 else whole
-        moved = p.op(f'all_to_all {{0}} over ["{axis}"] from 0 to 1', [part], "f32", before, Dim([(WIDTH, [axis])]))
+        moved = p.op(
+            f'all_to_all {{0}} over ["{axis}"] from 0 to 1',
+            [part],
+            "f32",
+            before,
+            Dim([(WIDTH, [axis])]),
+        )
         back = p.op(f'all_to_all {{0}} over ["{axis}"] from 1 to 0', [moved], "f32", dim, WIDTH)
         p.output(p.put_together(back, 0, dim), lambda a: a.x)
 
     # Shifted along the layout, where that is one collective.
     groups = {tuple(axes) for axes in dim.stacks()[1:] if axes}
     if (dim.factors[0][1] and not groups) or (groups == {dim.product} and not dim.factors[0][1]):
-        names, every = ", ".join(f'"{axis}"' for axis in axes), "*".join(str(size) for size, _ in whole.canonical().factors)
-        shifted = p.op(f'collective_permute {{0}} over [{names}] dim 0 from "5" every "{every}"', [part], "f32", dim, WIDTH)
+        names, every = ", ".join(f'"{axis}"' for axis in axes), "*".join(
+            str(size) for size, _ in whole.canonical().factors
+        )
+        shifted = p.op(
+            f'collective_permute {{0}} over [{names}] dim 0 from "5" every "{every}"',
+            [part],
+            "f32",
+            dim,
+            WIDTH,
+        )
         p.output(p.put_together(shifted, 0, dim), lambda a: np.roll(a.x, -5, 0))
 
     # A reshape of a rank's part.
     if not dim.product and all(size != 1 for size, _ in dim.factors):
         factors = [Dim([factor]) for factor in dim.factors]
-        p.output(p.op("reshape {0}", [part], "f32", *factors, WIDTH), lambda a: a.x.reshape(*(f.size(a.symbols) for f in factors), WIDTH))
+        p.output(
+            p.op("reshape {0}", [part], "f32", *factors, WIDTH),
+            lambda a: a.x.reshape(*(f.size(a.symbols) for f in factors), WIDTH),
+        )
     return p
 
 
@@ -303,7 +415,9 @@ class Inputs:
         self.terms = random.normal(size=(count, WIDTH, 5)).astype(np.float32)
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, *(pytest.param(layout, marks=pytest.mark.long) for layout in MORE)])
+@pytest.mark.parametrize(
+    "layout", [*LAYOUTS, *(pytest.param(layout, marks=pytest.mark.long) for layout in MORE)]
+)
 def test_layout(tmp_path, layout):
     dim = Dim.parse(layout)
     program = program_of(dim)
@@ -311,8 +425,12 @@ def test_layout(tmp_path, layout):
     if program.weight:
         numbers_of(dim).tofile(tmp_path / "w.bin")
     exe = tmp_path / "program"
-    built = subprocess.run([BUILD_STAGED, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True,
-                           cwd=tmp_path)
+    built = subprocess.run(
+        [BUILD_STAGED, tmp_path / "program.mlir", "-o", exe],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert built.returncode == 0, built.stderr + program.text()
     names = [size for size, _ in dim.factors if isinstance(size, str)]
     for values in SIZES if names else [()]:
@@ -330,5 +448,10 @@ def test_layout(tmp_path, layout):
         assert ran.returncode == 0, ran.stderr
         for i, (value, reference) in enumerate(program.outputs):
             line = next(line for line in program.lines if line.startswith(f"{value} "))
-            np.testing.assert_allclose(np.load(tmp_path / f"o{i}.npy"), reference(inputs), rtol=1e-5, atol=1e-5,
-                                       err_msg=f"{symbols} {line}")
+            np.testing.assert_allclose(
+                np.load(tmp_path / f"o{i}.npy"),
+                reference(inputs),
+                rtol=1e-5,
+                atol=1e-5,
+                err_msg=f"{symbols} {line}",
+            )

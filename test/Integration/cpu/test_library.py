@@ -17,7 +17,9 @@ import tpc
 from harness import TOP, configured, run, sanitized
 from models import COMMITTED, FAMILIES
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 TINY, PADDED = COMMITTED["gpt2-tiny"], COMMITTED["gpt2-tiny-nopast"]
 HEADER = TOP / "runtime" / "include" / "tpc" / "session.h"
@@ -43,13 +45,28 @@ def expected(executable):
 
 def python(text, *arguments, **options):
     """In a process of its own, with what this one knows."""
-    return run([sys.executable, "-c", "import os, sys\nimport numpy as np\nimport tpc\n" + text, *arguments],
-               env={"PYTHONPATH": str(TOP / "python"), **options.pop("env", {})}, **options)
+    return run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys\nimport numpy as np\nimport tpc\n" + text,
+            *arguments,
+        ],
+        env={"PYTHONPATH": str(TOP / "python"), **options.pop("env", {})},
+        **options,
+    )
 
 
-@pytest.mark.parametrize("model, grid, past", [
-    (PADDED, "tp2,dp2", 0), (FAMILIES["llama-past"], "tp2,pp2,mb2", 3), (FAMILIES["bloom-dynamo"], "tp3", 0),
-    (COMMITTED["gpt2-mlp"], "tp1", 0)], ids=lambda value: getattr(value, "name", str(value)))
+@pytest.mark.parametrize(
+    "model, grid, past",
+    [
+        (PADDED, "tp2,dp2", 0),
+        (FAMILIES["llama-past"], "tp2,pp2,mb2", 3),
+        (FAMILIES["bloom-dynamo"], "tp3", 0),
+        (COMMITTED["gpt2-mlp"], "tp1", 0),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_results_are_the_executables(tpcc, model, grid, past):
     program = tpcc.compile(model.path, grid)
     names = [output["name"] for output in program.describe()["outputs"]]
@@ -57,11 +74,15 @@ def test_results_are_the_executables(tpcc, model, grid, past):
         assert session.description == program.describe()
         assert [port.name for port in session.outputs] == names
         for batch, sequence in ((2, 7), (1, 1), (3, 5), (2, 7)):
-            inputs = model.inputs(batch, sequence, padding="left" if model.padded else "none", past=past)
+            inputs = model.inputs(
+                batch, sequence, padding="left" if model.padded else "none", past=past
+            )
             want, found = program.run(inputs, names), session.run(inputs)
             assert list(found) == names
             for name in names:
-                assert found[name].dtype == want[name].dtype and np.array_equal(found[name], want[name]), name
+                assert found[name].dtype == want[name].dtype and np.array_equal(
+                    found[name], want[name]
+                ), name
 
 
 def test_a_library_is_the_same(library, expected):
@@ -74,15 +95,32 @@ def test_a_library_is_the_same(library, expected):
 def test_ports(executable):
     with tpc.load(str(executable.path)) as session:
         (ids,), (logits,) = session.inputs, session.outputs
-        assert (ids.name, ids.shape, ids.type, ids.optional) == ("input_ids", ("batch", "sequence"), "tensor(int64)", False)
-        assert (logits.shape, logits.type, logits.dtype) == (("batch", "sequence", 1000), "tensor(float)", np.float32)
+        assert (ids.name, ids.shape, ids.type, ids.optional) == (
+            "input_ids",
+            ("batch", "sequence"),
+            "tensor(int64)",
+            False,
+        )
+        assert (logits.shape, logits.type, logits.dtype) == (
+            ("batch", "sequence", 1000),
+            "tensor(float)",
+            np.float32,
+        )
 
 
-@pytest.mark.parametrize("flavor", ["Fortran", "strided", "foreign", "unaligned", "narrow", "list", "read-only"])
+@pytest.mark.parametrize(
+    "flavor", ["Fortran", "strided", "foreign", "unaligned", "narrow", "list", "read-only"]
+)
 def test_arrays_of_any_layout(executable, expected, flavor):
-    given = {"Fortran": np.asfortranarray(IDS), "strided": np.repeat(IDS, 2, axis=1)[:, ::2], "foreign": IDS.astype(">i8"),
-             "unaligned": np.frombuffer(b"?" + IDS.tobytes(), "?")[1:].view(np.int64).reshape(IDS.shape),
-             "narrow": IDS.astype(np.int32), "list": IDS.tolist(), "read-only": IDS.copy()}[flavor]
+    given = {
+        "Fortran": np.asfortranarray(IDS),
+        "strided": np.repeat(IDS, 2, axis=1)[:, ::2],
+        "foreign": IDS.astype(">i8"),
+        "unaligned": np.frombuffer(b"?" + IDS.tobytes(), "?")[1:].view(np.int64).reshape(IDS.shape),
+        "narrow": IDS.astype(np.int32),
+        "list": IDS.tolist(),
+        "read-only": IDS.copy(),
+    }[flavor]
     if flavor == "read-only":
         given.flags.writeable = False
     if flavor == "unaligned":
@@ -91,13 +129,34 @@ def test_arrays_of_any_layout(executable, expected, flavor):
         assert np.array_equal(session.run({"input_ids": given})["logits"], expected)
 
 
-@pytest.mark.parametrize("element, kind", [
-    (TensorProto.FLOAT16, "float16"), (TensorProto.BFLOAT16, "bfloat16"), (TensorProto.DOUBLE, "double"), (TensorProto.INT32, "int32"),
-    (TensorProto.INT8, "int8"), (TensorProto.UINT8, "uint8"), (TensorProto.BOOL, "bool")], ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    "element, kind",
+    [
+        (TensorProto.FLOAT16, "float16"),
+        (TensorProto.BFLOAT16, "bfloat16"),
+        (TensorProto.DOUBLE, "double"),
+        (TensorProto.INT32, "int32"),
+        (TensorProto.INT8, "int8"),
+        (TensorProto.UINT8, "uint8"),
+        (TensorProto.BOOL, "bool"),
+    ],
+    ids=lambda value: str(value),
+)
 def test_types(tpcc, tmp_path, element, kind):
-    node = helper.make_node("Not", ["x"], ["y"]) if kind == "bool" else helper.make_node("Add", ["x", "x"], ["y"])
-    body = helper.make_graph([node], "type", *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"))
-    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "m.onnx")
+    node = (
+        helper.make_node("Not", ["x"], ["y"])
+        if kind == "bool"
+        else helper.make_node("Add", ["x", "x"], ["y"])
+    )
+    body = helper.make_graph(
+        [node],
+        "type",
+        *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"),
+    )
+    onnx.save(
+        helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
     program = tpcc.compile(tmp_path / "m.onnx")
     with tpc.load(program.path) as session:
         assert session.inputs[0].type == session.outputs[0].type == f"tensor({kind})"
@@ -109,11 +168,19 @@ def test_types(tpcc, tmp_path, element, kind):
             assert np.array_equal(session.run({"x": x.view(np.uint16)})["y"], y)
 
 
-@pytest.mark.parametrize("inputs, words", [
-    ({"ids": IDS}, ["'ids'", "'input_ids'"]), ({}, ["missing input 'input_ids'"]),
-    ({"input_ids": IDS.astype(np.float32)}, ["i64", "f32"]), ({"input_ids": IDS.astype(object)}, ["int64", "object"]),
-    ({"input_ids": IDS[0]}, ["[batch, sequence]", "[7]"]), ({"input_ids": IDS + 1000}, ["1999 at [0, 0]", "999"]),
-    ({"input_ids": np.zeros((1, 129), np.int64)}, ["129", "at most 128"])], ids=lambda value: str(value)[:30].replace("\n", ""))
+@pytest.mark.parametrize(
+    "inputs, words",
+    [
+        ({"ids": IDS}, ["'ids'", "'input_ids'"]),
+        ({}, ["missing input 'input_ids'"]),
+        ({"input_ids": IDS.astype(np.float32)}, ["i64", "f32"]),
+        ({"input_ids": IDS.astype(object)}, ["int64", "object"]),
+        ({"input_ids": IDS[0]}, ["[batch, sequence]", "[7]"]),
+        ({"input_ids": IDS + 1000}, ["1999 at [0, 0]", "999"]),
+        ({"input_ids": np.zeros((1, 129), np.int64)}, ["129", "at most 128"]),
+    ],
+    ids=lambda value: str(value)[:30].replace("\n", ""),
+)
 def test_what_is_wrong_is_said_and_harms_nothing(executable, expected, inputs, words):
     with tpc.load(executable.path) as session:
         for _ in range(2):
@@ -138,20 +205,60 @@ def masked(hidden):
 
 # What may be given instead of arrays by name: each is refused in words that name it, none is read as something else.
 WRONG_INPUTS = [
-    (None, "by name.*NoneType"), (IDS, "by name.*ndarray"), ([IDS], "by name.*list"), ("input_ids", "by name.*str"), (5, "by name.*int"),
-    (IDS.tolist, "by name"), ({1: IDS}, "text, and not 1"), ({None: IDS}, "text, and not None"), ({b"input_ids": IDS}, "text, and not b'"),
-    ({("input_ids",): IDS}, "text, and not"), ({"input_ids\0": IDS}, "zero byte"), ({"\ud800": IDS}, "encoded"), ({"": IDS}, "''"),
-    *(({"input_ids": value}, words) for value, words in (
-        (None, "int64.*object"), ([[1, None]], "int64.*object"), ([[1, 2], [3]], "no array"), ([[1], "a"], "no array"), ("12,7", "int64.*<U4"),
-        ([["a", "b"]], "int64.*<U1"), (b"12", r"int64.*\|S2"), ({"a": 1}, "int64.*object"), ({1, 2}, "int64.*object"), (iter([1]), "int64.*object"),
-        (5, r"\[batch, sequence\]"), (np.int64(5), r"\[batch, sequence\]"), ([], r"\[batch, sequence\]"), ([[1.5, 2.0]], "i64.*f64"), (1j, "int64.*complex128"),
-        ([[2**70]], "int64.*object"), ([[2**63]], "has a number|u64|uint64"), ([[True, False]], "True or False"), ([[True, 2]], "True or False"), (np.array([[True]]), "i64.*bool"), (NoArray(), "no array: not today"), (len, "int64.*object"),
-        (masked(True), "mask"), ([masked(True)[0], masked(True)[1]], "mask"), ([[np.ma.masked, 1]], "mask"), (np.ma.masked, "mask"),
-        (IDS.astype("U"), "int64.*<U"), (IDS.astype("M8[s]"), "int64.*datetime64"), (np.rec.array([(1, 2)]), "int64.*"),
-        (np.zeros((1,) * 40, np.int64), r"\[batch, sequence\]")))]
+    (None, "by name.*NoneType"),
+    (IDS, "by name.*ndarray"),
+    ([IDS], "by name.*list"),
+    ("input_ids", "by name.*str"),
+    (5, "by name.*int"),
+    (IDS.tolist, "by name"),
+    ({1: IDS}, "text, and not 1"),
+    ({None: IDS}, "text, and not None"),
+    ({b"input_ids": IDS}, "text, and not b'"),
+    ({("input_ids",): IDS}, "text, and not"),
+    ({"input_ids\0": IDS}, "zero byte"),
+    ({"\ud800": IDS}, "encoded"),
+    ({"": IDS}, "''"),
+    *(
+        ({"input_ids": value}, words)
+        for value, words in (
+            (None, "int64.*object"),
+            ([[1, None]], "int64.*object"),
+            ([[1, 2], [3]], "no array"),
+            ([[1], "a"], "no array"),
+            ("12,7", "int64.*<U4"),
+            ([["a", "b"]], "int64.*<U1"),
+            (b"12", r"int64.*\|S2"),
+            ({"a": 1}, "int64.*object"),
+            ({1, 2}, "int64.*object"),
+            (iter([1]), "int64.*object"),
+            (5, r"\[batch, sequence\]"),
+            (np.int64(5), r"\[batch, sequence\]"),
+            ([], r"\[batch, sequence\]"),
+            ([[1.5, 2.0]], "i64.*f64"),
+            (1j, "int64.*complex128"),
+            ([[2**70]], "int64.*object"),
+            ([[2**63]], "has a number|u64|uint64"),
+            ([[True, False]], "True or False"),
+            ([[True, 2]], "True or False"),
+            (np.array([[True]]), "i64.*bool"),
+            (NoArray(), "no array: not today"),
+            (len, "int64.*object"),
+            (masked(True), "mask"),
+            ([masked(True)[0], masked(True)[1]], "mask"),
+            ([[np.ma.masked, 1]], "mask"),
+            (np.ma.masked, "mask"),
+            (IDS.astype("U"), "int64.*<U"),
+            (IDS.astype("M8[s]"), "int64.*datetime64"),
+            (np.rec.array([(1, 2)]), "int64.*"),
+            (np.zeros((1,) * 40, np.int64), r"\[batch, sequence\]"),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize("inputs, words", WRONG_INPUTS, ids=lambda value: ascii(value)[:40].replace("\n", ""))
+@pytest.mark.parametrize(
+    "inputs, words", WRONG_INPUTS, ids=lambda value: ascii(value)[:40].replace("\n", "")
+)
 def test_inputs_of_any_type(executable, inputs, words):
     with tpc.load(executable.path) as session:
         with pytest.raises(tpc.TpcError, match=f"(?s){words}") as error:
@@ -164,8 +271,19 @@ def test_masks_that_hide_nothing(executable, expected):
         assert np.array_equal(session.run({"input_ids": masked(False)})["logits"], expected)
 
 
-@pytest.mark.parametrize("outputs, words", [("logits", "list of names.*'logits'"), (5, "list of names"), ([None], "no output None"), ([["logits"]], "no output"),
-                                            ([5], "no output 5"), (["logits", "x"], "no output 'x'"), (b"logits", "list of names")], ids=repr)
+@pytest.mark.parametrize(
+    "outputs, words",
+    [
+        ("logits", "list of names.*'logits'"),
+        (5, "list of names"),
+        ([None], "no output None"),
+        ([["logits"]], "no output"),
+        ([5], "no output 5"),
+        (["logits", "x"], "no output 'x'"),
+        (b"logits", "list of names"),
+    ],
+    ids=repr,
+)
 def test_outputs_of_any_type(executable, outputs, words):
     with tpc.load(executable.path) as session:
         with pytest.raises(tpc.TpcError, match=words):
@@ -175,8 +293,22 @@ def test_outputs_of_any_type(executable, outputs, words):
         assert session.run({"input_ids": IDS}, []) == {}
 
 
-@pytest.mark.parametrize("path, words", [(None, "NoneType"), (5.0, "float"), ([], "list"), ("a\0b", "zero byte"), ("\ud800", "encoded"), ("", "."),
-                                         ("/dev/null", "regular file"), ("/", "regular file"), (b"/no/where", "No such file"), (3, "int")], ids=repr)
+@pytest.mark.parametrize(
+    "path, words",
+    [
+        (None, "NoneType"),
+        (5.0, "float"),
+        ([], "list"),
+        ("a\0b", "zero byte"),
+        ("\ud800", "encoded"),
+        ("", "."),
+        ("/dev/null", "regular file"),
+        ("/", "regular file"),
+        (b"/no/where", "No such file"),
+        (3, "int"),
+    ],
+    ids=repr,
+)
 def test_paths_of_any_type(path, words):
     with pytest.raises(tpc.TpcError, match=words):
         tpc.load(path)
@@ -188,27 +320,67 @@ def test_pipes_are_not_waited_for(tmp_path):
         tpc.load(tmp_path / "pipe")
 
 
-@pytest.mark.parametrize("flags, words", [
-    ({"weights": 5}, "'5'"), ({"weights": ["a"]}, "a"), ({"weights": "a\0b"}, "zero byte"), ({"weights": "\ud800"}, "encoded"), ({"weights": b"no/where"}, "no/where"),
-    ({"threads": "two"}, "two"), ({"threads": 1.5}, "1.5"), ({"threads": None, "timeout": []}, "--timeout"), ({"threads": {1: 2}}, "1=2"),
-    ({"threads": 10**400}, "--threads-per-rank"), ({"threads": 10**5000}, "flag"), ({"shape": 5}, "--shape"), ({"shape": {1: None}}, "--shape"), ({"": 1}, "flag")],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else "")
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ({"weights": 5}, "'5'"),
+        ({"weights": ["a"]}, "a"),
+        ({"weights": "a\0b"}, "zero byte"),
+        ({"weights": "\ud800"}, "encoded"),
+        ({"weights": b"no/where"}, "no/where"),
+        ({"threads": "two"}, "two"),
+        ({"threads": 1.5}, "1.5"),
+        ({"threads": None, "timeout": []}, "--timeout"),
+        ({"threads": {1: 2}}, "1=2"),
+        ({"threads": 10**400}, "--threads-per-rank"),
+        ({"threads": 10**5000}, "flag"),
+        ({"shape": 5}, "--shape"),
+        ({"shape": {1: None}}, "--shape"),
+        ({"": 1}, "flag"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
 def test_flags_of_any_type(executable, flags, words):
     with pytest.raises(tpc.TpcError, match=words):
         tpc.load(executable.path, **flags)
 
 
-@pytest.mark.parametrize("element, value, words", [
-    (TensorProto.BOOL, [[1, 0, 2]], "bool.*int64|i64"), (TensorProto.BOOL, [[1, 0, 1]], None), (TensorProto.BOOL, [[1.0, 0.0]], "f64"),
-    (TensorProto.INT8, [[1, 300]], "has a number that int8"), (TensorProto.INT8, [[-128, 127]], None), (TensorProto.UINT8, [[-1]], "has a number that uint8"),
-    (TensorProto.FLOAT, [[1e300]], "has a number that float32"), (TensorProto.FLOAT, [[1, 2]], None), (TensorProto.FLOAT, [[float("inf"), float("nan")]], None),
-    (TensorProto.FLOAT16, [[7e4]], "has a number that float16"), (TensorProto.INT32, [[1.5]], "f64"), (TensorProto.FLOAT, [["1.5"]], "<U3"),
-    (TensorProto.FLOAT, [[True]], "True or False"), (TensorProto.INT32, [[1, True]], "True or False"), (TensorProto.BOOL, [[True, False]], None)])
+@pytest.mark.parametrize(
+    "element, value, words",
+    [
+        (TensorProto.BOOL, [[1, 0, 2]], "bool.*int64|i64"),
+        (TensorProto.BOOL, [[1, 0, 1]], None),
+        (TensorProto.BOOL, [[1.0, 0.0]], "f64"),
+        (TensorProto.INT8, [[1, 300]], "has a number that int8"),
+        (TensorProto.INT8, [[-128, 127]], None),
+        (TensorProto.UINT8, [[-1]], "has a number that uint8"),
+        (TensorProto.FLOAT, [[1e300]], "has a number that float32"),
+        (TensorProto.FLOAT, [[1, 2]], None),
+        (TensorProto.FLOAT, [[float("inf"), float("nan")]], None),
+        (TensorProto.FLOAT16, [[7e4]], "has a number that float16"),
+        (TensorProto.INT32, [[1.5]], "f64"),
+        (TensorProto.FLOAT, [["1.5"]], "<U3"),
+        (TensorProto.FLOAT, [[True]], "True or False"),
+        (TensorProto.INT32, [[1, True]], "True or False"),
+        (TensorProto.BOOL, [[True, False]], None),
+    ],
+)
 def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
     """A list becomes an array of the input's type where that has the same values."""
-    node = helper.make_node("Not", ["x"], ["y"]) if element == TensorProto.BOOL else helper.make_node("Add", ["x", "x"], ["y"])
-    body = helper.make_graph([node], "type", *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"))
-    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "m.onnx")
+    node = (
+        helper.make_node("Not", ["x"], ["y"])
+        if element == TensorProto.BOOL
+        else helper.make_node("Add", ["x", "x"], ["y"])
+    )
+    body = helper.make_graph(
+        [node],
+        "type",
+        *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"),
+    )
+    onnx.save(
+        helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
     with tpc.load(tpcc.compile(tmp_path / "m.onnx").path) as session:
         if words:
             with pytest.raises(tpc.TpcError, match=words):
@@ -217,11 +389,21 @@ def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
             assert session.run({"x": value})["y"].shape == np.shape(value)
 
 
-@pytest.mark.parametrize("flags, words", [
-    ({"weights": "no/where"}, ["no/where", "--weights"]), ({"max_speed": 3}, ["no flag 'max_speed'"]), ({"determinstic": False}, ["'determinstic' (did you mean 'deterministic'?)"]),
-    ({"max_speed": None}, ["no flag 'max_speed'"]), ({"threads": 0}, ["--threads-per-rank"]),
-    ({"bench": True}, ["--bench"]), ({"output": "x.npy"}, ["--output"]), ({"products": "mkl"}, ["mkl", "onednn"]),
-    ({"shape": {"width": 3}}, ["width", "batch"])], ids=lambda value: next(iter(value)))
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ({"weights": "no/where"}, ["no/where", "--weights"]),
+        ({"max_speed": 3}, ["no flag 'max_speed'"]),
+        ({"determinstic": False}, ["'determinstic' (did you mean 'deterministic'?)"]),
+        ({"max_speed": None}, ["no flag 'max_speed'"]),
+        ({"threads": 0}, ["--threads-per-rank"]),
+        ({"bench": True}, ["--bench"]),
+        ({"output": "x.npy"}, ["--output"]),
+        ({"products": "mkl"}, ["mkl", "onednn"]),
+        ({"shape": {"width": 3}}, ["width", "batch"]),
+    ],
+    ids=lambda value: next(iter(value)),
+)
 def test_flags_that_are_refused(executable, flags, words):
     with pytest.raises(tpc.TpcError) as error:
         tpc.load(executable.path, **flags)
@@ -230,8 +412,12 @@ def test_flags_that_are_refused(executable, flags, words):
 
 def test_files_that_are_none(tmp_path):
     (tmp_path / "text").write_text("no library")
-    for path, words in ((tmp_path / "absent", "No such file"), (tmp_path / "text", "ELF|short"),
-                        (sys.executable, "cannot dynamically load|compile it again"), (np._core._multiarray_umath.__file__, "none that tpcc")):
+    for path, words in (
+        (tmp_path / "absent", "No such file"),
+        (tmp_path / "text", "ELF|short"),
+        (sys.executable, "cannot dynamically load|compile it again"),
+        (np._core._multiarray_umath.__file__, "none that tpcc"),
+    ):
         with pytest.raises(tpc.TpcError, match=words):
             tpc.load(path)
 
@@ -239,11 +425,21 @@ def test_files_that_are_none(tmp_path):
 def test_an_error_in_a_step_is_survived(tpcc, tmp_path):
     """Kernels find out what is looked up in vain: the ranks end, and come back with the next call."""
     table = np.arange(1, 41, dtype=np.float32).reshape(10, 4)
-    nodes = [helper.make_node("CumSum", ["ids", "one"], ["sum"]), helper.make_node("Gather", ["table", "sum"], ["y"], name="lookup")]
-    body = helper.make_graph(nodes, "lookup", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
-                             [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 4])],
-                             [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.int64(1), "one")])
-    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    nodes = [
+        helper.make_node("CumSum", ["ids", "one"], ["sum"]),
+        helper.make_node("Gather", ["table", "sum"], ["y"], name="lookup"),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "lookup",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 4])],
+        [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.int64(1), "one")],
+    )
+    onnx.save(
+        helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     program = tpcc.compile(tmp_path / "m.onnx", "tp2")
     good = np.ones((2, 9), np.int64)
     with tpc.load(program.path) as session:
@@ -268,7 +464,11 @@ def test_arrays_outlive_their_session(executable, expected):
 
 def test_many_at_once(executable, library, expected):
     """Two programs in one process, one of them twice, called from many threads."""
-    sessions = [tpc.load(executable.path, threads=1), tpc.load(library, threads=1), tpc.load(library, threads=1)]
+    sessions = [
+        tpc.load(executable.path, threads=1),
+        tpc.load(library, threads=1),
+        tpc.load(library, threads=1),
+    ]
     wrong = []
 
     def work(session, turns):
@@ -279,7 +479,9 @@ def test_many_at_once(executable, library, expected):
             elif not np.array_equal(session.run({"input_ids": IDS})["logits"], expected):
                 wrong.append(session)
 
-    threads = [threading.Thread(target=work, args=(session, 12)) for session in sessions for _ in range(3)]
+    threads = [
+        threading.Thread(target=work, args=(session, 12)) for session in sessions for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -307,19 +509,27 @@ def test_ranks_end_with_their_model(executable):
 
 
 def test_the_interpreter_ends_whatever_is_open(executable):
-    result = python("s = tpc.load(sys.argv[1]); print(s.run({'input_ids': np.zeros((1, 3), int)})['logits'].shape)", executable.path).check()
+    result = python(
+        "s = tpc.load(sys.argv[1]); print(s.run({'input_ids': np.zeros((1, 3),"
+        " int)})['logits'].shape)",
+        executable.path,
+    ).check()
     assert result.stdout == "(1, 3, 1000)\n" and not result.stderr
 
 
 def test_launchers_are_not_looked_at(executable):
     """A process of torchrun has all ranks of what it loads."""
-    python("tpc.load(sys.argv[1]).run({'input_ids': np.zeros((1, 3), int)})", executable.path,
-           env={"RANK": "0", "WORLD_SIZE": "7", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}).check()
+    python(
+        "tpc.load(sys.argv[1]).run({'input_ids': np.zeros((1, 3), int)})",
+        executable.path,
+        env={"RANK": "0", "WORLD_SIZE": "7", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+    ).check()
 
 
 def test_forks(executable):
     """A child has none of the threads. It is told so, and opens its own; the parent goes on."""
-    python("""
+    python(
+        """
 path, ids = sys.argv[1], np.arange(14).reshape(2, 7)
 session = tpc.load(path, threads=2)
 expected = session.run({"input_ids": ids})["logits"]
@@ -336,7 +546,10 @@ if not child:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 assert np.array_equal(session.run({"input_ids": ids})["logits"], expected)
-""", executable.path, timeout=60).check()
+""",
+        executable.path,
+        timeout=60,
+    ).check()
 
 
 def test_a_new_file_of_the_same_name_is_loaded(tpcc, tmp_path, expected):
@@ -346,14 +559,25 @@ def test_a_new_file_of_the_same_name_is_loaded(tpcc, tmp_path, expected):
     tpcc.call([TINY.path, "--megatron-shard=tp2,pp2", "-o", path]).check()
     with tpc.load(path) as session:
         assert np.array_equal(session.run({"input_ids": IDS})["logits"], expected)
-    assert old.run({"hidden_states": np.zeros((1, 2, 40), np.float32)})["output"].shape == (1, 2, 40)
+    assert old.run({"hidden_states": np.zeros((1, 2, 40), np.float32)})["output"].shape == (
+        1,
+        2,
+        40,
+    )
     old.close()
 
 
 def test_weights_beside_the_library(tpcc, tmp_path, expected):
     (tmp_path / "made").mkdir()
     shutil.copy(TINY.path, tmp_path / "made" / "tiny.onnx")
-    tpcc.call([tmp_path / "made" / "tiny.onnx", "--megatron-shard=tp2,pp2", "-o", tmp_path / "made" / "model"]).check()
+    tpcc.call(
+        [
+            tmp_path / "made" / "tiny.onnx",
+            "--megatron-shard=tp2,pp2",
+            "-o",
+            tmp_path / "made" / "model",
+        ]
+    ).check()
     (tmp_path / "made").rename(tmp_path / "moved")
     with tpc.load(tmp_path / "moved" / "model") as session:
         assert np.array_equal(session.run({"input_ids": IDS})["logits"], expected)
@@ -369,9 +593,15 @@ def test_notes_are_kept(executable, capfd):
 
 
 def test_only_the_interface_is_exported(executable, library):
-    declared = set(re.findall(r"\b(tpc_\w+)\(", re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)))
+    declared = set(
+        re.findall(r"\b(tpc_\w+)\(", re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S))
+    )
     for path in (executable.path, library):
-        symbols = run(["llvm-nm-22", "-D", "--defined-only", "--format=just-symbols", path]).check().stdout.split()
+        symbols = (
+            run(["llvm-nm-22", "-D", "--defined-only", "--format=just-symbols", path])
+            .check()
+            .stdout.split()
+        )
         assert set(symbols) == declared
 
 
@@ -455,9 +685,26 @@ int main(void) {
 
 def test_from_c(library, executable, tmp_path):
     (tmp_path / "host.c").write_text(HOST)
-    run([configured("CMAKE_C_COMPILER") or "cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parents[1]}",
-         tmp_path / "host.c", library, "-o", tmp_path / "host", f"-Wl,-rpath,{library.parent}"]).check()
+    run(
+        [
+            configured("CMAKE_C_COMPILER") or "cc",
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-I{HEADER.parents[1]}",
+            tmp_path / "host.c",
+            library,
+            "-o",
+            tmp_path / "host",
+            f"-Wl,-rpath,{library.parent}",
+        ]
+    ).check()
     result = subprocess.run([tmp_path / "host"], capture_output=True, timeout=60)
     assert result.returncode == 0 and not result.stderr, result.stderr
     ids = np.arange(1, 7).reshape(2, 3)
-    assert np.array_equal(np.frombuffer(result.stdout, np.float32).reshape(2, 3, 1000), executable.run({"input_ids": ids})["logits"])
+    assert np.array_equal(
+        np.frombuffer(result.stdout, np.float32).reshape(2, 3, 1000),
+        executable.run({"input_ids": ids})["logits"],
+    )

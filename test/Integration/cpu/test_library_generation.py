@@ -1,5 +1,6 @@
 """Generation by a process that has loaded a program: the executable's tokens, as they come, in any order of calls. The program is one
-that is written by hand (runtime/generate/test/program), whose tokens depend on all of a sequence's."""
+that is written by hand (runtime/generate/test/program), whose tokens depend on all of a sequence's.
+"""
 
 import importlib.util
 import shutil
@@ -10,11 +11,18 @@ import pytest
 
 from harness import BUILD, TOP, run, sanitized
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 PROGRAM = BUILD / "test" / "bin" / "tpc-generate-test-program"
 LIBRARY = BUILD / "test" / "bin" / "tpc-generate-test-library.so"
-GRIDS = {"one rank": {}, "tp3": {"TEST_TP": "3"}, "pp2": {"TEST_PP": "2", "TEST_MB": "2"}, "dp2": {"TEST_DP": "2", "TEST_TP": "2"}}
+GRIDS = {
+    "one rank": {},
+    "tp3": {"TEST_TP": "3"},
+    "pp2": {"TEST_PP": "2", "TEST_MB": "2"},
+    "dp2": {"TEST_DP": "2", "TEST_TP": "2"},
+}
 PROMPTS = [[12, 7, 99], [3], [5, 4, 3, 2, 1, 0, 9, 8, 7, 6]]
 START = """
 import os, sys, threading, time
@@ -37,24 +45,55 @@ PROMPTS = %r
 
 def python(text, grid="one rank", **env):
     """A process of its own: which grid the program is for, the environment says."""
-    return run([sys.executable, "-c", START + text, LIBRARY], env={"PYTHONPATH": str(TOP / "python"), **GRIDS[grid], **env},
-               timeout=120).check()
+    return run(
+        [sys.executable, "-c", START + text, LIBRARY],
+        env={"PYTHONPATH": str(TOP / "python"), **GRIDS[grid], **env},
+        timeout=120,
+    ).check()
 
 
 def executables(prompt, *flags, grid="one rank"):
-    said = run([PROGRAM, "--prompt-ids", ",".join(map(str, prompt)), *flags], env=GRIDS[grid]).check().stdout
+    said = (
+        run([PROGRAM, "--prompt-ids", ",".join(map(str, prompt)), *flags], env=GRIDS[grid])
+        .check()
+        .stdout
+    )
     return [int(token) for token in said.split()]
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("flags, settings", [
-    (["--max-new-tokens", "20"], "max_new_tokens=20"),
-    (["--max-new-tokens", "9", "--temperature", "0.8", "--top-k", "20", "--top-p", "0.9", "--seed", "5", "--repetition-penalty", "1.2"],
-     "max_new_tokens=9, temperature=0.8, top_k=20, top_p=0.9, seed=5, repetition_penalty=1.2")], ids=["greedy", "drawn"])
+@pytest.mark.parametrize(
+    "flags, settings",
+    [
+        (["--max-new-tokens", "20"], "max_new_tokens=20"),
+        (
+            [
+                "--max-new-tokens",
+                "9",
+                "--temperature",
+                "0.8",
+                "--top-k",
+                "20",
+                "--top-p",
+                "0.9",
+                "--seed",
+                "5",
+                "--repetition-penalty",
+                "1.2",
+            ],
+            (
+                "max_new_tokens=9, temperature=0.8, top_k=20, top_p=0.9, seed=5,"
+                " repetition_penalty=1.2"
+            ),
+        ),
+    ],
+    ids=["greedy", "drawn"],
+)
 def test_tokens_are_the_executables(grid, flags, settings):
     expected = executables(PROMPTS[0], *flags, grid=grid)
     assert len(expected) in (9, 20)
-    python(f"""
+    python(
+        f"""
 expected = {expected}
 for _ in range(2):
     found = session.generate(np.array(PROMPTS[0]), {settings})
@@ -62,15 +101,18 @@ for _ in range(2):
     assert list(session.stream(PROMPTS[0], {settings})) == expected
 rows = session.generate([PROMPTS[0], PROMPTS[1]], {settings})
 assert rows[0].tolist() == expected and len(rows) == 2, rows
-""", grid)
+""",
+        grid,
+    )
 
 
 @pytest.mark.parametrize("grid", GRIDS)
 def test_rows_go_on_together(grid):
     expected = [executables(prompt, "--max-new-tokens", "12", grid=grid) for prompt in PROMPTS]
     stop = next(token for token in expected[0][2:] if token not in expected[0][:2])
-    ended = [row[:row.index(stop) + 1] if stop in row else row for row in expected]
-    python(f"""
+    ended = [row[: row.index(stop) + 1] if stop in row else row for row in expected]
+    python(
+        f"""
 assert [row.tolist() for row in session.generate(PROMPTS, max_new_tokens=12)] == {expected}
 with session.stream(PROMPTS, max_new_tokens=12, stop_ids=[{stop}]) as tokens:
     rows = [[], [], []]
@@ -79,7 +121,9 @@ with session.stream(PROMPTS, max_new_tokens=12, stop_ids=[{stop}]) as tokens:
 assert rows == {ended}, rows
 assert tokens.finish == {["stop" if stop in row else "length" for row in expected]}, tokens.finish
 assert session.generate(np.zeros((0, 3), int)) == [] and session.generate(PROMPTS, max_new_tokens=0)[1].tolist() == []
-""", grid)
+""",
+        grid,
+    )
 
 
 def test_what_is_wrong_is_said_before_anything_runs():
@@ -134,7 +178,8 @@ refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stre
 @pytest.mark.parametrize("every", [0, 1], ids=["last", "all"])
 def test_run_gives_logits(grid, every):
     """Of what would follow, or, where the program keeps them, of each token; the most probable one is what is generated."""
-    python(f"""
+    python(
+        f"""
 assert [port.name for port in session.inputs] == ["ids"] and session.description["generation"]["vocabulary"] == 101
 ids = np.array([PROMPTS[0], [1, 2, 3]])
 logits = session.run({{"ids": ids}})["logits"]
@@ -147,7 +192,10 @@ if {every}:
 for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}), (["missing", "'ids'"], {{}}),
                       (["[batch, sequence]", "[3]"], {{"ids": ids[0]}}), (["0 to 100"], {{"ids": ids + 99}})):
     refused(words, session.run, inputs)
-""", grid, TEST_ALL=str(every))
+""",
+        grid,
+        TEST_ALL=str(every),
+    )
 
 
 def test_an_error_of_one_row_is_its_own():
@@ -214,15 +262,43 @@ def test_the_package_as_it_is_installed(tmp_path):
     pip brings its own where it has a network, what wheels are made of is looked at."""
     pytest.importorskip("setuptools", reason="setuptools: it is not installed")
     source, target = tmp_path / "source", tmp_path / "installed"
-    shutil.copytree(TOP / "python", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    shutil.copytree(
+        TOP / "python", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    )
     if importlib.util.find_spec("wheel"):
-        run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", target, source]).check()
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--no-index",
+                "--no-deps",
+                "--no-build-isolation",
+                "--target",
+                target,
+                source,
+            ]
+        ).check()
     else:
-        run([sys.executable, "-c", "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])", tmp_path],
-            cwd=source).check()
+        run(
+            [
+                sys.executable,
+                "-c",
+                (
+                    "import sys; from setuptools import build_meta;"
+                    " build_meta.build_sdist(sys.argv[1])"
+                ),
+                tmp_path,
+            ],
+            cwd=source,
+        ).check()
         shutil.unpack_archive(next(tmp_path.glob("tpc-*.tar.gz")), tmp_path / "unpacked")
         target = next((tmp_path / "unpacked").iterdir())
-    assert {path.name for path in (target / "tpc").glob("*.py")} == {path.name for path in (TOP / "python" / "tpc").glob("*.py")}
+    assert {path.name for path in (target / "tpc").glob("*.py")} == {
+        path.name for path in (TOP / "python" / "tpc").glob("*.py")
+    }
     text = f"""
 import sys
 import tpc
@@ -230,5 +306,11 @@ assert tpc.__file__.startswith({str(target)!r}), tpc.__file__
 with tpc.load(sys.argv[1]) as session:
     print(*session.generate({PROMPTS[0]}, max_new_tokens=5))
 """
-    said = run([sys.executable, "-c", text, LIBRARY], env={"PYTHONPATH": str(target)}, cwd=tmp_path).check().stdout
-    assert [int(token) for token in said.split()] == executables(PROMPTS[0], "--max-new-tokens", "5")
+    said = (
+        run([sys.executable, "-c", text, LIBRARY], env={"PYTHONPATH": str(target)}, cwd=tmp_path)
+        .check()
+        .stdout
+    )
+    assert [int(token) for token in said.split()] == executables(
+        PROMPTS[0], "--max-new-tokens", "5"
+    )

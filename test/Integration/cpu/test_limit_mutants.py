@@ -19,7 +19,11 @@ LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
 def source(name):
-    return harness.TOP / "test" / "Verify" / "Inputs" / f"{name}.mlir" if name == CAPPED else MODELS / f"{name}.onnx"
+    return (
+        harness.TOP / "test" / "Verify" / "Inputs" / f"{name}.mlir"
+        if name == CAPPED
+        else MODELS / f"{name}.onnx"
+    )
 
 
 def kinds() -> list[str]:
@@ -36,15 +40,34 @@ def programs(tmp_path_factory):
         def emit(what, generates):
             path = folder / f"{name}.{what}{'.generate' if generates else ''}.mlir"
             if not path.exists():
-                harness.run([harness.tool("tpcc"), source(name), "--megatron-shard=tp2", *(["--generate"] if generates else []),
-                             f"--emit={what}", "-o", path]).check()
+                harness.run(
+                    [
+                        harness.tool("tpcc"),
+                        source(name),
+                        "--megatron-shard=tp2",
+                        *(["--generate"] if generates else []),
+                        f"--emit={what}",
+                        "-o",
+                        path,
+                    ]
+                ).check()
             return path
 
         what, _, generate = level.partition(".")
         if what in ("step", "placed"):
-            file, model, step, placed = (folder / f"{name}{end}" for end in (".mlir", ".model", ".step", ".placed"))
+            file, model, step, placed = (
+                folder / f"{name}{end}" for end in (".mlir", ".model", ".step", ".placed")
+            )
             if not placed.exists():
-                harness.run([harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]).check()
+                harness.run(
+                    [
+                        harness.tool("tpc-translate"),
+                        "--import-onnx",
+                        MODELS / f"{name}.onnx",
+                        "-o",
+                        file,
+                    ]
+                ).check()
                 for pipeline, path in (("model", model), ("step", step), ("last-step", placed)):
                     tpc_opt(file, f"--tpc-{pipeline}-pipeline", "-o", path).check()
             program, reference = (step, model) if what == "step" else (placed, step)
@@ -54,7 +77,10 @@ def programs(tmp_path_factory):
             # The proof compares expressions, and so would refuse whatever differs.
             flags = [f"--tpc-verify-equivalence=reference={model} symbolic=false"]
             if what == "buffers":
-                flags = ["--tpc-verify-buffers", f"--tpc-verify-lowered=reference={model} staged={emit('staged', generate)}"]
+                flags = [
+                    "--tpc-verify-buffers",
+                    f"--tpc-verify-lowered=reference={model} staged={emit('staged', generate)}",
+                ]
         tpc_opt(program, *flags, "-o", "/dev/null").check()
         return program, flags
 
@@ -68,7 +94,11 @@ def judge(program, flags, kind, seed):
             if mutants.has_no_place(refused):
                 return None
             # Of staged programs it is equivalence without the proof.
-            caught.add(flag.removeprefix("--tpc-verify-").split("=")[0].replace("equivalence", "randomized"))
+            caught.add(
+                flag.removeprefix("--tpc-verify-")
+                .split("=")[0]
+                .replace("equivalence", "randomized")
+            )
     if caught:
         return caught
     if "buffers" in program.name:
@@ -81,21 +111,41 @@ def judge(program, flags, kind, seed):
 def run(programs, cases, name):
     places = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(*places[case[:2]], *case[2:]), cases, lambda case: (case[1].split(".")[0], case[2], case))
+    table.judge(
+        lambda case: judge(*places[case[:2]], *case[2:]),
+        cases,
+        lambda case: (case[1].split(".")[0], case[2], case),
+    )
     return table.report(name)
 
 
 def test_sample(programs):
     """Kinds by turns at each level, of the model that has places for all."""
     pick = random.Random(3)
-    cases = [("gemma2-dynamo", level, kind, pick.randrange(100)) for i, level in enumerate(LEVELS) for kind in kinds()[i % 3::3]]
-    cases += [(CAPPED, level, kind, pick.randrange(100)) for i, level in enumerate(FORWARD) for kind in kinds()[7 + i::2]]
+    cases = [
+        ("gemma2-dynamo", level, kind, pick.randrange(100))
+        for i, level in enumerate(LEVELS)
+        for kind in kinds()[i % 3 :: 3]
+    ]
+    cases += [
+        (CAPPED, level, kind, pick.randrange(100))
+        for i, level in enumerate(FORWARD)
+        for kind in kinds()[7 + i :: 2]
+    ]
     assert run(programs, cases, "sample_of_limits").refused() >= 15
 
 
 @pytest.mark.long
 def test_all(programs):
-    cases = [(name, level, kind, seed) for name in FILES for level in LEVELS for kind in kinds() for seed in range(4)]
-    cases += [(CAPPED, level, kind, seed) for level in FORWARD for kind in kinds() for seed in range(8)]
+    cases = [
+        (name, level, kind, seed)
+        for name in FILES
+        for level in LEVELS
+        for kind in kinds()
+        for seed in range(4)
+    ]
+    cases += [
+        (CAPPED, level, kind, seed) for level in FORWARD for kind in kinds() for seed in range(8)
+    ]
     table = run(programs, cases, "limits")
     assert table.refused() >= 300 and table.unrefused() == []

@@ -9,8 +9,21 @@ import time
 import pytest
 
 from harness import Grid
-from liveness import (FATES, PROMISED, PROMISED_AT_START, PROMISED_OF_CUTS, PROMISED_OF_GROUPS, Steps, check, check_cut, check_group,
-                      check_start, check_times, repeat, say_times)
+from liveness import (
+    FATES,
+    PROMISED,
+    PROMISED_AT_START,
+    PROMISED_OF_CUTS,
+    PROMISED_OF_GROUPS,
+    Steps,
+    check,
+    check_cut,
+    check_group,
+    check_start,
+    check_times,
+    repeat,
+    say_times,
+)
 from models import MODELS
 
 took = {fate: [] for fate in PROMISED}
@@ -19,7 +32,9 @@ took = {fate: [] for fate in PROMISED}
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
-    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2) if transport == "tcp" else Grid(tp=2))
+    program = tpcc.compile(
+        MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2) if transport == "tcp" else Grid(tp=2)
+    )
     check(program, transport, fate, 1, tmp_path / "log")
 
 
@@ -70,15 +85,23 @@ def test_a_cut_between_hosts_is_named(program, tmp_path):
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("transport", ["tcp", "torch", "mpi"])
 def test_who_dies_at_the_start_is_named_always(program, mpi, tmp_path, transport, fate, seed):
-    repeat(PROMISED_AT_START, lambda log: check_start(program, transport, fate, seed, log), tmp_path)
+    repeat(
+        PROMISED_AT_START, lambda log: check_start(program, transport, fate, seed, log), tmp_path
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
-def test_a_rank_whose_control_group_is_frozen_always(program, mpi, tmp_path, transport, version, seed):
-    repeat(PROMISED_OF_GROUPS, lambda log: check_group(program, transport, version, seed, log), tmp_path)
+def test_a_rank_whose_control_group_is_frozen_always(
+    program, mpi, tmp_path, transport, version, seed
+):
+    repeat(
+        PROMISED_OF_GROUPS,
+        lambda log: check_group(program, transport, version, seed, log),
+        tmp_path,
+    )
 
 
 @pytest.mark.long

@@ -16,10 +16,21 @@ X = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
 
 def graph(nodes, result, constants=(), **inputs):
     """name -> (element type, dimensions)"""
-    ports = [helper.make_tensor_value_info(name, element, dims) for name, (element, dims) in inputs.items()]
+    ports = [
+        helper.make_tensor_value_info(name, element, dims)
+        for name, (element, dims) in inputs.items()
+    ]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, result)
-    body = helper.make_graph(nodes, "lookup", ports, [output],
-                             [numpy_helper.from_array(np.asarray(value), name) for name, value in dict(constants).items()])
+    body = helper.make_graph(
+        nodes,
+        "lookup",
+        ports,
+        [output],
+        [
+            numpy_helper.from_array(np.asarray(value), name)
+            for name, value in dict(constants).items()
+        ],
+    )
     return helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -30,19 +41,47 @@ def node(op, *inputs, to="y", **attributes):
 IDS = (TensorProto.INT64, ["batch", "sequence"])
 MODELS = {
     # As OPT finds positions: an offset, or the sum of a mask.
-    "offset": graph([node("Add", "ids", "two", to="at"), node("Gather", "table", "at")], ["batch", "sequence", 4],
-                    {"table": TABLE, "two": np.int64(2)}, ids=IDS),
-    "running": graph([node("CumSum", "ids", "one", to="sum"), node("Add", "sum", "one", to="at"),
-                      node("Gather", "table", "at")], ["batch", "sequence", 4],
-                     {"table": TABLE, "one": np.int64(1)}, ids=IDS),
+    "offset": graph(
+        [node("Add", "ids", "two", to="at"), node("Gather", "table", "at")],
+        ["batch", "sequence", 4],
+        {"table": TABLE, "two": np.int64(2)},
+        ids=IDS,
+    ),
+    "running": graph(
+        [
+            node("CumSum", "ids", "one", to="sum"),
+            node("Add", "sum", "one", to="at"),
+            node("Gather", "table", "at"),
+        ],
+        ["batch", "sequence", 4],
+        {"table": TABLE, "one": np.int64(1)},
+        ids=IDS,
+    ),
     # Of tables that are as large as an input is.
-    "dimension": graph([node("Gather", "x", "ids", axis=1)], ["batch", "n", 4],
-                       x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["n"])),
-    "elements": graph([node("GatherElements", "x", "ids", axis=1)], ["batch", "n", 4],
-                      x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["batch", "n", 4])),
-    "tuples": graph([node("GatherND", "x", "ids")], ["n", 4],
-                    x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["n", 2])),
-    "constant tuples": graph([node("GatherND", "table", "ids")], ["n"], {"table": TABLE}, ids=(TensorProto.INT64, ["n", 2])),
+    "dimension": graph(
+        [node("Gather", "x", "ids", axis=1)],
+        ["batch", "n", 4],
+        x=(TensorProto.FLOAT, ["batch", "sequence", 4]),
+        ids=(TensorProto.INT64, ["n"]),
+    ),
+    "elements": graph(
+        [node("GatherElements", "x", "ids", axis=1)],
+        ["batch", "n", 4],
+        x=(TensorProto.FLOAT, ["batch", "sequence", 4]),
+        ids=(TensorProto.INT64, ["batch", "n", 4]),
+    ),
+    "tuples": graph(
+        [node("GatherND", "x", "ids")],
+        ["n", 4],
+        x=(TensorProto.FLOAT, ["batch", "sequence", 4]),
+        ids=(TensorProto.INT64, ["n", 2]),
+    ),
+    "constant tuples": graph(
+        [node("GatherND", "table", "ids")],
+        ["n"],
+        {"table": TABLE},
+        ids=(TensorProto.INT64, ["n", 2]),
+    ),
 }
 LAST = np.zeros((2, 2, 4), np.int64)
 
@@ -50,7 +89,12 @@ LAST = np.zeros((2, 2, 4), np.int64)
 REFUSED = {
     "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
     "running": [("10 of 10", [[1] * 9])],
-    "dimension": [("3 of 3", [0, 3]), ("-4 of 3", [-4]), (f"{2**62} of 3", [2**62]), (f"{-2**63} of 3", [-2**63])],
+    "dimension": [
+        ("3 of 3", [0, 3]),
+        ("-4 of 3", [-4]),
+        (f"{2**62} of 3", [2**62]),
+        (f"{-2**63} of 3", [-(2**63)]),
+    ],
     "elements": [("3 of 3", LAST + 3), ("-4 of 3", LAST - 4)],
     "tuples": [("2 of 2", [[0, 0], [2, 0]]), ("3 of 3", [[1, 3]])],
     "constant tuples": [("4 of 4", [[9, 4]]), ("-11 of 10", [[-11, 0]])],
@@ -83,7 +127,9 @@ def test_lookup(tpcc, tmp_path, name, grid):
     program, reference = tpcc.compile(path, grid), Session(path)
     for ids in FOUND[name]:
         inputs = inputs_of(name, ids)
-        np.testing.assert_array_equal(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"])
+        np.testing.assert_array_equal(
+            program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"]
+        )
     for words, ids in REFUSED[name]:
         inputs = inputs_of(name, ids)
         with pytest.raises(Exception, match="ONNXRuntimeError"):
@@ -99,21 +145,40 @@ def test_lookup(tpcc, tmp_path, name, grid):
 def merged(shape, axis):
     """A product's columns [3, 8] or [8, 3] as one dimension, and the tokens of all samples as one."""
     random = np.random.default_rng(0)
-    constants = {"w": random.normal(size=(6, 24)), "scale": random.normal(size=shape[-1:]), "transposed": random.normal(size=(8, 1))}
+    constants = {
+        "w": random.normal(size=(6, 24)),
+        "scale": random.normal(size=shape[-1:]),
+        "transposed": random.normal(size=(8, 1)),
+    }
     constants = {name: value.astype(np.float32) for name, value in constants.items()}
-    constants |= {"heads": np.array([0, 0, 3, 8]), "one": np.array([0, 0, 24]), "tokens": np.array([-1, 24])}
+    constants |= {
+        "heads": np.array([0, 0, 3, 8]),
+        "one": np.array([0, 0, 24]),
+        "tokens": np.array([-1, 24]),
+    }
     nodes = [node("MatMul", "x", "w", to="p"), node("Reshape", "p", "heads", to="h")]
     if shape == (3, 8):
         nodes.append(node("Mul", "h", "scale", to="m"))
     else:
-        nodes += [node("Transpose", "h", to="t", perm=[0, 1, 3, 2]), node("Mul", "t", "transposed", to="m")]
+        nodes += [
+            node("Transpose", "h", to="t", perm=[0, 1, 3, 2]),
+            node("Mul", "t", "transposed", to="m"),
+        ]
     nodes.append(node("Reshape", "m", "one" if axis == 2 else "tokens", to="data"))
     nodes.append(node("Gather", "data", "ids", axis=axis if axis == 2 else 0))
-    return graph(nodes, ["batch", "sequence", "n"] if axis == 2 else ["n", 24], constants,
-                 x=(TensorProto.FLOAT, ["batch", "sequence", 6]), ids=(TensorProto.INT64, ["n"]))
+    return graph(
+        nodes,
+        ["batch", "sequence", "n"] if axis == 2 else ["n", 24],
+        constants,
+        x=(TensorProto.FLOAT, ["batch", "sequence", 6]),
+        ids=(TensorProto.INT64, ["n"]),
+    )
 
 
-@pytest.mark.parametrize("shape, axis, grid", [((3, 8), 2, "tp2x2"), ((8, 3), 2, "tp2x2"), ((3, 8), 2, "tp2x3,dp2"), ((3, 8), 0, "dp2")])
+@pytest.mark.parametrize(
+    "shape, axis, grid",
+    [((3, 8), 2, "tp2x2"), ((8, 3), 2, "tp2x2"), ((3, 8), 2, "tp2x3,dp2"), ((3, 8), 0, "dp2")],
+)
 def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
     """Of which some are split: a rank's part is not in a row."""
     path = tmp_path / "model.onnx"
@@ -123,20 +188,41 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
     random = np.random.default_rng(1)
     for batch, sequence in ((3, 5), (1, 1)):
         size = 24 if axis == 2 else batch * sequence
-        inputs = {"x": random.normal(size=(batch, sequence, 6)).astype(np.float32), "ids": random.integers(-size, size, 2 * size)}
-        np.testing.assert_allclose(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"], rtol=1e-5, atol=1e-5)
+        inputs = {
+            "x": random.normal(size=(batch, sequence, 6)).astype(np.float32),
+            "ids": random.integers(-size, size, 2 * size),
+        }
+        np.testing.assert_allclose(
+            program.run(inputs, outputs=["y"])["y"],
+            reference.run(inputs)["y"],
+            rtol=1e-5,
+            atol=1e-5,
+        )
 
 
 def test_rows_behind_others(tpcc, tmp_path):
     """Rows of a table behind those of an input: what is looked up has fewer rows than the kernel that does it."""
     path = tmp_path / "model.onnx"
-    onnx.save(graph([node("Gather", "table", "ids", to="rows"), node("Concat", "x", "rows", axis=0)], ["all", 4], {"table": TABLE},
-                    x=(TensorProto.FLOAT, ["n", 4]), ids=(TensorProto.INT64, ["m"])), path)
+    onnx.save(
+        graph(
+            [node("Gather", "table", "ids", to="rows"), node("Concat", "x", "rows", axis=0)],
+            ["all", 4],
+            {"table": TABLE},
+            x=(TensorProto.FLOAT, ["n", 4]),
+            ids=(TensorProto.INT64, ["m"]),
+        ),
+        path,
+    )
     program, reference = tpcc.compile(path, Grid()), Session(path)
     for n, m in ((20000, 1), (3, 7), (0, 2), (5, 0)):
         random = np.random.default_rng(n)
-        inputs = {"x": random.normal(size=(n, 4)).astype(np.float32), "ids": random.integers(-10, 10, m)}
-        np.testing.assert_array_equal(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"])
+        inputs = {
+            "x": random.normal(size=(n, 4)).astype(np.float32),
+            "ids": random.integers(-10, 10, m),
+        }
+        np.testing.assert_array_equal(
+            program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"]
+        )
 
 
 def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
@@ -146,19 +232,44 @@ def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
     program = tpcc.compile(path, Grid(tp=2, dp=2))
     np.save(tmp_path / "ids.npy", np.array([[0, 1], [2, 8]]))
     for transport in ("threads", "mpi"):
-        program.call([f"{tmp_path / 'ids.npy'}", "--output", f"y={tmp_path / 'y.npy'}"], transport,
-                     timeout=60).refused("'/gather/y'", "index 10 of 10", "-10 to 9")
+        program.call(
+            [f"{tmp_path / 'ids.npy'}", "--output", f"y={tmp_path / 'y.npy'}"],
+            transport,
+            timeout=60,
+        ).refused("'/gather/y'", "index 10 of 10", "-10 to 9")
     assert not (tmp_path / "y.npy").exists()
 
 
 # Types that ids are cast to, from the first on, and values to try: what wraps around, and what does not.
-NUMBERS = [0, 9, -10, 10, -11, 255, 256, -1, -250, 130, 2**16 + 3, 2**31, 2**32 + 5, -2**32 - 2, 2**62]
+NUMBERS = [
+    0,
+    9,
+    -10,
+    10,
+    -11,
+    255,
+    256,
+    -1,
+    -250,
+    130,
+    2**16 + 3,
+    2**31,
+    2**32 + 5,
+    -(2**32) - 2,
+    2**62,
+]
 SMALL = [n for n in NUMBERS if abs(n) < 2**31]
 CASTS = {
-    ("INT64", "INT32"): NUMBERS, ("INT64", "INT8", "INT64"): NUMBERS, ("INT64", "UINT8", "INT32"): NUMBERS,
-    ("INT32", "INT64"): SMALL, ("INT64", "INT16", "UINT8", "INT64"): NUMBERS, ("INT64", "UINT8", "INT8", "INT64"): NUMBERS,
-    ("UINT8", "INT8", "INT64"): range(0, 256, 5), ("INT64", "INT32", "FLOAT", "INT64"): NUMBERS[:10],
-    ("FLOAT", "INT64"): [0, 9.9, -10.9, 10, -11], ("FLOAT", "FLOAT16", "INT64"): [9.9, 9.9999, -10.9, -10.9999],
+    ("INT64", "INT32"): NUMBERS,
+    ("INT64", "INT8", "INT64"): NUMBERS,
+    ("INT64", "UINT8", "INT32"): NUMBERS,
+    ("INT32", "INT64"): SMALL,
+    ("INT64", "INT16", "UINT8", "INT64"): NUMBERS,
+    ("INT64", "UINT8", "INT8", "INT64"): NUMBERS,
+    ("UINT8", "INT8", "INT64"): range(0, 256, 5),
+    ("INT64", "INT32", "FLOAT", "INT64"): NUMBERS[:10],
+    ("FLOAT", "INT64"): [0, 9.9, -10.9, 10, -11],
+    ("FLOAT", "FLOAT16", "INT64"): [9.9, 9.9999, -10.9, -10.9999],
 }
 
 
@@ -171,7 +282,15 @@ def test_casts_before_a_lookup(tpcc, tmp_path, types):
         cast.attribute.append(helper.make_attribute("to", getattr(TensorProto, kind)))
     element = getattr(TensorProto, types[0])
     path = tmp_path / "model.onnx"
-    onnx.save(graph([*nodes, node("Gather", "table", names[-1])], ["n", 4], {"table": TABLE}, ids=(element, ["n"])), path)
+    onnx.save(
+        graph(
+            [*nodes, node("Gather", "table", names[-1])],
+            ["n", 4],
+            {"table": TABLE},
+            ids=(element, ["n"]),
+        ),
+        path,
+    )
     program, reference, results = tpcc.compile(path, "tp2"), Session(path), set()
     for value in CASTS[types]:
         ids = np.array([0, value]).astype(helper.tensor_dtype_to_np_dtype(element))
@@ -191,9 +310,21 @@ def test_casts_before_a_lookup(tpcc, tmp_path, types):
 def test_part_of_an_input(tpcc, tmp_path):
     """Only what is looked up must be there."""
     path = tmp_path / "model.onnx"
-    onnx.save(graph([node("Slice", "ids", "zero", "one", "one", to="first"), node("Gather", "table", "first")], ["b", 1, 4],
-                    {"table": TABLE, "zero": np.array([0]), "one": np.array([1])}, ids=(TensorProto.INT64, ["b", "n"])), path)
+    onnx.save(
+        graph(
+            [
+                node("Slice", "ids", "zero", "one", "one", to="first"),
+                node("Gather", "table", "first"),
+            ],
+            ["b", 1, 4],
+            {"table": TABLE, "zero": np.array([0]), "one": np.array([1])},
+            ids=(TensorProto.INT64, ["b", "n"]),
+        ),
+        path,
+    )
     program, ids = tpcc.compile(path), np.array([[1, 100], [2, -100]])
-    np.testing.assert_array_equal(program.run({"ids": ids}, outputs=["y"])["y"], Session(path).run({"ids": ids})["y"])
+    np.testing.assert_array_equal(
+        program.run({"ids": ids}, outputs=["y"])["y"], Session(path).run({"ids": ids})["y"]
+    )
     np.save(tmp_path / "ids.npy", ids[:, ::-1])
     program.call([tmp_path / "ids.npy"]).refused("/gather", "index 100 of 10")

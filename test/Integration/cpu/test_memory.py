@@ -47,13 +47,19 @@ def expected_bytes(model, grid, stages, stage, rank):
     elements = 0
     for tensor in weights_of(model):
         if stage in stages[tensor.name]:
-            elements += shard_elements(tensor.name, list(tensor.dims), model.heads, model.hidden, grid.tp, rank)
+            elements += shard_elements(
+                tensor.name, list(tensor.dims), model.heads, model.hidden, grid.tp, rank
+            )
     return elements * F32
 
 
 def weights_of(model):
-    return [tensor for tensor in onnxfile.load_structure(model.path).graph.initializer
-            if tensor.data_type == onnx.TensorProto.FLOAT and ("transformer." in tensor.name or "lm_head" in tensor.name)]
+    return [
+        tensor
+        for tensor in onnxfile.load_structure(model.path).graph.initializer
+        if tensor.data_type == onnx.TensorProto.FLOAT
+        and ("transformer." in tensor.name or "lm_head" in tensor.name)
+    ]
 
 
 def stages_of_weights(description, model, grid):
@@ -75,7 +81,10 @@ def stages_of_weights(description, model, grid):
     return stages
 
 
-GRIDS = [Grid.parse(text) for text in ("tp1", "tp2", "tp3", "tp8", "tp2,pp2", "tp3,pp2,dp2,sp", "pp3", "tp2,pp4")]
+GRIDS = [
+    Grid.parse(text)
+    for text in ("tp1", "tp2", "tp3", "tp8", "tp2,pp2", "tp3,pp2,dp2,sp", "pp3", "tp2,pp4")
+]
 
 
 def check_weight_bytes(executable, model):
@@ -84,7 +93,9 @@ def check_weight_bytes(executable, model):
     stages = stages_of_weights(description, model, grid)
     assert len(description["ranks"]) == grid.ranks
     for rank in description["ranks"]:
-        expected = expected_bytes(model, grid, stages, rank["coordinates"]["pp"], rank["coordinates"]["tp"])
+        expected = expected_bytes(
+            model, grid, stages, rank["coordinates"]["pp"], rank["coordinates"]["tp"]
+        )
         assert rank["weight_bytes"] == expected, rank
 
 
@@ -115,6 +126,14 @@ def test_compiling_needs_no_weights(tpcc):
 def test_compiling_stays_small(tpcc, tmp_path):
     """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this process holds."""
     ballast = b"x" * (600 << 20)
-    result = run([tool("tpcc"), MODELS / "gpt2-124m.onnx", "--megatron-shard=tp8,pp4", "--timing", "-o",
-                  tmp_path / "gpt2"]).check()
+    result = run(
+        [
+            tool("tpcc"),
+            MODELS / "gpt2-124m.onnx",
+            "--megatron-shard=tp8,pp4",
+            "--timing",
+            "-o",
+            tmp_path / "gpt2",
+        ]
+    ).check()
     assert 10 << 20 <= result.peak_bytes <= 500 << 20 < len(ballast)

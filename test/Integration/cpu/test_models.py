@@ -10,12 +10,19 @@ from models import FAMILIES
 from tpc import onnxfile, weights
 
 MODELS = sorted((TOP / "test" / "Models").glob("*.onnx"))
-WITH_WEIGHTS = [path for path in MODELS if path.stem.startswith("gpt2") and not path.stem.startswith("gpt2-124m")]
+WITH_WEIGHTS = [
+    path
+    for path in MODELS
+    if path.stem.startswith("gpt2") and not path.stem.startswith("gpt2-124m")
+]
 
 
 def floats(model):
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer
-            if tensor.data_type == onnx.TensorProto.FLOAT}
+    return {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in model.graph.initializer
+        if tensor.data_type == onnx.TensorProto.FLOAT
+    }
 
 
 def vectors_are_distinct_and_non_zero(arrays):
@@ -45,10 +52,17 @@ def test_families_are_what_the_tests_say_of_them(model):
     """Sizes as in models.py, an output for each cache, and vectors of which none can be lost unseen."""
     file = onnx.load(model.path)
     arrays = floats(file)
-    vectors_are_distinct_and_non_zero({name: array for name, array in arrays.items()
-                                       if name.endswith((".weight", ".bias")) or array.shape == (model.hidden,)})
-    shapes = {value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
-              for value in [*file.graph.input, *file.graph.output]}
+    vectors_are_distinct_and_non_zero(
+        {
+            name: array
+            for name, array in arrays.items()
+            if name.endswith((".weight", ".bias")) or array.shape == (model.hidden,)
+        }
+    )
+    shapes = {
+        value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in [*file.graph.input, *file.graph.output]
+    }
     batch, sequence = model.batch_name, model.sequence_name
     assert shapes["input_ids"] == [batch, sequence]
     if model.name in ("gpt_neo-dynamo", "gpt_neo-past"):
@@ -61,7 +75,9 @@ def test_families_are_what_the_tests_say_of_them(model):
     assert any(array.shape == (model.vocab, model.hidden) for array in arrays.values())
     caches = [shape for name, shape in shapes.items() if name.startswith("past")]
     assert len(caches) == (2 * model.layers if model.past_name else 0)
-    assert all(shape[:3] == [batch, model.kv_heads or model.heads, model.past_name] for shape in caches)
+    assert all(
+        shape[:3] == [batch, model.kv_heads or model.heads, model.past_name] for shape in caches
+    )
     assert len([name for name in shapes if name.startswith("present")]) == len(caches)
 
 
@@ -76,7 +92,9 @@ def test_files_are_small_and_tell_nothing_about_their_maker(path):
 def test_124m_structure_refers_to_one_file_beside_it():
     model = onnxfile.load_structure(TOP / "test" / "Models" / "gpt2-124m.onnx")
     external = [tensor for tensor in model.graph.initializer if onnxfile.is_external(tensor)]
-    assert {onnxfile.external_entry(tensor)["location"] for tensor in external} == {"gpt2-124m.onnx.data"}
+    assert {onnxfile.external_entry(tensor)["location"] for tensor in external} == {
+        "gpt2-124m.onnx.data"
+    }
     # 12 layers of 12 tensors, two tables and the last norm.
     assert len(external) == 12 * 12 + 4
     assert sum(onnxfile.tensor_bytes(tensor) for tensor in external) == 4 * 124_439_808

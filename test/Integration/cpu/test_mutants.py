@@ -19,8 +19,16 @@ MODEL_PROGRAMS = {
     "gpt2-tiny": (MODELS / "gpt2-tiny-nopast.onnx", "batch_size=3,sequence_length=4"),
 }
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
-SHARDING = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize", "--cse", "--tpc-split-stages",
-            "--tpc-schedule-pipeline", "--cse", "--tpc-hoist-invariants"]
+SHARDING = [
+    "--tpc-insert-reshards",
+    "--tpc-lower-reshards",
+    "--tpc-localize",
+    "--cse",
+    "--tpc-split-stages",
+    "--tpc-schedule-pipeline",
+    "--cse",
+    "--tpc-hoist-invariants",
+]
 
 
 def kinds() -> list[str]:
@@ -43,10 +51,22 @@ def programs(tmp_path_factory):
             harness.run([harness.tool("tpcc"), source, "--emit=model", "-o", model]).check()
         elif not model.exists():
             model.write_bytes(source.read_bytes())
-        tpc_opt(model, f"--tpc-evaluate=shape={shape}", f"--tpc-assign-shardings=shard={grid}", *SHARDING, "-o",
-                staged).check()
-        tpc_opt(staged, "--tpc-verify-comms", f"--tpc-verify-equivalence=reference={model}",
-                f"--tpc-evaluate=shape={shape}", "-o", "/dev/null").check()
+        tpc_opt(
+            model,
+            f"--tpc-evaluate=shape={shape}",
+            f"--tpc-assign-shardings=shard={grid}",
+            *SHARDING,
+            "-o",
+            staged,
+        ).check()
+        tpc_opt(
+            staged,
+            "--tpc-verify-comms",
+            f"--tpc-verify-equivalence=reference={model}",
+            f"--tpc-evaluate=shape={shape}",
+            "-o",
+            "/dev/null",
+        ).check()
         return model, staged, shape
 
     return make
@@ -58,20 +78,33 @@ def judge(model, staged, shape, kind, seed):
     by_ops = mutants.refuses(staged, mutate)
     if mutants.has_no_place(by_ops):
         return None
-    caught = {name for name, verifier in (("comms", "--tpc-verify-comms"),
-                                          ("equivalence", f"--tpc-verify-equivalence=reference={model}"))
-              if mutants.refuses(staged, "--verify-each=0", mutate, verifier)}
+    caught = {
+        name
+        for name, verifier in (
+            ("comms", "--tpc-verify-comms"),
+            ("equivalence", f"--tpc-verify-equivalence=reference={model}"),
+        )
+        if mutants.refuses(staged, "--verify-each=0", mutate, verifier)
+    }
     caught |= {"ops"} if by_ops else set()
     if caught:
         return caught
     same = tpc_opt(staged, mutate, f"--tpc-evaluate=shape={shape}", "-o", "/dev/null")
-    return mutants.SAME_RESULTS if same.returncode == 0 and "is the same" in same.stdout else mutants.ACCEPTED
+    return (
+        mutants.SAME_RESULTS
+        if same.returncode == 0 and "is the same" in same.stdout
+        else mutants.ACCEPTED
+    )
 
 
 def run(programs, cases, name):
     places = {case[:2]: programs(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(*places[case[:2]], *case[2:]), cases, lambda case: ("staged", case[2], case))
+    table.judge(
+        lambda case: judge(*places[case[:2]], *case[2:]),
+        cases,
+        lambda case: ("staged", case[2], case),
+    )
     return table.report(name)
 
 
@@ -93,7 +126,9 @@ def test_sample(programs):
     cases.append(("gpt2", "tp2,sp,dp2,pp3,mb2", "late-message", 0))
     cases.append(("shift", "tp4,sp", "wrong-shift", 0))
     for kind in ("shift-window", "drop-window", "other-slopes", "drop-slopes", "shift-shard"):
-        cases.append(("window", "tp4,sp,pp3" if kind == "drop-slopes" else "tp2", kind, pick.randrange(1000)))
+        cases.append(
+            ("window", "tp4,sp,pp3" if kind == "drop-slopes" else "tp2", kind, pick.randrange(1000))
+        )
     cases.append(("llama", "tp2,pp2,dp2,mb2", "swap-held", 0))
     table = run(programs, cases, "sample_of_partitioned")
     assert table.mutants() >= 60
@@ -104,8 +139,13 @@ def test_sample(programs):
 
 @pytest.mark.long
 def test_all(programs):
-    cases = [(name, grid, kind, seed) for name in MODEL_PROGRAMS for grid in GRIDS for kind in kinds()
-             for seed in range(4)]
+    cases = [
+        (name, grid, kind, seed)
+        for name in MODEL_PROGRAMS
+        for grid in GRIDS
+        for kind in kinds()
+        for seed in range(4)
+    ]
     table = run(programs, cases, "partitioned")
     assert table.mutants() >= 1000
     assert table.alone("comms") and table.alone("equivalence")

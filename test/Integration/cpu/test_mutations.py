@@ -33,12 +33,17 @@ def with_tensor(model, name, change):
 def moved(model, mutated):
     """How far the mutation moves the logits, relative to the largest."""
     inputs = model.inputs(2, 16)
-    return difference(Session(mutated.SerializeToString()).run(inputs)[model.output], model.expected(inputs)).relative
+    return difference(
+        Session(mutated.SerializeToString()).run(inputs)[model.output], model.expected(inputs)
+    ).relative
 
 
 def vectors(model):
-    return [tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1 and tensor.data_type == TensorProto.FLOAT
-            and tensor.dims[0] > 1]
+    return [
+        tensor.name
+        for tensor in model.graph.initializer
+        if len(tensor.dims) == 1 and tensor.data_type == TensorProto.FLOAT and tensor.dims[0] > 1
+    ]
 
 
 def zeroed_q(weight):
@@ -50,7 +55,9 @@ def test_zeroed_q(original):
     for layer in range(ODD.layers):
         mutated = original
         for part in ("weight", "bias"):
-            mutated = with_tensor(mutated, f"model.transformer.h.{layer}.attn.c_attn.{part}", zeroed_q)
+            mutated = with_tensor(
+                mutated, f"model.transformer.h.{layer}.attn.c_attn.{part}", zeroed_q
+            )
         assert moved(ODD, mutated) > MARGIN * TOLERANCE, layer
 
 
@@ -63,7 +70,9 @@ def test_lost_bias(original):
 
 def test_bias_added_twice(original):
     for name in vectors(original):
-        assert moved(ODD, with_tensor(original, name, lambda bias: 2 * bias)) > MARGIN * TOLERANCE, name
+        assert (
+            moved(ODD, with_tensor(original, name, lambda bias: 2 * bias)) > MARGIN * TOLERANCE
+        ), name
 
 
 def swap_gelu(model, layer, old, new, scale):
@@ -77,8 +86,12 @@ def swap_gelu(model, layer, old, new, scale):
     while producers[argument].op_type != "Gemm":
         argument = producers[argument].input[0]
     # The product is [tokens, ffn]; what follows it views that as [batch, sequence, ffn].
-    argument = next(node.output[0] for node in nodes if argument in node.input and node.op_type == "Reshape")
-    mutated.graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), "mutation_scale"))
+    argument = next(
+        node.output[0] for node in nodes if argument in node.input and node.op_type == "Reshape"
+    )
+    mutated.graph.initializer.append(
+        numpy_helper.from_array(np.array(scale, np.float32), "mutation_scale")
+    )
     node = nodes[position]
     scaled = helper.make_node("Mul", [argument, "mutation_scale"], ["mutation_argument"])
     node.op_type = new
@@ -97,4 +110,7 @@ def test_tanh_for_erf():
     model = onnx.load(ERF.path)
     for layer in range(ERF.layers):
         # The cubic term is lost as well, as in the cheapest approximation.
-        assert moved(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi))) > MARGIN * TOLERANCE
+        assert (
+            moved(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi)))
+            > MARGIN * TOLERANCE
+        )

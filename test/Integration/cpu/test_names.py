@@ -15,8 +15,15 @@ from tpc.reference import Session
 A = np.arange(4, dtype=np.float32)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 # Placeholders of as many bytes, because Python's protobuf takes valid UTF-8 only.
-BYTES = {b"INPUT_": b"\x1b[31m\n", b"OUTPUT": b"o\xff\xfe\x00\r\t", b"WEIGHT": b"w\xc3\xe2\x80\xae\x07", b"MIDDLE": b"m\xed\xa0\x80\x9b\n",
-         b"NODE_1": b"n\x08\x08\x08\x85\x7f", b"WEIGH2": b"w\xc3\xe2\x80\xae\x06", b"GRAPH_": b"g\xf5\xff\n\n\x1b"}
+BYTES = {
+    b"INPUT_": b"\x1b[31m\n",
+    b"OUTPUT": b"o\xff\xfe\x00\r\t",
+    b"WEIGHT": b"w\xc3\xe2\x80\xae\x07",
+    b"MIDDLE": b"m\xed\xa0\x80\x9b\n",
+    b"NODE_1": b"n\x08\x08\x08\x85\x7f",
+    b"WEIGH2": b"w\xc3\xe2\x80\xae\x06",
+    b"GRAPH_": b"g\xf5\xff\n\n\x1b",
+}
 
 
 def port(name, *shape):
@@ -31,10 +38,16 @@ def model_of(nodes, inputs, outputs, tensors):
 @pytest.fixture
 def strange(tmp_path):
     matrix = np.eye(4, dtype=np.float32)
-    nodes = [helper.make_node("MatMul", ["INPUT_", "WEIGHT"], ["MIDDLE"], name="NODE_1"),
-             helper.make_node("MatMul", ["MIDDLE", "WEIGH2"], ["OUTPUT"], name="NODE_2")]
-    model = model_of(nodes, [port("INPUT_", "b", 4)], [port("OUTPUT", "b", 4)],
-                     [numpy_helper.from_array(matrix, "WEIGHT"), numpy_helper.from_array(2 * matrix, "WEIGH2")])
+    nodes = [
+        helper.make_node("MatMul", ["INPUT_", "WEIGHT"], ["MIDDLE"], name="NODE_1"),
+        helper.make_node("MatMul", ["MIDDLE", "WEIGH2"], ["OUTPUT"], name="NODE_2"),
+    ]
+    model = model_of(
+        nodes,
+        [port("INPUT_", "b", 4)],
+        [port("OUTPUT", "b", 4)],
+        [numpy_helper.from_array(matrix, "WEIGHT"), numpy_helper.from_array(2 * matrix, "WEIGH2")],
+    )
     data = model.SerializeToString()
     for placeholder, name in BYTES.items():
         assert len(name) == len(placeholder)
@@ -46,14 +59,18 @@ def strange(tmp_path):
 
 def text_of(command) -> str:
     """What a command prints is UTF-8 without control characters."""
-    result = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    result = subprocess.run(
+        [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
     text = (result.stdout + result.stderr).decode("utf-8")
     assert not CONTROL.search(text), f"{command}: {text!r}"
     return text
 
 
 def test_what_is_printed(strange, tmp_path):
-    program, report, certificate = (tmp_path / name for name in ("program", "report.json", "certificate.json"))
+    program, report, certificate = (
+        tmp_path / name for name in ("program", "report.json", "certificate.json")
+    )
     text_of([tool("tpcc"), strange, "--megatron-shard=tp2", "-o", program, "--digest-weights"])
     text_of([tool("tpcc"), strange, "--megatron-shard=tp2", f"--report={report}", "--shape=b=2"])
     text_of([tool("tpcc"), strange, "--megatron-shard=tp2", f"--certificate={certificate}"])
@@ -74,23 +91,42 @@ def test_what_is_printed(strange, tmp_path):
     # As it is shown, and as the file has it.
     for spelling in (name, "\x1b[31m\n"):
         assert output in text_of([program, "--input", f"{spelling}={tmp_path / 'x.npy'}"])
-    for arguments in ([], ["--input", "\x1b[0m=x.npy"], [str(tmp_path / "\x1b\n.npy")], ["--\x07"], ["--output", "\x01\n=y.npy"]):
+    for arguments in (
+        [],
+        ["--input", "\x1b[0m=x.npy"],
+        [str(tmp_path / "\x1b\n.npy")],
+        ["--\x07"],
+        ["--output", "\x01\n=y.npy"],
+    ):
         assert "error: " in text_of([program, *arguments])
     text_of([tool("tpcc"), tmp_path / "\x1b\n.onnx", "-o", program])
 
 
 def test_nodes_in_errors(strange, tmp_path):
     path = tmp_path / "wrong.onnx"
-    for before, after in ((b"MatMul", b"MatMuX"), (b"MatMul", b"MatM\n\xff"), (b"NODE_2", b"N\n\x1b\xff\n\n")):
-        path.write_bytes(strange.read_bytes().replace(before, after).replace(b"\x08\x02\x08\x04", b"\x08\x02\x08\x03"))
+    for before, after in (
+        (b"MatMul", b"MatMuX"),
+        (b"MatMul", b"MatM\n\xff"),
+        (b"NODE_2", b"N\n\x1b\xff\n\n"),
+    ):
+        path.write_bytes(
+            strange.read_bytes()
+            .replace(before, after)
+            .replace(b"\x08\x02\x08\x04", b"\x08\x02\x08\x03")
+        )
         text_of([tool("tpcc"), path, "-o", tmp_path / "program"])
     path.write_bytes(strange.read_bytes().replace(BYTES[b"MIDDLE"], b"NOBODY", 1))
-    for command in ([tool("tpcc"), path, "-o", tmp_path / "program"], [tool("tpc-translate"), "--import-onnx", path]):
+    for command in (
+        [tool("tpcc"), path, "-o", tmp_path / "program"],
+        [tool("tpc-translate"), "--import-onnx", path],
+    ):
         assert r"'m\xed\xa0\x80\x9b\x0a', which no node" in text_of(command)
 
 
 def constant(name, value):
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(value)))
+    return helper.make_node(
+        "Constant", [], [name], value=numpy_helper.from_array(np.asarray(value))
+    )
 
 
 def tensor(name, value):
@@ -102,14 +138,23 @@ COPIES = {
     "initializers": ([ADD], [tensor("w", A), tensor("w", A + 10)]),
     "equal": ([ADD], [tensor("w", A), tensor("w", A)]),
     "nodes": ([constant("w", A), ADD, constant("w", A + 10)], []),
-    "lists": ([helper.make_node("Constant", [], ["w"], value_floats=list(A * k)) for k in (1, 2)] + [ADD], []),
+    "lists": (
+        [helper.make_node("Constant", [], ["w"], value_floats=list(A * k)) for k in (1, 2)] + [ADD],
+        [],
+    ),
     "both": ([constant("w", A + 10), ADD], [tensor("w", A)]),
-    "all": ([constant("w", A + 10), ADD, constant("w", A + 20)], [tensor("w", A), tensor("w", A + 1)]),
+    "all": (
+        [constant("w", A + 10), ADD, constant("w", A + 20)],
+        [tensor("w", A), tensor("w", A + 1)],
+    ),
 }
 CLASHES = {
     "shapes": ([ADD], [tensor("w", A), tensor("w", A[:1])]),
     "types": ([constant("w", A), constant("w", A.astype(np.int64)), ADD], []),
-    "lists": ([helper.make_node("Constant", [], ["w"], value_floats=list(A[:k])) for k in (4, 3)] + [ADD], []),
+    "lists": (
+        [helper.make_node("Constant", [], ["w"], value_floats=list(A[:k])) for k in (4, 3)] + [ADD],
+        [],
+    ),
     "types-of-both": ([constant("w", A), ADD], [tensor("w", A.astype(np.int64))]),
     "computed": ([helper.make_node("Neg", ["x"], ["w"]), constant("w", A), ADD], []),
     "computed-initializer": ([helper.make_node("Neg", ["x"], ["w"]), ADD], [tensor("w", A)]),
@@ -123,7 +168,9 @@ def test_copies_of_constants(tpcc, tmp_path, name):
     onnx.save(model_of(nodes, [port("x", 4)], [port("y", 4)], tensors), path)
     program = tpcc.compile(path)
     assert "there are several constants named 'w'" in program.compiled.stderr
-    np.testing.assert_array_equal(program.run({"x": A}, outputs=["y"])["y"], Session(path).run({"x": A})["y"])
+    np.testing.assert_array_equal(
+        program.run({"x": A}, outputs=["y"])["y"], Session(path).run({"x": A})["y"]
+    )
 
 
 @pytest.mark.parametrize("name", CLASHES)
@@ -138,21 +185,35 @@ def test_names_that_clash(tpcc, tmp_path, name):
 
 def nest(levels: int, calls: int = 1, back: int | None = None):
     """f0 calls f1 calls … `calls` times each; the last one negates, or calls the function `back`."""
-    text = '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>\ng (float[4] x) => (float[4] y) { y = local.f0(x) }\n'
+    text = (
+        '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>\ng (float[4] x) => (float[4] y) { y'
+        " = local.f0(x) }\n"
+    )
     for level in range(levels):
         last = "Neg" if back is None else f"local.f{back}"
         callee = f"local.f{level + 1}" if level + 1 < levels else last
         body = " ".join(f"v{i + 1} = {callee}(v{i})" for i in range(calls))
-        text += f'<domain: "local", opset_import: ["" : 17, "local" : 1]>\nf{level} (v0) => (v{calls}) {{ {body} }}\n'
+        text += (
+            f'<domain: "local", opset_import: ["" : 17, "local" : 1]>\nf{level} (v0) => (v{calls})'
+            f" {{ {body} }}\n"
+        )
     return onnx.parser.parse_model(text)
 
 
-@pytest.mark.parametrize("levels, calls, back, words", [
-    (30, 1, None, []), (8, 2, None, []),
-    (200, 1, None, []), (201, 1, None, ["inside of 200 other calls"]), (5000, 1, None, ["inside of 200 other calls"]),
-    (1, 1, 0, ["recursive: 'f0' calls 'f0'"]), (3, 1, 1, ["recursive: 'f1' calls 'f2' calls 'f1'"]),
-    (30, 1, 2, ["recursive: 'f2' calls 'f3'", "more) calls 'f2'"]),
-    (30, 2, None, ["500000 nodes"])])
+@pytest.mark.parametrize(
+    "levels, calls, back, words",
+    [
+        (30, 1, None, []),
+        (8, 2, None, []),
+        (200, 1, None, []),
+        (201, 1, None, ["inside of 200 other calls"]),
+        (5000, 1, None, ["inside of 200 other calls"]),
+        (1, 1, 0, ["recursive: 'f0' calls 'f0'"]),
+        (3, 1, 1, ["recursive: 'f1' calls 'f2' calls 'f1'"]),
+        (30, 1, 2, ["recursive: 'f2' calls 'f3'", "more) calls 'f2'"]),
+        (30, 2, None, ["500000 nodes"]),
+    ],
+)
 def test_functions_in_functions(tpcc, tmp_path, levels, calls, back, words):
     path = tmp_path / "m.onnx"
     path.write_bytes(nest(levels, calls, back).SerializeToString())
@@ -162,24 +223,44 @@ def test_functions_in_functions(tpcc, tmp_path, levels, calls, back, words):
         assert "recursive" in " ".join(words) or "recursive" not in result.stderr
     else:
         result.check()
-        output = Executable(tmp_path / "program", Grid(), tmp_path / "runs").run({"x": A}, outputs=["y"])["y"]
+        output = Executable(tmp_path / "program", Grid(), tmp_path / "runs").run(
+            {"x": A}, outputs=["y"]
+        )["y"]
         np.testing.assert_array_equal(output, A if calls % 2 == 0 else -A)
 
 
-@pytest.mark.parametrize("x, summary, warning", [
-    ([1, 1], "min 0  max 0  mean 0", ""), ([1, 0], "not finite: 0 NaN, 1 infinite", ""),
-    ([1, -1], "of 1 finite elements; not finite: 1 NaN, 0 infinite", "1 of 2 elements are NaN, the first at [0, 1]"),
-    ([-1, 0], "not finite: 1 NaN, 1 infinite", "1 of 2 elements are NaN, the first at [0, 0]"),
-    ([-1, -1], "not finite: 2 NaN, 0 infinite", "2 of 2 elements are NaN, the first at [0, 0]")])
+@pytest.mark.parametrize(
+    "x, summary, warning",
+    [
+        ([1, 1], "min 0  max 0  mean 0", ""),
+        ([1, 0], "not finite: 0 NaN, 1 infinite", ""),
+        (
+            [1, -1],
+            "of 1 finite elements; not finite: 1 NaN, 0 infinite",
+            "1 of 2 elements are NaN, the first at [0, 1]",
+        ),
+        ([-1, 0], "not finite: 1 NaN, 1 infinite", "1 of 2 elements are NaN, the first at [0, 0]"),
+        ([-1, -1], "not finite: 2 NaN, 0 infinite", "2 of 2 elements are NaN, the first at [0, 0]"),
+    ],
+)
 def test_what_is_not_a_number(tpcc, tmp_path, x, summary, warning):
     path = tmp_path / "log.onnx"
-    onnx.save(model_of([helper.make_node("Log", ["x"], ["y"])], [port("x", "b", 2)], [port("y", "b", 2)], []), path)
+    onnx.save(
+        model_of(
+            [helper.make_node("Log", ["x"], ["y"])], [port("x", "b", 2)], [port("y", "b", 2)], []
+        ),
+        path,
+    )
     program = tpcc.compile(path)
     np.save(tmp_path / "x.npy", np.array([x], np.float32))
     shown = program.call([tmp_path / "x.npy"]).check()
     assert summary in shown.stdout and "inf max" not in shown.stdout, str(shown)
     saved = program.call([tmp_path / "x.npy", "--output", tmp_path / "y.npy"]).check()
     for result in (shown, saved):
-        assert result.stderr == "" if not warning else f"warning: output 'y': {warning}" in result.stderr, str(result)
+        assert (
+            result.stderr == ""
+            if not warning
+            else f"warning: output 'y': {warning}" in result.stderr
+        ), str(result)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(np.load(tmp_path / "y.npy"), np.log(np.array([x], np.float32)))

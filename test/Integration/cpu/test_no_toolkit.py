@@ -34,7 +34,9 @@ def toolkit(home, version):
 
 
 def configure(folder, wrap=lambda command: command, **env):
-    said = run(wrap(["cmake", "--preset", "release", "-S", str(TOP), "-B", str(folder)]), env=env, cwd=TOP)
+    said = run(
+        wrap(["cmake", "--preset", "release", "-S", str(TOP), "-B", str(folder)]), env=env, cwd=TOP
+    )
     if said.returncode == 77 or "unshare" in said.stderr:
         pytest.skip("mounting: this user cannot")
     return said.check().stdout
@@ -46,8 +48,11 @@ def without(request, tmp_path):
     folder = tmp_path / "build"
     if request.param == "hidden":
         return configure(folder, hidden), folder
-    home = {"CUDA_HOME": lambda: "/nonexistent", "older": lambda: toolkit(tmp_path / "home", 11080),
-            "broken": lambda: toolkit(tmp_path / "home", 13000)}[request.param]()
+    home = {
+        "CUDA_HOME": lambda: "/nonexistent",
+        "older": lambda: toolkit(tmp_path / "home", 11080),
+        "broken": lambda: toolkit(tmp_path / "home", 13000),
+    }[request.param]()
     return configure(folder, CUDA_HOME=str(home)), folder
 
 
@@ -59,7 +64,10 @@ def test_nothing_is_compared(without, request):
     how = request.node.callspec.params["without"]
     if how in ("hidden", "CUDA_HOME"):
         assert "CUDA toolkit: none" in said, said
-        assert "TPC_CUDA_HEADERS:PATH=TPC_CUDA_HEADERS-NOTFOUND" in (folder / "CMakeCache.txt").read_text()
+        assert (
+            "TPC_CUDA_HEADERS:PATH=TPC_CUDA_HEADERS-NOTFOUND"
+            in (folder / "CMakeCache.txt").read_text()
+        )
     else:
         assert "not compared with cublasLt.h of CUDA 13" in said, said
     # A header alone can be compared, of the version that declarations are of.
@@ -72,19 +80,50 @@ def test_what_is_of_gpus_is_built(tmp_path):
     """The compiler asks for ptxas when it runs, and knows of no toolkit when it is built."""
     folder = tmp_path / "build"
     configure(folder, hidden)
-    targets = ["tpc_cuda", "TPCSimCuda", "TPCSimCublasLt", "TPCSimCudnn", "TPCSimNccl", "SimulatorTests"]
+    targets = [
+        "tpc_cuda",
+        "TPCSimCuda",
+        "TPCSimCublasLt",
+        "TPCSimCudnn",
+        "TPCSimNccl",
+        "SimulatorTests",
+    ]
     run(hidden(["ninja", "-C", str(folder), *targets]), timeout=3600).check()
-    run(hidden([str(folder / "test" / "bin" / "SimulatorTests"), "--gtest_brief=1"]), timeout=1200).check()
+    run(
+        hidden([str(folder / "test" / "bin" / "SimulatorTests"), "--gtest_brief=1"]), timeout=1200
+    ).check()
 
 
 @pytest.mark.long
 def test_tests_pass():
-    files = ["cuda/test_cuda_programs.py", "cuda/test_cuda_loading.py", "cuda/test_steps.py", "cuda/test_one_gpu.py",
-             "cuda/test_cuda_refusals.py", "cuda/test_cuda_faults.py", "generate/test_generate_cuda.py",
-             "cpu/test_gpu_kernels.py", "cpu/test_gpu_gates.py", "cpu/test_ptxas.py"]
-    said = run(hidden([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
-                       *(str(Path(__file__).parents[1] / file) for file in files)]),
-               env={"TPC_BUILD": str(BUILD)}, timeout=3600)
+    files = [
+        "cuda/test_cuda_programs.py",
+        "cuda/test_cuda_loading.py",
+        "cuda/test_steps.py",
+        "cuda/test_one_gpu.py",
+        "cuda/test_cuda_refusals.py",
+        "cuda/test_cuda_faults.py",
+        "generate/test_generate_cuda.py",
+        "cpu/test_gpu_kernels.py",
+        "cpu/test_gpu_gates.py",
+        "cpu/test_ptxas.py",
+    ]
+    said = run(
+        hidden(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-rs",
+                "-p",
+                "no:cacheprovider",
+                *(str(Path(__file__).parents[1] / file) for file in files),
+            ]
+        ),
+        env={"TPC_BUILD": str(BUILD)},
+        timeout=3600,
+    )
     if said.returncode == 77 or "unshare" in said.stderr:
         pytest.skip("mounting: this user cannot")
     assert re.search(r"^[0-9]+ passed", said.check().stdout, re.M), said
@@ -96,10 +135,14 @@ def test_a_driver_alone_is_not_enough(tpcc, tmp_path):
     """Nothing is loaded, and one line says what is looked for, and where."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
     (tmp_path / "libcuda.so.1").symlink_to(LIBRARIES / "libcuda.so.1")
-    said = run(hidden([str(program.path), "--bench", "--shape", "batch=1,sequence=1"]),
-               env={"TPC_CUDA_LIBS": str(tmp_path), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""})
+    said = run(
+        hidden([str(program.path), "--bench", "--shape", "batch=1,sequence=1"]),
+        env={"TPC_CUDA_LIBS": str(tmp_path), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""},
+    )
     if said.returncode == 77 or "unshare" in said.stderr:
         pytest.skip("mounting: this user cannot")
-    said.refused("this program computes on GPUs, but libcublasLt.so.13 or libcublasLt.so.12 was not found (by TPC_CUDA_LIBS, the "
-                 "loader's path, CUDA_HOME, or in an active Python)")
+    said.refused(
+        "this program computes on GPUs, but libcublasLt.so.13 or libcublasLt.so.12 was not found"
+        " (by TPC_CUDA_LIBS, the loader's path, CUDA_HOME, or in an active Python)"
+    )
     assert said.stderr.count("\n") == 1

@@ -19,7 +19,13 @@ def pairwise(grids):
     Greedy and deterministic: take the grid that shows most pairs not yet seen."""
 
     def pairs(grid):
-        settings = [("tp", grid.tp), ("pp", grid.pp), ("dp", grid.dp), ("sp", grid.sp), ("mb", grid.mb)]
+        settings = [
+            ("tp", grid.tp),
+            ("pp", grid.pp),
+            ("dp", grid.dp),
+            ("sp", grid.sp),
+            ("mb", grid.mb),
+        ]
         return set(itertools.combinations(settings, 2))
 
     left = set().union(*map(pairs, grids))
@@ -40,7 +46,9 @@ FEW_PARTS = [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, dp=2, mb=4)]
 
 
 def few(model):
-    return [grid for grid in (FEW if model.layers > 1 else FEW_PARTS) if grid.tp <= max(model.heads, 2)]
+    return [
+        grid for grid in (FEW if model.layers > 1 else FEW_PARTS) if grid.tp <= max(model.heads, 2)
+    ]
 
 
 def shapes(model):
@@ -52,7 +60,9 @@ def check(executable, model, shapes, paddings=("none",), transport="threads"):
     cases = list(itertools.product(shapes, paddings))
     inputs = [model.inputs(*shape, padding) for shape, padding in cases]
     wrong = []
-    for case, given, actual in zip(cases, inputs, executable.run_many(inputs, model.output, transport)):
+    for case, given, actual in zip(
+        cases, inputs, executable.run_many(inputs, model.output, transport)
+    ):
         distance = difference(actual, model.expected(given))
         if distance.relative > TOLERANCE:
             (batch, sequence), padding = case
@@ -65,21 +75,38 @@ def test_sample(tpcc, grid):
     check(tpcc.compile(ODD.path, grid), ODD, shapes(ODD))
 
 
-@pytest.mark.parametrize("model,grid", [pytest.param(model, grid, id=f"{model.name}-{grid}")
-                                        for model in COMMITTED.values() if model is not ODD for grid in few(model)])
+@pytest.mark.parametrize(
+    "model,grid",
+    [
+        pytest.param(model, grid, id=f"{model.name}-{grid}")
+        for model in COMMITTED.values()
+        if model is not ODD
+        for grid in few(model)
+    ],
+)
 def test_every_flavor(tpcc, model, grid):
     check(tpcc.compile(model.path, grid), model, shapes(model))
 
 
-@pytest.mark.parametrize("model,grid", [pytest.param(model, grid, id=f"{model.name}-{grid}")
-                                        for model in FROM_CORPUS.values() for grid in few(model)[1:]])
+@pytest.mark.parametrize(
+    "model,grid",
+    [
+        pytest.param(model, grid, id=f"{model.name}-{grid}")
+        for model in FROM_CORPUS.values()
+        for grid in few(model)[1:]
+    ],
+)
 def test_files_of_others(tpcc, model, grid):
     if not model.path.exists():
         pytest.skip(f"corpus: {model.path} is absent")
     check(tpcc.compile(model.path, grid), model, shapes(model))
 
 
-@pytest.mark.parametrize("grid", [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, pp=2, dp=2, sp=True, mb=4)], ids=str)
+@pytest.mark.parametrize(
+    "grid",
+    [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, pp=2, dp=2, sp=True, mb=4)],
+    ids=str,
+)
 @pytest.mark.parametrize("name", ["gpt2-odd-nopast", "gpt2-tiny-nopast"])
 def test_padded_batches(tpcc, name, grid):
     """Left and right: rows of padding see nothing, or padding only, and are compared like all others."""
@@ -87,7 +114,11 @@ def test_padded_batches(tpcc, name, grid):
     check(tpcc.compile(model.path, grid), model, [(1, 7), (4, 7), (4, 64)], ["left", "right"])
 
 
-@pytest.mark.parametrize("grid", [Grid(tp=2), Grid(pp=2), Grid(dp=2, mb=4), Grid(tp=2, pp=2, sp=True), Grid(tp=8, sp=True)], ids=str)
+@pytest.mark.parametrize(
+    "grid",
+    [Grid(tp=2), Grid(pp=2), Grid(dp=2, mb=4), Grid(tp=2, pp=2, sp=True), Grid(tp=8, sp=True)],
+    ids=str,
+)
 def test_mpi(tpcc, mpi, grid):
     check(tpcc.compile(ODD.path, grid), ODD, [(1, 1), (4, 7)], transport=mpi)
 
@@ -115,7 +146,10 @@ def test_negative_ids_count_from_the_end(tpcc):
     executable = tpcc.compile(ODD.path, Grid(tp=2))
     ids = ODD.inputs(2, 9)["input_ids"]
     negative = np.where(np.arange(9) % 2 == 0, ids - ODD.vocab, ids)
-    np.testing.assert_array_equal(executable.run({"input_ids": negative})["logits"], executable.run({"input_ids": ids})["logits"])
+    np.testing.assert_array_equal(
+        executable.run({"input_ids": negative})["logits"],
+        executable.run({"input_ids": ids})["logits"],
+    )
 
 
 def test_inputs_with_one_sensible_value_may_be_left_out(tpcc):
@@ -142,7 +176,9 @@ def test_no_tokens_give_no_tokens_or_a_reason(tpcc):
 def test_a_model_without_its_q_is_not_mistaken_for_the_model(tpcc, tmp_path):
     """test_mutations.py shows that the tolerance catches such things; this, that an executable is compared by it."""
     path = tmp_path / "no-q.onnx"
-    onnx.save(with_tensor(onnx.load(ODD.path), "model.transformer.h.1.attn.c_attn.weight", zeroed_q), path)
+    onnx.save(
+        with_tensor(onnx.load(ODD.path), "model.transformer.h.1.attn.c_attn.weight", zeroed_q), path
+    )
     inputs = ODD.inputs(2, 16)
     actual = tpcc.compile(path, Grid(tp=2)).run(inputs)["logits"]
     assert difference(actual, ODD.expected(inputs)).relative > TOLERANCE
@@ -151,11 +187,19 @@ def test_a_model_without_its_q_is_not_mistaken_for_the_model(tpcc, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
-@pytest.mark.parametrize("name", ["gpt2-odd-opset20", "gpt2-odd-opset18", "gpt2-odd-opset23", "gpt2-odd-nopast"])
+@pytest.mark.parametrize(
+    "name", ["gpt2-odd-opset20", "gpt2-odd-opset18", "gpt2-odd-opset23", "gpt2-odd-nopast"]
+)
 @pytest.mark.parametrize("grid", ALL, ids=str)
 def test_all_combinations(tpcc, request, name, grid, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     model = COMMITTED[name]
     some = list(shapes(model)) if transport == "threads" else [(1, 1), (4, 7)]
-    check(tpcc.compile(model.path, grid), model, some, ["none", "left", "right"] if model.padded else ["none"], transport)
+    check(
+        tpcc.compile(model.path, grid),
+        model,
+        some,
+        ["none", "left", "right"] if model.padded else ["none"],
+        transport,
+    )

@@ -25,4 +25,9 @@ def test_every_grid(tpcc, model_124m, request, grid, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     model = dataclasses.replace(SHAPE, path=model_124m)
-    check(tpcc.compile(model.path, grid), model, [(1, 1), (1, 7), (1, 128), (4, 128)], transport=transport)
+    check(
+        tpcc.compile(model.path, grid),
+        model,
+        [(1, 1), (1, 7), (1, 128), (4, 128)],
+        transport=transport,
+    )

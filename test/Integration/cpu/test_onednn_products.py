@@ -30,18 +30,23 @@ def folder(request):
 
 
 # Fused biases, activations and residuals; a tied head; grouped heads; caches; ranks of both kinds.
-@pytest.mark.parametrize("name, grid, transport", [
-    ("gpt2-tiny", "tp1", "threads"),
-    ("gpt2-tiny", "tp2,pp2", "tcp"),
-    ("llama-past", "tp2", "threads"),
-    ("gemma2-past", "tp2,dp2", "threads"),
-    ("bloom-dynamo", "tp3,sp", "threads"),
-])
+@pytest.mark.parametrize(
+    "name, grid, transport",
+    [
+        ("gpt2-tiny", "tp1", "threads"),
+        ("gpt2-tiny", "tp2,pp2", "tcp"),
+        ("llama-past", "tp2", "threads"),
+        ("gemma2-past", "tp2,dp2", "threads"),
+        ("bloom-dynamo", "tp3,sp", "threads"),
+    ],
+)
 def test_results_are_those_of_onnx_runtime(tpcc, folder, name, grid, transport):
     model = ALL[name]
     program = tpcc.compile(model.path, grid)
     outputs = [output["name"] for output in program.describe()["outputs"]]
-    inputs = model.inputs(2, 70, padding="left" if model.padded else "none", past=3 if model.past_name else 0)
+    inputs = model.inputs(
+        2, 70, padding="left" if model.padded else "none", past=3 if model.past_name else 0
+    )
     expected = Session(model.path).run(inputs)
     found = program.run(inputs, outputs, transport, ["--products=onednn"], env=environment(folder))
     for output in outputs:
@@ -52,8 +57,14 @@ def test_bits_do_not_depend_on_threads(tpcc, folder):
     model = ALL["gpt2-tiny"]
     program = tpcc.compile(model.path, "tp1")
     inputs = model.inputs(3, 90)
-    one, three = (program.run(inputs, arguments=["--products=onednn", f"--threads-per-rank={threads}"], env=environment(folder))
-                  for threads in (1, 3))
+    one, three = (
+        program.run(
+            inputs,
+            arguments=["--products=onednn", f"--threads-per-rank={threads}"],
+            env=environment(folder),
+        )
+        for threads in (1, 3)
+    )
     np.testing.assert_array_equal(one["logits"], three["logits"])
 
 
@@ -75,20 +86,35 @@ def test_a_library_that_cannot_be_used(tpcc, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     (tmp_path / "empty.c").write_text("int nothing;")
-    subprocess.run([configured("CMAKE_C_COMPILER"), "-shared", "-o", empty / "libdnnl.so.3", tmp_path / "empty.c"], check=True)
+    subprocess.run(
+        [
+            configured("CMAKE_C_COMPILER"),
+            "-shared",
+            "-o",
+            empty / "libdnnl.so.3",
+            tmp_path / "empty.c",
+        ],
+        check=True,
+    )
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "libdnnl.so.3").write_text("no library")
     for environ, words in [
         (environment(tmp_path / "text"), "it cannot be loaded: "),
         (environment(empty), "it has no function dnnl_version: oneDNN 3 is needed"),
         ({**environment(FAKE), "FAKE_ONEDNN": "old"}, "it is version 2: oneDNN 3 is needed"),
-        ({**environment(FAKE), "FAKE_ONEDNN": "tbb"}, "it has threads that this program cannot limit"),
+        (
+            {**environment(FAKE), "FAKE_ONEDNN": "tbb"},
+            "it has threads that this program cannot limit",
+        ),
     ]:
         program.call([*BENCH, "--products=onednn"], env=environ).refused(needs + words)
     program.call([*BENCH, "--products=mkl"]).refused("--products=mkl: expected 'tpc' or 'onednn'")
     # One of several: all end, and it is said once.
     script = f'if [ $RANK = 1 ]; then export LD_LIBRARY_PATH={empty}; fi; exec "$@"'
-    result = run([*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH, "--products=onednn"], env=environment(FAKE))
+    result = run(
+        [*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH, "--products=onednn"],
+        env=environment(FAKE),
+    )
     result.refused(f"error: rank 1: {needs}it has no function")
     assert len(re.findall("^error:", result.stderr, re.M)) == 1, result
 
@@ -96,6 +122,11 @@ def test_a_library_that_cannot_be_used(tpcc, tmp_path):
 def test_all_ranks_have_the_same(tpcc):
     program = tpcc.compile(ALL["gpt2-tiny"].path, Grid(tp=2))
     script = 'if [ $RANK = 1 ]; then set -- "$@" --products=onednn; fi; exec "$@"'
-    result = run([*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH], env=environment(FAKE))
-    result.refused("rank 1 does not run the same as rank 0: another library for products (rank 0 has tpc, rank 1 has ")
+    result = run(
+        [*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH], env=environment(FAKE)
+    )
+    result.refused(
+        "rank 1 does not run the same as rank 0: another library for products (rank 0 has tpc, rank"
+        " 1 has "
+    )
     assert len(re.findall("^error:", result.stderr, re.M)) == 1, result

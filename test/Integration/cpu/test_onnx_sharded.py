@@ -49,12 +49,15 @@ def shard_blocks(model, configuration, devices):
         multidevice.shard(model, configuration, name, devices, {1: 2})
 
 
-@pytest.mark.parametrize("spec, devices", [
-    ("tp2", [0, 1]),
-    ("tp2,dp2", [[0, 2], [1, 3]]),
-    ("tp2,dp2,order=dp-tp", [[0, 1], [2, 3]]),
-    ("tp2,dp2,sp,mb2", [[0, 2], [1, 3]]),
-])
+@pytest.mark.parametrize(
+    "spec, devices",
+    [
+        ("tp2", [0, 1]),
+        ("tp2,dp2", [[0, 2], [1, 3]]),
+        ("tp2,dp2,order=dp-tp", [[0, 1], [2, 3]]),
+        ("tp2,dp2,sp,mb2", [[0, 2], [1, 3]]),
+    ],
+)
 def test_shards_of_weights_are_the_tensor_tactic(tmp_path, spec, devices):
     model = load()
     ranks = len(devices) if isinstance(devices[0], int) else 4
@@ -88,12 +91,24 @@ def test_pipeline_stages(tmp_path):
     multidevice.configure(model, "pipeline", 4)
     # Each stage has its own devices; the table is on the first, the head on the last.
     for tensor, stage in [(TABLE, 0), (HEAD, 1)]:
-        multidevice.shard(model, "pipeline", tensor, [2 * stage, 2 * stage + 1], {0 if tensor == TABLE else 1: 2})
-    for stage, (qkv, fc1) in enumerate(zip(layers(model, "attn.c_attn.weight"), layers(model, "mlp.c_fc.weight"))):
-        multidevice.shard(model, "pipeline", qkv, [2 * stage, 2 * stage + 1], {1: [(3, 1), (4, 2), (8, 1)]})
+        multidevice.shard(
+            model, "pipeline", tensor, [2 * stage, 2 * stage + 1], {0 if tensor == TABLE else 1: 2}
+        )
+    for stage, (qkv, fc1) in enumerate(
+        zip(layers(model, "attn.c_attn.weight"), layers(model, "mlp.c_fc.weight"))
+    ):
+        multidevice.shard(
+            model, "pipeline", qkv, [2 * stage, 2 * stage + 1], {1: [(3, 1), (4, 2), (8, 1)]}
+        )
         multidevice.shard(model, "pipeline", fc1, [2 * stage, 2 * stage + 1], {1: 2})
+
     def stage_of(node):
-        return 0 if "/h.0/" in node.name else 1 if "/h.1/" in node.name or "/lm_head/" in node.name else None
+        return (
+            0
+            if "/h.0/" in node.name
+            else 1 if "/h.1/" in node.name or "/lm_head/" in node.name else None
+        )
+
     multidevice.stage(model, "pipeline", stage_of)
     onnx.checker.check_model(model)
     path = tmp_path / "sharded.onnx"
@@ -105,11 +120,16 @@ def test_pipeline_stages(tmp_path):
     def layers_of(lines, number):
         body = re.search(rf"@stage_{number}\(.*?\n  }}", "\n".join(lines), re.S)[0]
         return [f"transformer.h.{i}.mlp" in body for i in range(2)]
+
     other = program(TINY, "pp2")
     assert layers_of(other, 0) == [True, False] and layers_of(other, 1) == [False, True]
     model = load()
     multidevice.configure(model, "pipeline", 2)
-    multidevice.stage(model, "pipeline", lambda node: 0 if "/h." in node.name else 1 if "/lm_head/" in node.name else None)
+    multidevice.stage(
+        model,
+        "pipeline",
+        lambda node: 0 if "/h." in node.name else 1 if "/lm_head/" in node.name else None,
+    )
     onnx.save(model, path)
     forced = program(path, "pp2")
     assert layers_of(forced, 0) == [True, True] and layers_of(forced, 1) == [False, False]
@@ -119,8 +139,11 @@ def test_stages_may_begin_within_layers(tmp_path):
     """Between attention and MLP the residual is all that is live."""
     model = load()
     multidevice.configure(model, "pipeline", 2)
-    multidevice.stage(model, "pipeline", lambda node: 0 if "/h.0/attn/" in node.name else
-                      1 if "/h.0/mlp/" in node.name else None)
+    multidevice.stage(
+        model,
+        "pipeline",
+        lambda node: 0 if "/h.0/attn/" in node.name else 1 if "/h.0/mlp/" in node.name else None,
+    )
     path = tmp_path / "sharded.onnx"
     onnx.save(model, path)
     lines = program(path, "pp2")
@@ -140,42 +163,74 @@ def test_stages_without_a_place_to_cut(tmp_path):
         path = tmp_path / "sharded.onnx"
         onnx.save(model, path)
         return run(path, "--megatron-shard=pp2", "--emit=staged", fails=True)
+
     # Queries, keys and values of the first layer on one side, its attention on the other.
-    error = refused(lambda node: {"/transformer/h.0/attn/c_attn/Gemm": 0, "/transformer/h.0/attn/MatMul_1": 1}
-                    .get(node.name))
-    assert ("pipeline stage 1 cannot begin with '/transformer/h.0/attn/MatMul_1': between it and "
-            "'/transformer/h.0/attn/c_attn/Gemm' more than one activation is live; it may begin with") in error
-    error = refused(lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}
-                    .get(node.name))
+    error = refused(
+        lambda node: {
+            "/transformer/h.0/attn/c_attn/Gemm": 0,
+            "/transformer/h.0/attn/MatMul_1": 1,
+        }.get(node.name)
+    )
+    assert (
+        "pipeline stage 1 cannot begin with '/transformer/h.0/attn/MatMul_1': between it and "
+        "'/transformer/h.0/attn/c_attn/Gemm' more than one activation is live; it may begin with"
+        in error
+    )
+    error = refused(
+        lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}.get(
+            node.name
+        )
+    )
     assert "'/transformer/h.1/mlp/c_fc/Gemm' is in pipeline stage 0" in error
     assert "it uses a result of '/transformer/h.0/mlp/c_fc/Gemm' from stage 1" in error
 
 
-@pytest.mark.parametrize("model, spec", [
-    ("gpt2-tiny-nopast", "tp2"),
-    ("gpt2-tiny-nopast", "tp2,pp2,sp,mb2"),
-    ("gpt2-tiny-nopast", "tp3,dp2,pp2,order=pp-dp-tp"),
-    ("gpt2-odd-nopast", "tp2,pp3"),
-    ("gpt2-odd-opset23", "tp2,dp2"),
-    ("gpt2-odd-opset18", "tp8,pp4"),
-    ("gpt2-tiny-nopast", "tp2x2"),
-    ("gpt2-odd-nopast", "tp2x3,pp2,dp2,order=dp-tp-pp"),
-    ("falcon-past", "tp3,pp2,dp2"),
-    ("gemma2-dynamo", "tp2x4,pp2"),  # the cut is where it is: all places between the marks are compared
-    ("llama-dynamo", "tp4"),  # kv heads are there twice, for half of the query heads each
-    ("olmo2-past", "tp2x2"),
-    ("phi-past", "tp2x2"),
-    ("mistral-dynamo", "pp2"),  # the second stage begins within a layer
-    *(pytest.param(name, spec, marks=pytest.mark.long) for name in FAMILIES
-      for spec in ("tp2", "tp4", "tp8", "tp2x2", "tp2x4", "pp2", "tp2x4,pp2", "tp2,sp", "tp3,pp2", "tp2x3")),
-])
+@pytest.mark.parametrize(
+    "model, spec",
+    [
+        ("gpt2-tiny-nopast", "tp2"),
+        ("gpt2-tiny-nopast", "tp2,pp2,sp,mb2"),
+        ("gpt2-tiny-nopast", "tp3,dp2,pp2,order=pp-dp-tp"),
+        ("gpt2-odd-nopast", "tp2,pp3"),
+        ("gpt2-odd-opset23", "tp2,dp2"),
+        ("gpt2-odd-opset18", "tp8,pp4"),
+        ("gpt2-tiny-nopast", "tp2x2"),
+        ("gpt2-odd-nopast", "tp2x3,pp2,dp2,order=dp-tp-pp"),
+        ("falcon-past", "tp3,pp2,dp2"),
+        (
+            "gemma2-dynamo",
+            "tp2x4,pp2",
+        ),  # the cut is where it is: all places between the marks are compared
+        ("llama-dynamo", "tp4"),  # kv heads are there twice, for half of the query heads each
+        ("olmo2-past", "tp2x2"),
+        ("phi-past", "tp2x2"),
+        ("mistral-dynamo", "pp2"),  # the second stage begins within a layer
+        *(
+            pytest.param(name, spec, marks=pytest.mark.long)
+            for name in FAMILIES
+            for spec in (
+                "tp2",
+                "tp4",
+                "tp8",
+                "tp2x2",
+                "tp2x4",
+                "pp2",
+                "tp2x4,pp2",
+                "tp2,sp",
+                "tp3,pp2",
+                "tp2x3",
+            )
+        ),
+    ],
+)
 def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     source, path = MODELS / f"{model}.onnx", tmp_path / "sharded.onnx"
     run(source, f"--megatron-shard={spec}", "--emit=onnx-sharded", "-o", path)
     onnx.checker.check_model(path)
     written, original = onnx.load(path), onnx.load(source)
     assert written.configuration[0].num_devices == eval(
-        "*".join(re.findall(r"(?:tp|pp|dp|x)(\d+)", spec.split(",order")[0])))
+        "*".join(re.findall(r"(?:tp|pp|dp|x)(\d+)", spec.split(",order")[0]))
+    )
     assert program(path, spec + ",manual") == program(source, spec)
     placed = [part for node in written.graph.node for part in node.device_configurations]
     stages = {part.pipeline_stage for part in placed if part.HasField("pipeline_stage")}
@@ -191,16 +246,38 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     assert written == original
 
 
-@pytest.mark.parametrize("spec, line, tensor, written", [
-    # The residual in parts along its width: reduced into parts, gathered for the norm.
-    ("tp2", "/transformer/h.?/Add_output_0: [-, -, tp]", "/transformer/h.1/Add_output_0", [(2, 2)]),
-    ("tp2,dp2,pp2,mb2", "/transformer/h.?/Add_output_0: [dp, -, tp]", "/transformer/h.0/Add_output_0",
-     [(0, 2), (2, 2)]),
-    ("tp2x2", "/transformer/h.0/Add_output_0: [-, -, tpy]", "/transformer/h.0/Add_output_0", [(2, 2)]),
-    # Whole, although the other tactics would split it.
-    ("tp2", "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]", "/transformer/h.0/mlp/c_fc/Gemm_output_0", []),
-    ("tp2", "transformer.h.1.mlp.c_fc.weight: [-, -]", "transformer.h.1.mlp.c_fc.weight", []),
-])
+@pytest.mark.parametrize(
+    "spec, line, tensor, written",
+    [
+        # The residual in parts along its width: reduced into parts, gathered for the norm.
+        (
+            "tp2",
+            "/transformer/h.?/Add_output_0: [-, -, tp]",
+            "/transformer/h.1/Add_output_0",
+            [(2, 2)],
+        ),
+        (
+            "tp2,dp2,pp2,mb2",
+            "/transformer/h.?/Add_output_0: [dp, -, tp]",
+            "/transformer/h.0/Add_output_0",
+            [(0, 2), (2, 2)],
+        ),
+        (
+            "tp2x2",
+            "/transformer/h.0/Add_output_0: [-, -, tpy]",
+            "/transformer/h.0/Add_output_0",
+            [(2, 2)],
+        ),
+        # Whole, although the other tactics would split it.
+        (
+            "tp2",
+            "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]",
+            "/transformer/h.0/mlp/c_fc/Gemm_output_0",
+            [],
+        ),
+        ("tp2", "transformer.h.1.mlp.c_fc.weight: [-, -]", "transformer.h.1.mlp.c_fc.weight", []),
+    ],
+)
 def test_annotations_are_written(tmp_path, spec, line, tensor, written):
     path, annotations = tmp_path / "sharded.onnx", tmp_path / "annotations.txt"
     annotations.write_text(line + "\n")
@@ -210,8 +287,13 @@ def test_annotations_are_written(tmp_path, spec, line, tensor, written):
     run(TINY, f"--megatron-shard={spec}", *options, "--emit=onnx-sharded", "-o", path)
     model = onnx.load(path)
     onnx.checker.check_model(model)
-    part = next(part for node in model.graph.node for devices in node.device_configurations
-                for part in devices.sharding_spec if part.tensor_name == tensor)
+    part = next(
+        part
+        for node in model.graph.node
+        for devices in node.device_configurations
+        for part in devices.sharding_spec
+        if part.tensor_name == tensor
+    )
     assert [(d.axis, d.simple_sharding[0].num_shards) for d in part.sharded_dim] == written
     assert program(path, spec + ",manual") == annotated
 
@@ -219,10 +301,21 @@ def test_annotations_are_written(tmp_path, spec, line, tensor, written):
 def test_open_entries_cannot_be_written(tmp_path):
     annotations = tmp_path / "annotations.txt"
     annotations.write_text("/transformer/h.0/Add_output_0: [-, ?, tp]\n")
-    error = run(TINY, "--megatron-shard=tp2", f"--annotations={annotations}", "--emit=onnx-sharded", "-o",
-                tmp_path / "sharded.onnx", fails=True)
-    assert re.search(r"the annotation \[-, \?, tp\] of value '/transformer/h.0/Add_output_0' \(.*annotations.txt:1:1\) "
-                     "cannot be written to an ONNX file, which cannot express '\\?'", error), error
+    error = run(
+        TINY,
+        "--megatron-shard=tp2",
+        f"--annotations={annotations}",
+        "--emit=onnx-sharded",
+        "-o",
+        tmp_path / "sharded.onnx",
+        fails=True,
+    )
+    assert re.search(
+        r"the annotation \[-, \?, tp\] of value '/transformer/h.0/Add_output_0'"
+        r" \(.*annotations.txt:1:1\) "
+        "cannot be written to an ONNX file, which cannot express '\\?'",
+        error,
+    ), error
     assert not (tmp_path / "sharded.onnx").exists()
 
 
@@ -236,14 +329,23 @@ def test_external_data_stays_where_it_is(tmp_path):
     assert (tmp_path / "model.data").read_bytes() == before
     assert path.stat().st_size < source.stat().st_size + 20_000
     table = next(t for t in onnx.load(path).graph.initializer if t.name == TABLE)
-    np.testing.assert_array_equal(onnx.numpy_helper.to_array(table),
-                                  onnx.numpy_helper.to_array(load().graph.initializer[0]))
+    np.testing.assert_array_equal(
+        onnx.numpy_helper.to_array(table), onnx.numpy_helper.to_array(load().graph.initializer[0])
+    )
     assert program(path, "tp2,manual") == program(source, "tp2")
     # Elsewhere the weights would not be found.
     (tmp_path / "elsewhere").mkdir()
-    error = run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", tmp_path / "elsewhere" / "x.onnx",
-                fails=True)
-    assert "would not find its weights" in error and not (tmp_path / "elsewhere" / "x.onnx").exists()
+    error = run(
+        source,
+        "--megatron-shard=tp2",
+        "--emit=onnx-sharded",
+        "-o",
+        tmp_path / "elsewhere" / "x.onnx",
+        fails=True,
+    )
+    assert (
+        "would not find its weights" in error and not (tmp_path / "elsewhere" / "x.onnx").exists()
+    )
 
 
 def test_onnx_ir_reads_it(tmp_path):
@@ -278,63 +380,125 @@ def test_refusals(tmp_path):
     check("names device 7; the configuration has devices 0 to 1", shard(TABLE, [0, 7], {0: 2}))
     check("names device 0 twice", shard(TABLE, [0, 0], {0: 2}))
     check(f"{gather} is cut along axis 2, but has 2 dimensions", shard(TABLE, [0, 1], {2: 2}))
-    check("is cut along axis 0 as if it had size 999; it has 1000", shard(TABLE, [0, 1], {0: [(999, 2)]}))
-    check("is cut into 3 along axis 0, which needs more than the 2 devices", shard(TABLE, [0, 1], {0: 3}))
-    check("which match no axis of the grid", shard(TABLE, [[0, 3], [1, 2]], {0: 2}), "tp2,dp2", ("c", 4))
-    check("is not on device 1, but on device 0 of the same pipeline stage", shard(TABLE, [0, 2], {0: 2}), "tp2,dp2",
-          ("c", 4))
-    check("has pipeline stages 0 to 3, but the grid has pp2; use pp4",
-          lambda model: multidevice.stage(model, "c", lambda node: 3), "pp2")
+    check(
+        "is cut along axis 0 as if it had size 999; it has 1000",
+        shard(TABLE, [0, 1], {0: [(999, 2)]}),
+    )
+    check(
+        "is cut into 3 along axis 0, which needs more than the 2 devices",
+        shard(TABLE, [0, 1], {0: 3}),
+    )
+    check(
+        "which match no axis of the grid",
+        shard(TABLE, [[0, 3], [1, 2]], {0: 2}),
+        "tp2,dp2",
+        ("c", 4),
+    )
+    check(
+        "is not on device 1, but on device 0 of the same pipeline stage",
+        shard(TABLE, [0, 2], {0: 2}),
+        "tp2,dp2",
+        ("c", 4),
+    )
+    check(
+        "has pipeline stages 0 to 3, but the grid has pp2; use pp4",
+        lambda model: multidevice.stage(model, "c", lambda node: 3),
+        "pp2",
+    )
     check("is in pipeline stage -1", lambda model: multidevice.stage(model, "c", lambda node: -1))
-    check("placed by the device configuration 'd', which the file does not define",
-          lambda model: multidevice.stage(model, "d", lambda node: 0))
-    check("there are two device configurations named 'c'", lambda model: multidevice.configure(model, "c", 4))
-    check("2 device configurations of the file have 2 devices",
-          lambda model: multidevice.configure(model, "e", 2))
+    check(
+        "placed by the device configuration 'd', which the file does not define",
+        lambda model: multidevice.stage(model, "d", lambda node: 0),
+    )
+    check(
+        "there are two device configurations named 'c'",
+        lambda model: multidevice.configure(model, "c", 4),
+    )
+    check(
+        "2 device configurations of the file have 2 devices",
+        lambda model: multidevice.configure(model, "e", 2),
+    )
     check("device configuration 'c' has 0 devices", lambda model: None, "tp2", ("c", 0))
 
     check("is cut along axis 0 twice", shard(TABLE, [0, 1], {0: 2, -2: 1}))
-    check("is cut along a factor of axis 0 that has no size", lambda model: [
-        spec.sharded_dim[0].simple_sharding.add(num_shards=1)
-        for spec in [multidevice.shard(model, "c", TABLE, [0, 1], {0: [(500, 2)]}) or
-                     multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0]]])
-    check("is cut into 2 parts and lists no devices; the grid has 4 ranks", shard(TABLE, [], {0: 2}), "tp2,dp2",
-          ("c", 4))
+    check(
+        "is cut along a factor of axis 0 that has no size",
+        lambda model: [
+            spec.sharded_dim[0].simple_sharding.add(num_shards=1)
+            for spec in [
+                multidevice.shard(model, "c", TABLE, [0, 1], {0: [(500, 2)]})
+                or multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0]
+            ]
+        ],
+    )
+    check(
+        "is cut into 2 parts and lists no devices; the grid has 4 ranks",
+        shard(TABLE, [], {0: 2}),
+        "tp2,dp2",
+        ("c", 4),
+    )
 
     def groups(model):
         multidevice.shard(model, "c", TABLE, [[0], [1]], {0: 2})
         spec = multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0]
         spec.index_to_device_group_map[1].key = -1
+
     check("has two device groups with the index -1", groups)
 
     def foreign(model):
         multidevice.shard(model, "c", TABLE, [0, 1], {0: 2})
-        multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0].tensor_name = HEAD
+        multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[
+            0
+        ].tensor_name = HEAD
+
     check("is none of the node's inputs and outputs", foreign)
 
     def specs(model):
-        return [spec for node in multidevice.nodes_with(model, TABLE) for part in node.device_configurations
-                for spec in part.sharding_spec]
+        return [
+            spec
+            for node in multidevice.nodes_with(model, TABLE)
+            for part in node.device_configurations
+            for spec in part.sharding_spec
+        ]
 
     def changed(change):
         def apply(model):
             multidevice.shard(model, "c", TABLE, [0, 1], {0: 2})
             change(specs(model)[0])
+
         return apply
-    check("has two sharding_specs", lambda model: [multidevice.shard(model, "c", TABLE, [0, 1], {0: 2}) for _ in "12"])
-    check("has a device group without devices, of the index 1",
-          changed(lambda spec: spec.index_to_device_group_map.add(key=1)))
-    check("is cut along an unspecified dimension", changed(lambda spec: spec.sharded_dim[0].ClearField("axis")))
-    check("does not specify the number of parts along axis 0",
-          changed(lambda spec: spec.sharded_dim[0].ClearField("simple_sharding")))
-    check("has 2 devices, but names 1; name all of them, or none",
-          lambda model: model.configuration[0].device.append("gpu0"))
-    check("a device configuration has no name", lambda model: model.configuration.add(num_devices=3))
+
+    check(
+        "has two sharding_specs",
+        lambda model: [multidevice.shard(model, "c", TABLE, [0, 1], {0: 2}) for _ in "12"],
+    )
+    check(
+        "has a device group without devices, of the index 1",
+        changed(lambda spec: spec.index_to_device_group_map.add(key=1)),
+    )
+    check(
+        "is cut along an unspecified dimension",
+        changed(lambda spec: spec.sharded_dim[0].ClearField("axis")),
+    )
+    check(
+        "does not specify the number of parts along axis 0",
+        changed(lambda spec: spec.sharded_dim[0].ClearField("simple_sharding")),
+    )
+    check(
+        "has 2 devices, but names 1; name all of them, or none",
+        lambda model: model.configuration[0].device.append("gpu0"),
+    )
+    check(
+        "a device configuration has no name", lambda model: model.configuration.add(num_devices=3)
+    )
 
     def two(model):
         multidevice.shard(model, "c", "input_ids", [0, 1], {0: 2})
-        spec = multidevice.nodes_with(model, "input_ids")[1].device_configurations[0].sharding_spec[0]
+        spec = (
+            multidevice.nodes_with(model, "input_ids")[1].device_configurations[0].sharding_spec[0]
+        )
         spec.sharded_dim[0].axis = 1
+
     check("a tensor has one sharding", two, "dp2")
 
 
@@ -343,39 +507,59 @@ def layers_of_products(tmp_path, count, change, spec):
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
     for i in range(count):
-        nodes += [node("MatMul", [last, f"w{i}"], [f"h{i}"], name=f"fc{i}"),
-                  node("Relu", [f"h{i}"], [f"r{i}"], name=f"relu{i}")]
+        nodes += [
+            node("MatMul", [last, f"w{i}"], [f"h{i}"], name=f"fc{i}"),
+            node("Relu", [f"h{i}"], [f"r{i}"], name=f"relu{i}"),
+        ]
         last = f"r{i}"
-    weights = [onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(count)]
-    graph = onnx.helper.make_graph(nodes, "mlp", [info("x", 1, ["batch", 16])], [info(last, 1, ["batch", 16])], weights)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11)
+    weights = [
+        onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(count)
+    ]
+    graph = onnx.helper.make_graph(
+        nodes, "mlp", [info("x", 1, ["batch", 16])], [info(last, 1, ["batch", 16])], weights
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11
+    )
     multidevice.configure(model, "c", 2)
     change(model)
     path = tmp_path / "products.onnx"
     onnx.save(model, path)
-    return subprocess.run([BIN / "tpcc", path, f"--megatron-shard={spec}", "--emit=staged"], capture_output=True, text=True)
+    return subprocess.run(
+        [BIN / "tpcc", path, f"--megatron-shard={spec}", "--emit=staged"],
+        capture_output=True,
+        text=True,
+    )
 
 
-@pytest.mark.parametrize("stages, to, source", [
-    ((1, 0), 1, 0),
-    ((0, 1, 0), 2, 1),
-    ((1, None, 0), 2, 0),  # what is between them says nothing
-    ((0, 1, None, 1, 0), 4, 3),
-])
+@pytest.mark.parametrize(
+    "stages, to, source",
+    [
+        ((1, 0), 1, 0),
+        ((0, 1, 0), 2, 1),
+        ((1, None, 0), 2, 0),  # what is between them says nothing
+        ((0, 1, None, 1, 0), 4, 3),
+    ],
+)
 @pytest.mark.parametrize("first_last", [False, True], ids=["in order", "last node first"])
 def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
     def change(model):
-        multidevice.stage(model, "c", lambda node: stages[int(node.name[-1])] if node.name[:2] == "fc" else None)
+        multidevice.stage(
+            model, "c", lambda node: stages[int(node.name[-1])] if node.name[:2] == "fc" else None
+        )
         if first_last:
             nodes = list(model.graph.node)
             del model.graph.node[:]
             model.graph.node.extend(reversed(nodes))
+
     # Whatever the grid: also where the first product would be computed again by each stage.
     for spec in ("pp2", "pp1,tp2"):
         result = layers_of_products(tmp_path, len(stages), change, spec)
         assert result.returncode == 1
-        assert (f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it uses a result of 'fc{source}' "
-                "from stage 1") in result.stderr, result.stderr
+        assert (
+            f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it uses a"
+            f" result of 'fc{source}' from stage 1" in result.stderr
+        ), result.stderr
 
 
 def test_stages_and_devices_agree(tmp_path):
@@ -384,17 +568,24 @@ def test_stages_and_devices_agree(tmp_path):
             multidevice.stage(model, "c", lambda node: stages.get(node.name))
             for tensor, device in devices.items():
                 multidevice.shard(model, "c", tensor, [device], {})
+
         return layers_of_products(tmp_path, 4, change, "pp2")
 
     result = place({"fc0": 0, "fc3": 1}, w0=1)
     assert result.returncode == 1
-    assert ("tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices of stage 0, which "
-            "has 0; list devices of the node's stage") in result.stderr
+    assert (
+        "tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices"
+        " of stage 0, which has 0; list devices of the node's stage" in result.stderr
+    )
     # Devices alone say it as well, and may so run backwards.
     result = place({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
     result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
-    assert result.returncode == 1 and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'" in result.stderr
+    assert (
+        result.returncode == 1
+        and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'"
+        in result.stderr
+    )
     # The product takes one tensor from each.
     result = place({"fc3": 1}, w1=0, r0=1)
     assert result.returncode == 1
@@ -418,22 +609,34 @@ def held(size, factors, parts):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
     """Contiguous, strided, uneven: never something else."""
-    lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [[(2, 1), (3, 1), (4, 1)]]
+    lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [
+        [(2, 1), (3, 1), (4, 1)]
+    ]
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     for factors in lists:
         for cut in range(len(factors)):
             wanted = [(size, ranks if i == cut else 1) for i, (size, _) in enumerate(factors)]
             weight = onnx.numpy_helper.from_array(np.zeros((5, 24), np.float32), "w")
-            graph = onnx.helper.make_graph([node("MatMul", ["x", "w"], ["y"], name="fc")], "fc",
-                                           [info("x", 1, ["batch", 5])], [info("y", 1, ["batch", 24])], [weight])
-            model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11)
+            graph = onnx.helper.make_graph(
+                [node("MatMul", ["x", "w"], ["y"], name="fc")],
+                "fc",
+                [info("x", 1, ["batch", 5])],
+                [info("y", 1, ["batch", 24])],
+                [weight],
+            )
+            model = onnx.helper.make_model(
+                graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11
+            )
             multidevice.configure(model, "c", ranks)
             multidevice.shard(model, "c", "w", list(range(ranks)), {1: wanted})
             path = tmp_path / "factors.onnx"
             onnx.save(model, path)
             text = run(path, f"--megatron-shard=tp{ranks},manual", "--emit=staged", "--plain")
             dim = re.search(r"tpc.parameter @w : .*?#tpc.dist<\[5, ([^\]]*)\]", text)[1]
-            made = [(int(size), ranks if axis else 1) for size, axis in re.findall(r"(\d+)(\{tp\})?", dim)]
+            made = [
+                (int(size), ranks if axis else 1)
+                for size, axis in re.findall(r"(\d+)(\{tp\})?", dim)
+            ]
             assert held(24, made, ranks) == held(24, wanted, ranks), (wanted, dim)
 
 
@@ -441,7 +644,9 @@ def test_factors_of_a_fused_weight(tmp_path):
     """Halves of a fused projection are no factor of its queries, keys and values."""
     model = load()
     multidevice.configure(model, "c", 2)
-    multidevice.shard(model, "c", "transformer.h.0.attn.c_attn.weight", [0, 1], {1: [(2, 2), (48, 1)]})
+    multidevice.shard(
+        model, "c", "transformer.h.0.attn.c_attn.weight", [0, 1], {1: [(2, 2), (48, 1)]}
+    )
     path = tmp_path / "fused.onnx"
     onnx.save(model, path)
     error = run(path, "--megatron-shard=tp2", "--emit=staged", fails=True)
@@ -452,26 +657,51 @@ def test_factors_of_a_fused_weight(tmp_path):
 def test_nodes_that_call_functions_have_stages(tmp_path):
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("local", 1)]
-    function = onnx.helper.make_function("local", "Fc", ["a", "b"], ["c"], [
-        node("MatMul", ["a", "b"], ["m"], name="inside"), node("Relu", ["m"], ["c"])], opsets[:1])
-    weights = [onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(3)]
+    function = onnx.helper.make_function(
+        "local",
+        "Fc",
+        ["a", "b"],
+        ["c"],
+        [node("MatMul", ["a", "b"], ["m"], name="inside"), node("Relu", ["m"], ["c"])],
+        opsets[:1],
+    )
+    weights = [
+        onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(3)
+    ]
 
     def compiled(stages, inside=None):
-        nodes = [node("Fc", [f"h{i}" if i else "x", f"w{i}"], [f"h{i + 1}"], domain="local", name=f"fc{i}")
-                 for i in range(3)]
-        graph = onnx.helper.make_graph(nodes, "mlp", [info("x", 1, ["batch", 16])], [info("h3", 1, ["batch", 16])], weights)
-        model = onnx.helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=11)
+        nodes = [
+            node(
+                "Fc", [f"h{i}" if i else "x", f"w{i}"], [f"h{i + 1}"], domain="local", name=f"fc{i}"
+            )
+            for i in range(3)
+        ]
+        graph = onnx.helper.make_graph(
+            nodes, "mlp", [info("x", 1, ["batch", 16])], [info("h3", 1, ["batch", 16])], weights
+        )
+        model = onnx.helper.make_model(
+            graph, opset_imports=opsets, functions=[function], ir_version=11
+        )
         multidevice.configure(model, "c", 2)
         multidevice.stage(model, "c", lambda node: stages.get(node.name))
         if inside:
-            model.functions[0].node[0].device_configurations.add(configuration_id=inside, pipeline_stage=1)
+            model.functions[0].node[0].device_configurations.add(
+                configuration_id=inside, pipeline_stage=1
+            )
         onnx.save(model, tmp_path / "model.onnx")
-        return subprocess.run([BIN / "tpcc", tmp_path / "model.onnx", "--megatron-shard=pp2", "--emit=staged"],
-                              capture_output=True, text=True)
+        return subprocess.run(
+            [BIN / "tpcc", tmp_path / "model.onnx", "--megatron-shard=pp2", "--emit=staged"],
+            capture_output=True,
+            text=True,
+        )
+
     for stages, first in (({"fc0": 0, "fc1": 1}, 1), ({"fc1": 0, "fc2": 1}, 2)):
         body = re.search(r"@stage_0\(.*?\n  }", compiled(stages).stdout, re.S)[0]
         assert [f"@w{i}" in body for i in range(3)] == [i < first for i in range(3)]
-    assert "the device configuration of node 'inside' is ignored" in compiled({"fc0": 0, "fc1": 1}, "c").stderr
+    assert (
+        "the device configuration of node 'inside' is ignored"
+        in compiled({"fc0": 0, "fc1": 1}, "c").stderr
+    )
     result = compiled({"fc0": 0, "fc1": 1}, "d")
     assert result.returncode == 1 and "node 'inside' has device configuration 'd'" in result.stderr
 
@@ -485,19 +715,26 @@ def test_one_entry_for_each_node_and_configuration(tmp_path):
     def twice(model):
         multidevice.stage(model, "c", lambda node: {"fc0": 0, "fc1": 1}.get(node.name))
         model.graph.node[0].device_configurations.add(configuration_id="c", pipeline_stage=1)
+
     assert "node 'fc0' has two entries of device configuration 'c'; make them one" in refused(twice)
 
     def undefined(model):
         del model.configuration[:]
         multidevice.stage(model, "d", lambda node: 0)
-    assert "node 'fc0' has device configuration 'd', which the file does not define; it defines none" \
+
+    assert (
+        "node 'fc0' has device configuration 'd', which the file does not define; it defines none"
         in refused(undefined)
+    )
 
     def namesakes(model):
         multidevice.stage(model, "c", lambda node: {"fc0": 0, "fc1": 1}.get(node.name))
         for node in model.graph.node:
             node.name = "same" if node.name[:2] == "fc" else node.name
-    assert "two nodes are named 'same', one in pipeline stage 0 and one in stage 1" in refused(namesakes)
+
+    assert "two nodes are named 'same', one in pipeline stage 0 and one in stage 1" in refused(
+        namesakes
+    )
 
 
 def test_a_configuration_for_other_devices_is_named(tmp_path):
@@ -506,33 +743,59 @@ def test_a_configuration_for_other_devices_is_named(tmp_path):
     multidevice.shard(model, "eight", TABLE, list(range(8)), {0: 8})
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
-    result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
-                            capture_output=True, text=True, check=True)
-    assert "device configurations are ignored: the grid has 2 ranks, but they are 'eight' (8 devices)" in result.stderr
-    assert "has no device configuration 'nine'" in run(path, "--megatron-shard=tp2", "--emit=model",
-                                                      "--device-configuration=nine", fails=True)
-    assert "has 8 devices, but the grid has 2 ranks" in run(path, "--megatron-shard=tp2", "--emit=model",
-                                                            "--device-configuration=eight", fails=True)
+    result = subprocess.run(
+        [BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (
+        "device configurations are ignored: the grid has 2 ranks, but they are 'eight' (8 devices)"
+        in result.stderr
+    )
+    assert "has no device configuration 'nine'" in run(
+        path, "--megatron-shard=tp2", "--emit=model", "--device-configuration=nine", fails=True
+    )
+    assert "has 8 devices, but the grid has 2 ranks" in run(
+        path, "--megatron-shard=tp2", "--emit=model", "--device-configuration=eight", fails=True
+    )
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
 def test_weights_of_constant_nodes(tmp_path, inside):
     """A node of the graph can refer to them, unless they are inside of a function."""
     rng = np.random.default_rng(0)
-    fc1, fc2 = (onnx.numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
-                for name, shape in (("", (8, 64)), ("fc2", (64, 8))))
+    fc1, fc2 = (
+        onnx.numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+        for name, shape in (("", (8, 64)), ("fc2", (64, 8)))
+    )
     info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
     product = [node("Constant", [], ["w"], value=fc1), node("MatMul", ["x", "w"], ["h"])]
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("local", 1)]
-    functions = [onnx.helper.make_function("local", "Fc1", ["x"], ["h"], product, opsets[:1])] if inside else []
+    functions = (
+        [onnx.helper.make_function("local", "Fc1", ["x"], ["h"], product, opsets[:1])]
+        if inside
+        else []
+    )
     first = [node("Fc1", ["x"], ["h"], domain="local")] if inside else product
-    graph = onnx.helper.make_graph(first + [node("MatMul", ["h", "fc2"], ["y"])], "mlp",
-                                   [info("x", 1, ["batch", 8])], [info("y", 1, ["batch", 8])], [fc2])
+    graph = onnx.helper.make_graph(
+        first + [node("MatMul", ["h", "fc2"], ["y"])],
+        "mlp",
+        [info("x", 1, ["batch", 8])],
+        [info("y", 1, ["batch", 8])],
+        [fc2],
+    )
     source, path = tmp_path / "mlp.onnx", tmp_path / "sharded.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10), source)
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10),
+        source,
+    )
     if inside:
         error = run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path, fails=True)
-        assert "sharding of 'w' cannot be written: no node of the file's graph has it" in error and not path.exists()
+        assert (
+            "sharding of 'w' cannot be written: no node of the file's graph has it" in error
+            and not path.exists()
+        )
         return
     run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path)
     assert program(path, "tp2,manual") == program(source, "tp2")
@@ -545,7 +808,11 @@ def test_what_is_not_in_the_program_is_warned_of(tmp_path):
     multidevice.shard(model, "c", "/transformer/Shape_output_0", [0, 1], {0: 2})
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
-    result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
-                            capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "the sharding of tensor '/transformer/Shape_output_0'" in result.stderr
     assert "is ignored: the imported program has no such tensor" in result.stderr

@@ -5,12 +5,18 @@ import re
 from harness import TOP
 
 MANY = 3  # kinds of ops, in one function
-ASKS = re.compile(r"\b(?:isa|isa_and_nonnull|isa_and_present|dyn_cast|dyn_cast_or_null|dyn_cast_if_present|Case)"
-                  r"\s*<([^<>()]*)>")
+ASKS = re.compile(
+    r"\b(?:isa|isa_and_nonnull|isa_and_present|dyn_cast|dyn_cast_or_null|dyn_cast_if_present|Case)"
+    r"\s*<([^<>()]*)>"
+)
 
 
 def dialect_ops():
-    return {op for path in (TOP / "include/tpc/Dialect").glob("*.td") for op in re.findall(r"^def Tpc_(\w+Op)\b", path.read_text(), re.M)}
+    return {
+        op
+        for path in (TOP / "include/tpc/Dialect").glob("*.td")
+        for op in re.findall(r"^def Tpc_(\w+Op)\b", path.read_text(), re.M)
+    }
 
 
 def functions(text):
@@ -25,24 +31,45 @@ def kinds(text, ops):
 def derive():
     ops = dialect_ops()
     assert len(ops) > 50
-    return {str(path.relative_to(TOP / "lib")) for path in (TOP / "lib").rglob("*.cpp")
-            if any(len(kinds(function, ops)) >= MANY for function in functions(path.read_text()))}
+    return {
+        str(path.relative_to(TOP / "lib"))
+        for path in (TOP / "lib").rglob("*.cpp")
+        if any(len(kinds(function, ops)) >= MANY for function in functions(path.read_text()))
+    }
 
 
 def read_declared():
-    section = (TOP / "docs" / "dev" / "adding-a-pass.md").read_text().split("## Lists of ops")[1].split("\n##")[0]
-    return [name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`([^`]+\.cpp)`", row)]
+    section = (
+        (TOP / "docs" / "dev" / "adding-a-pass.md")
+        .read_text()
+        .split("## Lists of ops")[1]
+        .split("\n##")[0]
+    )
+    return [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", section, re.M)
+        for name in re.findall(r"`([^`]+\.cpp)`", row)
+    ]
 
 
 def test_chains_are_found():
     ops = {"AddOp", "SubOp", "MulOp"}
-    chain = "bool f(Operation *op) {\n  if (isa<AddOp>(op))\n    return false;\n  return isa<SubOp, MulOp>(op);\n}\n"
+    chain = (
+        "bool f(Operation *op) {\n  if (isa<AddOp>(op))\n    return false;\n  return isa<SubOp,"
+        " MulOp>(op);\n}\n"
+    )
     assert [kinds(function, ops) for function in functions("\n" + chain)][0] == ops
     assert kinds("// isa<AddOp>(op)\n".join(functions("// isa<AddOp>(op)\n")), ops) == set()
-    assert all(len(kinds(function, ops)) < MANY for function in functions(chain.replace("isa<AddOp>", "g") + chain.replace("SubOp, ", "")))
+    assert all(
+        len(kinds(function, ops)) < MANY
+        for function in functions(chain.replace("isa<AddOp>", "g") + chain.replace("SubOp, ", ""))
+    )
 
 
 def test_lists_of_ops():
     declared = read_declared()
     assert len(declared) == len(set(declared)), "named twice"
-    assert derive() == set(declared), "lib has other lists of op kinds than docs/dev/adding-a-pass.md says: ask an interface, or say why not"
+    assert derive() == set(declared), (
+        "lib has other lists of op kinds than docs/dev/adding-a-pass.md says: ask an interface, or"
+        " say why not"
+    )

@@ -26,7 +26,9 @@ def steps(tmp_path_factory):
     @functools.cache
     def make(name, form):
         file, step, placed = (folder / f"{name}{end}.mlir" for end in ("", ".step", f".{form}"))
-        harness.run([harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]).check()
+        harness.run(
+            [harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]
+        ).check()
         tpc_opt(file, "--tpc-step-pipeline", "-o", step).check()
         tpc_opt(file, f"--tpc-{form}-step-pipeline", "-o", placed).check()
         tpc_opt(placed, f"--tpc-verify-generation=reference={step}", "-o", "/dev/null").check()
@@ -36,14 +38,22 @@ def steps(tmp_path_factory):
 
 
 def judge(step, placed, kind, seed):
-    refused = mutants.refuses(placed, mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={step}")
-    return None if mutants.has_no_place(refused) else {"generation"} if refused else mutants.ACCEPTED
+    refused = mutants.refuses(
+        placed, mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={step}"
+    )
+    return (
+        None if mutants.has_no_place(refused) else {"generation"} if refused else mutants.ACCEPTED
+    )
 
 
 def run(steps, cases, name):
     places = {case[:2]: steps(*case[:2]) for case in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(*places[case[:2]], *case[2:]), cases, lambda case: ("placed", case[2], case))
+    table.judge(
+        lambda case: judge(*places[case[:2]], *case[2:]),
+        cases,
+        lambda case: ("placed", case[2], case),
+    )
     return table.report(name)
 
 
@@ -52,12 +62,21 @@ def test_sample(steps):
     pick = random.Random(1)
     where = {kind: "mistral-dynamo" for kind in kinds() if "window" in kind}
     form = {"place-counts-ignored": "last"}
-    cases = [(where.get(kind, "gpt2-odd-opset18"), form.get(kind, "placed"), kind, pick.randrange(100)) for kind in kinds()]
+    cases = [
+        (where.get(kind, "gpt2-odd-opset18"), form.get(kind, "placed"), kind, pick.randrange(100))
+        for kind in kinds()
+    ]
     table = run(steps, cases, "sample_of_placed")
     assert len(kinds()) >= 17 and all(table.refused(kind) == 1 for kind in kinds())
 
 
 @pytest.mark.long
 def test_all(steps):
-    cases = [(name, form, kind, seed) for name in FILES for form in ("placed", "last") for kind in kinds() for seed in range(3)]
+    cases = [
+        (name, form, kind, seed)
+        for name in FILES
+        for form in ("placed", "last")
+        for kind in kinds()
+        for seed in range(3)
+    ]
     assert run(steps, cases, "placed").refused() >= 300

@@ -1,5 +1,6 @@
 """Plans that nobody looks at: right values say nothing about who computes them. Layers and weights of each stage, bytes
-between stages, what is computed twice; what of the weights, heads, tokens and samples each rank has."""
+between stages, what is computed twice; what of the weights, heads, tokens and samples each rank has.
+"""
 
 import functools
 import math
@@ -14,6 +15,7 @@ from models import COMMITTED, FAMILIES, Model
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
 import llama  # noqa: E402
+
 sys.path.append(str(TOP / "tools"))
 import plans  # noqa: E402
 
@@ -21,7 +23,10 @@ F32 = 4
 BATCH, SEQUENCE, PAST = 2, 16, 3
 ALL = {**{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")}, **FAMILIES}
 # What one exporter writes of a family is much like what another does.
-EVERY = [pytest.param(model, id=name, marks=[pytest.mark.long] if name.endswith("past") else []) for name, model in ALL.items()]
+EVERY = [
+    pytest.param(model, id=name, marks=[pytest.mark.long] if name.endswith("past") else [])
+    for name, model in ALL.items()
+]
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +36,15 @@ def look(tpcc):
     @functools.cache
     def compiled(model, grid):
         text = tpcc.scratch / "spmd.mlir"
-        plan = tpcc.plan(model.path, Grid.parse(grid), model.shape(BATCH, SEQUENCE, PAST), "--emit=spmd", "--plain",
-                          "-o", text)
+        plan = tpcc.plan(
+            model.path,
+            Grid.parse(grid),
+            model.shape(BATCH, SEQUENCE, PAST),
+            "--emit=spmd",
+            "--plain",
+            "-o",
+            text,
+        )
         return plan, text.read_text()
 
     return compiled
@@ -45,8 +57,12 @@ def stages(plan, what):
 def check_stages(plan, model, pp):
     layers, seconds = stages(plan, "layers"), stages(plan, "seconds")
     assert sum(layers) == model.layers
-    outside = [whole - inside - again for whole, inside, again in
-               zip(seconds, stages(plan, "layer_seconds"), stages(plan, "recomputed_seconds"))]
+    outside = [
+        whole - inside - again
+        for whole, inside, again in zip(
+            seconds, stages(plan, "layer_seconds"), stages(plan, "recomputed_seconds")
+        )
+    ]
     per_layer = sum(stages(plan, "layer_seconds")) / model.layers
     said = " ".join(plan["warnings"])
     if model.layers < pp:
@@ -54,13 +70,17 @@ def check_stages(plan, model, pp):
     elif max(outside) < 0.9 * per_layer:
         assert max(layers) - min(layers) <= 1, plan["stages"]
     # A layer that begins in one stage and ends in the next counts where its attention is.
-    if any(not count and not inside for count, inside in zip(layers, stages(plan, "layer_seconds"))):
+    if any(
+        not count and not inside for count, inside in zip(layers, stages(plan, "layer_seconds"))
+    ):
         assert f"none of {model.layers} layers" in said
     if max(seconds) > 1.5 * sum(seconds) / pp:
         assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
     # What all stages compute takes next to nothing of their time or, in models as small as these, each value (a mask, cos,
     # sin) no longer than to send it.
-    for again, whole, transfer in zip(stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")):
+    for again, whole, transfer in zip(
+        stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")
+    ):
         assert again <= max(0.1 * whole, transfer)
 
 
@@ -70,10 +90,14 @@ def test_layers_are_on_all_stages(look, model, pp):
     plan, _ = look(model, f"pp{pp}")
     check_stages(plan, model, pp)
     # Each border is crossed by the residual alone, once.
-    sent = [(row["stage"], row["count"], row["bytes"]) for row in plan["collectives"] if row["kind"] == "send"]
+    sent = [
+        (row["stage"], row["count"], row["bytes"])
+        for row in plan["collectives"]
+        if row["kind"] == "send"
+    ]
     assert sent == [(stage, 1, BATCH * SEQUENCE * model.hidden * F32) for stage in range(pp - 1)]
     # No stage has weights of another, but for those that both use: a tied head, and small ones.
-    whole, = stages(look(model, "tp1")[0], "weight_bytes")
+    (whole,) = stages(look(model, "tp1")[0], "weight_bytes")
     shared = sum(stages(plan, "weight_bytes")) - whole
     table = model.vocab * model.hidden * F32
     small = 0.01 * whole + (pp - 1) * model.rotary_bytes
@@ -90,7 +114,9 @@ def test_the_slowest_of_twelve_layers_is_near_the_mean(look, pp):
 
 @pytest.mark.parametrize("text", ["pp8", pytest.param("tp2,pp8", marks=pytest.mark.long)])
 def test_22_layers_on_8_stages(look, tmp_path, text):
-    path = llama.write(tmp_path / "llama.onnx", layers=22, hidden=32, heads=4, kv_heads=2, ffn=64, vocab=61)
+    path = llama.write(
+        tmp_path / "llama.onnx", layers=22, hidden=32, heads=4, kv_heads=2, ffn=64, vocab=61
+    )
     model = Model(path, layers=22, hidden=32, vocab=61)
     plan, _ = look(model, text)
     check_stages(plan, model, 8)
@@ -115,19 +141,25 @@ def first_types(body, *ops):
 GOOD = {2: 1.06, 4: 1.17}
 # Where it is more. Five heads or three pairs do not divide, the others are issue 12's: they may only get better.
 KNOWN = {
-    ("gpt2-odd-opset20", 2): (1.076, 3, 0), ("gpt2-odd-opset20", 4): (1.226, 3, 0),
+    ("gpt2-odd-opset20", 2): (1.076, 3, 0),
+    ("gpt2-odd-opset20", 4): (1.226, 3, 0),
     ("mistral", 2): (1.079, 3, 0),
-    ("gpt_neox", 2): (1.103, 4, 0), ("gpt_neox", 4): (1.318, 4, 0),
+    ("gpt_neox", 2): (1.103, 4, 0),
+    ("gpt_neox", 4): (1.318, 4, 0),
     # All queries need the one kv head.
-    ("falcon", 2): (GOOD[2], 4, 2), ("falcon", 4): (GOOD[4], 4, 2),
+    ("falcon", 2): (GOOD[2], 4, 2),
+    ("falcon", 4): (GOOD[4], 4, 2),
     # Norms are a larger part without the head, which is the table.
     ("gemma2-past", 4): (1.18, 4, 0),
     # Six heads, or two of keys; GPT-Neo's table of positions is a tenth of it all.
-    ("gpt_neo", 2): (1.085, 4, 0), ("gpt_neo", 4): (1.35, 4, 0),
+    ("gpt_neo", 2): (1.085, 4, 0),
+    ("gpt_neo", 4): (1.35, 4, 0),
     ("phi3", 4): (1.28, 3, 0),
     # So is OPT's.
-    ("opt", 2): (1.1, 4, 0), ("opt", 4): (1.425, 4, 0),
-    ("gpt_neo-optimum", 2): (1.095, 4, 0), ("gpt_neo-optimum", 4): (1.41, 4, 0),
+    ("opt", 2): (1.1, 4, 0),
+    ("opt", 4): (1.425, 4, 0),
+    ("gpt_neo-optimum", 2): (1.095, 4, 0),
+    ("gpt_neo-optimum", 4): (1.41, 4, 0),
 }
 
 
@@ -147,27 +179,49 @@ def test_one_rank_has_no_weight_twice(look, model):
     plan, _ = look(model, "tp1")
     graph = onnx.load(model.path, load_external_data=False).graph
     read = {name for node in graph.node for name in node.input}
-    stored = sum(math.prod(tensor.dims) * F32 for tensor in graph.initializer
-                 if tensor.name in read and tensor.data_type == onnx.TensorProto.FLOAT)
-    stored += sum(math.prod(attribute.t.dims) * F32 for node in graph.node if node.op_type == "Constant"
-                  for attribute in node.attribute if attribute.name == "value" and attribute.t.data_type == onnx.TensorProto.FLOAT)
-    held, = stages(plan, "weight_bytes")
+    stored = sum(
+        math.prod(tensor.dims) * F32
+        for tensor in graph.initializer
+        if tensor.name in read and tensor.data_type == onnx.TensorProto.FLOAT
+    )
+    stored += sum(
+        math.prod(attribute.t.dims) * F32
+        for node in graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value" and attribute.t.data_type == onnx.TensorProto.FLOAT
+    )
+    (held,) = stages(plan, "weight_bytes")
     assert held <= stored
 
 
 @pytest.mark.parametrize("tp", [pytest.param(2, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize("model", EVERY)
 def test_weights_and_heads_are_split(look, model, tp):
-    whole, = stages(look(model, "tp1")[0], "weight_bytes")
+    (whole,) = stages(look(model, "tp1")[0], "weight_bytes")
     plan, text = look(model, f"tp{tp}")
-    held, = stages(plan, "weight_bytes")
-    heads = sum(all("{tp}" in dims for dims in first_types(body, "attention", "softmax")) for body in in_layers(text, model))
+    (held,) = stages(plan, "weight_bytes")
+    heads = sum(
+        all("{tp}" in dims for dims in first_types(body, "attention", "softmax"))
+        for body in in_layers(text, model)
+    )
     products = sum("not split" in line for line in plan["splits"])
-    known = KNOWN.get((model.name, tp)) or KNOWN.get((model.name.split("-")[0], tp)) or (GOOD[tp], model.layers, 0)
+    known = (
+        KNOWN.get((model.name, tp))
+        or KNOWN.get((model.name.split("-")[0], tp))
+        or (GOOD[tp], model.layers, 0)
+    )
     ratio, most_heads, least_products = known
-    assert held * tp / whole <= ratio and heads >= most_heads and products <= least_products, (held * tp / whole, heads, products)
+    assert held * tp / whole <= ratio and heads >= most_heads and products <= least_products, (
+        held * tp / whole,
+        heads,
+        products,
+    )
     # The vocabulary's rows and columns.
-    assert f"[{model.vocab}{{tp}}, {model.hidden}]" in text and f"[{model.hidden}, {model.vocab}{{tp}}]" in text
+    assert (
+        f"[{model.vocab}{{tp}}, {model.hidden}]" in text
+        and f"[{model.hidden}, {model.vocab}{{tp}}]" in text
+    )
 
 
 @pytest.mark.parametrize("tp", [8, pytest.param(4, marks=pytest.mark.long)])
@@ -176,15 +230,19 @@ def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
     model = FAMILIES["llama-dynamo"]
     call = tpcc.call([model.path, "--emit=model", "--plain", "-o", tmp_path / "model.mlir"]).check()
     assert call
-    weights = re.findall(r"tpc\.weight @(\S+) .*: tensor<(\d+)x(\d+)xf32>", (tmp_path / "model.mlir").read_text())
+    weights = re.findall(
+        r"tpc\.weight @(\S+) .*: tensor<(\d+)x(\d+)xf32>", (tmp_path / "model.mlir").read_text()
+    )
     shape = model.shape(BATCH, SEQUENCE)
     expected = tpcc.plan(model.path, Grid.parse(f"tp{tp}"), shape)
     # Of each layer: q, k, v, o, and three of the MLP; the table is first.
-    layers = [weights[1 + 7 * i:1 + 7 * i + 7] for i in range(model.layers)]
+    layers = [weights[1 + 7 * i : 1 + 7 * i + 7] for i in range(model.layers)]
     for i, entry in enumerate(("[-, tp]", "[-, tp]", "[-, tp]", "[tp, -]")):
         lines = [f"{layer[i][0]}: {entry}\n" for layer in layers]
         (tmp_path / "a.txt").write_text("".join(lines))
-        plan = tpcc.plan(model.path, Grid.parse(f"tp{tp}"), shape, f"--annotations={tmp_path / 'a.txt'}")
+        plan = tpcc.plan(
+            model.path, Grid.parse(f"tp{tp}"), shape, f"--annotations={tmp_path / 'a.txt'}"
+        )
         assert stages(plan, "weight_bytes") == stages(expected, "weight_bytes"), i
         assert plan["collectives"] == expected["collectives"] and not plan["warnings"]
 
@@ -196,7 +254,12 @@ def part(count, tp):
 def falcon_bytes(m, tp):
     """Queries and dense over heads, the keys and values of the one kv head on every rank."""
     size, ffn = m.hidden // m.heads, 48
-    return 2 * m.hidden * part(m.heads, tp) * size + 2 * m.hidden * size + 2 * m.hidden * part(ffn, tp) + 2 * m.hidden
+    return (
+        2 * m.hidden * part(m.heads, tp) * size
+        + 2 * m.hidden * size
+        + 2 * m.hidden * part(ffn, tp)
+        + 2 * m.hidden
+    )
 
 
 def olmo2_bytes(m, tp):
@@ -207,7 +270,9 @@ def olmo2_bytes(m, tp):
 
 
 @pytest.mark.parametrize("text", ["tp2", "tp3", "tp4", "tp8", "tp4,sp", "tp3,sp", "tp4,pp2"])
-@pytest.mark.parametrize("name, layer, around", [("falcon-dynamo", falcon_bytes, 2), ("olmo2-dynamo", olmo2_bytes, 1)])
+@pytest.mark.parametrize(
+    "name, layer, around", [("falcon-dynamo", falcon_bytes, 2), ("olmo2-dynamo", olmo2_bytes, 1)]
+)
 def test_fused_keys_and_wide_norms_are_split(look, name, layer, around, text):
     """Each weight that all ranks have is one that all of them need."""
     model, grid = FAMILIES[name], Grid.parse(text)
@@ -215,19 +280,31 @@ def test_fused_keys_and_wide_norms_are_split(look, name, layer, around, text):
     tables[-1] += around * model.hidden  # the norm before the head
     layers = model.layers * layer(model, grid.tp)
     held = stages(look(model, text)[0], "weight_bytes")
-    assert held == ([layers // 2 * F32 + table * F32 for table in tables] if grid.pp == 2 else [(layers + sum(tables)) * F32])
+    assert held == (
+        [layers // 2 * F32 + table * F32 for table in tables]
+        if grid.pp == 2
+        else [(layers + sum(tables)) * F32]
+    )
 
 
 QUICK = ("llama-dynamo", "bloom-dynamo")
 
 
-@pytest.mark.parametrize("model", [pytest.param(model, id=name, marks=[] if name in QUICK else [pytest.mark.long])
-                                   for name, model in ALL.items() if name != "gemma2-past"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, id=name, marks=[] if name in QUICK else [pytest.mark.long])
+        for name, model in ALL.items()
+        if name != "gemma2-past"
+    ],
+)
 def test_samples_and_tokens_are_split(look, model):
     # No op of a layer has samples of another replica, or all micro-batches at once.
     plan, text = look(model, "dp2,mb2")
     for body in in_layers(text, model):
-        assert f"{model.batch_name}{{dp, mb}}" in body and not re.search(rf"\b{model.batch_name}\b(?!{{)", body)
+        assert f"{model.batch_name}{{dp, mb}}" in body and not re.search(
+            rf"\b{model.batch_name}\b(?!{{)", body
+        )
     assert not [row for row in plan["collectives"] if row["axis"] != "output"]
     assert stages(look(model, "mb2")[0], "micro_batches") == [2]
     # Norms work on a part of the tokens, or of the width.
@@ -241,8 +318,15 @@ def test_samples_and_tokens_are_split(look, model):
         assert f"{model.hidden}{{tpx, tpy}}" in residual
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name.endswith("past") and "nopast" not in name else [])
-                                  for name in plans.MODELS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.long] if name.endswith("past") and "nopast" not in name else []
+        )
+        for name in plans.MODELS
+    ],
+)
 def test_no_plan_is_worse_than_docs_say(tpcc, name):
     """Memory and communication against their bounds. What is better, tools/plans.py writes down."""
     worse, _ = plans.compare(name, plans.compute(tool("tpcc"), plans.MODELS[name]))
@@ -256,14 +340,21 @@ def function(text, name):
 
 
 # Rotary tables follow from positions. (Gemma-2's mask of a window is none: it is the op's.)
-@pytest.mark.parametrize("name,once", [("gemma2-past", ["cos", "sin"]), ("llama-dynamo", ["cos", "sin"])])
+@pytest.mark.parametrize(
+    "name,once", [("gemma2-past", ["cos", "sin"]), ("llama-dynamo", ["cos", "sin"])]
+)
 def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_path, name, once):
     model, path = ALL[name], tmp_path / "staged.mlir"
     shape = model.shape(4, SEQUENCE, PAST)
     flat = tpcc.plan(model.path, Grid.parse("pp2"), shape, "--emit=staged", "--plain", "-o", path)
     assert "prologue" not in path.read_text() and stages(flat, "held_bytes") == [0, 0]
-    ops = {stage: len(re.findall(r"tpc\.", function(path.read_text(), f"stage_{stage}"))) for stage in range(2)}
-    plan = tpcc.plan(model.path, Grid.parse("pp2,mb2"), shape, "--emit=staged", "--plain", "-o", path)
+    ops = {
+        stage: len(re.findall(r"tpc\.", function(path.read_text(), f"stage_{stage}")))
+        for stage in range(2)
+    }
+    plan = tpcc.plan(
+        model.path, Grid.parse("pp2,mb2"), shape, "--emit=staged", "--plain", "-o", path
+    )
     text = path.read_text()
     for stage in range(2):
         before, rounds = function(text, f"stage_{stage}_prologue"), function(text, f"stage_{stage}")
@@ -271,4 +362,7 @@ def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_pat
         assert re.search(rf"func\.call @stage_{stage}_prologue.*\n *tpc\.micro_batches", text)
         assert len(re.findall(r"tpc\.", rounds)) < ops[stage]
     # cos and sin of each token and half of a head, at least; no more than the masks of all samples beside them.
-    assert all(2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32 for held in stages(plan, "held_bytes"))
+    assert all(
+        2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32
+        for held in stages(plan, "held_bytes")
+    )

@@ -9,16 +9,27 @@ from harness import run, tool
 from models import COMMITTED, FAMILIES
 
 PREDICTION = re.compile(r'\{axis = "(\w+)", kind = "(\w+)"(?:, size = "([^"]*)")?, why = "[^"]*"\}')
-MODELS = {**{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")}, **FAMILIES}
+MODELS = {
+    **{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")},
+    **FAMILIES,
+}
 GRIDS = ("tp2", "tp4,sp", "tp2x4", "tp2,sp,dp2,mb2")
 QUICK = {("llama-dynamo", "tp4,sp"), ("olmo2-dynamo", "tp2"), ("bloom-dynamo", "tp2x4")}
 
 
-@pytest.mark.parametrize("name, grid", [pytest.param(name, grid, marks=[] if (name, grid) in QUICK else [pytest.mark.long])
-                                        for name in MODELS for grid in GRIDS])
+@pytest.mark.parametrize(
+    "name, grid",
+    [
+        pytest.param(name, grid, marks=[] if (name, grid) in QUICK else [pytest.mark.long])
+        for name in MODELS
+        for grid in GRIDS
+    ],
+)
 def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
     sharded, cut = tmp_path / "sharded.mlir", tmp_path / "cut.mlir"
-    tpcc.call([MODELS[name].path, f"--megatron-shard={grid}", "--emit=sharded", "--plain", "-o", sharded]).check()
+    tpcc.call(
+        [MODELS[name].path, f"--megatron-shard={grid}", "--emit=sharded", "--plain", "-o", sharded]
+    ).check()
     text = sharded.read_text()
 
     def lower(path, options=""):
@@ -34,7 +45,17 @@ def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
     assert predictions
     for axis, kind, size in predictions:
         # Without one of them it cannot be made, or is made of others.
-        cut.write_text(re.sub(PREDICTION, lambda match: '{axis = "", kind = "", why = ""}' if match.groups() == (axis, kind, size) else match[0], text))
+        cut.write_text(
+            re.sub(
+                PREDICTION,
+                lambda match: (
+                    '{axis = "", kind = "", why = ""}'
+                    if match.groups() == (axis, kind, size)
+                    else match[0]
+                ),
+                text,
+            )
+        )
         result = lower(cut)
         if result.returncode:
             result.refused(f" {kind} over '{axis}'", "that no tactic expects", size or "")

@@ -16,31 +16,55 @@ from models import COMMITTED
 
 def private_bytes(pid):
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return 1024 * sum(int(size) for size in re.findall(r"^Private_(?:Clean|Dirty): +(\d+) kB", text, re.M))
+    return 1024 * sum(
+        int(size) for size in re.findall(r"^Private_(?:Clean|Dirty): +(\d+) kB", text, re.M)
+    )
 
 
 def rank_of(pid):
     entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((int(entry.split(b"=")[1]) for entry in entries if entry.startswith(b"OMPI_COMM_WORLD_RANK=")), None)
+    return next(
+        (
+            int(entry.split(b"=")[1])
+            for entry in entries
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK=")
+        ),
+        None,
+    )
 
 
 def descendants(pid):
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    children = [
+        int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ]
     return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
 def steady_memory(executable, shape):
     """Private bytes of each MPI rank while it runs steps."""
     text = ",".join(f"{name}={size}" for name, size in shape.items())
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    process = subprocess.Popen([*executable.command("mpi"), "--bench", "--repeat", "100", "--shape", text], env=environment, text=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    environment = {
+        **os.environ,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    process = subprocess.Popen(
+        [*executable.command("mpi"), "--bench", "--repeat", "100", "--shape", text],
+        env=environment,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     samples, clock = [], LoadClock()
     try:
         while process.poll() is None and clock.seconds() < 120:
             try:
-                sample = {rank_of(pid): private_bytes(pid) for pid in descendants(process.pid)
-                          if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()}
+                sample = {
+                    rank_of(pid): private_bytes(pid)
+                    for pid in descendants(process.pid)
+                    if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()
+                }
                 # The environment of a process that has just become another program may still be empty.
                 if sample.keys() == set(range(executable.grid.ranks)):
                     samples.append(sample)
@@ -54,7 +78,7 @@ def steady_memory(executable, shape):
     assert len(samples) > 4, "the run was too short to see"
     # Loading holds a matrix twice while it packs it, and shutting down frees memory: the middle of the second half is
     # what a rank holds.
-    late = samples[len(samples) // 2:]
+    late = samples[len(samples) // 2 :]
     return {rank: statistics.median(sample[rank] for sample in late) for rank in samples[0]}
 
 
@@ -69,4 +93,6 @@ def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
         promised = rank["weight_bytes"] + rank["packing_bytes"]
         measured = held[rank["rank"]] - base[rank["rank"]]
         assert abs(measured - promised) <= 0.1 * promised, (
-            f"rank {rank['rank']} holds {measured / 1e6:.1f} MB, --describe says {promised / 1e6:.1f} MB")
+            f"rank {rank['rank']} holds {measured / 1e6:.1f} MB, --describe says"
+            f" {promised / 1e6:.1f} MB"
+        )

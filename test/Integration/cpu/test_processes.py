@@ -28,21 +28,38 @@ def program(tpcc):
 @pytest.fixture(scope="module")
 def expected(program):
     logits = program.run({"input_ids": IDS})["logits"]
-    assert difference(logits, Session(MODELS / "gpt2-tiny.onnx").run({"input_ids": IDS})["logits"]).relative <= 2e-5
+    assert (
+        difference(
+            logits, Session(MODELS / "gpt2-tiny.onnx").run({"input_ids": IDS})["logits"]
+        ).relative
+        <= 2e-5
+    )
     return logits
 
 
 def outcome(launch, program, tmp_path, **options):
     np.save(tmp_path / "in.npy", IDS)
-    result = run([*launch, program.path, "--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}", "--verbose"],
-                 **options).check()
+    result = run(
+        [
+            *launch,
+            program.path,
+            "--input",
+            tmp_path / "in.npy",
+            "--output",
+            f"logits={tmp_path / 'out.npy'}",
+            "--verbose",
+        ],
+        **options,
+    ).check()
     assert "4 ranks (tcp)" in result.stderr, result
     return np.load(tmp_path / "out.npy")
 
 
 @pytest.mark.parametrize("style", ["torch", "plain", "slurm"])
 def test_launchers(program, expected, tmp_path, style):
-    np.testing.assert_array_equal(outcome([*LAUNCH, "--as", style, "-n", 4], program, tmp_path), expected)
+    np.testing.assert_array_equal(
+        outcome([*LAUNCH, "--as", style, "-n", 4], program, tmp_path), expected
+    )
 
 
 @pytest.mark.slow
@@ -51,17 +68,39 @@ def test_torchrun(program, expected, tmp_path):
         pytest.skip("torch: torchrun is not installed (set TPC_TORCHRUN)")
     launch = [TORCHRUN, "--standalone", "--nproc-per-node", 4, "--no-python"]
     np.testing.assert_array_equal(outcome(launch, program, tmp_path), expected)
-    refused = run([TORCHRUN, "--standalone", "--nproc-per-node", 2, "--no-python", program.path, "--bench", "--shape", "batch=1,sequence=4"])
-    refused.refused("compiled for 4 ranks, but 2 were started", "torchrun --nproc-per-node 4 --no-python")
+    refused = run(
+        [
+            TORCHRUN,
+            "--standalone",
+            "--nproc-per-node",
+            2,
+            "--no-python",
+            program.path,
+            "--bench",
+            "--shape",
+            "batch=1,sequence=4",
+        ]
+    )
+    refused.refused(
+        "compiled for 4 ranks, but 2 were started", "torchrun --nproc-per-node 4 --no-python"
+    )
 
 
 def test_a_task_of_slurm_that_is_alone_has_all_ranks(program):
-    alone = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"}
+    alone = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "1",
+        "SLURM_NTASKS": "4",
+    }
     # What a batch script has: it is no step. And the shell that salloc may start.
     batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
     shell = {**batch, "SLURM_STEP_ID": "4294967290"}
     for environment in (alone, batch, shell):
-        result = program.call(["--bench", "--shape", "batch=1,sequence=2", "--repeat", 1, "--verbose"], env=environment).check()
+        result = program.call(
+            ["--bench", "--shape", "batch=1,sequence=2", "--repeat", 1, "--verbose"],
+            env=environment,
+        ).check()
         assert "4 ranks (threads)" in result.stderr
 
 
@@ -72,7 +111,13 @@ def free_port():
 
 
 def environment_of(rank, size, port, **more):
-    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1), **more}
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port - 1),
+        **more,
+    }
 
 
 class Ranks:
@@ -84,8 +129,15 @@ class Ranks:
         self.program, self.running = program, []
 
     def start(self, environment, *arguments, first=ARGUMENTS):
-        self.running.append(subprocess.Popen([self.program.path, *first, *arguments], env={**os.environ, **environment},
-                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        self.running.append(
+            subprocess.Popen(
+                [self.program.path, *first, *arguments],
+                env={**os.environ, **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         return self.running[-1]
 
     def end(self):
@@ -114,7 +166,10 @@ def test_a_rank_that_never_comes(ranks):
     said(second)
     # Rank 0 itself.
     error = said(ranks.start(environment_of(1, 4, port), "--timeout=2"))
-    assert f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}: Connection refused)" in error
+    assert (
+        f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}:"
+        " Connection refused)" in error
+    )
 
 
 def test_numbers_that_do_not_match(ranks):
@@ -122,12 +177,26 @@ def test_numbers_that_do_not_match(ranks):
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
     other = said(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
-    assert re.search(r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: rank 0 has no id, rank 1 the id 'another'", other)
+    assert re.search(
+        r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: rank 0 has no"
+        r" id, rank 1 the id 'another'",
+        other,
+    )
     assert first.poll() is None
-    why = "rank 0 was started as the first of 4 ranks, rank 3 as one of 8: the number of ranks (WORLD_SIZE) must be the same everywhere"
-    second = ranks.start(environment_of(2, 4, port), "--timeout=10")  # may come when rank 0 has ended
-    assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in said(ranks.start(environment_of(3, 8, port)))
-    assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}" in said(first)
+    why = (
+        "rank 0 was started as the first of 4 ranks, rank 3 as one of 8: the number of ranks"
+        " (WORLD_SIZE) must be the same everywhere"
+    )
+    second = ranks.start(
+        environment_of(2, 4, port), "--timeout=10"
+    )  # may come when rank 0 has ended
+    assert "error: rank 3: the program was compiled for 4 ranks, but 8 were started" in said(
+        ranks.start(environment_of(3, 8, port))
+    )
+    assert (
+        f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}"
+        in said(first)
+    )
     said(second)
     # The same number twice. Who has ended may be started again.
     port = free_port()
@@ -142,7 +211,10 @@ def test_numbers_that_do_not_match(ranks):
     why = "there is a rank 1 already: each process needs a RANK of its own"
     refused = ranks.start(environment_of(1, 4, port), "--timeout=10")
     # Whichever of the two came first.
-    assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}" in said(first)
+    assert (
+        f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}"
+        in said(first)
+    )
     assert why in said(second) + said(refused)
 
 
@@ -151,21 +223,55 @@ def test_a_port_that_is_taken(ranks):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert re.search(rf"rank 0 cannot listen on 127.0.0.1:{port}: Address already in use; TPC_PORT chooses another port",
-                         said(ranks.start(environment_of(0, 4, port))))
+        assert re.search(
+            rf"rank 0 cannot listen on 127.0.0.1:{port}: Address already in use; TPC_PORT chooses"
+            r" another port",
+            said(ranks.start(environment_of(0, 4, port))),
+        )
 
 
-@pytest.mark.parametrize("environment, words", [
-    ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR, the host of rank 0, is not set"),
-    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, "neither MASTER_PORT nor TPC_PORT is set"),
-    ({"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "5"}, "there is no such rank: RANK=4 of 4"),
-    ({"PMI_RANK": "5", "PMI_SIZE": "4"}, "there is no such rank: PMI_RANK=5 of 4"),
-    ({"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "4"}, "there is no such rank: OMPI_COMM_WORLD_RANK=4 of 4"),
-    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "65535"}, "MASTER_PORT=65535: expected a number from 1 to 65534"),
-    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "no.such.host.invalid", "MASTER_PORT": "5"}, "the host 'no.such.host.invalid' is not known"),
-    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "28999", "TPC_INTERFACE": "eth77"},
-     "TPC_INTERFACE=eth77: this host has no such interface that is up, but"),
-])
+@pytest.mark.parametrize(
+    "environment, words",
+    [
+        ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR, the host of rank 0, is not set"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"},
+            "neither MASTER_PORT nor TPC_PORT is set",
+        ),
+        (
+            {"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "5"},
+            "there is no such rank: RANK=4 of 4",
+        ),
+        ({"PMI_RANK": "5", "PMI_SIZE": "4"}, "there is no such rank: PMI_RANK=5 of 4"),
+        (
+            {"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "4"},
+            "there is no such rank: OMPI_COMM_WORLD_RANK=4 of 4",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "65535"},
+            "MASTER_PORT=65535: expected a number from 1 to 65534",
+        ),
+        (
+            {
+                "RANK": "0",
+                "WORLD_SIZE": "4",
+                "MASTER_ADDR": "no.such.host.invalid",
+                "MASTER_PORT": "5",
+            },
+            "the host 'no.such.host.invalid' is not known",
+        ),
+        (
+            {
+                "RANK": "0",
+                "WORLD_SIZE": "4",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": "28999",
+                "TPC_INTERFACE": "eth77",
+            },
+            "TPC_INTERFACE=eth77: this host has no such interface that is up, but",
+        ),
+    ],
+)
 def test_variables_that_cannot_be(ranks, environment, words):
     assert words in said(ranks.start(environment))
 
@@ -180,18 +286,34 @@ def test_another_number_of_ranks_than_the_programs(ranks, size):
     assert words in said(ranks.start(mpi))
 
 
-@pytest.mark.parametrize("theirs,words", [
-    (["--input", "IN"], r"another task (rank 0 has to measure (--bench), rank 2 has to run)"),
-    (["--bench", "--shape", "batch=2,sequence=2"], "another --shape (rank 0 has batch=1,sequence=2, rank 2 has batch=2,sequence=2)"),
-    (["--bench", "--shape", "batch=1,sequence=2", "--repeat", "7"],
-     "another number of steps (rank 0 has 0 with --warmup, 1 with --repeat, rank 2 has 2 with --warmup, 7 with --repeat)"),
-])
+@pytest.mark.parametrize(
+    "theirs,words",
+    [
+        (["--input", "IN"], r"another task (rank 0 has to measure (--bench), rank 2 has to run)"),
+        (
+            ["--bench", "--shape", "batch=2,sequence=2"],
+            "another --shape (rank 0 has batch=1,sequence=2, rank 2 has batch=2,sequence=2)",
+        ),
+        (
+            ["--bench", "--shape", "batch=1,sequence=2", "--repeat", "7"],
+            (
+                "another number of steps (rank 0 has 0 with --warmup, 1 with --repeat, rank 2 has 2"
+                " with --warmup, 7 with --repeat)"
+            ),
+        ),
+    ],
+)
 def test_another_task_than_rank_0s(ranks, tmp_path, theirs, words):
     np.save(tmp_path / "IN", IDS)
     port = free_port()
     processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60") for rank in (0, 1, 3)]
-    processes.append(ranks.start(environment_of(2, 4, port), "--timeout=60",
-                                 first=[str(tmp_path / "IN.npy") if word == "IN" else word for word in theirs]))
+    processes.append(
+        ranks.start(
+            environment_of(2, 4, port),
+            "--timeout=60",
+            first=[str(tmp_path / "IN.npy") if word == "IN" else word for word in theirs],
+        )
+    )
     assert f"rank 2 does not run the same as rank 0: {words}" in "".join(map(said, processes))
 
 
@@ -201,23 +323,51 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
     (tmp_path / "more").mkdir()
     for name in "ab":
         np.save(tmp_path / "more" / name, IDS)
-    for rank_1, words in ((["--input", tmp_path / "b.npy"],
-                           "another set of input sizes (rank 0 has input_ids [2,7], rank 1 has input_ids [2,5])"),
-                          (["--input", f"input_ids={tmp_path / 'a.npy'}"],
-                           "another set of inputs with files (rank 0 has 1 without a name, rank 1 has input_ids)"),
-                          (["--batch-of", tmp_path / "more", "--output", f"logits={tmp_path / 'out'}"], "another set of inputs with files (rank 0 has ")):
+    for rank_1, words in (
+        (
+            ["--input", tmp_path / "b.npy"],
+            "another set of input sizes (rank 0 has input_ids [2,7], rank 1 has input_ids [2,5])",
+        ),
+        (
+            ["--input", f"input_ids={tmp_path / 'a.npy'}"],
+            "another set of inputs with files (rank 0 has 1 without a name, rank 1 has input_ids)",
+        ),
+        (
+            ["--batch-of", tmp_path / "more", "--output", f"logits={tmp_path / 'out'}"],
+            "another set of inputs with files (rank 0 has ",
+        ),
+    ):
         port = free_port()
-        processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60", first=rank_1 if rank == 1 else ["--input", tmp_path / "a.npy"])
-                     for rank in range(4)]
+        processes = [
+            ranks.start(
+                environment_of(rank, 4, port),
+                "--timeout=60",
+                first=rank_1 if rank == 1 else ["--input", tmp_path / "a.npy"],
+            )
+            for rank in range(4)
+        ]
         assert f"rank 1 does not run the same as rank 0: {words}" in "".join(map(said, processes))
     # Another number of files.
     (tmp_path / "less").mkdir()
     np.save(tmp_path / "less" / "a", IDS)
     port = free_port()
-    processes = [ranks.start(environment_of(rank, 4, port), "--timeout=60",
-                             first=["--batch-of", tmp_path / ("less" if rank == 3 else "more"), "--output", f"logits={tmp_path / 'out'}"])
-                 for rank in range(4)]
-    assert "another number of runs, one for each set of input files (rank 0 has 2, rank 3 has 1)" in "".join(map(said, processes))
+    processes = [
+        ranks.start(
+            environment_of(rank, 4, port),
+            "--timeout=60",
+            first=[
+                "--batch-of",
+                tmp_path / ("less" if rank == 3 else "more"),
+                "--output",
+                f"logits={tmp_path / 'out'}",
+            ],
+        )
+        for rank in range(4)
+    ]
+    assert (
+        "another number of runs, one for each set of input files (rank 0 has 2, rank 3 has 1)"
+        in "".join(map(said, processes))
+    )
 
 
 def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
@@ -225,12 +375,22 @@ def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
     np.save(tmp_path / "in", IDS)
     port = free_port()
     first = ["--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}"]
-    processes = [ranks.start(environment_of(rank, 4, port, **({"TPC_CPU": "generic"} if rank == 2 else {})), first=first) for rank in range(4)]
+    processes = [
+        ranks.start(
+            environment_of(rank, 4, port, **({"TPC_CPU": "generic"} if rank == 2 else {})),
+            first=first,
+        )
+        for rank in range(4)
+    ]
     text = "".join(said(process, status=0) for process in processes)
     generic = program.run({"input_ids": IDS}, env={"TPC_CPU": "generic"})["logits"]
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), generic)
     if "avx2" in open("/proc/cpuinfo").read():
-        assert re.search(r"note: rank 0 has avx\w+ kernels and rank 2 has generic \(by its processor, or TPC_CPU\): all ranks use the generic kernels", text), text
+        assert re.search(
+            r"note: rank 0 has avx\w+ kernels and rank 2 has generic \(by its processor, or"
+            r" TPC_CPU\): all ranks use the generic kernels",
+            text,
+        ), text
 
 
 def test_strangers_are_ignored(program, ranks):
@@ -239,7 +399,13 @@ def test_strangers_are_ignored(program, ranks):
     kept = []
 
     def visit():
-        greetings = [b"GET / HTTP/1.1\r\n\r\n", b"", b"tpc-run2", bytes(range(256)) * 64, b"tpc-run2" + b"\xff" * 600]
+        greetings = [
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"",
+            b"tpc-run2",
+            bytes(range(256)) * 64,
+            b"tpc-run2" + b"\xff" * 600,
+        ]
         while not over.is_set():
             for greeting in greetings:
                 try:
@@ -262,8 +428,10 @@ def test_strangers_are_ignored(program, ranks):
         for process in processes:
             said(process, status=0)
         # Also where there is nobody else.
-        assert re.search(r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
-                         said(ranks.start(environment_of(0, 4, port), "--timeout=3")))
+        assert re.search(
+            r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
+            said(ranks.start(environment_of(0, 4, port), "--timeout=3")),
+        )
     finally:
         over.set()
         visitor.join()
@@ -272,14 +440,34 @@ def test_strangers_are_ignored(program, ranks):
 
 
 def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
-    small = ["unshare", "-rm", "bash", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "-"]
+    small = [
+        "unshare",
+        "-rm",
+        "bash",
+        "-c",
+        'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"',
+        "-",
+    ]
     if run([*small, "true"]).returncode:
         pytest.skip("mounting: this user cannot")
     np.save(tmp_path / "in.npy", IDS)
-    command = [*LAUNCH, "-n", 4, program.path, "--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}"]
+    command = [
+        *LAUNCH,
+        "-n",
+        4,
+        program.path,
+        "--input",
+        tmp_path / "in.npy",
+        "--output",
+        f"logits={tmp_path / 'out.npy'}",
+    ]
     result = run([*small, *command]).check()
-    assert re.search(r"note: the 4 ranks of a host talk over sockets, .*: /dev/shm has no \d+ KiB for them \(No space left on device, "
-                     r"\d+ KiB are free", result.stderr), result
+    assert re.search(
+        r"note: the 4 ranks of a host talk over sockets, .*: /dev/shm has no \d+ KiB for them \(No"
+        r" space left on device, "
+        r"\d+ KiB are free",
+        result.stderr,
+    ), result
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
     assert "note" not in run(command).check().stderr
     assert "note" not in run(command, env={"TPC_SHARED_MEMORY": "0"}).check().stderr

@@ -21,8 +21,11 @@ def emit(tpcc, model, grid, level, path, *flags):
     return path
 
 
-@pytest.mark.parametrize("model, grid", [pytest.param(*case, marks=[pytest.mark.long] if case != CASES[2] else [])
-                                         for case in CASES], ids=lambda v: getattr(v, "stem", v))
+@pytest.mark.parametrize(
+    "model, grid",
+    [pytest.param(*case, marks=[pytest.mark.long] if case != CASES[2] else []) for case in CASES],
+    ids=lambda v: getattr(v, "stem", v),
+)
 def test_the_same_executable(tpcc, tmp_path, model, grid):
     direct = tpcc.compile(model, grid)
     ids = {"input_ids": np.arange(12).reshape(3, 4)}
@@ -47,8 +50,14 @@ def test_what_is_not_proved_is_said(tpcc, tmp_path):
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
     # What was said of a program before it was edited does not count.
     marked = tmp_path / "marked.mlir"
-    marked.write_text(re.sub(r"attributes \{", 'attributes {tpc.not_verified = "all", tpc.schedule = "0000000000000000", ',
-                             re.sub(r'tpc.schedule = "\w+", ', "", text.read_text()), count=1))
+    marked.write_text(
+        re.sub(
+            r"attributes \{",
+            'attributes {tpc.not_verified = "all", tpc.schedule = "0000000000000000", ',
+            re.sub(r'tpc.schedule = "\w+", ', "", text.read_text()),
+            count=1,
+        )
+    )
     tpcc.call([marked, f"--reference={TINY}", "-o", tmp_path / "proved"]).check()
     proved = type(unproved)(tmp_path / "proved", Grid(tp=2), tmp_path / "runs")
     assert proved.describe() == tpcc.compile(TINY, "tp2").describe() | {"name": "proved"}
@@ -70,16 +79,26 @@ def test_errors_name_nodes(tpcc, tmp_path):
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir").read_text()
     edited = tmp_path / "edited.mlir"
     edited.write_text(text.replace("tpc.gelu tanh", "tpc.gelu none"))
-    line = next(i for i, words in enumerate(edited.read_text().splitlines(), 1) if "tpc.gelu none" in words)
-    said = tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused(f"edited.mlir:{line}:")
+    line = next(
+        i for i, words in enumerate(edited.read_text().splitlines(), 1) if "tpc.gelu none" in words
+    )
+    said = tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
+        f"edited.mlir:{line}:"
+    )
     assert re.search(f"note: node '{model}': the model's", said.stderr)
 
-    located = run([tool("tpc-translate"), "--import-onnx", TINY, "--mlir-print-debuginfo"]).check().stdout
+    located = (
+        run([tool("tpc-translate"), "--import-onnx", TINY, "--mlir-print-debuginfo"]).check().stdout
+    )
     edited.write_text(located.replace("tpc.tanh", "tpc.exp"))
-    said = tpcc.call([edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "no"]).refused()
+    said = tpcc.call(
+        [edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "no"]
+    ).refused()
     assert re.search(f"error: node '{model}' ", said.stderr), said.stderr
     edited.write_text(located)
-    tpcc.call([edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]).check()
+    tpcc.call(
+        [edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]
+    ).check()
 
 
 @pytest.mark.parametrize("level", ["model", "staged"])
@@ -88,8 +107,9 @@ def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
     text = emit(tpcc, TINY, "tp2", level, tmp_path / f"{level}.mlir")
     for weights in (TINY.parent, TINY, tmp_path / "nothing"):
         early = ["--megatron-shard=tp2"] if level == "model" else []
-        tpcc.call([text, *early, f"--weights={weights}", f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
-            "--weights", f"{level}.mlir", "the executable has the same flag")
+        tpcc.call(
+            [text, *early, f"--weights={weights}", f"--reference={TINY}", "-o", tmp_path / "no"]
+        ).refused("--weights", f"{level}.mlir", "the executable has the same flag")
     assert not (tmp_path / "no").exists()
 
 
@@ -105,18 +125,30 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
         return said
 
     refuse(text.replace("tpc.matmul", "tpc.matmull", 1), "damaged.mlir:", "tpc.matmull")
-    refuse(text[:len(text) // 2], "damaged.mlir:")
+    refuse(text[: len(text) // 2], "damaged.mlir:")
     refuse("", "no function @main")
     refuse("module {\n}\n", "no function @main")
     refuse(b"ML\xefR\x0dtpc", "bytecode", "text only")
     refuse(spmd.replace("func.func @main", "func.func @other"), "no function @main")
     refuse(re.sub(r"tpc.grid = #tpc.grid<[^>]*>, ", "", spmd), "damaged.mlir:", "no tpc.grid")
-    refuse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = arith.addf %x, %x : tensor<2xf32>\n"
-           "  return %y : tensor<2xf32>\n}\n", "damaged.mlir:2:", "arith.addf")
-    refuse("func.func @main(%x: i32) -> i32 {\n  return %x : i32\n}\n", "damaged.mlir:1:", "tensors")
-    refuse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = call @main(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
-           "  return %y : tensor<2xf32>\n}\n", "damaged.mlir:2:", "calls itself")
-    refuse("func.func private @main(tensor<2xf32>) -> tensor<2xf32>\n", "damaged.mlir:1:", "no body")
+    refuse(
+        "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = arith.addf %x, %x :"
+        " tensor<2xf32>\n  return %y : tensor<2xf32>\n}\n",
+        "damaged.mlir:2:",
+        "arith.addf",
+    )
+    refuse(
+        "func.func @main(%x: i32) -> i32 {\n  return %x : i32\n}\n", "damaged.mlir:1:", "tensors"
+    )
+    refuse(
+        "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = call @main(%x) :"
+        " (tensor<2xf32>) -> tensor<2xf32>\n  return %y : tensor<2xf32>\n}\n",
+        "damaged.mlir:2:",
+        "calls itself",
+    )
+    refuse(
+        "func.func private @main(tensor<2xf32>) -> tensor<2xf32>\n", "damaged.mlir:1:", "no body"
+    )
     # One value of an earlier level.
     mixed = re.sub(r"(tpc.all_reduce .*?), local>>\n", r"\1>>\n", spmd, count=1)
     assert mixed != spmd
@@ -125,7 +157,15 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
     refuse(text, "level staged already", flags=["--emit=model"])
     refuse(text, "level staged already", flags=["--explain"])
     refuse(text, "level staged", flags=[f"--reference={tmp_path / 'staged.mlir'}"])
-    tpcc.call([tmp_path / "staged.mlir", "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]).check()
+    tpcc.call(
+        [
+            tmp_path / "staged.mlir",
+            "--megatron-shard=tp2",
+            f"--reference={TINY}",
+            "-o",
+            tmp_path / "yes",
+        ]
+    ).check()
 
 
 def edits(text, count, seed):
@@ -149,15 +189,21 @@ def edits(text, count, seed):
                 words[word] = random_.choice(re.split(r"(\W+)", edited[other]))
                 edited[at] = "".join(words)
             elif kind == 4:
-                edited[at] = re.sub(r"\d+", lambda m: str(random_.choice([0, 1, 2, 3, 7, 1 << 40])), edited[at],
-                                    count=random_.choice([0, 1]))
+                edited[at] = re.sub(
+                    r"\d+",
+                    lambda m: str(random_.choice([0, 1, 2, 3, 7, 1 << 40])),
+                    edited[at],
+                    count=random_.choice([0, 1]),
+                )
             else:
                 del words[word]
                 edited[at] = "".join(words)
         yield "\n".join(edited) + "\n"
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))]
+)
 def test_edited_text_never_crashes_the_compiler(tpcc, tmp_path, seed):
     model, grid = CASES[seed % len(CASES)]
     level = ["staged", "spmd", "sharded", "model"][seed // 2 % 4]

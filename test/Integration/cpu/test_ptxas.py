@@ -24,17 +24,31 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
     texts = {}
     for toolkit in ("", "/nonexistent"):
         path = tpcc.scratch / "kernels.ptx"
-        said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80,sm_100", "-o", path, env={"CUDA_HOME": toolkit}).check()
+        said = emit(
+            tpcc, "--emit=ptx", "--gpu-arch=sm_80,sm_100", "-o", path, env={"CUDA_HOME": toolkit}
+        ).check()
         texts[toolkit] = path.read_text()
-    assert ("there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100, the executable contains PTX"
-            in said.stderr), said
+    assert (
+        "there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100,"
+        " the executable contains PTX" in said.stderr
+    ), said
     assert texts[""] == texts["/nonexistent"]
 
 
 def test_tests_pass_without_a_toolkit():
     """But for those that need ptxas, which say so."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", Path(__file__).parent / "test_gpu_kernels.py",
-               "-k", "report or text or other_targets"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        Path(__file__).parent / "test_gpu_kernels.py",
+        "-k",
+        "report or text or other_targets",
+    ]
     said = run(command, env={"CUDA_HOME": "/nonexistent"}).check().stdout
     assert re.search(r"^[0-9]+ passed, 1 skipped", said, re.M), said
     assert re.findall(r"^SKIPPED .*py:\d+: (.*)", said, re.M) == ["ptxas: there is none"]
@@ -42,16 +56,40 @@ def test_tests_pass_without_a_toolkit():
 
 # What stands in place of ptxas, and what is said of it.
 ASSEMBLERS = {
-    "refuses": ("echo 'ptxas fatal: no' >&2; exit 255", ["this is a bug in tpcc", "rejects its PTX for sm_80",
-                                                         "which is kept in", "ptxas fatal: no"]),
-    "crashes": ("kill -SEGV $$", ["did not end by itself for sm_80: Segmentation fault", "CUDA_HOME and PATH name another one"]),
+    "refuses": (
+        "echo 'ptxas fatal: no' >&2; exit 255",
+        [
+            "this is a bug in tpcc",
+            "rejects its PTX for sm_80",
+            "which is kept in",
+            "ptxas fatal: no",
+        ],
+    ),
+    "crashes": (
+        "kill -SEGV $$",
+        [
+            "did not end by itself for sm_80: Segmentation fault",
+            "CUDA_HOME and PATH name another one",
+        ],
+    ),
     "is killed": ("echo half; kill -KILL $$", ["did not end by itself for sm_80: Killed", "half"]),
     "writes nothing": ("exit 0", ["has written no cubin for sm_80"]),
-    "writes something": ("while [ $# -gt 0 ]; do [ $1 = -o ] && echo cubin >$2; shift; done", ["has written no cubin"]),
-    "says nothing": ("while [ $# -gt 0 ]; do [ $1 = -o ] && cp /bin/true $2; shift; done",
-                     ["does not report the resources of kernel_", "on sm_80"]),
-    "starts one that has gone": ("exec /nonexistent/bin/ptxas", ["cannot be executed for sm_80: ", "/nonexistent/bin/ptxas",
-                                                                 "CUDA_HOME and PATH name another one"]),
+    "writes something": (
+        "while [ $# -gt 0 ]; do [ $1 = -o ] && echo cubin >$2; shift; done",
+        ["has written no cubin"],
+    ),
+    "says nothing": (
+        "while [ $# -gt 0 ]; do [ $1 = -o ] && cp /bin/true $2; shift; done",
+        ["does not report the resources of kernel_", "on sm_80"],
+    ),
+    "starts one that has gone": (
+        "exec /nonexistent/bin/ptxas",
+        [
+            "cannot be executed for sm_80: ",
+            "/nonexistent/bin/ptxas",
+            "CUDA_HOME and PATH name another one",
+        ],
+    ),
     "is no program": (None, ["cannot be started: ", "CUDA_HOME=/nonexistent none"]),
 }
 
@@ -64,7 +102,14 @@ def test_an_assembler_that(tpcc, tmp_path, how):
     scratch.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n" if script else "\0")
     path.chmod(0o755)
-    said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path, "TMPDIR": scratch})
+    said = emit(
+        tpcc,
+        "--emit=ptx",
+        "--gpu-arch=sm_80",
+        "-o",
+        tmp_path / "out",
+        env={"CUDA_HOME": tmp_path, "TMPDIR": scratch},
+    )
     said.refused(str(path), *words)
     assert not (tmp_path / "out").exists()
     # What was refused is kept, and nothing else.
@@ -81,18 +126,42 @@ def put_assembler(folder, script):
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
     """Which has a size in the file, and no bytes."""
-    tpcc.call([TINY.path.with_name("phi-dynamo.onnx"), "--target=cuda", "--gpu-arch=sm_80,sm_90", "-o", tmp_path / "out"]).check()
+    tpcc.call(
+        [
+            TINY.path.with_name("phi-dynamo.onnx"),
+            "--target=cuda",
+            "--gpu-arch=sm_80,sm_90",
+            "-o",
+            tmp_path / "out",
+        ]
+    ).check()
 
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
-@pytest.mark.parametrize("does", ["head -c 100", "head -c 3000", "head -c -1", "LC_ALL=C sed s/[.]text[.]kernel_/.text.others_/g"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        "head -c 100",
+        "head -c 3000",
+        "head -c -1",
+        "LC_ALL=C sed s/[.]text[.]kernel_/.text.others_/g",
+    ],
+)
 def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
     """As a full disk leaves it, with a status of 0; and one of other kernels."""
-    put_assembler(tmp_path, f"""{ASSEMBLER} "$@" || exit
+    put_assembler(
+        tmp_path,
+        f"""{ASSEMBLER} "$@" || exit
 while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
-{does} $cubin >$cubin.other && mv $cubin.other $cubin""")
-    said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path})
-    said.refused("has written a cubin for sm_80 that is cut off, or lacks a kernel", "CUDA_HOME=/nonexistent none")
+{does} $cubin >$cubin.other && mv $cubin.other $cubin""",
+    )
+    said = emit(
+        tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}
+    )
+    said.refused(
+        "has written a cubin for sm_80 that is cut off, or lacks a kernel",
+        "CUDA_HOME=/nonexistent none",
+    )
 
 
 def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
@@ -101,45 +170,71 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
     (scratch / "tpc-ptxas-other").mkdir(parents=True)
     env = {"CUDA_HOME": tmp_path, "TMPDIR": scratch}
     put_assembler(tmp_path, "kill -KILL $PPID")
-    assert emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).returncode != 0
-    left, = (folder for folder in scratch.iterdir() if folder.name != "tpc-ptxas-other")
+    assert (
+        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).returncode
+        != 0
+    )
+    (left,) = (folder for folder in scratch.iterdir() if folder.name != "tpc-ptxas-other")
     assert (left / "kernels.ptx").exists()
     put_assembler(tmp_path, f"ls {scratch} >{tmp_path}/seen; exit 1")
     with open(left / "lock") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("rejects its PTX")
+        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused(
+            "rejects its PTX"
+        )
         assert left.name in (tmp_path / "seen").read_text()
-    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("rejects its PTX")
+    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused(
+        "rejects its PTX"
+    )
     assert left.name not in (tmp_path / "seen").read_text()
     assert [folder.name for folder in scratch.iterdir() if folder.is_dir()] == ["tpc-ptxas-other"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("does,words,flags", [("exec sleep 1000", "s without CPU time for sm_80", []),
-                                              ("while :; do :; done", "s of CPU time for sm_80", ["--gpu-arch=sm_80"])])
+@pytest.mark.parametrize(
+    "does,words,flags",
+    [
+        ("exec sleep 1000", "s without CPU time for sm_80", []),
+        ("while :; do :; done", "s of CPU time for sm_80", ["--gpu-arch=sm_80"]),
+    ],
+)
 def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
     """After a minute, and the others with it; one that works, after a minute of a processor, which others have as well."""
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/started\n{does}\n")
     path.chmod(0o755)
-    emit(tpcc, "--emit=ptx", *flags, "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}).refused("has not ended after", words)
+    emit(tpcc, "--emit=ptx", *flags, "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}).refused(
+        "has not ended after", words
+    )
     started = (tmp_path / "started").read_text().split()
     assert started and not any(os.path.exists(f"/proc/{process}") for process in started)
 
 
-@pytest.mark.parametrize("folder,words", [("/nonexistent", "no folder for ptxas can be made: No such file or directory"),
-                                          ("/proc", "no folder for ptxas can be made")])
+@pytest.mark.parametrize(
+    "folder,words",
+    [
+        ("/nonexistent", "no folder for ptxas can be made: No such file or directory"),
+        ("/proc", "no folder for ptxas can be made"),
+    ],
+)
 def test_no_room_for_the_assembler(tpcc, folder, words):
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
-    emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(words, "TMPDIR names its parent folder")
+    emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(
+        words, "TMPDIR names its parent folder"
+    )
 
 
 def test_a_full_disk_for_the_assembler(tpcc, tmp_path):
     """A limit on the size of files is what every user may set."""
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
-    command = f"trap '' XFSZ; ulimit -f 8; exec {tool('tpcc')} {TINY.path} --target=cuda --report=/dev/null --shape batch=1,sequence=8"
-    run(["bash", "-c", command], env={"TMPDIR": tmp_path}).refused("cannot write", "kernels.ptx' for ptxas: File too large")
+    command = (
+        f"trap '' XFSZ; ulimit -f 8; exec {tool('tpcc')} {TINY.path} --target=cuda"
+        " --report=/dev/null --shape batch=1,sequence=8"
+    )
+    run(["bash", "-c", command], env={"TMPDIR": tmp_path}).refused(
+        "cannot write", "kernels.ptx' for ptxas: File too large"
+    )
     assert not list(tmp_path.iterdir())

@@ -16,22 +16,41 @@ MLP = COMMITTED["gpt2-mlp"]
 
 
 def python(module, *arguments, **options):
-    return run([sys.executable, "-m", module, *arguments], env={"PYTHONPATH": str(TOP / "python")}, **options)
+    return run(
+        [sys.executable, "-m", module, *arguments],
+        env={"PYTHONPATH": str(TOP / "python")},
+        **options,
+    )
 
 
 @pytest.mark.parametrize("module", ["tpc.export", "tpc.weights", "tpc.compare"])
 def test_help_teaches(module):
     text = python(module, "--help").check().stdout
-    assert f"python -m {module}" in text and "seed" in text or module == "tpc.compare" and "tolerance" in text
+    assert (
+        f"python -m {module}" in text
+        and "seed" in text
+        or module == "tpc.compare"
+        and "tolerance" in text
+    )
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (["gpt2", "--opset", "17"], ["17", "18"]), (["gpt2", "--opset", "99"], ["99"]), (["gpt2", "--layers", "0"], ["layers"]),
-    (["gpt2", "--kv-heads", "-1"], ["kv-heads"]), (["gpt2", "--ffn", "1,2", "--layers", "3"], ["ffn", "3"]),
-    (["gpt2", "--ffn", "x"], ["ffn"]), (["gpt2", "--set", "sliding_window"], ["NAME=VALUE"]),
-    (["./nowhere"], ["nowhere", "config.json"]), ([], ["family", "--list"]),
-    (["gpt2", "--part", "mlp", "--flavor", "optimum-nopast"], ["mlp", "dynamo"]), (["gpt2", "-o", "no/such/dir.onnx"], ["no/such"])],
-    ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["gpt2", "--opset", "17"], ["17", "18"]),
+        (["gpt2", "--opset", "99"], ["99"]),
+        (["gpt2", "--layers", "0"], ["layers"]),
+        (["gpt2", "--kv-heads", "-1"], ["kv-heads"]),
+        (["gpt2", "--ffn", "1,2", "--layers", "3"], ["ffn", "3"]),
+        (["gpt2", "--ffn", "x"], ["ffn"]),
+        (["gpt2", "--set", "sliding_window"], ["NAME=VALUE"]),
+        (["./nowhere"], ["nowhere", "config.json"]),
+        ([], ["family", "--list"]),
+        (["gpt2", "--part", "mlp", "--flavor", "optimum-nopast"], ["mlp", "dynamo"]),
+        (["gpt2", "-o", "no/such/dir.onnx"], ["no/such"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
 def test_export_refuses(tmp_path, arguments, words):
     python("tpc.export", "-o", "m.onnx", *arguments, cwd=tmp_path).refused(*words)
     assert not list(tmp_path.iterdir())
@@ -48,15 +67,36 @@ class Configuration:
 
     attribute_map = {"num_hidden_layers": "n_layer"}
 
-    def __init__(self, n_layer=32, hidden_size=64, num_attention_heads=16, num_kv_heads=4, ffn_dim=160, vocab_size=1000, head_dim=8,
-                 pad_token_id=999, rotary_dim=8, tie_word_embeddings=True, **kwargs):
+    def __init__(
+        self,
+        n_layer=32,
+        hidden_size=64,
+        num_attention_heads=16,
+        num_kv_heads=4,
+        ffn_dim=160,
+        vocab_size=1000,
+        head_dim=8,
+        pad_token_id=999,
+        rotary_dim=8,
+        tie_word_embeddings=True,
+        **kwargs,
+    ):
         if rotary_dim > head_dim:
             raise ValueError("rotary_dim")
-        self.__dict__.update({name: value for name, value in locals().items() if name not in ("self", "kwargs")})
+        self.__dict__.update(
+            {name: value for name, value in locals().items() if name not in ("self", "kwargs")}
+        )
 
 
 class Plain:
-    def __init__(self, hidden_size=8, num_attention_heads=4, num_hidden_layers=2, vocab_size=16, max_position_embeddings=32):
+    def __init__(
+        self,
+        hidden_size=8,
+        num_attention_heads=4,
+        num_hidden_layers=2,
+        vocab_size=16,
+        max_position_embeddings=32,
+    ):
         self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
 
@@ -71,17 +111,34 @@ def test_sizes_find_their_names_and_keep_proportions():
     assert (config.n_layer, config.hidden_size, config.num_attention_heads) == (3, 128, 8)
     assert (config.num_kv_heads, config.ffn_dim, config.head_dim) == (2, 320, 16)
     config = configured(Configuration, heads=6, kv_heads=3, head_size=10, ffn=[7, 8], vocab=50)
-    assert (config.num_kv_heads, config.ffn_dim, config.head_dim, config.pad_token_id) == (3, 7, 10, 49)
-    assert configured(Configuration, {"rotary_dim": 2, "tie_word_embeddings": False}).rotary_dim == 2
+    assert (config.num_kv_heads, config.ffn_dim, config.head_dim, config.pad_token_id) == (
+        3,
+        7,
+        10,
+        49,
+    )
+    assert (
+        configured(Configuration, {"rotary_dim": 2, "tie_word_embeddings": False}).rotary_dim == 2
+    )
 
 
-@pytest.mark.parametrize("config_class,given,settings,words", [
-    (Configuration, {"positions": 64}, {}, ["--positions", "Configuration", "--layers", "--set"]),
-    (Configuration, {}, {"rotary_dims": 4}, ["rotary_dims", "rotary_dim"]),
-    (Configuration, {"heads": 4, "kv_heads": 3}, {}, ["--heads 4", "--kv-heads 3"]),
-    (Configuration, {"hidden": 30, "heads": 4}, {}, ["30", "4", "--head-size"]),
-    (Configuration, {"hidden": 32}, {}, ["Configuration", "rotary_dim"]),
-    (Plain, {"hidden": 30}, {}, ["30", "4"]), (Plain, {"kv_heads": 2}, {}, ["--kv-heads"])])
+@pytest.mark.parametrize(
+    "config_class,given,settings,words",
+    [
+        (
+            Configuration,
+            {"positions": 64},
+            {},
+            ["--positions", "Configuration", "--layers", "--set"],
+        ),
+        (Configuration, {}, {"rotary_dims": 4}, ["rotary_dims", "rotary_dim"]),
+        (Configuration, {"heads": 4, "kv_heads": 3}, {}, ["--heads 4", "--kv-heads 3"]),
+        (Configuration, {"hidden": 30, "heads": 4}, {}, ["30", "4", "--head-size"]),
+        (Configuration, {"hidden": 32}, {}, ["Configuration", "rotary_dim"]),
+        (Plain, {"hidden": 30}, {}, ["30", "4"]),
+        (Plain, {"kv_heads": 2}, {}, ["--kv-heads"]),
+    ],
+)
 def test_sizes_that_make_no_model_are_refused(config_class, given, settings, words):
     with pytest.raises(families.ConfigurationError) as error:
         configured(config_class, settings, **given)
@@ -89,7 +146,10 @@ def test_sizes_that_make_no_model_are_refused(config_class, given, settings, wor
 
 
 def test_sizes_that_were_forgotten_are_named():
-    assert families.untouched_sizes(Configuration, configured(Configuration, hidden=128)) == "rotary_dim=8"
+    assert (
+        families.untouched_sizes(Configuration, configured(Configuration, hidden=128))
+        == "rotary_dim=8"
+    )
 
 
 def test_unknown_families_have_neighbors():
@@ -101,7 +161,9 @@ def test_unknown_families_have_neighbors():
 def test_export_says_what_to_install(tmp_path):
     if all(importlib.util.find_spec(name) for name in ("torch", "transformers", "onnxscript")):
         pytest.skip("torch: it is installed, with transformers")
-    python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused("pip install transformers==", " torch ")
+    python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused(
+        "pip install transformers==", " torch "
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -135,32 +197,54 @@ def test_compare_reads_files(arrays):
     os.mkfifo(arrays / "pipe")
     (arrays / "empty").touch()
     np.savez(arrays / "several.npz", a=np.zeros(1))
-    for name, words in (("pipe", "regular file"), ("/dev/zero", "regular file"), ("empty", "no .npy file"), ("several.npz", "several arrays"),
-                        (".", "regular file")):
+    for name, words in (
+        ("pipe", "regular file"),
+        ("/dev/zero", "regular file"),
+        ("empty", "no .npy file"),
+        ("several.npz", "several arrays"),
+        (".", "regular file"),
+    ):
         compare(arrays, "--input", f"hidden_states={name}").refused("--input", words)
     for name in ("pipe", "/dev/zero", ".", "absent.onnx"):
-        python("tpc.compare", name, "--input", "hidden_states=in.npy", cwd=arrays).refused("file", name)
+        python("tpc.compare", name, "--input", "hidden_states=in.npy", cwd=arrays).refused(
+            "file", name
+        )
 
 
-@pytest.mark.parametrize("arguments,words", [
-    ([], ["hidden_states"]), (["--input", "in.npy"], ["NAME=FILE"]), (["--input", "hidden_states=no.npy"], ["no.npy"]),
-    (["--input", "hidden_states=in.npy", "--output", "logits=out.npy"], ["logits", "output"]),
-    (["--input", "hidden_states=in.npy", "--output", "output=in.npy", "--tolerance", "x"], ["tolerance"]),
-    (["--input", "hidden_states=in.npy", "--program", "./no-program"], ["no-program"]),
-    (["--input", "hidden_states=in.npy", "--program", sys.executable], ["--describe"])],
-    ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        ([], ["hidden_states"]),
+        (["--input", "in.npy"], ["NAME=FILE"]),
+        (["--input", "hidden_states=no.npy"], ["no.npy"]),
+        (["--input", "hidden_states=in.npy", "--output", "logits=out.npy"], ["logits", "output"]),
+        (
+            ["--input", "hidden_states=in.npy", "--output", "output=in.npy", "--tolerance", "x"],
+            ["tolerance"],
+        ),
+        (["--input", "hidden_states=in.npy", "--program", "./no-program"], ["no-program"]),
+        (["--input", "hidden_states=in.npy", "--program", sys.executable], ["--describe"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
 def test_compare_refuses(arrays, arguments, words):
     compare(arrays, *arguments).refused(*words)
 
 
-PAST = {"input_ids": ["b", "s"], "attention_mask": ["b", "p + s"], "position_ids": ["b", "s"],
-        "past_key_values.0.key": ["b", 2, "p", 4]}
+PAST = {
+    "input_ids": ["b", "s"],
+    "attention_mask": ["b", "p + s"],
+    "position_ids": ["b", "s"],
+    "past_key_values.0.key": ["b", 2, "p", 4],
+}
 CACHE = np.zeros((2, 2, 3, 4), np.float32)
 
 
 def filled(shapes, **given):
     given = {"input_ids": np.zeros((2, 4), np.int64), "past_key_values.0.key": CACHE, **given}
-    result = defaults.fill(shapes, {"attention_mask": np.dtype("int32")}, given, defaults.conventional(shapes))
+    result = defaults.fill(
+        shapes, {"attention_mask": np.dtype("int32")}, given, defaults.conventional(shapes)
+    )
     return result.get("attention_mask"), result.get("position_ids")
 
 
@@ -169,7 +253,9 @@ def test_defaults():
     assert mask.dtype == np.int32 and mask.shape == (2, 7) and mask.all()
     np.testing.assert_array_equal(positions, [[3, 4, 5, 6]] * 2)
     padded = np.array([[0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 0, 1]])
-    np.testing.assert_array_equal(filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]])
+    np.testing.assert_array_equal(
+        filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]]
+    )
     # Without a mask they begin behind the past; one row of positions serves all rows, if these agree.
     unmasked = {name: shape for name, shape in PAST.items() if name != "attention_mask"}
     np.testing.assert_array_equal(filled(unmasked)[1], [[3, 4, 5, 6]] * 2)
@@ -181,18 +267,34 @@ def test_defaults():
     assert filled(PAST | {"attention_mask": ["b", "total"]}) == (None, None)
 
 
-@pytest.mark.parametrize("model", [
-    COMMITTED["gpt2-odd-nopast"], FAMILIES["llama-past"],
-    *(pytest.param(model, marks=pytest.mark.long) for model in FAMILIES.values() if model.name != "llama-past")],
-    ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model",
+    [
+        COMMITTED["gpt2-odd-nopast"],
+        FAMILIES["llama-past"],
+        *(
+            pytest.param(model, marks=pytest.mark.long)
+            for model in FAMILIES.values()
+            if model.name != "llama-past"
+        ),
+    ],
+    ids=lambda model: model.name,
+)
 def test_compare_defaults_what_executables_default(tpcc, tmp_path, model):
     """The names that tpc.compare goes by mean what the compiler reads off the program, and both take the same values."""
     executable = tpcc.compile(model.path, "tp2")
     keys = ("name", "default", "mask", "past")
-    asked = [{key: port[key] for key in keys if key in port} for port in defaults.described(executable.path)]
+    asked = [
+        {key: port[key] for key in keys if key in port}
+        for port in defaults.described(executable.path)
+    ]
     known = model.reference.inputs
     assert sorted(asked, key=str) == sorted(defaults.conventional(known), key=str)
-    given = {name: array for name, array in model.inputs(2, 5, past=3).items() if name not in ("attention_mask", "position_ids")}
+    given = {
+        name: array
+        for name, array in model.inputs(2, 5, past=3).items()
+        if name not in ("attention_mask", "position_ids")
+    }
     np.save(tmp_path / "logits.npy", executable.run(given)["logits"])
     arguments = ["--output", "logits=logits.npy"]
     for name, array in given.items():

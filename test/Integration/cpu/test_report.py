@@ -42,7 +42,11 @@ def expected_totals(model, grid, batch, sequence, per_layer=2):
         totals["tp", "all_reduce"] = (reductions * len(steps), reductions * whole)
     if grid.pp > 1:
         tokens = [size * sequence for size in steps]
-        sent = sum(balanced(count, grid.tp)[0] if grid.sp else count for count in tokens) * model.hidden * F32
+        sent = (
+            sum(balanced(count, grid.tp)[0] if grid.sp else count for count in tokens)
+            * model.hidden
+            * F32
+        )
         totals["pp", "send"] = ((grid.pp - 1) * len(steps), (grid.pp - 1) * sent)
     return {key: value for key, value in totals.items() if value[0]}
 
@@ -55,9 +59,28 @@ def totals(rows):
     return {key: (result[0][key], result[1][key]) for key in result[0]}
 
 
-GRIDS = [Grid.parse(text) for text in (
-    "tp1", "tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp3,sp", "tp8,sp", "pp2", "dp2", "mb4", "tp2,mb4", "tp2,pp2", "tp3,pp2,sp",
-    "tp2,pp2,dp2,mb4", "tp2,pp2,dp2,sp,mb4", "pp2,dp2,mb4")]
+GRIDS = [
+    Grid.parse(text)
+    for text in (
+        "tp1",
+        "tp2",
+        "tp3",
+        "tp4",
+        "tp8",
+        "tp2,sp",
+        "tp3,sp",
+        "tp8,sp",
+        "pp2",
+        "dp2",
+        "mb4",
+        "tp2,mb4",
+        "tp2,pp2",
+        "tp3,pp2,sp",
+        "tp2,pp2,dp2,mb4",
+        "tp2,pp2,dp2,sp,mb4",
+        "pp2,dp2,mb4",
+    )
+]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 64), (5, 7)], ids=str)
@@ -71,8 +94,11 @@ def test_counts_and_bytes_are_the_closed_forms(tpcc, grid, shape):
 
 
 @pytest.mark.parametrize("grid", [Grid(tp=2), Grid(tp=2, sp=True), Grid(tp=2, pp=2, mb=4)], ids=str)
-@pytest.mark.parametrize("model", [model for model in COMMITTED.values() if model.vocab and model is not ODD],
-                         ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model",
+    [model for model in COMMITTED.values() if model.vocab and model is not ODD],
+    ids=lambda model: model.name,
+)
 def test_every_flavor_communicates_the_same(tpcc, model, grid):
     rows = tpcc.report(model.path, grid, model.shape(2, 16))
     found = totals(rows)
@@ -94,10 +120,25 @@ def test_124m(tpcc, text):
     assert found == expected_totals(model, grid, 2, 128)
 
 
-SIZES = {"small": dict(layers=3, hidden=48, heads=6, ffn=160, vocab=331), "wide": dict(layers=2, hidden=512, heads=16, vocab=50257)}
+SIZES = {
+    "small": dict(layers=3, hidden=48, heads=6, ffn=160, vocab=331),
+    "wide": dict(layers=2, hidden=512, heads=16, vocab=50257),
+}
 
 
-@pytest.mark.parametrize("text", ["tp2", "tp8", "tp2,sp", "tp8,sp", "tp4,dp2", "tp4,dp2,sp", "tp2,pp2,mb3", "tp2,pp2,mb3,dp2,sp"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tp2",
+        "tp8",
+        "tp2,sp",
+        "tp8,sp",
+        "tp4,dp2",
+        "tp4,dp2,sp",
+        "tp2,pp2,mb3",
+        "tp2,pp2,mb3,dp2,sp",
+    ],
+)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("residual", gpt.RESIDUALS)
 def test_serial_layers_reduce_twice_and_parallel_ones_once(tpcc, tmp_path, residual, size, text):
@@ -128,10 +169,18 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
 # cuts them into. Kernels: norms, rotary embeddings, gate times up, what joins and turns a cache; with tp, what is added
 # behind a reduction. A number that falls is a reason to be glad, and to write it here.
 CALLS = {
-    ("gpt2-odd-opset20", "tp1"): (4, 1, 2), ("gpt2-odd-opset20", "tp2"): (4, 1, 3), ("gpt2-odd-opset20", "tp3,sp"): (4, 1, 3),
-    ("llama-dynamo", "tp1"): (4, 1, 5), ("llama-past", "tp2"): (4, 1, 9), ("qwen2-past", "tp3"): (4, 1, 9),
-    ("falcon-dynamo", "tp1"): (4, 1, 4), ("falcon-dynamo", "tp2"): (4, 1, 4), ("phi-past", "tp1"): (4, 1, 7),
-    ("gpt_neox-dynamo", "tp1"): (4, 1, 5), ("gpt_neox-past", "tp2"): (4, 1, 8), ("gemma2-past", "tp2"): (4, 1, 9),
+    ("gpt2-odd-opset20", "tp1"): (4, 1, 2),
+    ("gpt2-odd-opset20", "tp2"): (4, 1, 3),
+    ("gpt2-odd-opset20", "tp3,sp"): (4, 1, 3),
+    ("llama-dynamo", "tp1"): (4, 1, 5),
+    ("llama-past", "tp2"): (4, 1, 9),
+    ("qwen2-past", "tp3"): (4, 1, 9),
+    ("falcon-dynamo", "tp1"): (4, 1, 4),
+    ("falcon-dynamo", "tp2"): (4, 1, 4),
+    ("phi-past", "tp1"): (4, 1, 7),
+    ("gpt_neox-dynamo", "tp1"): (4, 1, 5),
+    ("gpt_neox-past", "tp2"): (4, 1, 8),
+    ("gemma2-past", "tp2"): (4, 1, 9),
 }
 
 
@@ -152,6 +201,21 @@ def test_only_the_last_stage_hands_out_logits(tpcc):
 
 
 def test_unbound_sizes_are_named(tpcc):
-    tpcc.call([ODD.path, "--megatron-shard=tp2", f"--report={tpcc.scratch / 'r.json'}", "--shape", "batch=2"]).refused("sequence")
-    tpcc.call([ODD.path, "--megatron-shard=tp2", f"--report={tpcc.scratch / 'r.json'}", "--shape", "batch=2,seq=3"]).refused(
-        "sequence", "batch")
+    tpcc.call(
+        [
+            ODD.path,
+            "--megatron-shard=tp2",
+            f"--report={tpcc.scratch / 'r.json'}",
+            "--shape",
+            "batch=2",
+        ]
+    ).refused("sequence")
+    tpcc.call(
+        [
+            ODD.path,
+            "--megatron-shard=tp2",
+            f"--report={tpcc.scratch / 'r.json'}",
+            "--shape",
+            "batch=2,seq=3",
+        ]
+    ).refused("sequence", "batch")

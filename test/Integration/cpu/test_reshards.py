@@ -1,5 +1,6 @@
 """From every layout of a matrix over two axes to every other one: a rank sends and gets no more than what the rank that lacks most
-needs without what it has. The bound is counted from sets of elements; what is sent, by the program that runs."""
+needs without what it has. The bound is counted from sets of elements; what is sent, by the program that runs.
+"""
 
 import itertools
 import json
@@ -33,20 +34,32 @@ def elements_of(layout, grid, at):
 
 
 def bound_of(first, second, grid):
-    return max(int((elements_of(second, grid, at) & ~elements_of(first, grid, at)).sum()) for at in ranks_of(grid)) * 4
+    return (
+        max(
+            int((elements_of(second, grid, at) & ~elements_of(first, grid, at)).sum())
+            for at in ranks_of(grid)
+        )
+        * 4
+    )
 
 
 def chain(i, first, second):
     """Each pair with a function of its own, so that nobody merges them."""
-    return (f'  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a{i}")\n'
-            f'  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} -> {TYPE} loc("y{i}")\n')
+    return (
+        f"  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE}"
+        f' loc("a{i}")\n  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} ->'
+        f' {TYPE} loc("y{i}")\n'
+    )
 
 
 def program_of(pairs):
     body = "".join(chain(i, *pair) for i, pair in enumerate(pairs))
     results = ", ".join(f'{TYPE} {{tpc.name = "y{i}"}}' for i in range(len(pairs)))
-    return (f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> ({results}) {{\n{body}'
-            f"  return {', '.join(f'%y{i}' for i in range(len(pairs)))} : {', '.join([TYPE] * len(pairs))}\n}}\n")
+    return (
+        f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> ({results}) {{\n{body}'
+        f"  return {', '.join(f'%y{i}' for i in range(len(pairs)))} :"
+        f" {', '.join([TYPE] * len(pairs))}\n}}\n"
+    )
 
 
 def received_bytes(row, grid):
@@ -63,16 +76,28 @@ def sent_of(tmp_path, name, pairs):
     grid = GRIDS[name]
     path, staged, executable = (tmp_path / file for file in ("pairs.mlir", "staged.mlir", "pairs"))
     path.write_text(program_of(pairs))
-    passes = [f"--tpc-assign-shardings=shard={name},manual", *PASSES, "--tpc-split-stages", "--tpc-schedule-pipeline", "--tpc-verify-comms",
-              f"--tpc-verify-equivalence=reference={path}"]
+    passes = [
+        f"--tpc-assign-shardings=shard={name},manual",
+        *PASSES,
+        "--tpc-split-stages",
+        "--tpc-schedule-pipeline",
+        "--tpc-verify-comms",
+        f"--tpc-verify-equivalence=reference={path}",
+    ]
     run([tool("tpc-opt"), path, *passes, "-o", staged]).check()
     run([BUILD_STAGED, staged, "-o", executable], cwd=tmp_path).check()
     x = np.random.default_rng(1).normal(size=SIZES).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    outputs = [argument for i in range(len(pairs)) for argument in ("--output", f"y{i}={tmp_path}/y{i}.npy")]
+    outputs = [
+        argument
+        for i in range(len(pairs))
+        for argument in ("--output", f"y{i}={tmp_path}/y{i}.npy")
+    ]
     run([executable, "--input", f"x={tmp_path}/x.npy", *outputs]).check()
     for i in range(len(pairs)):
-        np.testing.assert_array_equal(np.load(tmp_path / f"y{i}.npy"), -np.maximum(x, 0), err_msg=str(pairs[i]))
+        np.testing.assert_array_equal(
+            np.load(tmp_path / f"y{i}.npy"), -np.maximum(x, 0), err_msg=str(pairs[i])
+        )
     rows = json.loads(run([executable, "--bench"]).check().stdout)["collectives"]
     return sum(int(received_bytes(row, grid)) for row in rows if row["axis"] != "output")
 

@@ -12,19 +12,61 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tpc.reference import Session
 
-NUMBERS = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i8": np.int8, "u8": np.uint8}
-ONNX = {**{name: helper.np_dtype_to_tensor_dtype(np.dtype(t)) for name, t in NUMBERS.items()}, "bf16": TensorProto.BFLOAT16}
+NUMBERS = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i8": np.int8,
+    "u8": np.uint8,
+}
+ONNX = {
+    **{name: helper.np_dtype_to_tensor_dtype(np.dtype(t)) for name, t in NUMBERS.items()},
+    "bf16": TensorProto.BFLOAT16,
+}
 
 # Zeros, the borders of f16 and of its subnormal numbers, ties between two of f16 and of bf16, f32's least and largest.
-SPECIAL = [0.0, -0.0, 1.0, -1.5, 1.00390625 + 2**-40, 70000.0, -70000.0, 65504.0, 65519.0, 65520.0, 2049.0, 2051.0, 257.0, 259.0, -259.0, 0.1, 1 / 3,
-           6e-8, 2.98e-8, -2.9e-8, 6.1e-5, 1e-40, -1e-45, 3.4e38, 3.39e38, 1e39, 1e-30, 16777217.0, np.inf, -np.inf, np.nan]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    1.00390625 + 2**-40,
+    70000.0,
+    -70000.0,
+    65504.0,
+    65519.0,
+    65520.0,
+    2049.0,
+    2051.0,
+    257.0,
+    259.0,
+    -259.0,
+    0.1,
+    1 / 3,
+    6e-8,
+    2.98e-8,
+    -2.9e-8,
+    6.1e-5,
+    1e-40,
+    -1e-45,
+    3.4e38,
+    3.39e38,
+    1e39,
+    1e-30,
+    16777217.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+]
 FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 def bfloat(x: np.ndarray) -> np.ndarray:
     """The nearest bf16, ties to even, as f32."""
     single = x.astype(np.float32)
-    cut = (single != x) & ~np.isnan(x) # then the lowest bit says that something is behind it
+    cut = (single != x) & ~np.isnan(x)  # then the lowest bit says that something is behind it
     single = np.where(cut & (abs(single) > abs(x)), np.nextafter(single, np.float32(0)), single)
     bits = single.view(np.uint32) | cut
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
@@ -61,14 +103,21 @@ class Graph:
 
     def save(self, path):
         graph = helper.make_graph(self.nodes, "rounding", self.inputs, self.outputs, self.constants)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+            path,
+        )
         return path
 
 
 def assert_same_bits(got, wanted, what):
     """NaN is NaN, whatever its bits."""
     assert got.dtype == wanted.dtype and got.shape == wanted.shape, what
-    same = (got == wanted) & (np.signbit(got) == np.signbit(wanted)) if got.dtype.kind == "f" else got == wanted
+    same = (
+        (got == wanted) & (np.signbit(got) == np.signbit(wanted))
+        if got.dtype.kind == "f"
+        else got == wanted
+    )
     if got.dtype.kind == "f":
         same |= np.isnan(got) & np.isnan(wanted)
     assert same.all(), (what, got[~same], wanted[~same])
@@ -79,8 +128,14 @@ def test_casts_round(tpcc, tmp_path, kind):
     """x -> first -> second -> first, for every pair: nothing in between may be left out."""
     if kind == "floats":
         values, types = np.array(SPECIAL + [-x for x in SPECIAL]), FLOATS
-    else: # which must hold the values
-        values, types = np.array([0.0, 1.0, 0.4, 2.6, 77.9, 127.0, 3.0]), (*FLOATS, "i64", "i32", "i8", "u8")
+    else:  # which must hold the values
+        values, types = np.array([0.0, 1.0, 0.4, 2.6, 77.9, 127.0, 3.0]), (
+            *FLOATS,
+            "i64",
+            "i32",
+            "i8",
+            "u8",
+        )
     graph, wanted = Graph(), {}
     x = graph.input("x", "f64", ["n"])
     for first, second in itertools.product(types, types):
@@ -106,21 +161,41 @@ def chains(element):
     t = NUMBERS[element]
     zero, one = np.zeros((), t), np.ones((), t)
     return {
-        "zero's sign": (lambda g, x, y: g("Div", g.constant(one), g("Sub", g.constant(zero), x)), lambda x, y: one / (zero - x)),
-        "equal terms": (lambda g, x, y: g("Sqrt", g("Sub", g("Mul", x, y), g("Mul", y, x))), lambda x, y: np.sqrt(x * y - y * x)),
+        "zero's sign": (
+            lambda g, x, y: g("Div", g.constant(one), g("Sub", g.constant(zero), x)),
+            lambda x, y: one / (zero - x),
+        ),
+        "equal terms": (
+            lambda g, x, y: g("Sqrt", g("Sub", g("Mul", x, y), g("Mul", y, x))),
+            lambda x, y: np.sqrt(x * y - y * x),
+        ),
         "no fused product": (lambda g, x, y: g("Add", g("Mul", x, y), y), lambda x, y: x * y + y),
         "difference": (lambda g, x, y: g("Sub", g("Add", x, y), y), lambda x, y: (x + y) - y),
         "quotients": (lambda g, x, y: g("Mul", g("Div", x, y), y), lambda x, y: x / y * y),
         "negation": (lambda g, x, y: g("Neg", g("Sub", x, y)), lambda x, y: -(x - y)),
         "reciprocal": (lambda g, x, y: g("Mul", g("Reciprocal", x), y), lambda x, y: one / x * y),
-        "choice": (lambda g, x, y: g("Where", g("Less", x, y), g("Neg", x), y), lambda x, y: np.where(x < y, -x, y)),
-        "infinite": (lambda g, x, y: g("Sub", g("Mul", x, x), g("Mul", x, x)), lambda x, y: x * x - x * x),
+        "choice": (
+            lambda g, x, y: g("Where", g("Less", x, y), g("Neg", x), y),
+            lambda x, y: np.where(x < y, -x, y),
+        ),
+        "infinite": (
+            lambda g, x, y: g("Sub", g("Mul", x, x), g("Mul", x, x)),
+            lambda x, y: x * x - x * x,
+        ),
         "square": (lambda g, x, y: g("Pow", x, g.constant(np.array(2, t))), lambda x, y: x * x),
         # Of two zeros: IEEE's maximum is 0, and the minimum is -0.
-        "larger": (lambda g, x, y: g("Max", x, y), lambda x, y: np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))),
-        "smaller": (lambda g, x, y: g("Min", x, y), lambda x, y: np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))),
-        "round trip": (lambda g, x, y: g("Sub", x, g("Cast", g("Cast", x, to=ONNX["f16"]), to=ONNX[element])),
-                       lambda x, y: x - x.astype(np.float16).astype(t)),
+        "larger": (
+            lambda g, x, y: g("Max", x, y),
+            lambda x, y: np.where((x == 0) & (y == 0), x + y, np.maximum(x, y)),
+        ),
+        "smaller": (
+            lambda g, x, y: g("Min", x, y),
+            lambda x, y: np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y)),
+        ),
+        "round trip": (
+            lambda g, x, y: g("Sub", x, g("Cast", g("Cast", x, to=ONNX["f16"]), to=ONNX[element])),
+            lambda x, y: x - x.astype(np.float16).astype(t),
+        ),
     }
 
 
@@ -140,7 +215,9 @@ def test_chains_are_what_ieee_says(tpcc, tmp_path, element):
     program = tpcc.compile(graph.save(tmp_path / f"{element}.onnx"))
     got = program.run({"x": x, "y": y}, outputs=list(wanted))
     # ONNX Runtime computes chains of f16 in f32, and rounds at their end.
-    reference = Session(tmp_path / f"{element}.onnx").run({"x": x, "y": y}) if element != "f16" else {}
+    reference = (
+        Session(tmp_path / f"{element}.onnx").run({"x": x, "y": y}) if element != "f16" else {}
+    )
     for name, (what, result) in wanted.items():
         assert_same_bits(got[name], result.astype(NUMBERS[element]), what)
         # ONNX Runtime's Where makes 0 of -0, and which zero Max and Min give depends on the place.
@@ -190,7 +267,7 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
     inputs = {n: random.normal(size=(rows, columns)).astype(np.float32) for n in "xy"}
     alone, dims_of = build("alone", apart=True)
     known = {f"in.{value}": np.ones(dims, np.float32) for value, dims in dims_of.items()}
-    for value in dims_of: # from the values before
+    for value in dims_of:  # from the values before
         known[f"in.{value}"] = alone.run(inputs | known, outputs=[value])[value]
     fused, _ = build("fused", apart=False)
     ends = [port["name"] for port in fused.describe()["outputs"]]
@@ -212,11 +289,21 @@ def test_activations_are_the_same_behind_products(tpcc, tmp_path):
     """act(x * w) with and without x * w as an output: then a product cannot compute the activation as well, and a kernel
     does. To the bit, whatever the kernel was compiled for; and where functions are no matter of polynomials as ONNX Runtime
     has them."""
-    header = (Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h").read_text()
-    known = {name: int(number) for name, number in re.findall(r"TPC_EPILOGUE_(\w+) = (\d+)", header) if name != "NONE"}
+    header = (
+        Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h"
+    ).read_text()
+    known = {
+        name: int(number)
+        for name, number in re.findall(r"TPC_EPILOGUE_(\w+) = (\d+)", header)
+        if name != "NONE"
+    }
     assert set(known) == set(ACTIVATIONS)
     g = Graph()
-    x = [v for v in SPECIAL + [86.97, 86.99, 88.0, 88.7228, 88.723, 90.0, 1e20, 5.5, 9.0, -4.0, 1e-5] for v in (v, -v)]
+    x = [
+        v
+        for v in SPECIAL + [86.97, 86.99, 88.0, 88.7228, 88.723, 90.0, 1e20, 5.5, 9.0, -4.0, 1e-5]
+        for v in (v, -v)
+    ]
     drawn = np.random.default_rng(5).normal(size=(3, 1000)) * np.array([[0.1], [2], [30]])
     x = cast(np.concatenate([x, drawn.ravel()]), "f32")[:, None]
     inputs = {}
@@ -233,17 +320,25 @@ def test_activations_are_the_same_behind_products(tpcc, tmp_path):
             g.output(result, "f32", ["rows", 4])
     path = g.save(tmp_path / "activations.onnx")
     names = [output.name for output in g.outputs]
-    calls = re.findall(r"tpc_buffer.product .*", tpcc.call([path, "--emit=buffers", "--plain", "-o", "-"]).check().stdout)
+    calls = re.findall(
+        r"tpc_buffer.product .*",
+        tpcc.call([path, "--emit=buffers", "--plain", "-o", "-"]).check().stdout,
+    )
     fused = [re.findall(r"epilogue (\w+)", call) for call in calls]
     assert sorted(fused) == [[]] * len(known) + sorted([name.lower()] for name in known)
-    theirs, programs = Session(path).run(inputs), [tpcc.compile(path), tpcc.compile(path, "tp1", "--march=x86-64")]
+    theirs, programs = Session(path).run(inputs), [
+        tpcc.compile(path),
+        tpcc.compile(path, "tp1", "--march=x86-64"),
+    ]
     ours, baseline = (program.run(inputs, outputs=names) for program in programs)
     for index, name in enumerate(ACTIVATIONS):
-        behind, product, kernel = names[3 * index:3 * index + 3]
+        behind, product, kernel = names[3 * index : 3 * index + 3]
         p, fused, plain = ours[product], ours[behind], ours[kernel]
         special = (abs(p) < 1e-20) | (abs(p) >= 100) | np.isnan(p)
         assert special.sum() > 100 and (np.signbit(p) & (p == 0)).any()
         assert_same_bits(fused, plain, name)
         assert_same_bits(baseline[kernel], plain, name)
         assert_same_bits(theirs[kernel][special], plain[special], name)
-        np.testing.assert_allclose(theirs[kernel][~special], plain[~special], rtol=2e-6, atol=2e-6, err_msg=name)
+        np.testing.assert_allclose(
+            theirs[kernel][~special], plain[~special], rtol=2e-6, atol=2e-6, err_msg=name
+        )

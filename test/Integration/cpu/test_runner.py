@@ -48,43 +48,62 @@ def test_gtest_counts(tmp_path):
     assert str(results) == "1 passed, 2 failed, 1 skipped (sanitizers 1)"
 
 
-@pytest.mark.parametrize("reason, lacks", [
-    ("long run: pytest --long", "long run"),
-    ("Missing required feature(s): corpus", "corpus"),
-    ("A.cpp:78&#10;Skipped&#10;sanitizers: they keep freed memory", "sanitizers"),
-    ("mpirun is not installed", None),
-    ("Missing required feature(s): clang-format", None),
-    ("", None),
-])
+@pytest.mark.parametrize(
+    "reason, lacks",
+    [
+        ("long run: pytest --long", "long run"),
+        ("Missing required feature(s): corpus", "corpus"),
+        ("A.cpp:78&#10;Skipped&#10;sanitizers: they keep freed memory", "sanitizers"),
+        ("mpirun is not installed", None),
+        ("Missing required feature(s): clang-format", None),
+        ("", None),
+    ],
+)
 def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
     """Whatever is not optional must be there."""
-    (tmp_path / "r.xml").write_text(f'<testsuites><testcase classname="a" name="b"><skipped message="{reason}"/></testcase></testsuites>')
+    (tmp_path / "r.xml").write_text(
+        '<testsuites><testcase classname="a" name="b"><skipped'
+        f' message="{reason}"/></testcase></testsuites>'
+    )
     results = run.Results()
     results.add_junit(tmp_path / "r.xml")
     assert results.skipped == ({lacks: 1} if lacks else {})
     assert [failure.split(":")[2] for failure in results.failures] == ([] if lacks else ["b"])
 
 
-@pytest.mark.parametrize("text, status, expected", [
-    (JUNIT, "stopped after 10 minutes of processors", "unit: stopped after 10 minutes of processors"),
-    (None, -11, "unit: ended with signal 11 and without a report"),
-    (JUNIT[:50], 1, "unit: ended with exit status 1 and without a report"),
-    ("<testsuites/>", 0, "unit: ran no tests"),
-    ('<testsuites><testcase name="good"/></testsuites>', 3,
-     "unit: exit status 3, although no test failed"),
-])
+@pytest.mark.parametrize(
+    "text, status, expected",
+    [
+        (
+            JUNIT,
+            "stopped after 10 minutes of processors",
+            "unit: stopped after 10 minutes of processors",
+        ),
+        (None, -11, "unit: ended with signal 11 and without a report"),
+        (JUNIT[:50], 1, "unit: ended with exit status 1 and without a report"),
+        ("<testsuites/>", 0, "unit: ran no tests"),
+        (
+            '<testsuites><testcase name="good"/></testsuites>',
+            3,
+            "unit: exit status 3, although no test failed",
+        ),
+    ],
+)
 def test_what_dies_is_a_failure(tmp_path, text, status, expected):
     if text is not None:
         (tmp_path / "r.xml").write_text(text)
     results = run.Results()
     run.judge(results, "unit", status, tmp_path / "r.xml")
-    assert [failure[:len(expected)] for failure in results.failures] == [expected]
+    assert [failure[: len(expected)] for failure in results.failures] == [expected]
 
 
 NOTHING = "import time; time.sleep(60)"
 BUSY = "import time\nwhile time.process_time() < 20: pass"
 # Uses no processors itself and writes nothing: what it has started works.
-WORKS_BELOW = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}], start_new_session=True)"
+WORKS_BELOW = (
+    f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}],"
+    " start_new_session=True)"
+)
 WRITES = "import time\nfor _ in range(75): print(flush=True); time.sleep(0.02)"
 
 
@@ -95,18 +114,34 @@ def read(path):
         return b""
 
 
-@pytest.mark.parametrize("code, limit, patience, expected", [
-    ("raise SystemExit(3)", 60, 60, 3), (NOTHING, 60, 0.4, "nothing happened"), (BUSY, 0.5, 60, "of processors"),
-    (WORKS_BELOW, 0.5, 0.4, "of processors"), (WRITES, 60, 0.5, 0)], ids=["ends", "hangs", "spins", "works below", "writes"])
+@pytest.mark.parametrize(
+    "code, limit, patience, expected",
+    [
+        ("raise SystemExit(3)", 60, 60, 3),
+        (NOTHING, 60, 0.4, "nothing happened"),
+        (BUSY, 0.5, 60, "of processors"),
+        (WORKS_BELOW, 0.5, 0.4, "of processors"),
+        (WRITES, 60, 0.5, 0),
+    ],
+    ids=["ends", "hangs", "spins", "works below", "writes"],
+)
 def test_commands_end(tmp_path, code, limit, patience, expected):
     processes = run.Processes()
     with open(tmp_path / "log", "wb") as output:
         status = processes.run([sys.executable, "-c", code], limit, patience, output=output)
-    assert status == expected if isinstance(expected, int) else status.startswith("stopped after") and status.endswith(expected)
+    assert (
+        status == expected
+        if isinstance(expected, int)
+        else status.startswith("stopped after") and status.endswith(expected)
+    )
     assert not processes.groups
     # What was started in a session of its own has ended as well.
     for _ in range(100):
-        if not (left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if BUSY.encode() in read(path)]):
+        if not (
+            left := [
+                path for path in Path("/proc").glob("[0-9]*/cmdline") if BUSY.encode() in read(path)
+            ]
+        ):
             break
         time.sleep(0.1)
     assert not left
@@ -118,7 +153,9 @@ class Machine:
     def __init__(self, load, share):
         self.load, self.share, self.time, self.used, self.written = load, share, 0.0, 0.0, 0
         clock = run.machine_time.LoadClock(lambda: self.time, lambda: self.load)
-        self.watch = run.machine_time.Watch(0, 40 * 60, 600, lambda: self.written, lambda _: self.used, clock)
+        self.watch = run.machine_time.Watch(
+            0, 40 * 60, 600, lambda: self.written, lambda _: self.used, clock
+        )
 
     def passes(self, seconds):
         """Returns what is said of the runner, and after how many seconds."""
@@ -144,7 +181,10 @@ def test_what_hangs_is_stopped(load):
     assert machine.passes(300)[0] == ""
     begin, machine.share = machine.time, 0.002  # ranks that wait still look at each other
     problem, end = machine.passes(24 * 3600)
-    assert problem == "stopped after 10 minutes in which nothing happened" and 300 <= (end - begin) / load <= 1300
+    assert (
+        problem == "stopped after 10 minutes in which nothing happened"
+        and 300 <= (end - begin) / load <= 1300
+    )
 
 
 def test_tests_that_end_are_progress():
@@ -158,6 +198,8 @@ def test_what_processes_use_is_counted_with_all_that_they_start():
     import machine_time
 
     before = machine_time.tree_seconds(os.getpid())
-    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True
+    )
     assert machine_time.tree_seconds(os.getpid()) - before >= 0.25
     assert machine_time.tree_seconds(1 << 30) == 0 and machine_time.load() >= 1

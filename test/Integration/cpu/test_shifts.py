@@ -16,18 +16,31 @@ def roll(nodes, weights, x, shift, axis, name):
     """As torch.onnx exports torch.roll(x, shift, axis)."""
     for key, value in (("start", -shift), ("zero", 0), ("end", END), ("axis", axis)):
         weights[f"{name}_{key}"] = np.array([value], np.int64)
-    nodes += [helper.make_node("Slice", [x, f"{name}_start", f"{name}_end", f"{name}_axis"], [f"{name}_a"], f"{name}_a"),
-              helper.make_node("Slice", [x, f"{name}_zero", f"{name}_start", f"{name}_axis"], [f"{name}_b"], f"{name}_b"),
-              helper.make_node("Concat", [f"{name}_a", f"{name}_b"], [name], name, axis=axis)]
+    nodes += [
+        helper.make_node(
+            "Slice", [x, f"{name}_start", f"{name}_end", f"{name}_axis"], [f"{name}_a"], f"{name}_a"
+        ),
+        helper.make_node(
+            "Slice",
+            [x, f"{name}_zero", f"{name}_start", f"{name}_axis"],
+            [f"{name}_b"],
+            f"{name}_b",
+        ),
+        helper.make_node("Concat", [f"{name}_a", f"{name}_b"], [name], name, axis=axis),
+    ]
     return name
 
 
 def mlp(nodes, weights, x, name):
     for key, shape in (("w1", (WIDTH, INNER)), ("w2", (INNER, WIDTH))):
-        weights[f"{name}_{key}"] = np.random.default_rng(len(weights)).normal(0, 0.4, shape).astype(np.float32)
-    nodes += [helper.make_node("MatMul", [x, f"{name}_w1"], [f"{name}_h"], f"{name}_fc1"),
-              helper.make_node("Relu", [f"{name}_h"], [f"{name}_r"], f"{name}_relu"),
-              helper.make_node("MatMul", [f"{name}_r", f"{name}_w2"], [name], f"{name}_fc2")]
+        weights[f"{name}_{key}"] = (
+            np.random.default_rng(len(weights)).normal(0, 0.4, shape).astype(np.float32)
+        )
+    nodes += [
+        helper.make_node("MatMul", [x, f"{name}_w1"], [f"{name}_h"], f"{name}_fc1"),
+        helper.make_node("Relu", [f"{name}_h"], [f"{name}_r"], f"{name}_relu"),
+        helper.make_node("MatMul", [f"{name}_r", f"{name}_w2"], [name], f"{name}_fc2"),
+    ]
     return name
 
 
@@ -40,10 +53,20 @@ def token_shift(path, shifts, axis=1, sequence="sequence"):
         shifted = roll(nodes, weights, value, shift, axis, f"shift{i}")
         nodes.append(helper.make_node("Sub", [value, shifted], [f"d{i}"], f"difference{i}"))
         value = f"d{i}"
-    nodes.append(helper.make_node("Identity", [mlp(nodes, weights, value, "mlp2")], ["y"], "result"))
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", sequence, WIDTH]) for name in "xy"]
-    graph = helper.make_graph(nodes, "shifts", ports[:1], ports[1:],
-                              [numpy_helper.from_array(array, name) for name, array in weights.items()])
+    nodes.append(
+        helper.make_node("Identity", [mlp(nodes, weights, value, "mlp2")], ["y"], "result")
+    )
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", sequence, WIDTH])
+        for name in "xy"
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "shifts",
+        ports[:1],
+        ports[1:],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, path)
@@ -60,7 +83,11 @@ def check(tpcc, path, grid, shapes, transport=None):
 
 def kinds(tpcc, path, grid, batch, sequence):
     rows = tpcc.report(path, Grid.parse(grid), {"batch": batch, "sequence": sequence})
-    return {(row["kind"], row["axis"]): (row["count"], row["bytes"]) for row in rows if row["axis"] != "output"}
+    return {
+        (row["kind"], row["axis"]): (row["count"], row["bytes"])
+        for row in rows
+        if row["axis"] != "output"
+    }
 
 
 # Right and left, over a block's end, and further than some sequences are long.
@@ -68,14 +95,20 @@ SHIFTS = [(1,), (-2,), (5, -1), (-40, 40)]
 SHAPES = [(2, 7), (1, 1), (3, 4), (5, 11)]
 
 
-@pytest.mark.parametrize("grid", ["tp2,sp", "tp4,sp", pytest.param("tp3,sp,dp2", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "grid", ["tp2,sp", "tp4,sp", pytest.param("tp3,sp,dp2", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("shifts", SHIFTS, ids=str)
 def test_tokens_shift_within_their_sequences(tpcc, tmp_path, grid, shifts):
     path = tmp_path / "shift.onnx"
     token_shift(path, shifts)
     check(tpcc, path, grid, SHAPES)
     # Each is one permutation; the one gather is the second MLP's. ONNX clips a shift by more than there is, to none.
-    found = {kind: count for (kind, axis), (count, _) in kinds(tpcc, path, grid, 3, 7).items() if axis == "tp"}
+    found = {
+        kind: count
+        for (kind, axis), (count, _) in kinds(tpcc, path, grid, 3, 7).items()
+        if axis == "tp"
+    }
     assert found.pop("collective_permute", 0) == sum(abs(shift) < 7 for shift in shifts)
     assert found == {"all_reduce": 2, "all_gather": 1}
 
@@ -92,7 +125,10 @@ def test_only_what_crosses_is_sent(tpcc, tmp_path):
     path = tmp_path / "shift.onnx"
     for shift, tokens in ((1, 1), (-2, 2), (5, 3), (11, 1)):
         token_shift(path, (shift,))
-        assert kinds(tpcc, path, "tp4,sp", 1, 12)["collective_permute", "tp"] == (1, tokens * WIDTH * 4)
+        assert kinds(tpcc, path, "tp4,sp", 1, 12)["collective_permute", "tp"] == (
+            1,
+            tokens * WIDTH * 4,
+        )
 
 
 def test_the_runtime_counts_what_the_report_says(tpcc, tmp_path):
@@ -103,7 +139,9 @@ def test_the_runtime_counts_what_the_report_says(tpcc, tmp_path):
         rows = tpcc.report(path, Grid.parse("tp4,sp"), sizes)
         measured = tpcc.compile(path, Grid.parse("tp4,sp")).bench(sizes)["collectives"]
         fields = ("stage", "axis", "kind", "count", "bytes")
-        assert sorted([row[f] for f in fields] for row in measured) == sorted([row[f] for f in fields] for row in rows)
+        assert sorted([row[f] for f in fields] for row in measured) == sorted(
+            [row[f] for f in fields] for row in rows
+        )
 
 
 def test_samples_shift_over_replicas(tpcc, tmp_path):
@@ -119,7 +157,8 @@ def test_micro_batches_cannot_shift(tpcc, tmp_path):
     path = tmp_path / "shift.onnx"
     token_shift(path, (1,), axis=0)
     tpcc.call([path, "--megatron-shard=tp2,mb2", "-o", tmp_path / "program"]).refused(
-        "'shift0' (tpc.roll) shifts along it", "a rank has one micro-batch at a time", "remove mb2")
+        "'shift0' (tpc.roll) shifts along it", "a rank has one micro-batch at a time", "remove mb2"
+    )
 
 
 def test_the_width_shifts_in_two_dimensions(tpcc, tmp_path):

@@ -10,7 +10,15 @@ from harness import Grid
 from tpc.reference import Session
 
 VALUES = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30]
-CONSTANTS = {"zero": 0.0, "minus_zero": -0.0, "one": 1.0, "two": 2.0, "minus_one": -1.0, "inf": np.inf, "nan": np.nan}
+CONSTANTS = {
+    "zero": 0.0,
+    "minus_zero": -0.0,
+    "one": 1.0,
+    "two": 2.0,
+    "minus_one": -1.0,
+    "inf": np.inf,
+    "nan": np.nan,
+}
 
 
 class Graph:
@@ -29,12 +37,27 @@ class Graph:
 
     def save(self, path, element, shape):
         tensor = helper.np_dtype_to_tensor_dtype(np.dtype(element))
-        model = helper.make_model(helper.make_graph(
-            self.nodes, "zeros", [helper.make_tensor_value_info("x", tensor, shape)],
-            [helper.make_tensor_value_info(value, tensor, shape) for value in self.outputs.values()],
-            [numpy_helper.from_array(np.array(number, element), name) for name, number in CONSTANTS.items()]
-            + [numpy_helper.from_array(np.array(True), "yes"), numpy_helper.from_array(np.array(False), "no")]),
-            opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        model = helper.make_model(
+            helper.make_graph(
+                self.nodes,
+                "zeros",
+                [helper.make_tensor_value_info("x", tensor, shape)],
+                [
+                    helper.make_tensor_value_info(value, tensor, shape)
+                    for value in self.outputs.values()
+                ],
+                [
+                    numpy_helper.from_array(np.array(number, element), name)
+                    for name, number in CONSTANTS.items()
+                ]
+                + [
+                    numpy_helper.from_array(np.array(True), "yes"),
+                    numpy_helper.from_array(np.array(False), "no"),
+                ],
+            ),
+            opset_imports=[helper.make_opsetid("", 18)],
+            ir_version=9,
+        )
         onnx.save(model, path)
         return path
 
@@ -62,7 +85,9 @@ IDENTITIES = {
     "x ^ 0": lambda g: g.node("Pow", "x", "zero"),
     "1 / (1 / x)": lambda g: g.node("Reciprocal", g.node("Reciprocal", "x")),
     "|x|": lambda g: g.node("Abs", g.node("Abs", "x")),
-    "cast": lambda g: g.node("Cast", g.node("Cast", "x", to=TensorProto.DOUBLE), to=TensorProto.FLOAT),
+    "cast": lambda g: g.node(
+        "Cast", g.node("Cast", "x", to=TensorProto.DOUBLE), to=TensorProto.FLOAT
+    ),
     "where yes": lambda g: g.node("Where", "yes", "x", "nan"),
     "where no": lambda g: g.node("Where", "no", "nan", "x"),
     "where same": lambda g: g.node("Where", g.node("IsNaN", "x"), "x", "x"),
@@ -72,7 +97,9 @@ IDENTITIES = {
     "sum": lambda g: g.node("Sum", "x", "zero"),
     "x + min(0, -0)": lambda g: g.node("Add", "x", g.node("Mul", "zero", "minus_one")),
     "swish": lambda g: g.node("Mul", (z := g.node("Add", "x", "zero")), g.node("Sigmoid", z)),
-    "moved": lambda g: g.node("Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]),
+    "moved": lambda g: g.node(
+        "Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]
+    ),
 }
 # ONNX Runtime loses the sign of a zero that Where chooses of its first values: docs/reference/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
@@ -111,8 +138,26 @@ def test_identities(tpcc, tmp_path, element):
         assert_same(ours[output][keep], theirs[output][keep], (identity, consumer))
 
 
-UNARY = ["Abs", "Neg", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Exp", "Log", "Sin", "Cos", "Tanh", "Erf", "Sigmoid", "Relu",
-         "LeakyRelu", "Softplus", "Mish"]
+UNARY = [
+    "Abs",
+    "Neg",
+    "Sqrt",
+    "Reciprocal",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Exp",
+    "Log",
+    "Sin",
+    "Cos",
+    "Tanh",
+    "Erf",
+    "Sigmoid",
+    "Relu",
+    "LeakyRelu",
+    "Softplus",
+    "Mish",
+]
 
 
 def test_functions(tpcc, tmp_path):
@@ -138,7 +183,9 @@ def test_extrema_of_constants(tmp_path, tpcc):
                 moved = graph.node(op, graph.node("Mul", "x", a), b)  # computed, as x is 1
                 graph.output((op, a, b, "computed"), moved)
     path = graph.save(tmp_path / "extrema.onnx", np.float32, [1])
-    ours = tpcc.compile(path, Grid(), "-O0").run({"x": np.ones(1, np.float32)}, outputs=list(graph.outputs.values()))
+    ours = tpcc.compile(path, Grid(), "-O0").run(
+        {"x": np.ones(1, np.float32)}, outputs=list(graph.outputs.values())
+    )
     for key, output in graph.outputs.items():
         if len(key) == 3:
             assert_same(ours[output], ours[graph.outputs[(*key, "computed")]], key)

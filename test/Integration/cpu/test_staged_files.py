@@ -11,17 +11,24 @@ import preload
 from harness import run, sanitized, tool
 from models import COMMITTED
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: their libraries come before any other that is preloaded")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: their libraries come before any other that is preloaded"
+)
 
 MODEL = COMMITTED["gpt2-mlp"].path
 SHAPE = ["--shape", "batch=1,sequence=2"]
 WRITERS = {
-    "executable": [tool("tpcc"), MODEL, "-o", "FILE"], "library": [tool("tpcc"), MODEL, "--emit=lib", "-o", "FILE"],
-    "object": [tool("tpcc"), MODEL, "--emit=obj", "-o", "FILE"], "text": [tool("tpcc"), MODEL, "--emit=staged", "-o", "FILE"],
+    "executable": [tool("tpcc"), MODEL, "-o", "FILE"],
+    "library": [tool("tpcc"), MODEL, "--emit=lib", "-o", "FILE"],
+    "object": [tool("tpcc"), MODEL, "--emit=obj", "-o", "FILE"],
+    "text": [tool("tpcc"), MODEL, "--emit=staged", "-o", "FILE"],
     "onnx": [tool("tpcc"), MODEL, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", "FILE"],
-    "report": [tool("tpcc"), MODEL, "--report=FILE", *SHAPE], "certificate": [tool("tpcc"), MODEL, "--certificate=FILE"],
-    "tpc-opt": [tool("tpc-opt"), "x.mlir", "-o", "FILE"], "tpc-translate": [tool("tpc-translate"), "--import-onnx", MODEL, "-o=FILE"],
-    "output": ["PROGRAM", "x.npy", "--output", "output=FILE"]}
+    "report": [tool("tpcc"), MODEL, "--report=FILE", *SHAPE],
+    "certificate": [tool("tpcc"), MODEL, "--certificate=FILE"],
+    "tpc-opt": [tool("tpc-opt"), "x.mlir", "-o", "FILE"],
+    "tpc-translate": [tool("tpc-translate"), "--import-onnx", MODEL, "-o=FILE"],
+    "output": ["PROGRAM", "x.npy", "--output", "output=FILE"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +44,10 @@ def write(tpcc, library, tmp_path):
 
     def write(writer, name="file", **env):
         program = tpcc.compile(MODEL).path if "PROGRAM" in WRITERS[writer] else ""
-        command = [str(word).replace("FILE", str(tmp_path / "out" / name)).replace("PROGRAM", str(program)) for word in WRITERS[writer]]
+        command = [
+            str(word).replace("FILE", str(tmp_path / "out" / name)).replace("PROGRAM", str(program))
+            for word in WRITERS[writer]
+        ]
         return run(command, env={"LD_PRELOAD": str(library), **env}, cwd=tmp_path)
 
     return write
@@ -55,7 +65,10 @@ def test_no_writer_is_left_when_a_file_gets_its_name(write, tmp_path, writer, na
     write(writer, "link", **named).check()
     assert len((out / "file").read_bytes()) == len(first) and (out / "link").is_symlink()
     assert sorted(path.name for path in out.iterdir()) == ["file", "link"]
-    assert os.access(out / "file", os.X_OK) == (writer == "executable") and (out / "file").stat().st_mode & 0o777 & ~0o755 == 0
+    assert (
+        os.access(out / "file", os.X_OK) == (writer == "executable")
+        and (out / "file").stat().st_mode & 0o777 & ~0o755 == 0
+    )
 
 
 @pytest.mark.parametrize("named", [{}, {"STAGING_NAMED": "1"}], ids=["nameless", "named"])
@@ -72,7 +85,9 @@ def test_nothing_is_left_of_a_killed_process(write, tmp_path, writer, moment, na
     assert len(left) == (1 if named or moment == "rename" else 0), left
     (out / ".tpc-notes").write_text("not one of these")
     write(writer, **named).check()
-    assert {path.name for path in out.iterdir()} == {"file", ".tpc-notes"} and (out / "file").read_bytes() != b"old"
+    assert {path.name for path in out.iterdir()} == {"file", ".tpc-notes"} and (
+        out / "file"
+    ).read_bytes() != b"old"
 
 
 def test_files_of_processes_that_live_are_left_alone(write, tmp_path):

@@ -1,5 +1,6 @@
 """How ranks that are processes find each other, and how they end where they cannot: listeners that are not rank 0, ranks that end or
-freeze before all have met, launchers that end. Small processes without a model; whole programs are in test_liveness.py."""
+freeze before all have met, launchers that end. Small processes without a model; whole programs are in test_liveness.py.
+"""
 
 import os
 import re
@@ -28,10 +29,24 @@ class Ranks:
         self.running = []
 
     def start(self, rank, size, port, *arguments, **variables):
-        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "TPC_PORT": str(port), **variables}
+        environment = {
+            **os.environ,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "TPC_PORT": str(port),
+            **variables,
+        }
         arguments = arguments or ("end", "0", str(TIMEOUT))
-        self.running.append(subprocess.Popen([SCENARIO, *map(str, arguments)], env=environment, stdout=subprocess.PIPE,
-                                             stderr=subprocess.PIPE, text=True))
+        self.running.append(
+            subprocess.Popen(
+                [SCENARIO, *map(str, arguments)],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         return self.running[-1]
 
 
@@ -74,7 +89,13 @@ def greeting(rank, size, process=0):
     """Reception.h's: no id of a run, one address of no family."""
     run = 0xCBF29CE484222325  # the hash of no id
     attendee = struct.pack("<QqI", 0, process, 0) + bytes(4 * 24 + 128 + 60)
-    text = MAGIC + struct.pack("<4IQ", 1, 0, rank, size, run) + bytes(64 + 16) + attendee + bytes(-len(attendee) % 8)
+    text = (
+        MAGIC
+        + struct.pack("<4IQ", 1, 0, rank, size, run)
+        + bytes(64 + 16)
+        + attendee
+        + bytes(-len(attendee) % 8)
+    )
     return text[:12] + struct.pack("<I", len(text)) + text[16:]
 
 
@@ -126,21 +147,37 @@ LISTENERS = {
     "accepts and is silent": lambda connection, over: None,
     "closes at once": lambda connection, over: connection.close(),
     "sends garbage byte by byte": drip,
-    "sends the beginning of an answer byte by byte": lambda connection, over: drip(connection, over, MAGIC),
+    "sends the beginning of an answer byte by byte": lambda connection, over: drip(
+        connection, over, MAGIC
+    ),
     "sends half of an answer": lambda connection, over: connection.sendall(ANSWER[:100]),
-    "sends much garbage": lambda connection, over: connection.sendall(b"HTTP/1.1 200 OK\r\n" * 5000),
-    "reads the greeting and closes": lambda connection, over: (connection.recv(4096), connection.close()),
+    "sends much garbage": lambda connection, over: connection.sendall(
+        b"HTTP/1.1 200 OK\r\n" * 5000
+    ),
+    "reads the greeting and closes": lambda connection, over: (
+        connection.recv(4096),
+        connection.close(),
+    ),
     "never accepts": None,
     "welcomes and is silent": lambda connection, over: connection.sendall(ANSWER),
-    "welcomes and only says that it lives": lambda connection, over: (connection.sendall(ANSWER), drip(connection, over, then=BEAT)),
+    "welcomes and only says that it lives": lambda connection, over: (
+        connection.sendall(ANSWER),
+        drip(connection, over, then=BEAT),
+    ),
     "welcomes and ends": lambda connection, over: (connection.sendall(ANSWER), connection.close()),
-    "welcomes and sends garbage": lambda connection, over: (connection.sendall(ANSWER), connection.sendall(os.urandom(5000))),
+    "welcomes and sends garbage": lambda connection, over: (
+        connection.sendall(ANSWER),
+        connection.sendall(os.urandom(5000)),
+    ),
 }
 
 
 def test_whatever_listens_in_place_of_rank_0(ranks):
     """One clock counts, whoever listens: the run ends at its time-out."""
-    listeners = {name: Listener(behave, backlog=0 if behave is None else 16) for name, behave in LISTENERS.items()}
+    listeners = {
+        name: Listener(behave, backlog=0 if behave is None else 16)
+        for name, behave in LISTENERS.items()
+    }
     clock = LoadClock()
     try:
         processes = {name: ranks.start(1, 2, listener.port) for name, listener in listeners.items()}
@@ -152,17 +189,36 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
     for name, text in texts.items():
         port = listeners[name].port
         if name.startswith("welcomes"):
-            assert re.search(rf"^error: rank 1: not all ranks have come to rank 0 at 127.0.0.1:{port} within {TIMEOUT} s"
-                             r"|^error: rank 0 has ended before all ranks had met", text, re.M), (name, text)
+            assert re.search(
+                rf"^error: rank 1: not all ranks have come to rank 0 at 127.0.0.1:{port} within"
+                rf" {TIMEOUT} s"
+                r"|^error: rank 0 has ended before all ranks had met",
+                text,
+                re.M,
+            ), (name, text)
         else:
-            assert f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within {TIMEOUT} s (" in text, (name, text)
+            assert (
+                f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within {TIMEOUT} s ("
+                in text
+            ), (name, text)
     for name in ("accepts and is silent", "never accepts"):
-        assert "a process listens there and says nothing: rank 0 is stopped, or that is another program" in texts[name], texts[name]
+        assert (
+            "a process listens there and says nothing: rank 0 is stopped, or that is another"
+            " program" in texts[name]
+        ), texts[name]
 
 
-@pytest.mark.parametrize("then,words", [("close", "has ended before all ranks had met"),
-                                        pytest.param("be silent", "is frozen or cut off: nothing has come from 127.0.0.1",
-                                                     marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "then,words",
+    [
+        ("close", "has ended before all ranks had met"),
+        pytest.param(
+            "be silent",
+            "is frozen or cut off: nothing has come from 127.0.0.1",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
 def test_a_rank_that_has_come_and_goes(ranks, then, words):
     """Nobody waits for the start's time-out, and those that have come are told."""
     port = free_port()
@@ -185,7 +241,9 @@ def test_rank_0_ends_while_others_come(ranks):
     time.sleep(1)
     first.kill()
     texts = said(second) + said(third)
-    assert len(re.findall(r"^error: rank 0 has ended before all ranks had met", texts, re.M)) == 1, texts
+    assert (
+        len(re.findall(r"^error: rank 0 has ended before all ranks had met", texts, re.M)) == 1
+    ), texts
 
 
 def test_who_comes_late_is_told(ranks):
@@ -194,19 +252,28 @@ def test_who_comes_late_is_told(ranks):
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
     assert "refuses this rank" in said(stranger)
     late = [ranks.start(rank, 4, port, "end", 0, 120) for rank in (1, 2, 3)]
-    assert "as rank 3 was refused: rank 0 was started as the first of 4 ranks, rank 3 as one of 8" in said(first)
+    assert (
+        "as rank 3 was refused: rank 0 was started as the first of 4 ranks, rank 3 as one of 8"
+        in said(first)
+    )
     for process in late:
         assert re.search(r"refuses this rank: the run has ended: .* was refused", said(process))
 
 
-@pytest.mark.parametrize("variables,words", [
-    ({"RANK": "4", "WORLD_SIZE": "4"}, "there is no such rank: RANK=4 of 4"),
-    ({"RANK": "0", "WORLD_SIZE": "0"}, "there is no such rank: RANK=0 of 0"),
-    ({"RANK": "0", "WORLD_SIZE": ""}, "RANK is set, and WORLD_SIZE is not"),
-    ({"RANK": "", "WORLD_SIZE": "4"}, "WORLD_SIZE is set, and RANK is not"),
-    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "2"}, "there is no such rank: OMPI_COMM_WORLD_RANK=2 of 2"),
-    ({"PMI_RANK": "3", "PMI_SIZE": "3"}, "there is no such rank: PMI_RANK=3 of 3"),
-])
+@pytest.mark.parametrize(
+    "variables,words",
+    [
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "there is no such rank: RANK=4 of 4"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "there is no such rank: RANK=0 of 0"),
+        ({"RANK": "0", "WORLD_SIZE": ""}, "RANK is set, and WORLD_SIZE is not"),
+        ({"RANK": "", "WORLD_SIZE": "4"}, "WORLD_SIZE is set, and RANK is not"),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "2"},
+            "there is no such rank: OMPI_COMM_WORLD_RANK=2 of 2",
+        ),
+        ({"PMI_RANK": "3", "PMI_SIZE": "3"}, "there is no such rank: PMI_RANK=3 of 3"),
+    ],
+)
 def test_ranks_that_there_cannot_be(ranks, variables, words):
     assert words in said(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
 
@@ -219,7 +286,9 @@ def descendants(process):
     return children + [below for child in children for below in descendants(child)]
 
 
-@pytest.mark.parametrize("wrapped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["in a script", ""])
+@pytest.mark.parametrize(
+    "wrapped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["in a script", ""]
+)
 def test_the_launcher_is_killed(tmp_path, wrapped):
     """No rank is left behind, also where a script is between."""
     program = [SCENARIO, "slow", "1", "60"]
@@ -228,7 +297,11 @@ def test_the_launcher_is_killed(tmp_path, wrapped):
         (tmp_path / "script").chmod(0o755)
         program = [tmp_path / "script"]
     with open(tmp_path / "log", "w") as log:
-        launcher = subprocess.Popen([*LAUNCH, "--pids", tmp_path / "pids", "-n", "3", *map(str, program)], stdout=log, stderr=log)
+        launcher = subprocess.Popen(
+            [*LAUNCH, "--pids", tmp_path / "pids", "-n", "3", *map(str, program)],
+            stdout=log,
+            stderr=log,
+        )
     until((tmp_path / "pids").exists)
     time.sleep(0.5)
     ranks = descendants(launcher.pid)
@@ -236,15 +309,23 @@ def test_the_launcher_is_killed(tmp_path, wrapped):
     launcher.wait()
     until(lambda: not any(is_there(rank) for rank in ranks))
     text = (tmp_path / "log").read_text()
-    assert len(re.findall(rf"^error: the launcher \(process {launcher.pid}\) has ended", text, re.M)) == 1, text
+    assert (
+        len(re.findall(rf"^error: the launcher \(process {launcher.pid}\) has ended", text, re.M))
+        == 1
+    ), text
     assert len(re.findall("^error", text, re.M)) == 1, text
 
 
 def test_what_a_script_has_started_goes_on(ranks):
     """Ranks in the background of a shell that ends are to live on."""
     port = free_port()
-    script = " & ".join(f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 TPC_PORT={port} {SCENARIO} late 1 60" for rank in range(2))
-    result = subprocess.run(["sh", "-c", f"({script} &) ; exit 3"], capture_output=True, text=True, timeout=120)
+    script = " & ".join(
+        f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 TPC_PORT={port} {SCENARIO} late 1 60"
+        for rank in range(2)
+    )
+    result = subprocess.run(
+        ["sh", "-c", f"({script} &) ; exit 3"], capture_output=True, text=True, timeout=120
+    )
     assert result.returncode == 3 and result.stdout == "tcp: 2 ranks, 64\n", result
 
 
@@ -254,6 +335,12 @@ def test_sigterm_to_one_rank_is_said(style, victim):
     result = run([*LAUNCH, "--as", style, "-n", "3", SCENARIO, "term", victim, "60"])
     assert result.returncode != 0
     text = result.stderr
-    assert re.search(rf"^error: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\), by itself", text, re.M), text
-    assert re.search(rf"^note: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\)", text, re.M), text
+    assert re.search(
+        rf"^error: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\), by itself",
+        text,
+        re.M,
+    ), text
+    assert re.search(
+        rf"^note: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\)", text, re.M
+    ), text
     assert len(re.findall("^error", text, re.M)) == 1, text

@@ -11,11 +11,36 @@ from models import MODELS
 from mutants import tpc_opt
 
 # With and without a past; windows, slopes, few kv heads, no rotation, layers of two kinds.
-FILES = ["gpt2-odd-nopast", "llama-past", "llama-dynamo", "mistral-past", "gemma2-dynamo", "bloom-past", "falcon-dynamo", "mpt-past",
-         "gpt2-differing-layers", "phi3-past"]
+FILES = [
+    "gpt2-odd-nopast",
+    "llama-past",
+    "llama-dynamo",
+    "mistral-past",
+    "gemma2-dynamo",
+    "bloom-past",
+    "falcon-dynamo",
+    "mpt-past",
+    "gpt2-differing-layers",
+    "phi3-past",
+]
 # Mistakes of partitioners that one program on one rank can have.
-SHARED = ["masked-row", "scale-twice", "see-future", "shift-window", "drop-window", "other-slopes", "drop-slopes", "swap-keys-values",
-          "wrong-layer-weight", "swap-layers", "bias-nowhere", "drop-residual", "lose-negative-ids", "wrong-activation", "wrong-epsilon"]
+SHARED = [
+    "masked-row",
+    "scale-twice",
+    "see-future",
+    "shift-window",
+    "drop-window",
+    "other-slopes",
+    "drop-slopes",
+    "swap-keys-values",
+    "wrong-layer-weight",
+    "swap-layers",
+    "bias-nowhere",
+    "drop-residual",
+    "lose-negative-ids",
+    "wrong-activation",
+    "wrong-epsilon",
+]
 # What a row without visible keys is, where there is none.
 EQUAL = ["masked-row"]
 
@@ -32,7 +57,9 @@ def steps(tmp_path_factory):
     @functools.cache
     def make(name):
         file, model, step = (folder / f"{name}{end}.mlir" for end in ("", ".model", ".step"))
-        harness.run([harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]).check()
+        harness.run(
+            [harness.tool("tpc-translate"), "--import-onnx", MODELS / f"{name}.onnx", "-o", file]
+        ).check()
         tpc_opt(file, "--tpc-model-pipeline", "-o", model).check()
         tpc_opt(file, "--tpc-step-pipeline", "-o", step).check()
         tpc_opt(step, f"--tpc-verify-generation=reference={model}", "-o", "/dev/null").check()
@@ -45,7 +72,12 @@ def judge(model, step, kind, seed):
     """Each of the two checks by itself. Rows without visible keys are the only difference that neither sees, where there are none."""
     caught = set()
     for name, others in (("proof", "interpret=false"), ("randomized", "symbolic=false")):
-        refused = mutants.refuses(step, "--verify-each=0", mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={model} {others}")
+        refused = mutants.refuses(
+            step,
+            "--verify-each=0",
+            mutants.mutation(kind, seed),
+            f"--tpc-verify-generation=reference={model} {others}",
+        )
         if mutants.has_no_place(refused):
             return None
         caught |= {name} if refused else set()
@@ -57,7 +89,9 @@ def judge(model, step, kind, seed):
 def run(steps, cases, name):
     places = {name: steps(name) for name, *_ in cases}
     table = mutants.Table(kinds())
-    table.judge(lambda case: judge(*places[case[0]], *case[1:]), cases, lambda case: ("step", case[1], case))
+    table.judge(
+        lambda case: judge(*places[case[0]], *case[1:]), cases, lambda case: ("step", case[1], case)
+    )
     table.report(name)
     assert not table.alone("randomized"), "a mutant is proved, and refused by the randomized check"
     return table
@@ -71,15 +105,28 @@ def test_there_are_enough_kinds():
 def test_sample(steps):
     """One place of each kind."""
     pick = random.Random(1)
-    where = {"shift-window": "mistral-past", "drop-window": "mistral-past", "other-slopes": "bloom-past", "drop-slopes": "bloom-past",
-             "bias-nowhere": "gpt2-differing-layers"}
-    table = run(steps, [(where.get(kind, "gpt2-odd-nopast"), kind, pick.randrange(1000)) for kind in kinds()], "sample_of_steps")
+    where = {
+        "shift-window": "mistral-past",
+        "drop-window": "mistral-past",
+        "other-slopes": "bloom-past",
+        "drop-slopes": "bloom-past",
+        "bias-nowhere": "gpt2-differing-layers",
+    }
+    table = run(
+        steps,
+        [(where.get(kind, "gpt2-odd-nopast"), kind, pick.randrange(1000)) for kind in kinds()],
+        "sample_of_steps",
+    )
     assert table.mutants() >= 25 and table.by("randomized") >= 22
 
 
 @pytest.mark.long
 def test_all(steps):
-    table = run(steps, [(name, kind, seed) for name in FILES for kind in kinds() for seed in (0, 1, 3, 6)], "steps")
+    table = run(
+        steps,
+        [(name, kind, seed) for name in FILES for kind in kinds() for seed in (0, 1, 3, 6)],
+        "steps",
+    )
     assert table.mutants() >= 600
     # Rows of positions are never looked up by negative ids: a proof of expressions does not know.
     assert all(not table.alone("proof", kind) for kind in kinds() if kind != "lose-negative-ids")

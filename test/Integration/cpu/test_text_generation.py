@@ -17,10 +17,16 @@ from tpc import generate
 
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 # One token each, of one to four bytes.
-CHARACTERS = "".join(chr(code) for code in range(97, 123)) + "äöüßéèêçñ東京都日本語文字€£¥…–🙂🙃🚀🌍🎉" + "".join(chr(0x4E00 + i) for i in range(60))
+CHARACTERS = (
+    "".join(chr(code) for code in range(97, 123))
+    + "äöüßéèêçñ東京都日本語文字€£¥…–🙂🙃🚀🌍🎉"
+    + "".join(chr(0x4E00 + i) for i in range(60))
+)
 COMMAND = [sys.executable, "-X", "faulthandler", "-m", "tpc.generate", str(LIBRARY)]
 ENVIRONMENT = {"PYTHONPATH": str(TOP / "python")}
 
@@ -51,45 +57,81 @@ def test_text_is_that_of_the_tokens(folder):
     expected = executables(IDS, "--max-new-tokens", "30")
     for arguments in (["--prompt", PROMPT], ["--prompt-file", folder / "prompt"]):
         (folder / "prompt").write_text(PROMPT)
-        result = run([*COMMAND, "--tokenizer", folder, *arguments, "--max-new-tokens", "30"], env=ENVIRONMENT).check()
+        result = run(
+            [*COMMAND, "--tokenizer", folder, *arguments, "--max-new-tokens", "30"], env=ENVIRONMENT
+        ).check()
         assert result.stdout == text_of(folder, expected) + "\n" and not result.stderr
     # The folder says when a text ends, and how tokens are drawn.
-    drawn = executables(IDS, "--max-new-tokens", "30", "--temperature", "0.7", "--top-k", "9", "--seed", "4")
+    drawn = executables(
+        IDS, "--max-new-tokens", "30", "--temperature", "0.7", "--top-k", "9", "--seed", "4"
+    )
     end = next(token for token in drawn[3:] if token not in drawn[:3])
-    config = {"do_sample": True, "temperature": 0.7, "top_k": 9, "eos_token_id": [end, 100], "max_new_tokens": 30}
+    config = {
+        "do_sample": True,
+        "temperature": 0.7,
+        "top_k": 9,
+        "eos_token_id": [end, 100],
+        "max_new_tokens": 30,
+    }
     (folder / "generation_config.json").write_text(json.dumps(config))
-    result = run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--seed", "4"], env=ENVIRONMENT).check()
-    assert result.stdout == text_of(folder, drawn[:drawn.index(end)]) + "\n"
+    result = run(
+        [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--seed", "4"], env=ENVIRONMENT
+    ).check()
+    assert result.stdout == text_of(folder, drawn[: drawn.index(end)]) + "\n"
     (folder / "generation_config.json").unlink()
 
 
 def test_what_is_wrong_with_a_prompt(folder):
-    run([*COMMAND, "--tokenizer", folder, "--prompt", ""], env=ENVIRONMENT).refused("prompt is empty")
-    run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-sequence", "3"], env=ENVIRONMENT).refused("5 tokens", "room for 3")
-    run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT).refused("top_p 3")
+    run([*COMMAND, "--tokenizer", folder, "--prompt", ""], env=ENVIRONMENT).refused(
+        "prompt is empty"
+    )
+    run(
+        [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-sequence", "3"],
+        env=ENVIRONMENT,
+    ).refused("5 tokens", "room for 3")
+    run(
+        [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT
+    ).refused("top_p 3")
 
 
 LONG = "1" + "0" * 400
 LONGER = "1" + "0" * 5000
 
 
-@pytest.mark.parametrize("flag, values", [
-    ("--temperature", ["-1", "nan", "inf", "1e39", "1e308", "1e400", LONG, "warm", ""]), ("--top-p", ["0", "2", "nan", LONG, "x"]),
-    ("--repetition-penalty", ["0", "-1", "1e39", "inf", LONG]), ("--top-k", ["-1", "1.5", LONG, LONGER]), ("--seed", ["-1", "x", LONG, LONGER]),
-    ("--max-new-tokens", ["-1", "1e3", LONG, LONGER]), ("--max-sequence", ["0", "-1", LONG, LONGER]), ("--threads", ["0", "x", LONG, LONGER]),
-    ("--stop-ids", ["x", "-1", "101", "1.5", LONG, LONGER]), ("--weights", [""]), ("--tokenizer", ["/no/where", "/dev/zero", "/"]),
-    ("--prompt-file", ["/no/where", "/dev/zero", "/"])], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "flag, values",
+    [
+        ("--temperature", ["-1", "nan", "inf", "1e39", "1e308", "1e400", LONG, "warm", ""]),
+        ("--top-p", ["0", "2", "nan", LONG, "x"]),
+        ("--repetition-penalty", ["0", "-1", "1e39", "inf", LONG]),
+        ("--top-k", ["-1", "1.5", LONG, LONGER]),
+        ("--seed", ["-1", "x", LONG, LONGER]),
+        ("--max-new-tokens", ["-1", "1e3", LONG, LONGER]),
+        ("--max-sequence", ["0", "-1", LONG, LONGER]),
+        ("--threads", ["0", "x", LONG, LONGER]),
+        ("--stop-ids", ["x", "-1", "101", "1.5", LONG, LONGER]),
+        ("--weights", [""]),
+        ("--tokenizer", ["/no/where", "/dev/zero", "/"]),
+        ("--prompt-file", ["/no/where", "/dev/zero", "/"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_values_of_flags(folder, capfd, flag, values):
     """Each is refused by a line that names the flag, or the file, and the number as it was given."""
     for value in values:
         prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
         try:
-            status = generate.main([str(LIBRARY), "--tokenizer", str(folder), *prompt, f"{flag}={value}"])
+            status = generate.main(
+                [str(LIBRARY), "--tokenizer", str(folder), *prompt, f"{flag}={value}"]
+            )
         except SystemExit as error:
             status = error.code
         said = capfd.readouterr().err
         assert status in (1, 2) and said.count("\n") < 20, (value, said)
-        assert re.search(flag.strip("-").replace("-", "[ _-]").replace("ids", "ids?"), said) or f"'{value}" in said, (value, said)
+        assert (
+            re.search(flag.strip("-").replace("-", "[ _-]").replace("ids", "ids?"), said)
+            or f"'{value}" in said
+        ), (value, said)
         if value in ("1e39", "1e308"):
             assert value.replace("e", "e+") in said and "inf" not in said, said
 
@@ -97,25 +139,40 @@ def test_values_of_flags(folder, capfd, flag, values):
 def test_what_is_no_text(folder, tmp_path):
     """Bytes that are not UTF-8, from wherever they come."""
     command = [*COMMAND, "--tokenizer", folder]
-    run([*command, "--prompt", b"he\xffllo".decode(errors="surrogateescape")], env=ENVIRONMENT).refused("--prompt cannot be read", "0xff")
+    run(
+        [*command, "--prompt", b"he\xffllo".decode(errors="surrogateescape")], env=ENVIRONMENT
+    ).refused("--prompt cannot be read", "0xff")
     (tmp_path / "prompt").write_bytes(b"he\xffllo")
-    run([*command, "--prompt-file", tmp_path / "prompt"], env=ENVIRONMENT).refused("--prompt-file", "0xff")
-    for redirection, words in ((f"< {tmp_path}/prompt", ["standard input", "0xff"]), ("<&-", ["prompt is empty"])):
-        run(["sh", "-c", f'exec "$@" {redirection}', "sh", *command], env=ENVIRONMENT).refused(*words)
+    run([*command, "--prompt-file", tmp_path / "prompt"], env=ENVIRONMENT).refused(
+        "--prompt-file", "0xff"
+    )
+    for redirection, words in (
+        (f"< {tmp_path}/prompt", ["standard input", "0xff"]),
+        ("<&-", ["prompt is empty"]),
+    ):
+        run(["sh", "-c", f'exec "$@" {redirection}', "sh", *command], env=ENVIRONMENT).refused(
+            *words
+        )
 
 
 @pytest.mark.parametrize("output, word", [("/dev/full", "space"), ("&-", "no standard output")])
 def test_output_that_cannot_be_written(folder, output, word):
     command = [*COMMAND, "--tokenizer", str(folder), "--prompt", PROMPT, "--max-new-tokens", "30"]
-    result = run(["sh", "-c", f'exec "$@" >{output}', "sh", *command], env=ENVIRONMENT).refused(word)
+    result = run(["sh", "-c", f'exec "$@" >{output}', "sh", *command], env=ENVIRONMENT).refused(
+        word
+    )
     assert "Traceback" not in result.stderr and "Exception" not in result.stderr
 
 
 def endless(folder):
     # A shell that puts the tests into the background has them ignore SIGINT, and whom they start.
-    process = subprocess.Popen([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT},
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    process = subprocess.Popen(
+        [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **ENVIRONMENT},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert len(process.stdout.read(20)) == 20  # while it goes on
     return process
 
@@ -123,7 +180,11 @@ def endless(folder):
 def end_with_stacks(process):
     """Where all of its threads are."""
     gdb = shutil.which("gdb")
-    native = run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout if gdb else "without gdb"
+    native = (
+        run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout
+        if gdb
+        else "without gdb"
+    )
     process.send_signal(signal.SIGABRT)
     out, err = process.communicate(timeout=scaled(60))
     return f"{len(out)} bytes were said\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"

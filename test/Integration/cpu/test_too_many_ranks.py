@@ -17,18 +17,34 @@ def advice(text):
 
 
 def try_out(tpcc, model, text):
-    return tpcc.call([model.path, f"--megatron-shard={text}", "--emit=staged", "-o", tpcc.scratch / "staged.mlir"])
+    return tpcc.call(
+        [
+            model.path,
+            f"--megatron-shard={text}",
+            "--emit=staged",
+            "-o",
+            tpcc.scratch / "staged.mlir",
+        ]
+    )
 
 
-@pytest.mark.parametrize("model,text,words", [
-    (TINY, "tp1000", ["996 have none of 4 heads", "872 have none of 128 of 'node_addmm_2'"]),
-    (TINY, "tp1024", ["is larger than anything that can be split", "4 heads", "128 of ", "1000 of "]),
-    (LLAMA, "tp16", ["8 have none of 8 heads"]),
-    (LLAMA, "tp5", ["1 have none of 4 groups of heads"]),
-    (LLAMA, "tp2x7", ["along tpy 3 have none of 4 heads of each group"]),
-    (LLAMA, "pp5", ["has none of 4 layers: there are fewer layers than stages"]),
-    (LLAMA, "pp20", ["can be cut into at most"]),
-], ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    "model,text,words",
+    [
+        (TINY, "tp1000", ["996 have none of 4 heads", "872 have none of 128 of 'node_addmm_2'"]),
+        (
+            TINY,
+            "tp1024",
+            ["is larger than anything that can be split", "4 heads", "128 of ", "1000 of "],
+        ),
+        (LLAMA, "tp16", ["8 have none of 8 heads"]),
+        (LLAMA, "tp5", ["1 have none of 4 groups of heads"]),
+        (LLAMA, "tp2x7", ["along tpy 3 have none of 4 heads of each group"]),
+        (LLAMA, "pp5", ["has none of 4 layers: there are fewer layers than stages"]),
+        (LLAMA, "pp20", ["can be cut into at most"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
 def test_advice_is_taken_without_a_warning(tpcc, model, text, words):
     said = try_out(tpcc, model, text)
     assert ("error: " if said.returncode else "warning: ") in said.stderr, said
@@ -55,8 +71,11 @@ def test_replicas_and_micro_batches_without_samples(tpcc, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     static = dataclasses.replace(COMMITTED["gpt2-mlp"], path=path)
-    for text, words in (("dp4", "1 of 4 replicas have no sample of 3"), ("mb4", "1 of 4 micro-batches have no sample of 3"),
-                        ("dp2,mb3", "2 of 3 micro-batches have no sample of 3")):
+    for text, words in (
+        ("dp4", "1 of 4 replicas have no sample of 3"),
+        ("mb4", "1 of 4 micro-batches have no sample of 3"),
+        ("dp2,mb3", "2 of 3 micro-batches have no sample of 3"),
+    ):
         said = try_out(tpcc, static, text).check()
         assert words in said.stderr, said
         better = re.sub(r"[a-z]+\d+$", advice(said.stderr), text)
@@ -67,4 +86,8 @@ def test_more_ranks_than_threads_are_refused(tpcc):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(dp=100000))
     assert "100000 ranks need as many processes" in executable.compiled.stderr
     result = executable.call([])
-    result.refused("100000 ranks as threads of one process", "threads that this system allows", "compile for fewer ranks")
+    result.refused(
+        "100000 ranks as threads of one process",
+        "threads that this system allows",
+        "compile for fewer ranks",
+    )

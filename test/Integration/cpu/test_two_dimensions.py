@@ -22,19 +22,31 @@ def grids(*texts):
     return [pytest.param(Grid.parse(text), id=text) for text in texts]
 
 
-@pytest.mark.parametrize("grid", grids("tp2x2", "tp2x4", "tp1x4", "tp2x2,pp2", "tp2x2,dp2,mb2", "tp3x2,pp2,dp2,mb4"))
+@pytest.mark.parametrize(
+    "grid", grids("tp2x2", "tp2x4", "tp1x4", "tp2x2,pp2", "tp2x2,dp2,mb2", "tp3x2,pp2,dp2,mb4")
+)
 def test_numbers(tpcc, grid):
     check(tpcc.compile(ODD.path, grid), ODD, shapes(ODD))
 
 
-@pytest.mark.parametrize("name,text", [("gpt2-odd-nopast", "tp2x3"), ("gpt2-differing-layers", "tp2x2,pp3"), ("gpt2-layer", "tp3x2"),
-                                       ("gpt2-mlp", "tp2x2"), ("gpt2-erf-opset18", "tp4x1")])
+@pytest.mark.parametrize(
+    "name,text",
+    [
+        ("gpt2-odd-nopast", "tp2x3"),
+        ("gpt2-differing-layers", "tp2x2,pp3"),
+        ("gpt2-layer", "tp3x2"),
+        ("gpt2-mlp", "tp2x2"),
+        ("gpt2-erf-opset18", "tp4x1"),
+    ],
+)
 def test_numbers_of_other_flavors(tpcc, name, text):
     model = COMMITTED[name]
     check(tpcc.compile(model.path, Grid.parse(text)), model, [(1, 1), (4, 7)])
 
 
-@pytest.mark.parametrize("name,text", [("exported-gpt2-nopast", "tp2x4,pp2"), ("exported-gpt2odd-dynamo", "tp3x2,dp2")])
+@pytest.mark.parametrize(
+    "name,text", [("exported-gpt2-nopast", "tp2x4,pp2"), ("exported-gpt2odd-dynamo", "tp3x2,dp2")]
+)
 def test_numbers_of_files_of_others(tpcc, name, text):
     model = FROM_CORPUS[name]
     if not model.path.exists():
@@ -49,24 +61,64 @@ def test_numbers_on_mpi(tpcc, mpi):
 def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
     """A layer whose queries share keys, with a norm before it. `constants`: weights that are nodes."""
     random = np.random.default_rng(heads)
-    sizes = {"scale": (hidden,), "wq": (hidden, heads * size), "wk": (hidden, kv_heads * size), "wv": (hidden, kv_heads * size),
-             "wo": (heads * size, hidden), "bq": (heads * size,)}
-    weights = [onnx.numpy_helper.from_array(random.normal(0, 0.5, shape).astype(np.float32), name) for name, shape in sizes.items()]
-    nodes = [*(onnx.helper.make_node("Constant", [], [value.name], value=value) for value in weights if value.name in constants),
-             onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["n"], "norm", axis=-1),
-             *(onnx.helper.make_node("MatMul", ["n", f"w{name}"], [name], name) for name in "qkv"),
-             onnx.helper.make_node("Add", ["q", "bq"], ["biased"], "bias"),
-             onnx.helper.make_node("Attention", ["biased", "k", "v"], ["a"], "attention", q_num_heads=heads, kv_num_heads=kv_heads,
-                                   is_causal=1),
-             onnx.helper.make_node("MatMul", ["a", "wo"], ["o"], "out"), onnx.helper.make_node("Add", ["x", "o"], ["y"], "residual")]
-    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", "sequence", hidden]) for name in "xy"]
-    graph = onnx.helper.make_graph(nodes, "grouped", ports[:1], ports[1:],
-                                   [value for value in weights if value.name not in constants])
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=10), path)
+    sizes = {
+        "scale": (hidden,),
+        "wq": (hidden, heads * size),
+        "wk": (hidden, kv_heads * size),
+        "wv": (hidden, kv_heads * size),
+        "wo": (heads * size, hidden),
+        "bq": (heads * size,),
+    }
+    weights = [
+        onnx.numpy_helper.from_array(random.normal(0, 0.5, shape).astype(np.float32), name)
+        for name, shape in sizes.items()
+    ]
+    nodes = [
+        *(
+            onnx.helper.make_node("Constant", [], [value.name], value=value)
+            for value in weights
+            if value.name in constants
+        ),
+        onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["n"], "norm", axis=-1),
+        *(onnx.helper.make_node("MatMul", ["n", f"w{name}"], [name], name) for name in "qkv"),
+        onnx.helper.make_node("Add", ["q", "bq"], ["biased"], "bias"),
+        onnx.helper.make_node(
+            "Attention",
+            ["biased", "k", "v"],
+            ["a"],
+            "attention",
+            q_num_heads=heads,
+            kv_num_heads=kv_heads,
+            is_causal=1,
+        ),
+        onnx.helper.make_node("MatMul", ["a", "wo"], ["o"], "out"),
+        onnx.helper.make_node("Add", ["x", "o"], ["y"], "residual"),
+    ]
+    ports = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.TensorProto.FLOAT, ["batch", "sequence", hidden]
+        )
+        for name in "xy"
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "grouped",
+        ports[:1],
+        ports[1:],
+        [value for value in weights if value.name not in constants],
+    )
+    onnx.save(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=10
+        ),
+        path,
+    )
     return path
 
 
-@pytest.mark.parametrize("heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")])
+@pytest.mark.parametrize(
+    "heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")]
+)
 def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
     """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in the model."""
     path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
@@ -78,15 +130,27 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
     """They are constants of the program: whole on every rank, which takes its part of what is split already."""
-    path = grouped_attention(tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"])
+    path = grouped_attention(
+        tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
+    )
     x = np.random.default_rng(1).standard_normal((2, 5, 4), dtype=np.float32)
     actual = tpcc.compile(path, Grid.parse(text)).run({"x": x}, ["y"])["y"]
     assert difference(actual, Session(path).run({"x": x})["y"]).relative <= TOLERANCE
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("grid", grids(*(f"tp{x}x{y}{rest}" for x in (1, 2, 3, 4) for y in (1, 2, 4)
-                                         for rest in ("", ",pp2", ",dp2,mb3") if x * y > 1)))
+@pytest.mark.parametrize(
+    "grid",
+    grids(
+        *(
+            f"tp{x}x{y}{rest}"
+            for x in (1, 2, 3, 4)
+            for y in (1, 2, 4)
+            for rest in ("", ",pp2", ",dp2,mb3")
+            if x * y > 1
+        )
+    ),
+)
 def test_numbers_of_all_grids(tpcc, grid):
     check(tpcc.compile(ODD.path, grid), ODD, shapes(ODD))
 
@@ -109,7 +173,9 @@ def expected(grid, tokens, layers, width, heads, inner, vocab):
 
     for _ in range(layers):
         add("tpy", "all_gather", 2, 2 * rows)
-        add("tpx", "reduce_scatter", 2, 3 * heads_y + inner_y)  # those of Q, K and V are small: joined
+        add(
+            "tpx", "reduce_scatter", 2, 3 * heads_y + inner_y
+        )  # those of Q, K and V are small: joined
         add("tpx", "all_gather", 2, heads_y + inner_y)
         add("tpy", "reduce_scatter", 2, 2 * rows)
     add("tpy", "reduce_scatter", 1, rows)  # the table
@@ -129,14 +195,22 @@ def found(rows):
     return {key: (totals[0][key], totals[1][key]) for key in totals[0]}
 
 
-@pytest.mark.parametrize("model,inner,grid,shape", [
-    pytest.param(ODD, 140, Grid.parse("tp2x4"), (1, 1), id="odd-tp2x4-token"),
-    *(pytest.param(ODD, 140, Grid.parse(text), (5, 7), id=f"odd-{text}") for text in ("tp2x4", "tp1x4", "tp3x2", "tp4x1")),
-    pytest.param(TINY, 128, Grid.parse("tp2x2"), (5, 7), id="tiny-tp2x2"),
-])
+@pytest.mark.parametrize(
+    "model,inner,grid,shape",
+    [
+        pytest.param(ODD, 140, Grid.parse("tp2x4"), (1, 1), id="odd-tp2x4-token"),
+        *(
+            pytest.param(ODD, 140, Grid.parse(text), (5, 7), id=f"odd-{text}")
+            for text in ("tp2x4", "tp1x4", "tp3x2", "tp4x1")
+        ),
+        pytest.param(TINY, 128, Grid.parse("tp2x2"), (5, 7), id="tiny-tp2x2"),
+    ],
+)
 def test_bytes_are_the_closed_form(tpcc, model, inner, grid, shape):
     rows = tpcc.report(model.path, grid, model.shape(*shape))
-    assert found(rows) == expected(grid, shape[0] * shape[1], model.layers, model.hidden, model.heads, inner, model.vocab)
+    assert found(rows) == expected(
+        grid, shape[0] * shape[1], model.layers, model.hidden, model.heads, inner, model.vocab
+    )
 
 
 @pytest.mark.parametrize("grid", grids("tp2x2,pp2", "tp2x3,dp2,mb2"))
@@ -146,17 +220,23 @@ def test_the_runtime_counts_what_the_report_says(tpcc, grid):
     measured = executable.bench(ODD.shape(5, 7), arguments=["--weights=random:1"])
 
     def ordered(rows):
-        return sorted((row["stage"], row["axis"], row["kind"], row["count"], row["bytes"]) for row in rows)
+        return sorted(
+            (row["stage"], row["axis"], row["kind"], row["count"], row["bytes"]) for row in rows
+        )
 
     assert ordered(measured["collectives"]) == ordered(rows)
 
 
 def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
     """Layers of GPT-2 124M: one dimension with sp communicates 4 T E on any number of ranks, tp4x12 (4/4 + 12/12) T E."""
-    model = dataclasses.replace(ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768, heads=12, vocab=50257)
+    model = dataclasses.replace(
+        ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768, heads=12, vocab=50257
+    )
     tokens, layers = 128, 12
     one = found(tpcc.report(model.path, Grid.parse("tp12,sp"), model.shape(1, tokens)))
-    assert sum(volume for _, volume in one.values()) == (4 * layers + 2) * tokens * model.hidden * F32
+    assert (
+        sum(volume for _, volume in one.values()) == (4 * layers + 2) * tokens * model.hidden * F32
+    )
     grid = Grid.parse("tp4x12")
     two = found(tpcc.report(model.path, grid, model.shape(1, tokens)))
     assert two == expected(grid, tokens, layers, 768, 12, 3072, 50257)
@@ -180,7 +260,9 @@ def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
     assert ("tpx", "reduce_scatter") in rows
     layers = expected(grid, tokens, ODD.layers, ODD.hidden, ODD.heads, 140, 0)
     extra = tokens * ODD.hidden * F32
-    assert rows["tpx", "reduce_scatter"][1] == layers["tpx", "reduce_scatter"][1] + extra  # the table's
+    assert (
+        rows["tpx", "reduce_scatter"][1] == layers["tpx", "reduce_scatter"][1] + extra
+    )  # the table's
     assert rows["tpx", "all_gather"][1] == layers["tpx", "all_gather"][1] + extra  # the head's
     executable = tpcc.compile(ODD.path, grid, fast_links)
     check(executable, ODD, [(1, 1), (4, 7)])
@@ -191,7 +273,10 @@ def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
 
 def held(executable):
     """Bytes of weights that each rank holds."""
-    return [sum(sizes) for sizes in zip(*(parameter["bytes"] for parameter in executable.describe()["parameters"]))]
+    return [
+        sum(sizes)
+        for sizes in zip(*(parameter["bytes"] for parameter in executable.describe()["parameters"]))
+    ]
 
 
 def check_weights(tpcc, executable):

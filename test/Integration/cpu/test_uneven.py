@@ -28,17 +28,27 @@ def check(executable, spec, shapes=SHAPES):
         given = make_inputs(writer, *shape)
         expected, actual = reference.run(given), executable.run(given, names)
         for name in names:
-            assert not compare(actual[name], expected[name], judge(writer, name), expected.get("logits")), (name, shape)
+            assert not compare(
+                actual[name], expected[name], judge(writer, name), expected.get("logits")
+            ), (name, shape)
 
 
 def collectives(tpcc, tmp_path, grid, batch=3, sequence=7, **more):
-    rows = tpcc.report(tmp_path / "graph.onnx", Grid.parse(grid), {"batch": batch, "sequence": sequence, **more})
-    return {(row["kind"], row["axis"]): (row["count"], row["bytes"]) for row in rows if row["axis"] != "output"}
+    rows = tpcc.report(
+        tmp_path / "graph.onnx", Grid.parse(grid), {"batch": batch, "sequence": sequence, **more}
+    )
+    return {
+        (row["kind"], row["axis"]): (row["count"], row["bytes"])
+        for row in rows
+        if row["axis"] != "output"
+    }
 
 
 def weight_elements(executable, names):
     """Of the named weights together, on each rank."""
-    held = [weight["bytes"] for weight in executable.describe()["parameters"] if weight["name"] in names]
+    held = [
+        weight["bytes"] for weight in executable.describe()["parameters"] if weight["name"] in names
+    ]
     return [sum(rank) // 4 for rank in zip(*held)]
 
 
@@ -67,30 +77,58 @@ def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, a
     executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")
     check(executable, spec)
     # Nothing is sent for keys and values: the embedding, and two sums for each layer.
-    assert collectives(tpcc, tmp_path, f"tp{tp}") == {("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)}
+    assert collectives(tpcc, tmp_path, f"tp{tp}") == {
+        ("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)
+    }
     hidden, size = spec.hidden, layer.size
     if attention == "separate":
         of_a_head = 2 * (hidden + 1) * size * spec.depth  # weight and bias of k and of v
-        names = [f"h.{i}.attention.{part}.{what}" for i in range(2) for part in "kv" for what in ("weight", "bias")]
+        names = [
+            f"h.{i}.attention.{part}.{what}"
+            for i in range(2)
+            for part in "kv"
+            for what in ("weight", "bias")
+        ]
         assert weight_elements(executable, names) == [n * of_a_head for n in GROUPED[kv, heads, tp]]
 
 
-@pytest.mark.parametrize("kv,heads,tp", [(2, 8, 8), (3, 6, 2), (2, 8, 3),
-                                         *(pytest.param(*sizes, marks=pytest.mark.long) for sizes in ((2, 4, 4), (8, 32, 6)))])
+@pytest.mark.parametrize(
+    "kv,heads,tp",
+    [
+        (2, 8, 8),
+        (3, 6, 2),
+        (2, 8, 3),
+        *(pytest.param(*sizes, marks=pytest.mark.long) for sizes in ((2, 4, 4), (8, 32, 6))),
+    ],
+)
 def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
     """A rank takes the heads that it needs of a cache that is an input; of an output's copies one is delivered."""
-    spec = Spec((Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True)
+    spec = Spec(
+        (Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True
+    )
     executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")
     check(executable, spec)
-    assert collectives(tpcc, tmp_path, f"tp{tp}", past=2) == {("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)}
+    assert collectives(tpcc, tmp_path, f"tp{tp}", past=2) == {
+        ("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)
+    }
     names = [f"h.{i}.attention.{part}.weight" for i in range(2) for part in "kv"]
     expected = [n * 4 * spec.hidden * 4 for n in GROUPED[kv, heads, tp]]
     assert weight_elements(executable, names) == expected
 
 
-@pytest.mark.parametrize("head,extra", [("argmax", 1), ("softmax", 2), ("log_softmax", 2), ("loss", 3)])
-@pytest.mark.parametrize("grid", ["tp3", *(pytest.param(grid, marks=pytest.mark.long) for grid in
-                                          ("tp2", "tp4,sp", "tp2,pp2,mb2", "tp2,dp2"))])
+@pytest.mark.parametrize(
+    "head,extra", [("argmax", 1), ("softmax", 2), ("log_softmax", 2), ("loss", 3)]
+)
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "tp3",
+        *(
+            pytest.param(grid, marks=pytest.mark.long)
+            for grid in ("tp2", "tp4,sp", "tp2,pp2,mb2", "tp2,dp2")
+        ),
+    ],
+)
 def test_vocabulary_at_the_end(tpcc, tmp_path, head, extra, grid):
     """No rank has all logits, and nobody gathers them: a number for each token is reduced."""
     spec = Spec((Layer(**MLP),), depth=2, vocab=31, head=head)
@@ -102,10 +140,21 @@ def test_vocabulary_at_the_end(tpcc, tmp_path, head, extra, grid):
         assert size == 5 * tokens * spec.hidden * 4 + reduced
 
 
-@pytest.mark.parametrize("attention,heads", [("codegen", 4), ("codegen", 6), ("bloom", 5), ("neox", 3), ("phi3", 6)])
-@pytest.mark.parametrize("grid", ["tp3,sp", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp2", "tp5"))])
+@pytest.mark.parametrize(
+    "attention,heads", [("codegen", 4), ("codegen", 6), ("bloom", 5), ("neox", 3), ("phi3", 6)]
+)
+@pytest.mark.parametrize(
+    "grid", ["tp3,sp", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp2", "tp5"))]
+)
 def test_fused_projections(tpcc, tmp_path, attention, heads, grid):
     """The columns of a rank's heads are no run of columns of the file's matrix."""
-    layer = Layer(attention=attention, heads=heads, kv=3 if attention == "phi3" else heads, size=2, rotary="half", **MLP)
+    layer = Layer(
+        attention=attention,
+        heads=heads,
+        kv=3 if attention == "phi3" else heads,
+        size=2,
+        rotary="half",
+        **MLP,
+    )
     spec = Spec((layer,), vocab=16)
     check(compiled(tpcc, tmp_path, spec, grid), spec)

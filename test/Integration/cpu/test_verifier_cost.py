@@ -1,7 +1,8 @@
 """Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers.
 
 Compared is CPU time, within one run of the test; the least of several compilations each. Other tests run beside: by default
-only what grows with ranks or layers is caught, and the long run, which is alone, has the factors that are promised."""
+only what grows with ranks or layers is caught, and the long run, which is alone, has the factors that are promised.
+"""
 
 import sys
 
@@ -16,8 +17,17 @@ pytestmark = pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they ta
 
 
 def compilation(model, grid, tmp_path, *arguments):
-    return harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", "--timing", "-o", tmp_path / "program",
-                        *arguments]).check()
+    return harness.run(
+        [
+            harness.tool("tpcc"),
+            model,
+            f"--megatron-shard={grid}",
+            "--timing",
+            "-o",
+            tmp_path / "program",
+            *arguments,
+        ]
+    ).check()
 
 
 def cpu_seconds(model, grid, tmp_path, *arguments):
@@ -28,7 +38,13 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
 def test_124m(tmp_path, most):
     model = MODELS / "gpt2-124m.onnx"
     # Taken in turns: the machine is now faster and now slower.
-    both = [[compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds for flags in ([], ["--no-verify"])] for _ in range(5)]
+    both = [
+        [
+            compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds
+            for flags in ([], ["--no-verify"])
+        ]
+        for _ in range(5)
+    ]
     checked, unchecked = map(min, zip(*both))
     assert checked <= most * unchecked
 

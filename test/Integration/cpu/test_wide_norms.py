@@ -17,14 +17,27 @@ COPIES = {"tp8": 4, "tp4": 2, "tp3": 4}
 
 
 def spec(wide_norm, norm="rms"):
-    layer = Layer(heads=HEADS, kv=2, size=SIZE, rotary="half", norm=norm, ffn=96, bias=False, wide_norm=wide_norm)
+    layer = Layer(
+        heads=HEADS,
+        kv=2,
+        size=SIZE,
+        rotary="half",
+        norm=norm,
+        ffn=96,
+        bias=False,
+        wide_norm=wide_norm,
+    )
     return Spec(layers=(layer,), depth=DEPTH, hidden=HIDDEN, vocab=VOCAB)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wide")
-    for name, kind in {"olmo2": spec("qk"), "llama": spec("none"), "centered": spec("qk", "layer")}.items():
+    for name, kind in {
+        "olmo2": spec("qk"),
+        "llama": spec("none"),
+        "centered": spec("qk", "layer"),
+    }.items():
         onnx.save(build(kind).model(), folder / f"{name}.onnx")
     return folder
 
@@ -40,15 +53,31 @@ def test_plan(tpcc, models, text):
     keys = 2 * SIZE if grid.tp == 3 else SIZE
     assert held - other == DEPTH * (queries + keys) * F32
     # One more all-reduce of a layer: both sums of squares of a token.
-    counts = [sum(row["count"] for row in one["collectives"] if row["axis"] == "tp") for one in (plan, plain)]
+    counts = [
+        sum(row["count"] for row in one["collectives"] if row["axis"] == "tp")
+        for one in (plan, plain)
+    ]
     assert counts[0] - counts[1] == DEPTH
 
 
-@pytest.mark.parametrize("name, text", [("olmo2", "tp8"), ("olmo2", "tp4"), ("olmo2", "tp3"), ("olmo2", "tp8,sp"), ("centered", "tp8"), ("centered", "tp3")])
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("olmo2", "tp8"),
+        ("olmo2", "tp4"),
+        ("olmo2", "tp3"),
+        ("olmo2", "tp8,sp"),
+        ("centered", "tp8"),
+        ("centered", "tp3"),
+    ],
+)
 def test_numbers(tpcc, models, name, text):
     ids = np.random.default_rng(0).integers(0, VOCAB, (2, 9))
     got = tpcc.compile(models / f"{name}.onnx", text, "-O0").run({"input_ids": ids})["logits"]
-    assert difference(got, Session(models / f"{name}.onnx").run({"input_ids": ids})["logits"]).relative <= TOLERANCE
+    assert (
+        difference(got, Session(models / f"{name}.onnx").run({"input_ids": ids})["logits"]).relative
+        <= TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("text", COPIES)
@@ -57,5 +86,7 @@ def test_generation(tpcc, models, text):
     prompt = np.random.default_rng(1).integers(0, VOCAB, 7)
     said = say(program, prompt, 5, "--prefill-chunk", "3", logits=True)
     everything = np.array([[*prompt, *said.tokens[:-1]]])
-    wanted = Session(models / "olmo2.onnx").run({"input_ids": everything})["logits"][0, len(prompt) - 1:]
+    wanted = Session(models / "olmo2.onnx").run({"input_ids": everything})["logits"][
+        0, len(prompt) - 1 :
+    ]
     assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE

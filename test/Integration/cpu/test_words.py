@@ -15,7 +15,16 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[3]
 SOURCES = (".cpp", ".h", ".c", ".td", ".py")
 ROOMS = ("include", "lib", "runtime", "tools", "python", "test")
-PROSE_ROOMS = ("include", "lib", "runtime", "tools", "python", "docs", "README.md", "CONTRIBUTING.md")
+PROSE_ROOMS = (
+    "include",
+    "lib",
+    "runtime",
+    "tools",
+    "python",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 MAX_LINES, MAX_COLUMNS = 500, 100
 
 # A noun or a verb opens a title or a comment, not the pronoun of a clause in a noun's place.
@@ -50,9 +59,7 @@ WORDS = {
 BANNED = re.compile(r"\b(?:%s)\b" % "|".join(f"(?:{word})" for word in WORDS), re.I)
 
 # (path prefix, word, reason): places where a banned word is the right one.
-ALLOWED_WORDS = [
-    ("test/Integration/cpu/test_words.py", "", "the list itself"),
-]
+ALLOWED_WORDS = [("test/Integration/cpu/test_words.py", "", "the list itself")]
 # Path: why the file is longer than MAX_LINES.
 ALLOWED_LENGTHS = {}
 # Path prefix: why its lines may be longer than MAX_COLUMNS.
@@ -63,7 +70,9 @@ Finding = namedtuple("Finding", "path line text")
 
 @cache
 def tracked():
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, text=True, check=True)
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=TOP, capture_output=True, text=True, check=True
+    )
     return [name for name in names.stdout.split("\0") if name and (TOP / name).is_file()]
 
 
@@ -107,7 +116,11 @@ def comments_of(name):
                 yield number, re.sub(r'^[rfb]*"""|"""$', "", stripped), True
                 inside = quotes == 1
                 continue
-            text = stripped[1:].strip() if stripped.startswith("#") and not stripped.startswith("#!") else None
+            text = (
+                stripped[1:].strip()
+                if stripped.startswith("#") and not stripped.startswith("#!")
+                else None
+            )
         elif match := re.match(r"(?:///?<?|/\*\*?|\*(?!/))\s?(.*)", stripped):
             text = "" if stripped.startswith("//===") else match[1]
         elif match := re.search(r"\s(///?<?)\s(.*)", line):
@@ -148,7 +161,10 @@ def prose_of(name):
 
 
 def is_allowed(name, word):
-    return any(name.startswith(path) and (not w or w.lower() == word.lower()) for path, w, _ in ALLOWED_WORDS)
+    return any(
+        name.startswith(path) and (not w or w.lower() == word.lower())
+        for path, w, _ in ALLOWED_WORDS
+    )
 
 
 def stale_titles(names):
@@ -176,10 +192,17 @@ def banned_words(names):
 
 def expected_guard(name):
     """`TPC_` and the path below include/tpc, lib (`LIB_`), runtime (`RT_`), tools or test."""
-    for prefix, guard in (("include/tpc/", ""), ("runtime/include/tpc/", ""), ("lib/", "LIB_"), ("runtime/", "RT_"),
-                          ("tools/", "TOOLS_"), ("test/", "TEST_"), ("python/", "PYTHON_")):
+    for prefix, guard in (
+        ("include/tpc/", ""),
+        ("runtime/include/tpc/", ""),
+        ("lib/", "LIB_"),
+        ("runtime/", "RT_"),
+        ("tools/", "TOOLS_"),
+        ("test/", "TEST_"),
+        ("python/", "PYTHON_"),
+    ):
         if name.startswith(prefix):
-            return "TPC_" + guard + re.sub(r"\W", "_", name[len(prefix):]).upper()
+            return "TPC_" + guard + re.sub(r"\W", "_", name[len(prefix) :]).upper()
     return None
 
 
@@ -187,7 +210,12 @@ def stale_guards(names):
     for name in names:
         guard = re.search(r"^#ifndef (\w+)\n#define \1$", "\n".join(lines_of(name)), re.M)
         if not guard or guard[1] != expected_guard(name):
-            yield Finding(name, 1, f"include guard {guard[1] if guard else 'is missing'}, expected {expected_guard(name)}")
+            yield Finding(
+                name,
+                1,
+                f"include guard {guard[1] if guard else 'is missing'}, expected"
+                f" {expected_guard(name)}",
+            )
 
 
 def long_files(names):
@@ -200,7 +228,11 @@ def long_files(names):
 def long_lines(names):
     for name in names:
         for number, line in enumerate(lines_of(name), 1):
-            if len(line) > MAX_COLUMNS and not name.startswith(tuple(ALLOWED_COLUMNS)) and "://" not in line:
+            if (
+                len(line) > MAX_COLUMNS
+                and not name.startswith(tuple(ALLOWED_COLUMNS))
+                and "://" not in line
+            ):
                 yield Finding(name, number, f"{len(line)} columns, of at most {MAX_COLUMNS}")
 
 
@@ -216,7 +248,9 @@ CHECKS = {
 
 def check(rule):
     findings = list(rule(CHECKS[rule]()))
-    assert not findings, f"{len(findings)} violations:\n" + "\n".join(f"{f.path}:{f.line}: {f.text}" for f in findings)
+    assert not findings, f"{len(findings)} violations:\n" + "\n".join(
+        f"{f.path}:{f.line}: {f.text}" for f in findings
+    )
 
 
 def test_titles():

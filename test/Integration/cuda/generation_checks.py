@@ -23,19 +23,38 @@ LONG = 2 * 256  # parts of keys, of tpc/attention.h
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
 # What each is chosen by: steps have rows that the GPU chooses, and rows that the host does.
-SETTINGS = (GREEDY, {"temperature": 0.8}, {"temperature": 1.1, "seed": (7 << 33) + 1}, {"temperature": 0.9, "top_k": 7, "seed": 3},
-            {"temperature": 0.0, "repetition_penalty": 2.5}, {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 9},
-            {"temperature": 0.7, "top_k": 5, "repetition_penalty": 1.9, "seed": 4}, {"temperature": 1.0, "top_k": 900, "seed": 2},
-            {"temperature": 0.0, "repetition_penalty": 1.5})
+SETTINGS = (
+    GREEDY,
+    {"temperature": 0.8},
+    {"temperature": 1.1, "seed": (7 << 33) + 1},
+    {"temperature": 0.9, "top_k": 7, "seed": 3},
+    {"temperature": 0.0, "repetition_penalty": 2.5},
+    {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 9},
+    {"temperature": 0.7, "top_k": 5, "repetition_penalty": 1.9, "seed": 4},
+    {"temperature": 1.0, "top_k": 900, "seed": 2},
+    {"temperature": 0.0, "repetition_penalty": 1.5},
+)
 # model, grid, seed of the schedule, prompts at a time
-PROGRAMS = [("gpt2-tiny", "tp2", 1, 3), ("mistral-past", "tp1", 2, 3), ("llama-past", "tp2,pp2,mb2", 3, 4), ("mistral-dynamo", "dp2", 4, 4),
-            ("gemma2-dynamo", "tp2", 5, 2)]
+PROGRAMS = [
+    ("gpt2-tiny", "tp2", 1, 3),
+    ("mistral-past", "tp1", 2, 3),
+    ("llama-past", "tp2,pp2,mb2", 3, 4),
+    ("mistral-dynamo", "dp2", 4, 4),
+    ("gemma2-dynamo", "tp2", 5, 2),
+]
 
 
 def requests(vocabulary: int, plain: bool) -> list[dict]:
     """Of a few tokens more or less each, so that they end at different steps."""
-    return [{"id": f"p{i}", "ids": [(7 * i + 11 * j * j) % vocabulary for j in range(length)], "max_new_tokens": 9 + 3 * (i % 3),
-             **(SETTINGS[i % 3] if plain else SETTINGS[i])} for i, length in enumerate(LENGTHS)]
+    return [
+        {
+            "id": f"p{i}",
+            "ids": [(7 * i + 11 * j * j) % vocabulary for j in range(length)],
+            "max_new_tokens": 9 + 3 * (i % 3),
+            **(SETTINGS[i % 3] if plain else SETTINGS[i]),
+        }
+        for i, length in enumerate(LENGTHS)
+    ]
 
 
 def bytes_copied(said: str) -> int:
@@ -50,7 +69,13 @@ class Speaker:
     lock = threading.RLock()
 
     def __init__(self, compiler: harness.Compiler, name: str, grid: str, seed: int, places: int):
-        self.compiler, self.model, self.grid, self.seed, self.places = compiler, ALL[name], grid, seed, places
+        self.compiler, self.model, self.grid, self.seed, self.places = (
+            compiler,
+            ALL[name],
+            grid,
+            seed,
+            places,
+        )
 
     def __getattr__(self, attribute: str):
         if attribute not in ("executable", "expected", "copied", "spoken"):
@@ -59,9 +84,16 @@ class Speaker:
             if "executable" not in self.__dict__:
                 of_processors = self.compiler.compile(self.model.path, self.grid, "--generate").path
                 self.expected = [self.say(of_processors, plain, {})[0] for plain in (True, False)]
-                self.spoken = {length: self.speak(of_processors, length, {}).stdout for length in (LONG, 3)}
-                program = self.compiler.compile(self.model.path, self.grid, "--generate", "--target=cuda", "--gpu-arch=sm_90").path
-                self.copied = [bytes_copied(self.say(program, plain, environment(harness.BUILD / "lib"))[1]) for plain in (True, False)]
+                self.spoken = {
+                    length: self.speak(of_processors, length, {}).stdout for length in (LONG, 3)
+                }
+                program = self.compiler.compile(
+                    self.model.path, self.grid, "--generate", "--target=cuda", "--gpu-arch=sm_90"
+                ).path
+                self.copied = [
+                    bytes_copied(self.say(program, plain, environment(harness.BUILD / "lib"))[1])
+                    for plain in (True, False)
+                ]
                 self.executable = program
         return self.__dict__[attribute]
 
@@ -69,26 +101,69 @@ class Speaker:
         """The answers, or what is wrong; and what was said beside them."""
         with tempfile.TemporaryDirectory() as scratch:
             asked = Path(scratch) / "requests"
-            asked.write_text("".join(json.dumps(one) + "\n" for one in requests(self.model.vocab, plain)))
-            said = run(["sh", "-c", f'exec "$0" "$@" < {asked}', executable, "--serve-stdin", "--max-batch", self.places,
-                        "--max-sequence", ROOM, "--prefill-chunk", CHUNK, "--deterministic", "--verbose", "--timeout", 20], LIMIT, env)
+            asked.write_text(
+                "".join(json.dumps(one) + "\n" for one in requests(self.model.vocab, plain))
+            )
+            said = run(
+                [
+                    "sh",
+                    "-c",
+                    f'exec "$0" "$@" < {asked}',
+                    executable,
+                    "--serve-stdin",
+                    "--max-batch",
+                    self.places,
+                    "--max-sequence",
+                    ROOM,
+                    "--prefill-chunk",
+                    CHUNK,
+                    "--deterministic",
+                    "--verbose",
+                    "--timeout",
+                    20,
+                ],
+                LIMIT,
+                env,
+            )
         if not said.ok:
             return said.why(), said.stderr
         answers: dict[str, list] = {}
         for line in map(json.loads, said.stdout.splitlines()):
-            answers.setdefault(line["id"], []).append(line["token"] if "token" in line else line["finish"])
+            answers.setdefault(line["id"], []).append(
+                line["token"] if "token" in line else line["finish"]
+            )
         return answers, said.stderr
 
     def speak(self, executable: Path, length: int, env: dict[str, str]):
         """Of one prompt, where those that decode see several parts of keys, but for windows, which are less than one."""
         ids = [(7 * i + 11 * i * i) % self.model.vocab for i in range(length)]
-        return run([executable, "--prompt-ids", ",".join(map(str, ids)), "--max-new-tokens", 6, "--max-sequence", LONG + 6,
-                    "--prefill-chunk", 40, "--deterministic", "--timeout", 20], LIMIT, env)
+        return run(
+            [
+                executable,
+                "--prompt-ids",
+                ",".join(map(str, ids)),
+                "--max-new-tokens",
+                6,
+                "--max-sequence",
+                LONG + 6,
+                "--prefill-chunk",
+                40,
+                "--deterministic",
+                "--timeout",
+                20,
+            ],
+            LIMIT,
+            env,
+        )
 
     def check_long(self, folder: Path, executable: Path | None = None) -> str:
         """A long prompt; and a short one, in whose first step what windows take is too little for the layers that follow."""
         for length, spoken in self.spoken.items():
-            said = self.speak(executable or self.executable, length, environment(folder, TPC_SIM_SEED=str(self.seed)))
+            said = self.speak(
+                executable or self.executable,
+                length,
+                environment(folder, TPC_SIM_SEED=str(self.seed)),
+            )
             if not said.ok:
                 return said.why()
             if said.stdout != spoken:
@@ -97,14 +172,22 @@ class Speaker:
 
     def check(self, folder: Path, executable: Path | None = None) -> str:
         for plain, expected, copied in zip((True, False), self.expected, self.copied):
-            if problem := self.check_one(folder, executable or self.executable, plain, expected, copied):
+            if problem := self.check_one(
+                folder, executable or self.executable, plain, expected, copied
+            ):
                 return problem
         return ""
 
-    def check_one(self, folder: Path, executable: Path, plain: bool, expected: dict, copied: int) -> str:
+    def check_one(
+        self, folder: Path, executable: Path, plain: bool, expected: dict, copied: int
+    ) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             trace = Path(scratch) / "trace"
-            answers, said = self.say(executable, plain, environment(folder, TPC_SIM_SEED=str(self.seed), TPC_SIM_TRACE=str(trace)))
+            answers, said = self.say(
+                executable,
+                plain,
+                environment(folder, TPC_SIM_SEED=str(self.seed), TPC_SIM_TRACE=str(trace)),
+            )
             if isinstance(answers, str):
                 return answers
             for line in said.splitlines():
@@ -125,13 +208,26 @@ def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None)
     new = 10
     with tempfile.TemporaryDirectory() as scratch:
         trace, usage = Path(scratch) / "trace", Path(scratch) / "usage"
-        flags = [executable or speaker.executable, "--prompt-ids", "5,6,7,8", "--max-new-tokens", new, "--max-sequence", 20, "--verbose",
-                 "--deterministic"]
-        said = run(flags, LIMIT, environment(folder, TPC_SIM_TRACE=str(trace), TPC_SIM_USAGE=str(usage)))
+        flags = [
+            executable or speaker.executable,
+            "--prompt-ids",
+            "5,6,7,8",
+            "--max-new-tokens",
+            new,
+            "--max-sequence",
+            20,
+            "--verbose",
+            "--deterministic",
+        ]
+        said = run(
+            flags, LIMIT, environment(folder, TPC_SIM_TRACE=str(trace), TPC_SIM_USAGE=str(usage))
+        )
         if not said.ok:
             return said.why()
         ranks = harness.Grid.parse(speaker.grid).ranks
-        if problem := step_trace.wrong(trace.read_text(), ["prompt"] + ["decode"] * (new - 1), ranks):
+        if problem := step_trace.wrong(
+            trace.read_text(), ["prompt"] + ["decode"] * (new - 1), ranks
+        ):
             return problem
         if f"; {8 * new} bytes of a rank's logits" not in said.stderr:
             return "copies other bytes than of what was chosen"
@@ -153,8 +249,19 @@ def linked(speaker: Speaker, folder: Path) -> Path:
             for name in ("tpc_start.o", "tpc_shared.o"):
                 shutil.copy(Build.compiler / name, lib)
             os.symlink(folder / Path(RUNTIME).name, lib / Path(RUNTIME).name)
-        said = run([tpcc, speaker.model.path, f"--megatron-shard={speaker.grid}", "--generate", "--target=cuda", "--gpu-arch=sm_90",
-                    "-o", made], LIMIT)
+        said = run(
+            [
+                tpcc,
+                speaker.model.path,
+                f"--megatron-shard={speaker.grid}",
+                "--generate",
+                "--target=cuda",
+                "--gpu-arch=sm_90",
+                "-o",
+                made,
+            ],
+            LIMIT,
+        )
         assert said.ok, said
     return made
 
@@ -169,12 +276,32 @@ def checks_of_devices(scratch: Path) -> list:
     from mistake_checks import LIBRARY, check_tests
 
     all_of_them = speakers(scratch)
-    return [(f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder)) for one in all_of_them] + [
+    return [
+        (f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder))
+        for one in all_of_them
+    ] + [
         ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder)),
-        ("generation from long prompts", LIBRARY, lambda folder: all_of_them[-1].check_long(folder)),
-        ("own kernels", "test/bin/CudaKernelTests", lambda folder: check_tests(
-            "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*")),
-        ("counted memory", "test/bin/CudaKernelTests", lambda folder: check_tests("CudaKernelTests", folder, True, "DryRunMemory.*"))]
+        (
+            "generation from long prompts",
+            LIBRARY,
+            lambda folder: all_of_them[-1].check_long(folder),
+        ),
+        (
+            "own kernels",
+            "test/bin/CudaKernelTests",
+            lambda folder: check_tests(
+                "CudaKernelTests",
+                folder,
+                True,
+                "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*",
+            ),
+        ),
+        (
+            "counted memory",
+            "test/bin/CudaKernelTests",
+            lambda folder: check_tests("CudaKernelTests", folder, True, "DryRunMemory.*"),
+        ),
+    ]
 
 
 def checks_of_loop(scratch: Path) -> list:
@@ -183,8 +310,24 @@ def checks_of_loop(scratch: Path) -> list:
 
     all_of_them = speakers(scratch)
     library = harness.BUILD / "lib"
-    return [(f"generation on {one.grid}", RUNTIME, lambda folder, s=one: s.check(library, linked(s, folder)))
-            for one in all_of_them] + [
-        ("generation's graphs", RUNTIME, lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder))),
-        ("the loop's own tests", "test/bin/RuntimeGenerateTests", lambda folder: check_tests(
-            "RuntimeGenerateTests", folder, True, "Schedule.*:Windows.*"))]
+    return [
+        (
+            f"generation on {one.grid}",
+            RUNTIME,
+            lambda folder, s=one: s.check(library, linked(s, folder)),
+        )
+        for one in all_of_them
+    ] + [
+        (
+            "generation's graphs",
+            RUNTIME,
+            lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder)),
+        ),
+        (
+            "the loop's own tests",
+            "test/bin/RuntimeGenerateTests",
+            lambda folder: check_tests(
+                "RuntimeGenerateTests", folder, True, "Schedule.*:Windows.*"
+            ),
+        ),
+    ]

@@ -24,34 +24,83 @@ from tpc.reference import TOLERANCE, Session, difference
 ALL = {**COMMITTED, **FAMILIES}
 LIMIT = 60
 # model, grid, seed, devices: fewer than ranks share, over the host.
-PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny", "pp2,mb2", 2, 8),
-            ("llama-past", "tp2,sp", 3, 8),
-            ("gpt2-odd-nopast", "tp3", 4, 8), ("bloom-past", "tp2,pp2", 5, 8), ("gpt2-tiny", "tp2", 6, 1),
-            ("gpt2-tiny", "dp2", 7, 8), ("gpt2-tiny", "tp1", 8, 8), ("gpt2-tiny", "tp2", 9, 8), ("gemma2-past", "tp1", 10, 8),
-            ("llama-deep-past", "tp1,mb6", 11, 8), ("llama-deep-past", "pp2,mb6", 12, 8)]
+PROGRAMS = [
+    ("gpt2-tiny", "tp1", 0, 8),
+    ("gpt2-tiny", "tp2", 1, 8),
+    ("gpt2-tiny", "pp2,mb2", 2, 8),
+    ("llama-past", "tp2,sp", 3, 8),
+    ("gpt2-odd-nopast", "tp3", 4, 8),
+    ("bloom-past", "tp2,pp2", 5, 8),
+    ("gpt2-tiny", "tp2", 6, 1),
+    ("gpt2-tiny", "dp2", 7, 8),
+    ("gpt2-tiny", "tp1", 8, 8),
+    ("gpt2-tiny", "tp2", 9, 8),
+    ("gemma2-past", "tp1", 10, 8),
+    ("llama-deep-past", "tp1,mb6", 11, 8),
+    ("llama-deep-past", "pp2,mb6", 12, 8),
+]
 # batch, sequence, past; padded to the left. A shape comes again, with other contents and after others, one of which needs more
 # memory for parts of keys.
-STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91), (2, 8, 3), (2, 5, 3), (2, 5, 3)]
+STEPS = [
+    (2, 5, 3),
+    (1, 1, 0),
+    (2, 5, 3),
+    (1, 70, 0),
+    (2, 5, 3),
+    (1, 1, 90),
+    (1, 1, 91),
+    (2, 8, 3),
+    (2, 5, 3),
+    (2, 5, 3),
+]
 # Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages, which become larger.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
 # Of 16 bits, with attention by cuDNN, which these seeds do not refuse.
-HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = [(2, 64), (1, 70), (2, 64), (2, 64)], {"f16": 4, "bf16": 1}, {"f16": 4e-3, "bf16": 3e-2}
+HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
+    [(2, 64), (1, 70), (2, 64), (2, 64)],
+    {"f16": 4, "bf16": 1},
+    {"f16": 4e-3, "bf16": 3e-2},
+)
 # What is made and what ends it.
-PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cuStreamCreate": "cuStreamDestroy_v2",
-         "cuEventCreate": "cuEventDestroy_v2", "cuModuleLoadDataEx": "cuModuleUnload",
-         "ncclCommInitRankConfig": "ncclCommDestroy", "ncclMemAlloc": "ncclMemFree", "ncclCommRegister": "ncclCommDeregister",
-         "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease_v2", "cublasLtCreate": "cublasLtDestroy",
-         "cublasLtMatmulDescCreate": "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutCreate": "cublasLtMatrixLayoutDestroy",
-         "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
-         "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
+PAIRS = {
+    "cuMemAlloc_v2": "cuMemFree_v2",
+    "cuMemHostAlloc": "cuMemFreeHost",
+    "cuStreamCreate": "cuStreamDestroy_v2",
+    "cuEventCreate": "cuEventDestroy_v2",
+    "cuModuleLoadDataEx": "cuModuleUnload",
+    "ncclCommInitRankConfig": "ncclCommDestroy",
+    "ncclMemAlloc": "ncclMemFree",
+    "ncclCommRegister": "ncclCommDeregister",
+    "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease_v2",
+    "cublasLtCreate": "cublasLtDestroy",
+    "cublasLtMatmulDescCreate": "cublasLtMatmulDescDestroy",
+    "cublasLtMatrixLayoutCreate": "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy",
+    "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
+    "cudnnCreate": "cudnnDestroy",
+    "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor",
+}
 # What is injected, and words that have to be said.
-INJECTED = [("oom@2", "memory"), ("oom@4", r"weights take \d+ bytes, which are not there"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
-            ("pinned@3", "memory"), ("launch@2", "failed to compute a product"), ("launch@2 --deterministic", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
-            ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
+INJECTED = [
+    ("oom@2", "memory"),
+    ("oom@4", r"weights take \d+ bytes, which are not there"),
+    ("oom@6", "memory"),
+    ("oom@10", "memory"),
+    ("pinned@1", "pin host memory|memory"),
+    ("pinned@3", "memory"),
+    ("launch@2", "failed to compute a product"),
+    ("launch@2 --deterministic", "to launch kernel"),
+    ("fail@60", "launch failure|LAUNCH_FAILED"),
+    ("ecc@40", "ECC"),
+    ("address@80", "illegal|ILLEGAL"),
+]
 # Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded, and behind it; and where the
 # other one has to be.
-HANGS = [("hang@90:1", "all_reduce 7 of 'node_addmm_1'"), ("hang@330:1", "all_reduce 32 of 'node_addmm_3'"),
-         ("hang@360:1", "all_reduce 36 of 'node_addmm_1'")]
+HANGS = [
+    ("hang@90:1", "all_reduce 7 of 'node_addmm_1'"),
+    ("hang@330:1", "all_reduce 32 of 'node_addmm_3'"),
+    ("hang@360:1", "all_reduce 36 of 'node_addmm_1'"),
+]
 
 
 class Build:
@@ -63,7 +112,11 @@ class Build:
 
     @classmethod
     def keep(cls, scratch: Path) -> None:
-        cls.libraries, cls.programs, cls.compiler = scratch / "simulator", scratch / "bin", scratch / "tpcc"
+        cls.libraries, cls.programs, cls.compiler = (
+            scratch / "simulator",
+            scratch / "bin",
+            scratch / "tpcc",
+        )
         shutil.copytree(harness.BUILD / "lib" / "simulator", cls.libraries)
         cls.programs.mkdir()
         for name in ("RuntimeDeviceConformance", "RuntimeConformance"):
@@ -82,8 +135,21 @@ class Program:
 
     lock = threading.RLock()
 
-    def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, architecture: str = "sm_90"):
-        self.compiler, self.scratch, self.name, self.grid, self.architecture = compiler, scratch, name, grid, architecture
+    def __init__(
+        self,
+        compiler: harness.Compiler,
+        scratch: Path,
+        name: str,
+        grid: str,
+        architecture: str = "sm_90",
+    ):
+        self.compiler, self.scratch, self.name, self.grid, self.architecture = (
+            compiler,
+            scratch,
+            name,
+            grid,
+            architecture,
+        )
         self.model = ALL.get(name)
         self.tolerance, self.shapes = TOLERANCE, []
 
@@ -101,9 +167,15 @@ class Program:
             past = min(past, model.positions // 2) if model.past_name else 0
             sequence = min(sequence, model.positions - past)
             self.shapes.append((batch, sequence, past))
-            many.append(model.inputs(batch, sequence, "left" if model.padded else "none", seed=index, past=past))
+            many.append(
+                model.inputs(
+                    batch, sequence, "left" if model.padded else "none", seed=index, past=past
+                )
+            )
         self.keep(self.scratch, self.name, many, model.reference.run)
-        self.executable = self.compiler.compile(model.path, self.grid, "--target=cuda", f"--gpu-arch={self.architecture}")
+        self.executable = self.compiler.compile(
+            model.path, self.grid, "--target=cuda", f"--gpu-arch={self.architecture}"
+        )
 
     def keep(self, scratch: Path, name: str, many: list[dict], reference) -> None:
         self.inputs, self.expected = scratch / "in" / name, scratch / "expected" / name
@@ -138,20 +210,41 @@ class Program:
         with tempfile.TemporaryDirectory() as scratch:
             to, trace = Path(scratch), Path(scratch) / "trace"
             ranks = self.executable.grid.ranks
-            env = environment(folder, TPC_SIM_SEED=str(seed), TPC_SIM_DEVICES=str(devices), TPC_SIM_TRACE=str(trace))
-            said = run([self.executable.path, *self.flags(to), *(["--share-gpus"] if ranks > devices else [])], LIMIT, env)
+            env = environment(
+                folder,
+                TPC_SIM_SEED=str(seed),
+                TPC_SIM_DEVICES=str(devices),
+                TPC_SIM_TRACE=str(trace),
+            )
+            said = run(
+                [
+                    self.executable.path,
+                    *self.flags(to),
+                    *(["--share-gpus"] if ranks > devices else []),
+                ],
+                LIMIT,
+                env,
+            )
             if not said.ok:
                 return said.why()
             # Ranks that come late on a busy machine are no finding: those that never come end at the limit.
-            findings = [line for line in said.stderr.splitlines() if line.startswith("simulator:") and ": stuck: " not in line]
+            findings = [
+                line
+                for line in said.stderr.splitlines()
+                if line.startswith("simulator:") and ": stuck: " not in line
+            ]
             if findings:
                 return findings[0]
-            if problem := (self.compare(to) or self.judge(said.stderr, trace.read_text())
-                           or product_trace.wrong(product_trace.ranks_of(trace.read_text()))):
+            if problem := (
+                self.compare(to)
+                or self.judge(said.stderr, trace.read_text())
+                or product_trace.wrong(product_trace.ranks_of(trace.read_text()))
+            ):
                 return problem
             # Over the host no step is recorded.
             if problem := left_behind(trace.read_text()) or (
-                    step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""):
+                step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""
+            ):
                 return problem
             return step_trace.messages_in_the_way(trace.read_text()) if "pp" in self.grid else ""
 
@@ -169,7 +262,9 @@ class WideProgram(Program):
 
         folder = self.scratch / self.name
         folder.mkdir()
-        path = gpt.write(folder / "wide.onnx", layers=1, hidden=256, heads=2, vocab=61, positions=128)
+        path = gpt.write(
+            folder / "wide.onnx", layers=1, hidden=256, heads=2, vocab=61, positions=128
+        )
         write_weights(path, folder)
         self.model = Model(path, layers=1, hidden=256, heads=2, vocab=61, positions=128)
         super().make()
@@ -185,11 +280,18 @@ class HalfProgram(Program):
 
     def make(self) -> None:
         source, path = MODELS / f"{self.name}.onnx", self.scratch / f"{self.name}-{self.kind}.onnx"
-        exact = Session(rounded_weights(onnx.load(source), self.kind).SerializeToString(), optimize=False)
-        many = [self.model.inputs(*shape, "none" if self.fused else "left", seed=index) for index, shape in enumerate(HALF_STEPS)]
+        exact = Session(
+            rounded_weights(onnx.load(source), self.kind).SerializeToString(), optimize=False
+        )
+        many = [
+            self.model.inputs(*shape, "none" if self.fused else "left", seed=index)
+            for index, shape in enumerate(HALF_STEPS)
+        ]
         self.keep(self.scratch, path.stem, many, exact.run)
         onnx.save(halve(onnx.load(source), self.kind), path)
-        self.executable = self.compiler.compile(path, self.grid, "--target=cuda", "--gpu-arch=sm_90")
+        self.executable = self.compiler.compile(
+            path, self.grid, "--target=cuda", "--gpu-arch=sm_90"
+        )
 
     def judge(self, said: str, trace: str) -> str:
         if note := re.search("^note: .*", said, re.MULTILINE):
@@ -211,7 +313,11 @@ def left_behind(trace: str) -> str:
 def check_injected(program: Program, what: str, words: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         fault, *flags = what.split()
-        said = run([program.executable.path, *program.flags(Path(scratch)), *flags], LIMIT, environment(folder, TPC_SIM_INJECT=fault))
+        said = run(
+            [program.executable.path, *program.flags(Path(scratch)), *flags],
+            LIMIT,
+            environment(folder, TPC_SIM_INJECT=fault),
+        )
     if said.status is None or said.status <= 0 or said.status > 125:
         return f"{what}: {said.why()}"
     return "" if re.search(words, said.stderr) else f"{what}: does not say {words}: {said.why()}"
@@ -220,11 +326,17 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
 def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
     """Who waits for a GPU that stands still is named first, with what it waits in."""
     with tempfile.TemporaryDirectory() as scratch:
-        said = run([program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"], LIMIT,
-                   environment(folder, TPC_SIM_INJECT=what, TPC_SIM_SEED="1"))
+        said = run(
+            [program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"],
+            LIMIT,
+            environment(folder, TPC_SIM_INJECT=what, TPC_SIM_SEED="1"),
+        )
     if said.status is None or said.status <= 0 or said.status > 125:
         return f"{what}: {said.why()}"
-    wanted = f"(--timeout=2): rank 0 (tp 0) in {where} over 'tp' for rank 1 (tp 1); rank 1 (tp 1) computing on its device, in "
+    wanted = (
+        f"(--timeout=2): rank 0 (tp 0) in {where} over 'tp' for rank 1 (tp 1); rank 1 (tp 1)"
+        " computing on its device, in "
+    )
     return "" if wanted in said.stderr else f"{what}: does not say where: {said.why()}"
 
 
@@ -232,7 +344,14 @@ def check_place(program: Program, folder: Path) -> str:
     """What is counted is of the GPU that a process is told to take, where others are smaller: libraries get less of it."""
     with tempfile.TemporaryDirectory() as scratch:
         usage = Path(scratch) / "usage"
-        env = environment(folder, TPC_SIM_CAPABILITY="9.0,8.0", RANK="0", WORLD_SIZE="1", LOCAL_RANK="1", TPC_SIM_USAGE=str(usage))
+        env = environment(
+            folder,
+            TPC_SIM_CAPABILITY="9.0,8.0",
+            RANK="0",
+            WORLD_SIZE="1",
+            LOCAL_RANK="1",
+            TPC_SIM_USAGE=str(usage),
+        )
         flags = [program.executable.path, *program.flags(Path(scratch))]
         if not (said := run(flags, LIMIT, env)).ok:
             return said.why()
@@ -240,7 +359,12 @@ def check_place(program: Program, folder: Path) -> str:
         said = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
         first = re.search(r"needs? [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)
         # Later steps are larger.
-        if device != "1" or said.ok or not first or not int(held) - (4 << 20) <= int(first[1]) <= int(held):
+        if (
+            device != "1"
+            or said.ok
+            or not first
+            or not int(held) - (4 << 20) <= int(first[1]) <= int(held)
+        ):
             return f"takes {held} of GPU {device}, and says: {said.why()}"
     return ""
 
@@ -250,7 +374,13 @@ def check_memory(program: Program, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         usage, env = Path(scratch) / "usage", environment(folder, TPC_SIM_SEED="1")
         np.save(Path(scratch) / "first.npy", np.ones((24, 16), np.int64))
-        flags = [program.executable.path, "--input", f"input_ids={scratch}/first.npy", "--output", f"logits={scratch}/logits.npy"]
+        flags = [
+            program.executable.path,
+            "--input",
+            f"input_ids={scratch}/first.npy",
+            "--output",
+            f"logits={scratch}/logits.npy",
+        ]
         if not (said := run(flags, LIMIT, {**env, "TPC_SIM_USAGE": str(usage)})).ok:
             return said.why()
         held = [int(line.split()[1]) for line in usage.read_text().splitlines()]
@@ -259,7 +389,10 @@ def check_memory(program: Program, folder: Path) -> str:
         if said.ok or not needs or int(needs[1]) != max(held):
             return f"takes {held}, and says: {said.why()}"
         most = max(held)
-        for less in ({"TPC_SIM_MEMORY": str(most - 1)}, {"TPC_SIM_MEMORY": str(most + 7), "TPC_SIM_TAKEN": "8"}):
+        for less in (
+            {"TPC_SIM_MEMORY": str(most - 1)},
+            {"TPC_SIM_MEMORY": str(most + 7), "TPC_SIM_TAKEN": "8"},
+        ):
             said = run(flags, LIMIT, {**env, **less})
             if said.ok or f"({most} bytes)" not in said.stderr:
                 return f"with {less} for {most}: {said.why()}"
@@ -267,9 +400,22 @@ def check_memory(program: Program, folder: Path) -> str:
             return said.why()
         # A step that is larger than the first finds no room.
         np.save(Path(scratch) / "large.npy", np.ones((64, 64), np.int64))
-        said = run([program.executable.path, f"{scratch}/first.npy", f"{scratch}/large.npy", "--output", f"{scratch}/out"], LIMIT,
-                   {**env, "TPC_SIM_MEMORY": str(most)})
-        return "" if "a step with batch=64, sequence=64 needs" in said.stderr else f"has no room for a step, and says: {said.why()}"
+        said = run(
+            [
+                program.executable.path,
+                f"{scratch}/first.npy",
+                f"{scratch}/large.npy",
+                "--output",
+                f"{scratch}/out",
+            ],
+            LIMIT,
+            {**env, "TPC_SIM_MEMORY": str(most)},
+        )
+        return (
+            ""
+            if "a step with batch=64, sequence=64 needs" in said.stderr
+            else f"has no room for a step, and says: {said.why()}"
+        )
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
@@ -277,17 +423,32 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
     program = (folder if own else Build.programs) / name
     with tempfile.TemporaryDirectory() as scratch:
         trace = Path(scratch) / "trace"
-        said = run([program, "--gtest_brief=1"], SUITE_LIMIT,
-                   environment(folder, GTEST_FILTER=gtest_filter, TPC_TESTS="quick", TPC_SIM_TRACE=str(trace), **env))
+        said = run(
+            [program, "--gtest_brief=1"],
+            SUITE_LIMIT,
+            environment(
+                folder,
+                GTEST_FILTER=gtest_filter,
+                TPC_TESTS="quick",
+                TPC_SIM_TRACE=str(trace),
+                **env,
+            ),
+        )
         if said.ok:
-            return left_behind(trace.read_text()) if trace.exists() and name != "SimulatorTests" else ""
+            return (
+                left_behind(trace.read_text())
+                if trace.exists() and name != "SimulatorTests"
+                else ""
+            )
     failed = re.findall(r"\[  FAILED  \] (\S+)", said.stdout)
     return failed[0] if failed else said.why()
 
 
 # A part of the suites of transports: three ranks, whose parts are uneven, and groups of two axes.
-WORLDS = ("Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Steps.Messages*/tp2_dp2:"
-          "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:Worlds/Collectives.Broadcast/tp2_dp2")
+WORLDS = (
+    "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Steps.Messages*/tp2_dp2:"
+    "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:Worlds/Collectives.Broadcast/tp2_dp2"
+)
 # Seconds of a suite. Many threads take turns: on a busy machine that takes minutes.
 SUITE_LIMIT = 120
 
@@ -301,49 +462,125 @@ def checks_of_library(scratch: Path) -> list:
     compiler, checks = harness.Compiler(scratch), []
     for name, grid, seed, devices in PROGRAMS:
         program = Program(compiler, scratch, name, grid)
-        checks.append((f"programs on {grid}", LIBRARY, lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d)))
+        checks.append(
+            (
+                f"programs on {grid}",
+                LIBRARY,
+                lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d),
+            )
+        )
     wide = WideProgram(compiler, scratch, "wide", "tp1")
     checks.append(("programs on wide heads", LIBRARY, lambda folder: wide.check(folder, 1, 8)))
-    shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(compiler, scratch, "gpt2-tiny", "tp2")
-    checks.insert(1, ("device suite", LIBRARY,
-                      lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2")))
+    shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(
+        compiler, scratch, "gpt2-tiny", "tp2"
+    )
+    checks.insert(
+        1,
+        (
+            "device suite",
+            LIBRARY,
+            lambda folder: check_tests(
+                "RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2"
+            ),
+        ),
+    )
     checks += checks_of_halves(compiler, scratch)
     checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
     old = Program(compiler, scratch, "gpt2-tiny", "tp1", "sm_80")
     checks.append(("memory", LIBRARY, lambda folder: check_place(old, folder)))
     # Of one rank: what fails is its own.
-    checks += [("injected errors", LIBRARY, lambda folder, w=what, t=words: check_injected(shown, w, t, folder))
-               for what, words in INJECTED]
-    checks += [("hangs", LIBRARY, lambda folder, w=what, t=where: check_hang(two, w, t, folder)) for what, where in HANGS]
-    checks.append(("NCCL suite", LIBRARY, lambda folder: check_tests(
-        "RuntimeConformance", folder, False, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8")))
+    checks += [
+        (
+            "injected errors",
+            LIBRARY,
+            lambda folder, w=what, t=words: check_injected(shown, w, t, folder),
+        )
+        for what, words in INJECTED
+    ]
+    checks += [
+        ("hangs", LIBRARY, lambda folder, w=what, t=where: check_hang(two, w, t, folder))
+        for what, where in HANGS
+    ]
+    checks.append(
+        (
+            "NCCL suite",
+            LIBRARY,
+            lambda folder: check_tests(
+                "RuntimeConformance",
+                folder,
+                False,
+                WORLDS,
+                TPC_CONFORMANCE="cuda",
+                TPC_SIM_DEVICES="8",
+            ),
+        )
+    )
     return checks + checks_of_devices(scratch / "generation")
 
 
 def checks_of_halves(compiler: harness.Compiler, scratch: Path) -> list:
     programs = [HalfProgram(compiler, scratch, "gpt2-tiny", "tp2", kind) for kind in HALF_SEEDS]
     programs.append(HalfProgram(compiler, scratch, "gpt2-tiny-nopast", "tp2", "f16"))
-    return [("16 bits", LIBRARY, lambda folder, p=program: p.check(folder, HALF_SEEDS[p.kind], 8)) for program in programs]
+    return [
+        ("16 bits", LIBRARY, lambda folder, p=program: p.check(folder, HALF_SEEDS[p.kind], 8))
+        for program in programs
+    ]
 
 
 def checks_of_graph(scratch: Path) -> list:
-    return [("attention's graph", "test/bin/SimulatorTests",
-             lambda folder: check_tests("SimulatorTests", folder, True, "Cudnn.*")),
-            *checks_of_halves(harness.Compiler(scratch), scratch)]
+    return [
+        (
+            "attention's graph",
+            "test/bin/SimulatorTests",
+            lambda folder: check_tests("SimulatorTests", folder, True, "Cudnn.*"),
+        ),
+        *checks_of_halves(harness.Compiler(scratch), scratch),
+    ]
 
 
 def checks_of_weights(_: Path) -> list:
-    return [("device suite", "test/bin/RuntimeDeviceConformance",
-             lambda folder: check_tests("RuntimeDeviceConformance", folder, True, "Gpu/*Fill*:Gpu/*Drawn*:Gpu/*Itself*:Gpu/*Third*"))]
+    return [
+        (
+            "device suite",
+            "test/bin/RuntimeDeviceConformance",
+            lambda folder: check_tests(
+                "RuntimeDeviceConformance",
+                folder,
+                True,
+                "Gpu/*Fill*:Gpu/*Drawn*:Gpu/*Itself*:Gpu/*Third*",
+            ),
+        )
+    ]
 
 
 def checks_of_links(_: Path) -> list:
-    return [("plans and links", "test/bin/RuntimeLinkTests", lambda folder: check_tests("RuntimeLinkTests", folder, True, "*")),
-            ("links suite", "test/bin/RuntimeConformance",
-             lambda folder: check_tests("RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="links")),
-            ("NCCL suite", "test/bin/RuntimeConformance",
-             lambda folder: check_tests("RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8",
-                                        TPC_RUNTIME_DIR=str(harness.BUILD / "lib")))]
+    return [
+        (
+            "plans and links",
+            "test/bin/RuntimeLinkTests",
+            lambda folder: check_tests("RuntimeLinkTests", folder, True, "*"),
+        ),
+        (
+            "links suite",
+            "test/bin/RuntimeConformance",
+            lambda folder: check_tests(
+                "RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="links"
+            ),
+        ),
+        (
+            "NCCL suite",
+            "test/bin/RuntimeConformance",
+            lambda folder: check_tests(
+                "RuntimeConformance",
+                folder,
+                True,
+                WORLDS,
+                TPC_CONFORMANCE="cuda",
+                TPC_SIM_DEVICES="8",
+                TPC_RUNTIME_DIR=str(harness.BUILD / "lib"),
+            ),
+        ),
+    ]
 
 
 def checks_of_generation(scratch: Path) -> list:
@@ -353,5 +590,10 @@ def checks_of_generation(scratch: Path) -> list:
 
 
 # By scope of mistakes: names, what is built for it, and the check.
-CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links, "weights": checks_of_weights,
-          "generation": checks_of_generation}
+CHECKS = {
+    "cuda": checks_of_library,
+    "cudnn": checks_of_graph,
+    "links": checks_of_links,
+    "weights": checks_of_weights,
+    "generation": checks_of_generation,
+}

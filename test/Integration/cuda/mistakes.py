@@ -38,14 +38,22 @@ from one_gpu.process import run as run_process  # noqa: E402
 
 LIST = HERE / "mistakes.txt"
 # Where edits of a scope apply, and what is built of it.
-SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
-          "cudnn": (["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
-                    ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
-          "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
-          "links": (["runtime/transport/devices", "runtime/core/Piece.h"],
-                    ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"]),
-          "generation": (["runtime/generate", "runtime/core/State.cpp"],
-                         ["lib/libtpc_runtime.a", "test/bin/RuntimeGenerateTests"])}
+SCOPES = {
+    "cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
+    "cudnn": (
+        ["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
+        ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"],
+    ),
+    "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
+    "links": (
+        ["runtime/transport/devices", "runtime/core/Piece.h"],
+        ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"],
+    ),
+    "generation": (
+        ["runtime/generate", "runtime/core/State.cpp"],
+        ["lib/libtpc_runtime.a", "test/bin/RuntimeGenerateTests"],
+    ),
+}
 
 
 @dataclass
@@ -83,22 +91,39 @@ def read_list(text: str) -> list[Mistake]:
 
 def files_of(scope: str) -> list[Path]:
     places = [TOP / place for place in SCOPES[scope][0]]
-    files = [file for place in places
-             for file in ([place] if place.is_file() else [*sorted(place.glob("*.cpp")), *sorted(place.glob("*.h"))])]
+    files = [
+        file
+        for place in places
+        for file in (
+            [place]
+            if place.is_file()
+            else [*sorted(place.glob("*.cpp")), *sorted(place.glob("*.h"))]
+        )
+    ]
     # Those that only compare declarations are no part of it.
-    return [file for file in files if not file.name.endswith(("VendorHeaders.cpp", "NcclHeader.cpp", "CudnnHeader.cpp"))]
+    return [
+        file
+        for file in files
+        if not file.name.endswith(("VendorHeaders.cpp", "NcclHeader.cpp", "CudnnHeader.cpp"))
+    ]
 
 
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
     """The file and its text with the mistake. Any white space is any other, for lines are broken where they must be."""
     pattern = re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
-    places = [(file, match) for file in files_of(mistake.scope) for match in pattern.finditer(texts[file])
-              # Whole words.
-              if not (re.match(r"\w", mistake.old) and re.search(r"\w$", texts[file][:match.start()]))]
+    places = [
+        (file, match)
+        for file in files_of(mistake.scope)
+        for match in pattern.finditer(texts[file])
+        # Whole words.
+        if not (re.match(r"\w", mistake.old) and re.search(r"\w$", texts[file][: match.start()]))
+    ]
     if len(places) != 1:
-        raise LookupError(f"mistakes.txt:{mistake.line}: '{mistake.old}' is there {len(places)} times")
+        raise LookupError(
+            f"mistakes.txt:{mistake.line}: '{mistake.old}' is there {len(places)} times"
+        )
     file, match = places[0]
-    return file, texts[file][:match.start()] + mistake.new + texts[file][match.end():]
+    return file, texts[file][: match.start()] + mistake.new + texts[file][match.end() :]
 
 
 def all_texts() -> dict[Path, str]:
@@ -106,13 +131,36 @@ def all_texts() -> dict[Path, str]:
 
 
 # What is made for mistakes of a kind.
-FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph",
-         "weights that are filled": "device suite", "kernels that fill weights": "device suite",
-         "kernels that add to caches": "device suite", "tokens chosen by the GPU": "own kernels",
-         "windows": "generation on tp1"}
+FIRST = {
+    "memory before anything is loaded": "memory",
+    "attention by cuDNN": "16 bits",
+    "graph of attention": "attention's graph",
+    "weights that are filled": "device suite",
+    "kernels that fill weights": "device suite",
+    "kernels that add to caches": "device suite",
+    "tokens chosen by the GPU": "own kernels",
+    "windows": "generation on tp1",
+}
 # What sources take most time to read.
-STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
-            "span", "stdexcept", "string", "thread", "vector"]
+STANDARD = [
+    "algorithm",
+    "array",
+    "compare",
+    "cstring",
+    "deque",
+    "functional",
+    "list",
+    "map",
+    "memory",
+    "mutex",
+    "numeric",
+    "set",
+    "span",
+    "stdexcept",
+    "string",
+    "thread",
+    "vector",
+]
 
 
 class Build:
@@ -124,9 +172,15 @@ class Build:
         places = [TOP / place for places, _ in SCOPES.values() for place in places]
         self.folders = {str(place.parent if place.is_file() else place) for place in places}
         for target in {target for _, targets in SCOPES.values() for target in targets}:
-            said = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "commands", target], capture_output=True, text=True,
-                                  check=True)
-            self.commands[target] = [line for line in said.stdout.splitlines() if not line.startswith("ninja:")]
+            said = subprocess.run(
+                ["ninja", "-C", harness.BUILD, "-t", "commands", target],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.commands[target] = [
+                line for line in said.stdout.splitlines() if not line.startswith("ninja:")
+            ]
 
     def standard(self, words: list[str]) -> str:
         """Headers of the standard library, compiled with these flags."""
@@ -136,7 +190,11 @@ class Build:
             if key not in self.precompiled:
                 header = self.scratch / f"standard-{len(self.precompiled)}.h"
                 header.write_text("".join(f"#include <{name}>\n" for name in STANDARD))
-                run_process([*flags, "-x", "c++-header", str(header), "-o", f"{header}.pch"], 180, cwd=harness.BUILD)
+                run_process(
+                    [*flags, "-x", "c++-header", str(header), "-o", f"{header}.pch"],
+                    180,
+                    cwd=harness.BUILD,
+                )
                 self.precompiled[key] = f"{header}.pch"
             return self.precompiled[key]
 
@@ -150,8 +208,15 @@ class Build:
             if file.suffix == ".cpp":
                 wanted = made[2] == str(file)
             else:
-                deps = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "deps", made[1]], capture_output=True, text=True)
-                wanted = any(line.strip().endswith(str(file.relative_to(TOP))) for line in deps.stdout.splitlines())
+                deps = subprocess.run(
+                    ["ninja", "-C", harness.BUILD, "-t", "deps", made[1]],
+                    capture_output=True,
+                    text=True,
+                )
+                wanted = any(
+                    line.strip().endswith(str(file.relative_to(TOP)))
+                    for line in deps.stdout.splitlines()
+                )
             if wanted:
                 found[made[1]] = command
         return found
@@ -168,7 +233,9 @@ class Build:
             if own.exists():  # of another target
                 continue
             words = shlex.split(command)
-            words = words[next(i for i, word in enumerate(words) if re.search(r"\+\+(-\d+)?$", word)):]  # without ccache
+            words = words[
+                next(i for i, word in enumerate(words) if re.search(r"\+\+(-\d+)?$", word)) :
+            ]  # without ccache
             at = words.index("-o")
             source = str(copy) if words[-1] == str(file) else words[-1]
             words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w"]
@@ -176,14 +243,20 @@ class Build:
             for flag in ("-MD", "-MT", "-MF"):
                 if flag in words:
                     i = words.index(flag)
-                    del words[i:i + (1 if flag == "-MD" else 2)]
+                    del words[i : i + (1 if flag == "-MD" else 2)]
             words += ["-include-pch", self.standard(words), "-o", str(own), "-c", source]
             said = run_process(words, 180, cwd=harness.BUILD)
             if not said.ok:
-                return next((line for line in said.stderr.splitlines() if "error:" in line), said.why())
+                return next(
+                    (line for line in said.stderr.splitlines() if "error:" in line), said.why()
+                )
         link = self.commands[target][-1]
         made = to / Path(target).name
-        link = link.replace(target, str(made)) if target.endswith(".a") else link.replace(f" -o {target}", f" -o {made}")
+        link = (
+            link.replace(target, str(made))
+            if target.endswith(".a")
+            else link.replace(f" -o {target}", f" -o {made}")
+        )
         for object_file, own in changed.items():
             if f" {object_file}" in link:
                 link = link.replace(f" {object_file}", f" {own}")
@@ -221,13 +294,17 @@ class Checks:
         return f"{name}: {problem}"
 
 
-def judge(file: Path, text: str, build: Build, checks: Checks, places: list[int]) -> tuple[str, str]:
+def judge(
+    file: Path, text: str, build: Build, checks: Checks, places: list[int]
+) -> tuple[str, str]:
     """How it was found by one of these checks, or how it was not: (state, by what)."""
     with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
         to = Path(folder)
         for place in places:
             target = checks.all[place][1]
-            if not (to / Path(target).name).exists() and (problem := build.make(target, file, text, to)):
+            if not (to / Path(target).name).exists() and (
+                problem := build.make(target, file, text, to)
+            ):
                 return "refused", problem
             if problem := checks.problem(place, to):
                 return "caught", problem
@@ -252,7 +329,9 @@ class Run:
         self.left, self.tried = [], {}
         if args.results and args.results.exists():
             before = json.loads(args.results.read_text())
-            self.known = {(row["edit"], row["digest"]): row for row in before if row["state"] == "caught"}
+            self.known = {
+                (row["edit"], row["digest"]): row for row in before if row["state"] == "caught"
+            }
         for row in self.known.values():
             self.useful[row["kind"]][row["by"].split(":")[0]] += 1
 
@@ -263,7 +342,12 @@ class Run:
         chosen = sorted(chosen, key=lambda entry: entry[0].turn)
         self.left = [entry for entry in chosen if entry[0].equal]
         with ThreadPoolExecutor(self.args.jobs) as pool:
-            list(pool.map(lambda entry: self.one(entry, self.FEW), [entry for entry in chosen if not entry[0].equal]))
+            list(
+                pool.map(
+                    lambda entry: self.one(entry, self.FEW),
+                    [entry for entry in chosen if not entry[0].equal],
+                )
+            )
             list(pool.map(self.one, self.left))
         return sorted(self.rows, key=lambda row: row["line"])
 
@@ -275,8 +359,14 @@ class Run:
             state, by = before["state"], before["by"]
         else:
             with self.lock:
-                rest = [place for place in range(len(checks.all)) if place not in self.tried.get(mistake.line, [])]
-                order = sorted(rest, key=lambda place: -self.useful[mistake.kind][checks.all[place][0]])[:few]
+                rest = [
+                    place
+                    for place in range(len(checks.all))
+                    if place not in self.tried.get(mistake.line, [])
+                ]
+                order = sorted(
+                    rest, key=lambda place: -self.useful[mistake.kind][checks.all[place][0]]
+                )[:few]
             state, by = judge(file, text, self.build, checks, order)
             if state == "survived" and few:
                 with self.lock:
@@ -287,8 +377,18 @@ class Run:
             if state == "caught":
                 self.useful[mistake.kind][by.split(":")[0]] += 1
             state = "equal" if state == "survived" and mistake.equal else state
-            self.rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind, "edit": edit, "digest": digest,
-                              "state": state, "by": by, "equal": mistake.equal})
+            self.rows.append(
+                {
+                    "line": mistake.line,
+                    "scope": mistake.scope,
+                    "kind": mistake.kind,
+                    "edit": edit,
+                    "digest": digest,
+                    "state": state,
+                    "by": by,
+                    "equal": mistake.equal,
+                }
+            )
             if self.args.verbose or state != "caught" or mistake.equal:
                 print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
             if self.args.results:
@@ -296,12 +396,20 @@ class Run:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it"
+    )
     parser.add_argument("--checks", default="", metavar="REGEX", help="only these")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="the table of docs/reference/gpu-faults.md")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="what became of each, for a run that goes on")
+    parser.add_argument(
+        "--write", action="store_true", help="the table of docs/reference/gpu-faults.md"
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="what became of each, for a run that goes on"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
     parser.add_argument("--apply", action="store_true", help="only whether all edits apply")
     args = parser.parse_args()
@@ -332,24 +440,35 @@ def main() -> int:
 def keep(path: Path, rows: list[dict], known: dict) -> None:
     """These, and what was known of others."""
     now = {(row["edit"], row["digest"]) for row in rows}
-    kept = sorted(rows, key=lambda row: row["line"]) + [row for key, row in known.items() if key not in now]
+    kept = sorted(rows, key=lambda row: row["line"]) + [
+        row for key, row in known.items() if key not in now
+    ]
     part = path.with_suffix(".part")
     part.write_text(json.dumps(kept, indent=1) + "\n")
     part.replace(path)
 
 
 def table(rows: list[dict]) -> str:
-    lines = ["| in | mistakes | caught | found first by | compute the same |", "|---|---|---|---|---|"]
+    lines = [
+        "| in | mistakes | caught | found first by | compute the same |",
+        "|---|---|---|---|---|",
+    ]
     for kind in [*dict.fromkeys(row["kind"] for row in rows), "all"]:
         own = [row for row in rows if kind in (row["kind"], "all")]
         by = Counter(re.split(": | on ", row["by"])[0] for row in own if row["state"] == "caught")
         states = Counter(row["state"] for row in own)
-        lines.append(f"| {kind} | {states['caught'] + states['survived']} | {states['caught']} | "
-                     f"{', '.join(f'{name} {count}' for name, count in by.most_common())} | {states['equal']} |")
+        lines.append(
+            f"| {kind} | {states['caught'] + states['survived']} | {states['caught']} |"
+            f" {', '.join(f'{name} {count}' for name, count in by.most_common())} |"
+            f" {states['equal']} |"
+        )
     return "\n".join(lines)
 
 
-BEGIN, END = "<!-- mistakes: test/Integration/cuda/mistakes.py --write -->", "<!-- end of mistakes -->"
+BEGIN, END = (
+    "<!-- mistakes: test/Integration/cuda/mistakes.py --write -->",
+    "<!-- end of mistakes -->",
+)
 
 
 def write(text: str) -> None:

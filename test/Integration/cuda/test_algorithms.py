@@ -1,5 +1,6 @@
 """Algorithms of products are measured by one of the ranks that compute a shape, taken by all of them, and kept in a file. Those
-of the simulated library have times that differ by seed, device and call, and orders of sums; some refuse to run."""
+of the simulated library have times that differ by seed, device and call, and orders of sums; some refuse to run.
+"""
 
 import re
 import shutil
@@ -28,8 +29,11 @@ def step(tpcc, tmp_path):
         for name, array in given.items():
             np.save(tmp_path / f"{name}.npy", array)
             files += ["--input", f"{name}={tmp_path / name}.npy"]
-        said = executable.call([*files, "--output", f"{MODEL.output}={tmp_path / 'out'}.npy", *arguments], transport,
-                               env=environment(TPC_SIM_TRACE=trace, TPC_CACHE=cache, **env)).check()
+        said = executable.call(
+            [*files, "--output", f"{MODEL.output}={tmp_path / 'out'}.npy", *arguments],
+            transport,
+            env=environment(TPC_SIM_TRACE=trace, TPC_CACHE=cache, **env),
+        ).check()
         assert difference(np.load(tmp_path / "out.npy"), expected).relative <= TOLERANCE
         ranks = ranks_of(trace.read_text())
         assert len(ranks) == executable.grid.ranks
@@ -42,16 +46,42 @@ def step(tpcc, tmp_path):
 def check_agreement(ranks):
     """Gives the choices, and of how many products the first that the library recommends is a slow one."""
     assert not wrong(ranks)
-    chosen = {product: choice for rank in ranks for product, choices in rank.used.items() if is_whole(product) for choice in choices}
-    slow = sum(min(measured)[1] > 1.25 * min(pace for _, pace in measured)
-               for rank in ranks for product, measured in rank.measured.items() if is_whole(product))
+    chosen = {
+        product: choice
+        for rank in ranks
+        for product, choices in rank.used.items()
+        if is_whole(product)
+        for choice in choices
+    }
+    slow = sum(
+        min(measured)[1] > 1.25 * min(pace for _, pace in measured)
+        for rank in ranks
+        for product, measured in rank.measured.items()
+        if is_whole(product)
+    )
     return chosen, slow
 
 
-@pytest.mark.parametrize("grid,transport,seed", [
-    ("tp2", "threads", 1), ("tp2", "tcp", 2), ("tp2,pp2,mb2", "threads", 3), ("tp1", "threads", 7),
-    *[pytest.param(grid, transport, seed, marks=pytest.mark.long) for grid, transport in
-      [("tp3", "threads"), ("tp2", "mpi"), ("dp2", "threads"), ("pp2", "tcp"), ("tp2,sp", "threads")] for seed in range(5, 8)]])
+@pytest.mark.parametrize(
+    "grid,transport,seed",
+    [
+        ("tp2", "threads", 1),
+        ("tp2", "tcp", 2),
+        ("tp2,pp2,mb2", "threads", 3),
+        ("tp1", "threads", 7),
+        *[
+            pytest.param(grid, transport, seed, marks=pytest.mark.long)
+            for grid, transport in [
+                ("tp3", "threads"),
+                ("tp2", "mpi"),
+                ("dp2", "threads"),
+                ("pp2", "tcp"),
+                ("tp2,sp", "threads"),
+            ]
+            for seed in range(5, 8)
+        ],
+    ],
+)
 def test_one_measures_and_all_agree(step, grid, transport, seed):
     ranks, _ = step(grid, transport=transport, TPC_SIM_SEED=seed)
     _, slow = check_agreement(ranks)
@@ -102,18 +132,26 @@ def test_a_cache_that_is_damaged_is_replaced(step, tmp_path):
 
 def test_deterministic_measures_nothing(step):
     ranks, _ = step("tp2", "--deterministic")
-    assert not any({"cuEventElapsedTime", "cublasLtMatmulAlgoCheck"} & set(rank.calls) for rank in ranks)
+    assert not any(
+        {"cuEventElapsedTime", "cublasLtMatmulAlgoCheck"} & set(rank.calls) for rank in ranks
+    )
     check_agreement(ranks)
 
 
 def test_all_ranks_measure_or_none(tpcc, tmp_path):
     executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
     script = tmp_path / "some"
-    script.write_text(f'#!/bin/sh\n[ $RANK = 1 ] && set -- "$@" --deterministic\nexec {executable.path} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\n[ $RANK = 1 ] && set -- "$@" --deterministic\nexec {executable.path} "$@"\n'
+    )
     script.chmod(0o755)
-    command = [str(script) if part == str(executable.path) else part for part in executable.command("tcp")]
+    command = [
+        str(script) if part == str(executable.path) else part for part in executable.command("tcp")
+    ]
     harness_run([*command, "--bench", "--shape", "batch=1,sequence=3"], env=environment()).refused(
-        "rank 1 does not run the same as rank 0", "another choice of algorithms (rank 0 has measured ones, rank 1 has no measured ones)")
+        "rank 1 does not run the same as rank 0",
+        "another choice of algorithms (rank 0 has measured ones, rank 1 has no measured ones)",
+    )
 
 
 def test_plans_outlive_steps(tpcc, tmp_path):
@@ -124,7 +162,9 @@ def test_plans_outlive_steps(tpcc, tmp_path):
     results = executable.run_all(many, [model.output], env=environment(TPC_SIM_TRACE=trace))
     for given, found in zip(many, results):
         assert difference(found[model.output], model.expected(given)).relative <= TOLERANCE
-    asked = re.findall(r"^(\d+ \d+) cublasLtMatmulAlgoGetHeuristic (\S+ \S+) = 0$", trace.read_text(), re.MULTILINE)
+    asked = re.findall(
+        r"^(\d+ \d+) cublasLtMatmulAlgoGetHeuristic (\S+ \S+) = 0$", trace.read_text(), re.MULTILINE
+    )
     for rank in ranks_of(trace.read_text()):
         assert "cuGraphLaunch" not in rank.calls
     # Shapes are those of products, and how operands are aligned: that depends on where the past ends.

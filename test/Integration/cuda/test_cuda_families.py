@@ -13,36 +13,72 @@ from tpc.reference import TOLERANCE, difference
 ALL = {**COMMITTED, **FAMILIES}
 GRIDS = ["tp1", "tp2", "tp3", "tp4", "pp2", "tp2,pp2,mb4", "dp2", "tp2,dp2", "tp2,sp", "tp2x2"]
 # Each kind of grid once, in small models; the others are part of the long run.
-CHOSEN = [("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2"), ("gpt2-odd-nopast", "tp3"), ("bloom-past", "tp4"),
-          ("gpt2-tiny-nopast", "pp2"), ("llama-past", "tp2,pp2,mb4"), ("phi-dynamo", "dp2"), ("mistral-past", "tp2,dp2"),
-          ("gpt2-odd-opset23", "tp2,sp"), ("phi3-past", "tp2x2")]
+CHOSEN = [
+    ("gpt2-tiny", "tp1"),
+    ("gpt2-tiny", "tp2"),
+    ("gpt2-odd-nopast", "tp3"),
+    ("bloom-past", "tp4"),
+    ("gpt2-tiny-nopast", "pp2"),
+    ("llama-past", "tp2,pp2,mb4"),
+    ("phi-dynamo", "dp2"),
+    ("mistral-past", "tp2,dp2"),
+    ("gpt2-odd-opset23", "tp2,sp"),
+    ("phi3-past", "tp2x2"),
+]
 # With schedules of these many seeds in the long run.
-SEEDS = {name: 20 if name.startswith(("gpt2-odd", "llama-past", "llama-dynamo", "gemma2")) else 2 for name in ALL}
+SEEDS = {
+    name: 20 if name.startswith(("gpt2-odd", "llama-past", "llama-dynamo", "gemma2")) else 2
+    for name in ALL
+}
 # batch, sequence, past, padding: odd sizes, then parts of which some are empty, and a shape for the second time.
 SHAPES = [(3, 5, 3, "left"), (1, 1, 0, "none"), (2, 7, 0, "right"), (3, 5, 3, "right")]
 
 
 def cases():
-    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
-                         marks=[] if (model.name, grid) in CHOSEN else pytest.mark.long)
-            for model in ALL.values() for grid in GRIDS if model.layers >= Grid.parse(grid).pp]
+    return [
+        pytest.param(
+            model,
+            Grid.parse(grid),
+            id=f"{model.name}-{grid}",
+            marks=[] if (model.name, grid) in CHOSEN else pytest.mark.long,
+        )
+        for model in ALL.values()
+        for grid in GRIDS
+        if model.layers >= Grid.parse(grid).pp
+    ]
 
 
 @functools.cache
 def runs(name):
     """Inputs, and what they give."""
     model = ALL[name]
-    many = [model.inputs(batch, sequence, padding if model.padded else "none", past=past if model.past_name else 0, seed=seed)
-            for seed, (batch, sequence, past, padding) in enumerate(SHAPES)]
+    many = [
+        model.inputs(
+            batch,
+            sequence,
+            padding if model.padded else "none",
+            past=past if model.past_name else 0,
+            seed=seed,
+        )
+        for seed, (batch, sequence, past, padding) in enumerate(SHAPES)
+    ]
     return many, [model.reference.run(given) for given in many]
 
 
 def check(executable, model, seed, transport):
     many, expected = runs(model.name)
-    found = executable.run_all(many, list(expected[0]), transport, env=environment(TPC_SIM_SEED=seed))
-    wrong = [f"{name} of {shape}: {distance}" for shape, actual, wanted in zip(SHAPES, found, expected)
-             for name in wanted if (distance := difference(actual[name], wanted[name])).relative > TOLERANCE]
-    assert not wrong, f"{model.name} at {executable.grid} on {transport}, seed {seed}:\n" + "\n".join(wrong)
+    found = executable.run_all(
+        many, list(expected[0]), transport, env=environment(TPC_SIM_SEED=seed)
+    )
+    wrong = [
+        f"{name} of {shape}: {distance}"
+        for shape, actual, wanted in zip(SHAPES, found, expected)
+        for name in wanted
+        if (distance := difference(actual[name], wanted[name])).relative > TOLERANCE
+    ]
+    assert (
+        not wrong
+    ), f"{model.name} at {executable.grid} on {transport}, seed {seed}:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("model,grid", cases())

@@ -14,22 +14,45 @@ from simulator import FLAGS, environment
 SHAPE = ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"]
 NCCL = r"NCCL 2\.28\.9"
 OPERATION = r"\w+ \d+ of '/?\w[^']*' over 'tp'"
-CALL = r"(kernel '\w+'|a (?:measured )?matmul of \d+ x \d+ x \d+|communication over NCCL|a copy(?: to the host)?)"
+CALL = (
+    r"(kernel '\w+'|a (?:measured )?matmul of \d+ x \d+ x \d+|communication over NCCL|a copy(?: to"
+    r" the host)?)"
+)
 CALLS = rf"(one of \d+ calls, from {CALL} to {CALL} \(CUDA_LAUNCH_BLOCKING=1 names it\)|{CALL})"
 IN_CALLS = rf", in {CALLS}"
 # What is injected into the second GPU, far enough for steps to be replayed, and what is said. Another call may be the first to
 # be told of what has happened to a GPU: then it is said of which.
 FAULTS = {
-    "ecc@900:1": rf"rank 1: (\w.* failed: )?the GPU failed while it worked: .*\(CUDA_ERROR_ECC_UNCORRECTABLE\){IN_CALLS}",
-    "address@900:1": rf"rank 1: (\w.* failed: )?the GPU failed while it worked: .*\(CUDA_ERROR_ILLEGAL_ADDRESS\){IN_CALLS}",
-    "fail@900:1": rf"rank 1: (\w.* failed: )?the GPU failed while it worked: .*\(CUDA_ERROR_LAUNCH_FAILED\){IN_CALLS}",
-    "launch@150:1": r"rank 1: the GPU failed to launch kernel '\w+': .*\(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\)|"
-                    rf"rank 1: (cuBLASLt failed to compute a matmul of \d+ x \d+ x \d+|{OPERATION} failed).*",
+    "ecc@900:1": (
+        r"rank 1: (\w.* failed: )?the GPU failed while it worked:"
+        rf" .*\(CUDA_ERROR_ECC_UNCORRECTABLE\){IN_CALLS}"
+    ),
+    "address@900:1": (
+        r"rank 1: (\w.* failed: )?the GPU failed while it worked:"
+        rf" .*\(CUDA_ERROR_ILLEGAL_ADDRESS\){IN_CALLS}"
+    ),
+    "fail@900:1": (
+        r"rank 1: (\w.* failed: )?the GPU failed while it worked:"
+        rf" .*\(CUDA_ERROR_LAUNCH_FAILED\){IN_CALLS}"
+    ),
+    "launch@150:1": (
+        r"rank 1: the GPU failed to launch kernel '\w+': .*\(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\)|"
+        rf"rank 1: (cuBLASLt failed to compute a matmul of \d+ x \d+ x \d+|{OPERATION} failed).*"
+    ),
     "nccl@20:1": rf"rank 1: {OPERATION} failed: {NCCL}: unhandled system error .*",
-    "async@100:1": rf"rank 1: ({OPERATION} failed: {NCCL}: remote process exited or there was a network error.*|"
-                    rf"{NCCL} over 'tp' \(ranks 0, 1\): remote process exited or there was a network error.*, at or behind {OPERATION})",
+    "async@100:1": (
+        rf"rank 1: ({OPERATION} failed: {NCCL}: remote process exited or there was a network"
+        r" error.*|"
+        rf"{NCCL} over 'tp' \(ranks 0, 1\): remote process exited or there was a network error.*,"
+        rf" at or behind {OPERATION})"
+    ),
 }
-DEFAULT = [("ecc@900:1", "threads"), ("address@900:1", "tcp"), ("nccl@20:1", "threads"), ("async@100:1", "tcp")]
+DEFAULT = [
+    ("ecc@900:1", "threads"),
+    ("address@900:1", "tcp"),
+    ("nccl@20:1", "threads"),
+    ("async@100:1", "tcp"),
+]
 long = pytest.mark.long
 
 
@@ -55,9 +78,14 @@ def the_error(result):
     return said.rstrip()
 
 
-@pytest.mark.parametrize("fault,transport", [
-    pytest.param(fault, transport, marks=[] if (fault, transport) in DEFAULT else long)
-    for fault in FAULTS for transport in ("threads", "tcp", "mpi")])
+@pytest.mark.parametrize(
+    "fault,transport",
+    [
+        pytest.param(fault, transport, marks=[] if (fault, transport) in DEFAULT else long)
+        for fault in FAULTS
+        for transport in ("threads", "tcp", "mpi")
+    ],
+)
 def test_faults_in_steps(tpcc, mpi, fault, transport):
     result = injected(program_of(tpcc), transport, fault)
     assert re.fullmatch(FAULTS[fault], the_error(result)), result
@@ -72,22 +100,40 @@ def names(said, victim):
     """Whether calls from the first to the last of a message may have been it. What fills memory, or copies it to the GPU, is no
     call of its own, and is told of with what comes next, or not at all."""
     kernel = re.search(r"\bkernel_\w+|\battention_\w+", victim)
-    name = f"kernel '{kernel.group()}'" if kernel else "communication over NCCL" if "NCCL" in victim else None
+    name = (
+        f"kernel '{kernel.group()}'"
+        if kernel
+        else "communication over NCCL" if "NCCL" in victim else None
+    )
     found = re.search(rf"in {CALLS}$", said)
     calls = re.findall(CALL, found.group(1)) if found else []
     return name is None or len(calls) > 1 or calls == [name]
 
 
-@pytest.mark.parametrize("number", [pytest.param(number, marks=[] if number == 901 else long) for number in range(900, 912)])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=[] if number == 901 else long) for number in range(900, 912)],
+)
 def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
     """By the kernel that the simulator has let fail."""
     trace = tmp_path / "trace"
-    said = the_error(injected(program_of(tpcc), "threads", f"ecc@{number}:1", CUDA_LAUNCH_BLOCKING=1, TPC_SIM_TRACE=trace))
+    said = the_error(
+        injected(
+            program_of(tpcc),
+            "threads",
+            f"ecc@{number}:1",
+            CUDA_LAUNCH_BLOCKING=1,
+            TPC_SIM_TRACE=trace,
+        )
+    )
     # Copies and what fills memory are told of with what comes next.
     assert "one of" not in said and names(said, victim_of("ecc", trace)), said
 
 
-@pytest.mark.parametrize("number", [pytest.param(number, marks=[] if number == 905 else long) for number in range(900, 930)])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=[] if number == 905 else long) for number in range(900, 930)],
+)
 def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
     """By what its communication has said: of 60 calls a handful is left, the right one among them."""
     trace = tmp_path / "trace"
@@ -97,17 +143,24 @@ def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
     assert names(said, victim_of("ecc", trace)), (said, victim_of("ecc", trace))
 
 
-@pytest.mark.parametrize("fault,words", [("oom@3:1", "rank 1: out of memory"), ("pinned@1", "to pin host memory: out of memory")])
+@pytest.mark.parametrize(
+    "fault,words",
+    [("oom@3:1", "rank 1: out of memory"), ("pinned@1", "to pin host memory: out of memory")],
+)
 def test_memory_that_is_not_there(tpcc, fault, words):
     assert words in the_error(injected(program_of(tpcc), "threads", fault))
 
 
-@pytest.mark.parametrize("transport", ["tcp", pytest.param("threads", marks=long), pytest.param("mpi", marks=long)])
+@pytest.mark.parametrize(
+    "transport", ["tcp", pytest.param("threads", marks=long), pytest.param("mpi", marks=long)]
+)
 @pytest.mark.parametrize("number", [1, 2, pytest.param(5, marks=long)])
 def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
     """They wait in NCCL, on the host."""
     said = the_error(injected(program_of(tpcc), transport, f"nccl@{number}:1"))
-    assert re.match(rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", said), said
+    assert re.match(
+        rf"rank 1: first use {number} over 'tp' failed: {NCCL}: unhandled system error", said
+    ), said
 
 
 def test_a_rank_that_cannot_begin_to_connect(tpcc):
@@ -132,18 +185,36 @@ HANGS = [
     ("hang@905:1,abort@1", {"tp": 2}, "tcp"),
 ]
 RANK = r"rank \d(?: \([^)]*\))?"
-STATE = (rf"{RANK} (in connecting devices over 'tp'|in \w+ \d+ of '[^']*' over '[tp]p'|in (the assembling of outputs|a barrier of all ranks)|"
-         rf"computing on its device, in {CALLS}|computing, behind .*|waiting for its device)( for {RANK}(, {RANK})*)?")
+STATE = (
+    rf"{RANK} (in connecting devices over 'tp'|in \w+ \d+ of '[^']*' over '[tp]p'|in (the"
+    r" assembling of outputs|a barrier of all ranks)|"
+    rf"computing on its device, in {CALLS}|computing, behind .*|waiting for its device)( for"
+    rf" {RANK}(, {RANK})*)?"
+)
 
 
-@pytest.mark.parametrize("fault,axes,transport", [
-    pytest.param(*hang, marks=[] if number in (2, 4, 9) else long, id=f"{hang[0]}-{'x'.join(hang[1])}-{hang[2]}")
-    for number, hang in enumerate(HANGS)])
+@pytest.mark.parametrize(
+    "fault,axes,transport",
+    [
+        pytest.param(
+            *hang,
+            marks=[] if number in (2, 4, 9) else long,
+            id=f"{hang[0]}-{'x'.join(hang[1])}-{hang[2]}",
+        )
+        for number, hang in enumerate(HANGS)
+    ],
+)
 def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
     trace = tmp_path / "trace"
-    result = injected(program_of(tpcc, **axes), transport, fault, ["--timeout=2"], TPC_SIM_TRACE=trace)
+    result = injected(
+        program_of(tpcc, **axes), transport, fault, ["--timeout=2"], TPC_SIM_TRACE=trace
+    )
     said = the_error(result)
-    states = re.fullmatch(r"(?:rank \d: )?has waited for 2 s \(--timeout=2\): (.*)", said).group(1).split("; ")
+    states = (
+        re.fullmatch(r"(?:rank \d: )?has waited for 2 s \(--timeout=2\): (.*)", said)
+        .group(1)
+        .split("; ")
+    )
     states += [note.rstrip() for note in re.findall(r"^note: waits: (.*)$", result.stderr, re.M)]
     assert all(re.fullmatch(STATE, state) for state in states), states
     if "connect" in fault:
@@ -154,6 +225,8 @@ def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
     if "kernel" in victim or "matmul" in victim:
         at = [state for state in states if "computing on its device" in state]
         assert all(names(state, victim) for state in at) and at, (victim, states)
-        assert not hung or f"for rank {hung} " in states[0] and at[0].startswith(f"rank {hung} "), states
+        assert (
+            not hung or f"for rank {hung} " in states[0] and at[0].startswith(f"rank {hung} ")
+        ), states
     # Who waits for others is let go.
     assert len(axes) == 1 and axes["tp"] == 1 or "ncclCommAbort" in trace.read_text()

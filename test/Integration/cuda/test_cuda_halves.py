@@ -31,14 +31,28 @@ def test_precision(tpcc, tmp_path):
         executable = tpcc.compile(model.path, "tp2", *FLAGS, f"--precision={precision}")
         results[precision] = executable.run(given, list(expected), env=environment())
     for name, wanted in expected.items():
-        exact, fast = (difference(results[precision][name], wanted).relative for precision in ("f32", "tf32"))
+        exact, fast = (
+            difference(results[precision][name], wanted).relative for precision in ("f32", "tf32")
+        )
         assert exact <= TOLERANCE < fast <= 2e-3, (name, exact, fast)
 
 
-@pytest.mark.parametrize("flags,words", [
-    (["--precision=tf32"], ["--precision=tf32 needs a target that has TF32, such as --target=cuda", "cpu computes matmuls in f32"]),
-    (["--target=cuda", "--precision=bf16"], ["--precision: there is no precision 'bf16'; there are f32, tf32"]),
-])
+@pytest.mark.parametrize(
+    "flags,words",
+    [
+        (
+            ["--precision=tf32"],
+            [
+                "--precision=tf32 needs a target that has TF32, such as --target=cuda",
+                "cpu computes matmuls in f32",
+            ],
+        ),
+        (
+            ["--target=cuda", "--precision=bf16"],
+            ["--precision: there is no precision 'bf16'; there are f32, tf32"],
+        ),
+    ],
+)
 def test_precisions_that_are_not_there(tpcc, tmp_path, flags, words):
     tpcc.call([COMMITTED["gpt2-mlp"].path, *flags, "-o", tmp_path / "x"]).refused(*words)
 
@@ -54,8 +68,21 @@ def session(model: onnx.ModelProto) -> Session:
 def sent(tpcc, path, grid, residual, tmp_path) -> int:
     """Bytes that a rank of each stage hands to others, of a sum over tp and from stage to stage."""
     report = tmp_path / "report.json"
-    tpcc.call([path, f"--megatron-shard={grid}", f"--residual={residual}", f"--report={report}", "--shape", "batch=2,sequence=64"]).check()
-    return sum(row["bytes"] for row in json.loads(report.read_text())["collectives"] if row["axis"] != "output")
+    tpcc.call(
+        [
+            path,
+            f"--megatron-shard={grid}",
+            f"--residual={residual}",
+            f"--report={report}",
+            "--shape",
+            "batch=2,sequence=64",
+        ]
+    ).check()
+    return sum(
+        row["bytes"]
+        for row in json.loads(report.read_text())["collectives"]
+        if row["axis"] != "output"
+    )
 
 
 def test_a_residual_of_the_models_type(tpcc, tmp_path):
@@ -65,26 +92,54 @@ def test_a_residual_of_the_models_type(tpcc, tmp_path):
     onnx.save(halve(load(), "f16"), path)
     inputs = {"input_ids": np.random.default_rng(5).integers(0, 60, (2, 64))}
     exact = session(rounded_weights(load(), "f16")).run(inputs)["logits"]
-    off = {residual: distance(tpcc.compile(path, "tp2", *FLAGS, f"--residual={residual}").run(
-        inputs, ["logits"], env=environment())["logits"], exact) for residual in ("f32", "same")}
+    off = {
+        residual: distance(
+            tpcc.compile(path, "tp2", *FLAGS, f"--residual={residual}").run(
+                inputs, ["logits"], env=environment()
+            )["logits"],
+            exact,
+        )
+        for residual in ("f32", "same")
+    }
     assert 1.3 * off["f32"] < off["same"], off
     # With sp, sums are scattered in f32, and what norms make of them is gathered in 16 bits.
     for grid, most in (("tp2", 2), ("pp2", 2), ("tp2,sp", 1.5)):
         single, same = (sent(tpcc, path, grid, residual, tmp_path) for residual in ("f32", "same"))
-        assert same < single <= most * same and (most < 2 or single == 2 * same), (grid, single, same)
-    tpcc.call([path, "--residual=f16", "-o", tmp_path / "x"]).refused("--residual: a residual is f32 or same", "not 'f16'")
+        assert same < single <= most * same and (most < 2 or single == 2 * same), (
+            grid,
+            single,
+            same,
+        )
+    tpcc.call([path, "--residual=f16", "-o", tmp_path / "x"]).refused(
+        "--residual: a residual is f32 or same", "not 'f16'"
+    )
 
 
-@pytest.mark.parametrize("file,kind", [
-    pytest.param(file, kind, marks=[] if (file, kind) in CHOSEN else pytest.mark.long) for file in FILES for kind in ("f16", "bf16")])
+@pytest.mark.parametrize(
+    "file,kind",
+    [
+        pytest.param(file, kind, marks=[] if (file, kind) in CHOSEN else pytest.mark.long)
+        for file in FILES
+        for kind in ("f16", "bf16")
+    ],
+)
 def test_numbers(tpcc, tmp_path, file, kind):
     path = tmp_path / f"{file}-{kind}.onnx"
     load = lambda: onnx.load(MODELS / f"{file}.onnx")
     onnx.save(halve(load(), kind), path)
     ids = np.random.default_rng(5).integers(0, 60, (2, 70))[:, :64]
-    inputs = {port.name: ids if "ids" in port.name and "position" not in port.name else
-              np.arange(64)[None].repeat(2, 0) if "position" in port.name else np.ones((2, 64), np.int64)
-              for port in load().graph.input}
+    inputs = {
+        port.name: (
+            ids
+            if "ids" in port.name and "position" not in port.name
+            else (
+                np.arange(64)[None].repeat(2, 0)
+                if "position" in port.name
+                else np.ones((2, 64), np.int64)
+            )
+        )
+        for port in load().graph.input
+    }
     exact = session(rounded_weights(load(), kind)).run(inputs)["logits"]
     theirs = [session(rounded_nodes(load(), kind)).run(inputs)["logits"]]
     if kind == "f16" and file != "llama-dynamo":
@@ -92,7 +147,9 @@ def test_numbers(tpcc, tmp_path, file, kind):
     bound, trace = 1.5 * min(distance(one, exact) for one in theirs), tmp_path / "trace"
     for seed, grid in enumerate(GRIDS):
         executable = tpcc.compile(path, grid, *FLAGS)
-        ours = executable.run(inputs, ["logits"], env=environment(TPC_SIM_SEED=str(seed), TPC_SIM_TRACE=str(trace)))["logits"]
+        ours = executable.run(
+            inputs, ["logits"], env=environment(TPC_SIM_SEED=str(seed), TPC_SIM_TRACE=str(trace))
+        )["logits"]
         assert 0 < distance(ours, exact) <= bound, (grid, distance(ours, exact), bound)
     # Some seeds refuse what cuDNN is given: generated kernels compute it then.
     assert ("cudnnBackendExecute" in trace.read_text()) == (file == "gpt2-tiny")

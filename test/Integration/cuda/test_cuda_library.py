@@ -9,14 +9,24 @@ from harness import TOP, run, sanitized
 from models import COMMITTED
 from simulator import FLAGS, environment
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 MODEL = COMMITTED["gpt2-tiny"]
 
 
 def python(program, text, **env):
-    return run([sys.executable, "-c", f"import sys\nimport numpy as np\nimport tpc\npath = sys.argv[1]\n{text}", program.path],
-               env=environment(**env) | {"PYTHONPATH": str(TOP / "python")}, timeout=120)
+    return run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys\nimport numpy as np\nimport tpc\npath = sys.argv[1]\n{text}",
+            program.path,
+        ],
+        env=environment(**env) | {"PYTHONPATH": str(TOP / "python")},
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize("grid", ["tp2", "tp2,pp2"])
@@ -24,7 +34,9 @@ def test_results_are_the_executables(tpcc, tmp_path, grid):
     program = tpcc.compile(MODEL.path, grid, *FLAGS)
     inputs = MODEL.inputs(2, 7)
     np.save(tmp_path / "ids.npy", inputs["input_ids"])
-    python(program, f"""
+    python(
+        program,
+        f"""
 ids = np.load("{tmp_path}/ids.npy")
 for _ in range(2):
     with tpc.load(path, deterministic=True) as session:
@@ -36,7 +48,8 @@ for _ in range(2):
             assert not error.broken
         session.run({{"input_ids": ids[:1, :3]}})
 np.save("{tmp_path}/logits.npy", logits)
-""").check()
+""",
+    ).check()
     expected = program.run(inputs, arguments=["--deterministic"], env=environment())["logits"]
     assert np.array_equal(np.load(tmp_path / "logits.npy"), expected)
 
@@ -44,7 +57,9 @@ np.save("{tmp_path}/logits.npy", logits)
 def test_a_gpu_that_fails_is_survived(tpcc):
     program = tpcc.compile(MODEL.path, "tp2", *FLAGS)
     # What comes behind a failure finds what nobody has written: findings are of no use.
-    result = python(program, """
+    result = python(
+        program,
+        """
 session = tpc.load(path, weights="random:1")
 try:
     for _ in range(1000):
@@ -59,5 +74,8 @@ except tpc.TpcError as error:
     assert "nothing can be run any more" in str(error) and "ECC" in str(error), error
 session.close()
 print("still here")
-""", TPC_SIM_INJECT="ecc@900:1", TPC_SIM_FINDINGS="/dev/null").check()
+""",
+        TPC_SIM_INJECT="ecc@900:1",
+        TPC_SIM_FINDINGS="/dev/null",
+    ).check()
     assert result.stdout == "still here\n"

@@ -1,5 +1,6 @@
 """A rank on a GPU that is killed or frozen, in the middle of a step or before and behind it: as on processors, one of the others
-names it, and what it was at, and no process is left behind, also of those whose GPUs wait for it."""
+names it, and what it was at, and no process is left behind, also of those whose GPUs wait for it.
+"""
 
 import os
 import re
@@ -23,8 +24,15 @@ def environment(**more):
     return simulated(TPC_SIM_FINDINGS=os.devnull, **more)
 
 
-@pytest.mark.parametrize("transport,fate", [("tcp", "kill"), pytest.param("mpi", "kill", marks=long),
-                                            pytest.param("tcp", "freeze", marks=long), ("mpi", "freeze")])
+@pytest.mark.parametrize(
+    "transport,fate",
+    [
+        ("tcp", "kill"),
+        pytest.param("mpi", "kill", marks=long),
+        pytest.param("tcp", "freeze", marks=long),
+        ("mpi", "freeze"),
+    ],
+)
 def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     trace = tmp_path / "trace"
@@ -40,39 +48,70 @@ def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
 def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid, *FLAGS)
-    took[transport, fate] += check_times(program, transport, fate, seed, tmp_path, environment(TPC_SIM_SEED=seed))
+    took[transport, fate] += check_times(
+        program, transport, fate, seed, tmp_path, environment(TPC_SIM_SEED=seed)
+    )
     if seed == 49:
         say_times(transport, fate, took[transport, fate])
 
 
 # Operations of the second GPU: while weights are loaded, in the first use of communicators, a first step, one that is recorded, and
 # one that is replayed. A seed of which the end of a peer shows in NCCL, and one of which it does not.
-@pytest.mark.parametrize("number,fate,transport,seed", [
-    pytest.param(number, fate, transport, seed, marks=[] if (number, fate, transport, seed) == (2, "kill", "tcp", 0) else long)
-    for number in (1, 2, 20, 60, 130, 400, 901) for fate in FATES for transport in ("tcp", "mpi") for seed in (0, 1)])
+@pytest.mark.parametrize(
+    "number,fate,transport,seed",
+    [
+        pytest.param(
+            number,
+            fate,
+            transport,
+            seed,
+            marks=[] if (number, fate, transport, seed) == (2, "kill", "tcp", 0) else long,
+        )
+        for number in (1, 2, 20, 60, 130, 400, 901)
+        for fate in FATES
+        for transport in ("tcp", "mpi")
+        for seed in (0, 1)
+    ],
+)
 def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, seed):
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
-    result = program.call(["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"], transport,
-                          env=environment(TPC_SIM_INJECT=f"{fate}@{number}:1", TPC_SIM_SEED=seed), timeout=60)
-    assert not result.timed_out and result.returncode != 0 and not processes_of(program.path), result
+    result = program.call(
+        ["--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1"],
+        transport,
+        env=environment(TPC_SIM_INJECT=f"{fate}@{number}:1", TPC_SIM_SEED=seed),
+        timeout=60,
+    )
+    assert (
+        not result.timed_out and result.returncode != 0 and not processes_of(program.path)
+    ), result
     (said,) = re.findall(r"^error: (.*)$", result.stderr, re.M)
     assert re.match(rf"rank 1 \(tp 1\) {FATES[fate][1]}", said), result
 
 
-@pytest.mark.parametrize("victim,fate", [(1, "kill"), pytest.param(1, "freeze", marks=long), pytest.param(0, "kill", marks=long)])
+@pytest.mark.parametrize(
+    "victim,fate",
+    [(1, "kill"), pytest.param(1, "freeze", marks=long), pytest.param(0, "kill", marks=long)],
+)
 def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
     """Rank 0 waits for somebody who reads what it writes, and the other for rank 0."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     os.mkfifo(tmp_path / "logits")
-    with Steps(program, "tcp", tmp_path / "log", environment(), [
-            "--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits"]) as steps:
+    with Steps(
+        program,
+        "tcp",
+        tmp_path / "log",
+        environment(),
+        ["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits"],
+    ) as steps:
         time.sleep(1)
         os.kill(steps.ranks[victim], FATES[fate][0])
         until(lambda: steps.run.poll() is not None and not processes_of(program.path), 20)
         said = steps.said()
     assert steps.run.wait() != 0
-    assert re.findall(r"^error: (rank \d) \(.*\) (.*?):", said, re.M) == [(f"rank {victim}", FATES[fate][1])], said
+    assert re.findall(r"^error: (rank \d) \(.*\) (.*?):", said, re.M) == [
+        (f"rank {victim}", FATES[fate][1])
+    ], said
 
 
 def test_files_have_no_names(tpcc, tmp_path):
@@ -81,6 +120,12 @@ def test_files_have_no_names(tpcc, tmp_path):
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():
             opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-            named = [name for name in opened if name.startswith("/") and not name.endswith(" (deleted)")
-                     and not name.startswith(("/dev/null", "/memfd:", "/proc/", "/sys/")) and name != str(steps.log)]
+            named = [
+                name
+                for name in opened
+                if name.startswith("/")
+                and not name.endswith(" (deleted)")
+                and not name.startswith(("/dev/null", "/memfd:", "/proc/", "/sys/"))
+                and name != str(steps.log)
+            ]
             assert not named, named

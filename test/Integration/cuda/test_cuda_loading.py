@@ -27,8 +27,12 @@ def anonymous_at_most(folder, command, **env):
     devices' memory is not; what its products take in a step is the simulator's."""
     said = folder / "stderr"
     with open(said, "w") as stderr:
-        process = subprocess.Popen([*map(str, command), "--verbose"], env={**os.environ, "TPC_CUDA_LIBS": str(LIBRARIES), **env},
-                                   stdout=subprocess.DEVNULL, stderr=stderr)
+        process = subprocess.Popen(
+            [*map(str, command), "--verbose"],
+            env={**os.environ, "TPC_CUDA_LIBS": str(LIBRARIES), **env},
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
     most = 0
     while process.poll() is None and "bytes of weights in" not in said.read_text():
         for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
@@ -45,14 +49,26 @@ def products(folder, count, size):
     each = size * size * 4
     weights, nodes, last = [], [], "x"
     for i in range(count):
-        weight = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
+        weight = TensorProto(
+            name=f"w{i}",
+            data_type=TensorProto.FLOAT,
+            dims=[size, size],
+            data_location=TensorProto.EXTERNAL,
+        )
         for key, value in (("location", data.name), ("offset", i * each), ("length", each)):
             weight.external_data.add(key=key, value=str(value))
         weights.append(weight)
-        nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [last := f"y{i}"], name=f"product{i}"))
+        nodes.append(
+            helper.make_node("MatMul", [last, f"w{i}"], [last := f"y{i}"], name=f"product{i}")
+        )
     shape = ["batch", "sequence", size]
-    graph = helper.make_graph(nodes, "products", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)], weights)
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)],
+        weights,
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
     with open(data, "wb") as file:
         file.truncate(count * each)
@@ -68,13 +84,35 @@ def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
         folder = tmp_path / str(size)
         folder.mkdir()
         executable = tpcc.compile(products(folder, count, size), "tp1", "--target=cuda")
-        most.append(anonymous_at_most(folder, [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1",
-                                       *([] if weights == "file" else [f"--weights={weights}"])]))
+        most.append(
+            anonymous_at_most(
+                folder,
+                [
+                    executable.path,
+                    "--bench",
+                    "--repeat",
+                    "1",
+                    "--warmup",
+                    "0",
+                    "--shape",
+                    "batch=1,sequence=1",
+                    *([] if weights == "file" else [f"--weights={weights}"]),
+                ],
+            )
+        )
     assert most[1] - most[0] <= 96 << 20, most
 
 
-@pytest.mark.parametrize("file,grid", [pytest.param(file, grid, marks=[] if (file, grid) == ("gpt2-tiny", "tp2,pp2") else pytest.mark.long)
-                                       for file in ("gpt2-tiny", "gpt2-odd-nopast", "bloom-dynamo", "llama-past") for grid in ("tp1", "tp2", "tp3", "tp2,pp2")])
+@pytest.mark.parametrize(
+    "file,grid",
+    [
+        pytest.param(
+            file, grid, marks=[] if (file, grid) == ("gpt2-tiny", "tp2,pp2") else pytest.mark.long
+        )
+        for file in ("gpt2-tiny", "gpt2-odd-nopast", "bloom-dynamo", "llama-past")
+        for grid in ("tp1", "tp2", "tp3", "tp2,pp2")
+    ],
+)
 def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
     """What other weights would compute is far off."""
     model = MODEL_OF[file]
@@ -84,8 +122,12 @@ def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
     expected = cpu.run(given, [model.output], arguments=["--weights=random:7"])[model.output]
     other = cpu.run(given, [model.output], arguments=["--weights=random:8"])[model.output]
     trace = tmp_path / "trace"
-    actual = gpu.run(given, [model.output], arguments=["--weights=random:7"],
-                     env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_TRACE": str(trace)})[model.output]
+    actual = gpu.run(
+        given,
+        [model.output],
+        arguments=["--weights=random:7"],
+        env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_TRACE": str(trace)},
+    )[model.output]
     assert difference(actual, expected).relative <= TOLERANCE
     assert difference(other, expected).relative > 0.1
     # No rank has an allocation for each weight: one holds all. Inputs have one each.
@@ -98,13 +140,27 @@ def test_loading_500_megabytes(tpcc, tmp_path):
     with open(tmp_path / "gpt2-124m.onnx.data", "wb") as file:
         file.truncate(1 << 30)
     executable = tpcc.compile(tmp_path / "gpt2-124m.onnx", "tp1", "--target=cuda")
-    command = [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]
+    command = [
+        executable.path,
+        "--bench",
+        "--repeat",
+        "1",
+        "--warmup",
+        "0",
+        "--shape",
+        "batch=1,sequence=1",
+    ]
     assert executable.describe()["ranks"][0]["weight_bytes"] > 490e6
     assert anonymous_at_most(tmp_path, command) <= 200 << 20
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers: their libraries come before any other that is preloaded")
-@pytest.mark.parametrize("action, words", [("rewrite", "was changed while it was loaded"), ("cut", "became shorter"), ("replace", "")])
+@pytest.mark.skipif(
+    sanitized(), reason="sanitizers: their libraries come before any other that is preloaded"
+)
+@pytest.mark.parametrize(
+    "action, words",
+    [("rewrite", "was changed while it was loaded"), ("cut", "became shorter"), ("replace", "")],
+)
 def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
     """What goes to a GPU is looked at as what stays on the host (test_changed_weights.py)."""
     path = products(tmp_path, 2, 64)
@@ -112,9 +168,13 @@ def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
     (tmp_path / "other").write_bytes(b"\1" * (2 * 64 * 64 * 4))
     np.save(tmp_path / "x.npy", np.ones((1, 1, 64), np.float32))
     data = tmp_path / "products.onnx.data"
-    environment = preload.meddle(preload.build("meddle", tmp_path), data, action, tmp_path / "other", turn=2)
-    result = executable.call(["--input", f"x={tmp_path / 'x.npy'}", "--output", f"y1={tmp_path / 'y.npy'}"],
-                             env={"TPC_CUDA_LIBS": str(LIBRARIES), **environment})
+    environment = preload.meddle(
+        preload.build("meddle", tmp_path), data, action, tmp_path / "other", turn=2
+    )
+    result = executable.call(
+        ["--input", f"x={tmp_path / 'x.npy'}", "--output", f"y1={tmp_path / 'y.npy'}"],
+        env={"TPC_CUDA_LIBS": str(LIBRARIES), **environment},
+    )
     if words:
         result.refused(words, str(data))
         assert not (tmp_path / "y.npy").exists()
@@ -127,7 +187,10 @@ def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
 
 
 def describe(executable, **env):
-    return executable.call(["--describe-device"], env={"TPC_CUDA_LIBS": "", "CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": "", **env})
+    return executable.call(
+        ["--describe-device"],
+        env={"TPC_CUDA_LIBS": "", "CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": "", **env},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +202,16 @@ def program(tpcc):
 def test_each_place_in_its_order(program, tmp_path, order):
     """With libcuda.so.1 in the places from `order` on, the first of them is taken."""
     driver = "libcuda.so.1"
-    places = [("TPC_CUDA_LIBS", tmp_path / "own", tmp_path / "own"),
-              ("LD_LIBRARY_PATH", tmp_path / "path", tmp_path / "path"),
-              ("CUDA_HOME", tmp_path / "home", tmp_path / "home/lib64"),
-              ("VIRTUAL_ENV", tmp_path / "venv", tmp_path / "venv/lib/python3.12/site-packages/nvidia/driver/lib")]
+    places = [
+        ("TPC_CUDA_LIBS", tmp_path / "own", tmp_path / "own"),
+        ("LD_LIBRARY_PATH", tmp_path / "path", tmp_path / "path"),
+        ("CUDA_HOME", tmp_path / "home", tmp_path / "home/lib64"),
+        (
+            "VIRTUAL_ENV",
+            tmp_path / "venv",
+            tmp_path / "venv/lib/python3.12/site-packages/nvidia/driver/lib",
+        ),
+    ]
     env = {}
     for name, value, folder in places[order:]:
         put(folder, driver)
@@ -154,15 +223,20 @@ def test_each_place_in_its_order(program, tmp_path, order):
 def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
     put(tmp_path / "later", "libcuda.so.1")
     (tmp_path / "libcuda.so.1").write_text("no library")
-    describe(program, TPC_CUDA_LIBS=f"{tmp_path}:{tmp_path / 'later'}").refused(f"{tmp_path}/libcuda.so.1 cannot be loaded")
+    describe(program, TPC_CUDA_LIBS=f"{tmp_path}:{tmp_path / 'later'}").refused(
+        f"{tmp_path}/libcuda.so.1 cannot be loaded"
+    )
 
 
-@pytest.mark.parametrize("file,version,words", [
-    ("libcublasLt.so.13", 130100, "cuBLASLt 13.1.0"),
-    ("libcublasLt.so.12", 120803, "cuBLASLt 12.8.3"),
-    ("libcublasLt.so.12", 110000, "is version 11: 12 or 13 is needed"),
-    ("libcublasLt.so.13", 140000, "is version 14: 12 or 13 is needed"),
-])
+@pytest.mark.parametrize(
+    "file,version,words",
+    [
+        ("libcublasLt.so.13", 130100, "cuBLASLt 13.1.0"),
+        ("libcublasLt.so.12", 120803, "cuBLASLt 12.8.3"),
+        ("libcublasLt.so.12", 110000, "is version 11: 12 or 13 is needed"),
+        ("libcublasLt.so.13", 140000, "is version 14: 12 or 13 is needed"),
+    ],
+)
 def test_versions_of_cublaslt(program, tmp_path, file, version, words):
     put(tmp_path, "libcuda.so.1")
     said = describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, file, version)))
@@ -173,13 +247,22 @@ def test_versions_of_cublaslt(program, tmp_path, file, version, words):
 
 def test_a_library_without_a_function_is_refused(program, tmp_path):
     put(tmp_path, "libcuda.so.1")
-    describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, "libcublasLt.so.13", 130100, leave=["cublasLtMatmul"]))).refused(
-        "has no function cublasLtMatmul")
+    describe(
+        program,
+        TPC_CUDA_LIBS=str(
+            cublaslt(tmp_path, "libcublasLt.so.13", 130100, leave=["cublasLtMatmul"])
+        ),
+    ).refused("has no function cublasLtMatmul")
 
 
 def test_old_drivers_and_old_nccl_are_refused(program, tmp_path):
-    describe(program, TPC_CUDA_LIBS=str(LIBRARIES), TPC_SIM_DRIVER="11080").refused("of a driver for CUDA 11.8: one for 12.0 or later is needed")
+    describe(program, TPC_CUDA_LIBS=str(LIBRARIES), TPC_SIM_DRIVER="11080").refused(
+        "of a driver for CUDA 11.8: one for 12.0 or later is needed"
+    )
     nccl(tmp_path, 21705)
     put(tmp_path, "libcuda.so.1", "libcublasLt.so.13")
     said = describe(program, TPC_CUDA_LIBS=str(tmp_path)).check()
-    assert "is version 2.17.5: 2.18.0 or later is needed; ranks communicate through the host's memory" in said.stdout, said
+    assert (
+        "is version 2.17.5: 2.18.0 or later is needed; ranks communicate through the host's memory"
+        in said.stdout
+    ), said

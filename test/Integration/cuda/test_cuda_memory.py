@@ -19,9 +19,16 @@ GRIDS = ["tp1", "tp2", "tp3", "pp2", "tp2,pp2,mb2", "tp2,sp", "dp2"]
 
 
 def cases():
-    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
-                         marks=[] if (model.name, grid) in CHOSEN else pytest.mark.long)
-            for model in ALL.values() for grid in GRIDS]
+    return [
+        pytest.param(
+            model,
+            Grid.parse(grid),
+            id=f"{model.name}-{grid}",
+            marks=[] if (model.name, grid) in CHOSEN else pytest.mark.long,
+        )
+        for model in ALL.values()
+        for grid in GRIDS
+    ]
 
 
 class Run:
@@ -37,8 +44,17 @@ class Run:
         """What was computed, and how much was held of each device at most."""
         usage = self.folder / "usage"
         usage.unlink(missing_ok=True)
-        actual = self.executable.run(self.given, list(self.expected), transport=transport, env={
-            "TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(memory), "TPC_SIM_USAGE": str(usage), **env})
+        actual = self.executable.run(
+            self.given,
+            list(self.expected),
+            transport=transport,
+            env={
+                "TPC_CUDA_LIBS": str(LIBRARIES),
+                "TPC_SIM_MEMORY": str(memory),
+                "TPC_SIM_USAGE": str(usage),
+                **env,
+            },
+        )
         for name, wanted in self.expected.items():
             assert difference(actual[name], wanted).relative <= TOLERANCE
         held = {}
@@ -55,13 +71,24 @@ class Run:
         for name, value in self.given.items():
             np.save(self.folder / f"{name}.npy", value)
             inputs += ["--input", f"{name}={self.folder / name}.npy"]
-        said = self.executable.call(inputs + list(flags), transport, env={
-            "TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(memory), "TPC_SIM_TRACE": str(trace), **env}).refused(
-                "Nothing was loaded", "tpcc --memory-plan=SIZE")
+        said = self.executable.call(
+            inputs + list(flags),
+            transport,
+            env={
+                "TPC_CUDA_LIBS": str(LIBRARIES),
+                "TPC_SIM_MEMORY": str(memory),
+                "TPC_SIM_TRACE": str(trace),
+                **env,
+            },
+        ).refused("Nothing was loaded", "tpcc --memory-plan=SIZE")
         calls = trace.read_text()
         assert "cuMemGetInfo" in calls
-        assert "cuMemAlloc" not in calls and "cuMemcpy" not in calls and "cuMemHostAlloc" not in calls
-        return int(re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1])
+        assert (
+            "cuMemAlloc" not in calls and "cuMemcpy" not in calls and "cuMemHostAlloc" not in calls
+        )
+        return int(
+            re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]
+        )
 
 
 def plan(tpcc, model, memory, sizes, *flags):
@@ -83,7 +110,11 @@ def test_need_is_what_is_taken(tpcc, tmp_path, model, grid):
     assert run(memory=most) == held
     # What tpcc says before anything is compiled is at least that, and not much more.
     if grid.dp == 1 and not grid.sp and grid.tp * grid.pp <= 2:
-        row = next(row for row in plan(tpcc, model, "1MiB", model.shape(24, 16, 3)) if (row["tp"], row["pp"]) == (grid.tp, grid.pp))
+        row = next(
+            row
+            for row in plan(tpcc, model, "1MiB", model.shape(24, 16, 3))
+            if (row["tp"], row["pp"]) == (grid.tp, grid.pp)
+        )
         assert most <= row["need"] <= 1.25 * most + (16 << 20)
 
 
@@ -93,13 +124,26 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
     run = Run(tmp_path, executable, model, 2, 5)
     need = run.refused("1MiB", "--share-gpus", TPC_SIM_DEVICES="1")
     assert run.refused(need - 1, "--share-gpus", TPC_SIM_DEVICES="1") == need
-    executable.call(["--bench", "--repeat", "1", "--warmup", "0", "--share-gpus", "--shape", ",".join(f"{n}={v}" for n, v in model.shape(2, 5).items())],
-                    env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(need), "TPC_SIM_DEVICES": "1"})
+    executable.call(
+        [
+            "--bench",
+            "--repeat",
+            "1",
+            "--warmup",
+            "0",
+            "--share-gpus",
+            "--shape",
+            ",".join(f"{n}={v}" for n, v in model.shape(2, 5).items()),
+        ],
+        env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(need), "TPC_SIM_DEVICES": "1"},
+    )
 
 
 def test_gpus_that_are_unlike(tpcc, tmp_path):
     """Each rank counts for the GPU that it has: of older ones libraries get less. Others may have some of it already."""
-    executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
+    executable = tpcc.compile(
+        COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80"
+    )
     program = by_rank(executable, tmp_path, "export LOCAL_RANK=$((1 - RANK))")
     run = Run(tmp_path, program, COMMITTED["gpt2-tiny"], 24, 16)
     unlike = {"TPC_SIM_CAPABILITY": "9.0,8.0", "transport": "tcp"}
@@ -121,9 +165,10 @@ def test_other_sizes_later(tpcc, tmp_path):
     small, large = run.folder / "a.npy", run.folder / "b.npy"
     np.save(small, np.ones((1, 4), dtype=np.int64))
     np.save(large, np.ones((40, 64), dtype=np.int64))
-    executable.call([str(small), str(large), "--output", str(run.folder / "out")],
-                    env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(most)}).refused(
-                        "a step with batch=40, sequence=64 needs", "beside the weights")
+    executable.call(
+        [str(small), str(large), "--output", str(run.folder / "out")],
+        env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(most)},
+    ).refused("a step with batch=40, sequence=64 needs", "beside the weights")
 
 
 def test_smallest_splits_that_fit(tpcc):
@@ -131,43 +176,82 @@ def test_smallest_splits_that_fit(tpcc):
     model = Path(__file__).parents[2] / "Models" / "gpt2-124m.onnx"
     arguments = [model, "--shape", "batch=4,sequence=512"]
     said = tpcc.call([*arguments, "--memory-plan=250MiB"]).check()
-    assert "--megatron-shard=tp8,pp1" in said.stdout and "--megatron-shard=tp1,pp8" not in said.stdout
-    splits = json.loads(tpcc.call([*arguments, "--memory-plan=250MiB", "--json"]).check().stdout)["splits"]
+    assert (
+        "--megatron-shard=tp8,pp1" in said.stdout and "--megatron-shard=tp1,pp8" not in said.stdout
+    )
+    splits = json.loads(tpcc.call([*arguments, "--memory-plan=250MiB", "--json"]).check().stdout)[
+        "splits"
+    ]
     fitting = [row for row in splits if row["fits"]]
     assert {row["tp"] * row["pp"] for row in fitting} == {max(row["ranks"] for row in splits)}
     for row in splits:
         assert row["need"] == row["weights"] + row["inputs"] + row["step"] + row["libraries"]
-        assert row["fits"] == (row["need"] <= 250 << 20) and row["remains"] == (250 << 20) - row["need"]
+        assert (
+            row["fits"] == (row["need"] <= 250 << 20)
+            and row["remains"] == (250 << 20) - row["need"]
+        )
     # The rest of the split holds for all.
-    rows = json.loads(tpcc.call([*arguments, "--memory-plan=2GiB", "--json", "--megatron-shard=dp2"]).check().stdout)["splits"]
+    rows = json.loads(
+        tpcc.call([*arguments, "--memory-plan=2GiB", "--json", "--megatron-shard=dp2"])
+        .check()
+        .stdout
+    )["splits"]
     assert rows[0]["ranks"] == 2
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (["--memory-plan=80"], "a number with MiB, GiB, TiB"),
-    (["--memory-plan=-1GiB"], "a number with MiB, GiB, TiB"),
-    (["--memory-plan=0GiB"], "so little memory"),
-    (["--memory-plan=9999999TiB"], "so much memory"),
-    (["--memory-plan=1GiB"], "sizes that --shape must bind: batch, sequence"),
-    (["--memory-plan=1GiB", "--shape", "batch=1,sequence=100000"], "does not fit the model"),
-    (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--megatron-shard=tp2"], "leave 'tp2' out of --megatron-shard"),
-    (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--target=cpu"], "is about GPUs"),
-    (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "-o", "x"], "compiles nothing"),
-    (["--memory-plan=1MiB", "--shape", "batch=1,sequence=8"], "no split fits into 1MiB"),
-])
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["--memory-plan=80"], "a number with MiB, GiB, TiB"),
+        (["--memory-plan=-1GiB"], "a number with MiB, GiB, TiB"),
+        (["--memory-plan=0GiB"], "so little memory"),
+        (["--memory-plan=9999999TiB"], "so much memory"),
+        (["--memory-plan=1GiB"], "sizes that --shape must bind: batch, sequence"),
+        (["--memory-plan=1GiB", "--shape", "batch=1,sequence=100000"], "does not fit the model"),
+        (
+            ["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--megatron-shard=tp2"],
+            "leave 'tp2' out of --megatron-shard",
+        ),
+        (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "--target=cpu"], "is about GPUs"),
+        (["--memory-plan=1GiB", "--shape", "batch=1,sequence=8", "-o", "x"], "compiles nothing"),
+        (["--memory-plan=1MiB", "--shape", "batch=1,sequence=8"], "no split fits into 1MiB"),
+    ],
+)
 def test_memory_plans_that_cannot_be(tpcc, arguments, words):
     tpcc.call([COMMITTED["gpt2-tiny"].path, *arguments]).refused(words)
 
 
 def test_describe_device(tpcc):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda")
-    said = executable.call(["--describe-device"], env={
-        "TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_DEVICES": "4", "CUDA_VISIBLE_DEVICES": "2", "TPC_SIM_NAME": "Toy"}).check().stdout
+    said = (
+        executable.call(
+            ["--describe-device"],
+            env={
+                "TPC_CUDA_LIBS": str(LIBRARIES),
+                "TPC_SIM_DEVICES": "4",
+                "CUDA_VISIBLE_DEVICES": "2",
+                "TPC_SIM_NAME": "Toy",
+            },
+        )
+        .check()
+        .stdout
+    )
     assert re.search(r"driver +for CUDA 13.0, " + re.escape(str(LIBRARIES / "libcuda.so.1")), said)
-    assert re.search(r"GPU 0 +Toy, sm_90, 4 multiprocessors, 8.0 GiB, GPU-[0-9a-f-]+02\n", said) and "GPU 1" not in said
-    assert "CUDA_VISIBLE_DEVICES=2" in said and re.search(r"cuBLASLt +cuBLASLt 13", said) and re.search(r"NCCL +NCCL 2", said)
-    assert re.search(r"cuDNN +cuDNN 9\.[0-9.]+, " + re.escape(str(LIBRARIES / "libcudnn.so.9")) + "\n", said)
-    executable.call(["--describe-device"], env={"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": ""}).refused("finds no GPU")
+    assert (
+        re.search(r"GPU 0 +Toy, sm_90, 4 multiprocessors, 8.0 GiB, GPU-[0-9a-f-]+02\n", said)
+        and "GPU 1" not in said
+    )
+    assert (
+        "CUDA_VISIBLE_DEVICES=2" in said
+        and re.search(r"cuBLASLt +cuBLASLt 13", said)
+        and re.search(r"NCCL +NCCL 2", said)
+    )
+    assert re.search(
+        r"cuDNN +cuDNN 9\.[0-9.]+, " + re.escape(str(LIBRARIES / "libcudnn.so.9")) + "\n", said
+    )
+    executable.call(
+        ["--describe-device"], env={"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": ""}
+    ).refused("finds no GPU")
     executable.call(["--describe-device"]).refused("this program cannot run here", "libcuda.so.1")
     cpu = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2").call(["--describe-device"]).check()
     assert "processors: " in cpu.stdout
@@ -180,16 +264,31 @@ def test_which_gpu_a_rank_has(tpcc, tmp_path):
     run = Run(tmp_path, executable, model, 2, 5)
     assert sorted(run(transport="tcp")) == [0, 1]
     assert sorted(run(transport="mpi", CUDA_VISIBLE_DEVICES="5,3")) == [3, 5]
-    arguments = ["--bench", "--repeat", "1", "--warmup", "0", "--shape", ",".join(f"{n}={v}" for n, v in model.shape(2, 5).items())]
+    arguments = [
+        "--bench",
+        "--repeat",
+        "1",
+        "--warmup",
+        "0",
+        "--shape",
+        ",".join(f"{n}={v}" for n, v in model.shape(2, 5).items()),
+    ]
     env = {"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": "4"}
     for transport in ("tcp", "mpi"):
-        executable.call(arguments, transport, env=env).refused("ranks 0 and 1 have one GPU", "--share-gpus")
+        executable.call(arguments, transport, env=env).refused(
+            "ranks 0 and 1 have one GPU", "--share-gpus"
+        )
         executable.call([*arguments, "--share-gpus"], transport, env=env).check()
     executable.call(arguments, env=env).refused("2 ranks are on this machine, which has 1 GPU")
     # A launcher that leaves each process one GPU of its own.
     script = tmp_path / "own"
-    script.write_text(f'#!/bin/sh\nCUDA_VISIBLE_DEVICES=$RANK TPC_SIM_NAME="GPU of $RANK" exec {executable.path} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nCUDA_VISIBLE_DEVICES=$RANK TPC_SIM_NAME="GPU of $RANK" exec {executable.path}'
+        ' "$@"\n'
+    )
     script.chmod(0o755)
-    command = [str(script) if part == str(executable.path) else part for part in executable.command("tcp")]
+    command = [
+        str(script) if part == str(executable.path) else part for part in executable.command("tcp")
+    ]
     said = harness_run([*command, *arguments], env={"TPC_CUDA_LIBS": str(LIBRARIES)}).check()
     assert "not alike: rank 0 has GPU of 0, rank 1 GPU of 1" in said.stderr

@@ -11,14 +11,28 @@ from models import COMMITTED
 from simulator import environment
 
 
-@pytest.mark.parametrize("env,words", [
-    ({}, ["this program computes on GPUs, but libcuda.so.1", "is NVIDIA's driver installed on this machine?"]),
-    ({"TPC_RUNTIME_DIR": "/nonexistent", "TPC_CUDA_LIBS": "/nonexistent"}, ["libcuda.so.1 was not found"]),
-])
+@pytest.mark.parametrize(
+    "env,words",
+    [
+        (
+            {},
+            [
+                "this program computes on GPUs, but libcuda.so.1",
+                "is NVIDIA's driver installed on this machine?",
+            ],
+        ),
+        (
+            {"TPC_RUNTIME_DIR": "/nonexistent", "TPC_CUDA_LIBS": "/nonexistent"},
+            ["libcuda.so.1 was not found"],
+        ),
+    ],
+)
 def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
     model = COMMITTED["gpt2-mlp"]
     executable = tpcc.compile(model.path, "tp1", "--target=cuda")
-    said = executable.call(["--bench", "--shape", ",".join(f"{name}=1" for name in model.shape(1, 1))], env=env).refused(*words)
+    said = executable.call(
+        ["--bench", "--shape", ",".join(f"{name}=1" for name in model.shape(1, 1))], env=env
+    ).refused(*words)
     assert said.stderr.count("\n") == 1
     # What needs no GPU needs none.
     assert executable.describe()["outputs"]
@@ -27,31 +41,44 @@ def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
 def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
     executable = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", "--target=cuda")
     (tmp_path / "libtpc_cuda.so").write_text("no library")
-    executable.call(["--bench", "--shape", "batch=1,sequence=1"], env={"TPC_RUNTIME_DIR": str(tmp_path)}).refused(
-        "libtpc_cuda.so cannot be loaded")
+    executable.call(
+        ["--bench", "--shape", "batch=1,sequence=1"], env={"TPC_RUNTIME_DIR": str(tmp_path)}
+    ).refused("libtpc_cuda.so cannot be loaded")
     shutil.copy(BUILD / "lib" / "libtpc_mpi.so", tmp_path / "libtpc_cuda.so")
-    executable.call(["--bench", "--shape", "batch=1,sequence=1"], env={"TPC_RUNTIME_DIR": str(tmp_path)}).refused(
-        "is not a library of this runtime")
+    executable.call(
+        ["--bench", "--shape", "batch=1,sequence=1"], env={"TPC_RUNTIME_DIR": str(tmp_path)}
+    ).refused("is not a library of this runtime")
 
 
-@pytest.mark.parametrize("injection,words", [("fail@60", "launch failure"), ("ecc@40", "uncorrectable ECC error"),
-                                             ("address@80", "illegal memory access")])
+@pytest.mark.parametrize(
+    "injection,words",
+    [
+        ("fail@60", "launch failure"),
+        ("ecc@40", "uncorrectable ECC error"),
+        ("address@80", "illegal memory access"),
+    ],
+)
 def test_a_gpu_that_fails_says_how(tpcc, injection, words):
     """Memory is released on the way out: a device that has failed refuses that as well, and that is not what is said."""
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
-    executable.call(["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],
-                    env=environment(TPC_SIM_INJECT=injection)).refused("the GPU failed", words)
+    executable.call(
+        ["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],
+        env=environment(TPC_SIM_INJECT=injection),
+    ).refused("the GPU failed", words)
 
 
 def test_nothing_is_left_behind(tpcc, tmp_path):
     """Threads have ended when the process ends what ranks had; a shape's second step has a graph and what belongs to it."""
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda")
-    executable.call(["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1", "--repeat", "2"],
-                    env=environment(TPC_SIM_TRACE=tmp_path / "trace")).check()
+    executable.call(
+        ["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1", "--repeat", "2"],
+        env=environment(TPC_SIM_TRACE=tmp_path / "trace"),
+    ).check()
     trace = (tmp_path / "trace").read_text()
     assert "cuMemAlloc_v2 = 0" in trace and left_behind(trace) == ""
 
 
 def test_flags_of_gpus_belong_to_programs_for_them(tpcc):
-    tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1").call(["--bench", "--shape", "batch=1,sequence=1", "--share-gpus"]).refused(
-        "this program computes on processors")
+    tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1").call(
+        ["--bench", "--shape", "batch=1,sequence=1", "--share-gpus"]
+    ).refused("this program computes on processors")

@@ -24,7 +24,16 @@ from vendor_stubs import cublaslt, cudnn, driver, nccl, put
 MODEL = COMMITTED["gpt2-tiny"]
 GPU = ("--target=cuda", "--gpu-arch=sm_80")
 ASSEMBLER = find_cuda_tool("ptxas")
-SHAPE = ["--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=3", "--weights=random:1"]
+SHAPE = [
+    "--bench",
+    "--repeat",
+    "1",
+    "--warmup",
+    "0",
+    "--shape",
+    "batch=1,sequence=3",
+    "--weights=random:1",
+]
 NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
 long = pytest.mark.long
 
@@ -45,62 +54,145 @@ def the_error(result):
 
 
 OTHERS = {
-    "cuBLASLt": (lambda folder: cublaslt(put(folder, "libcuda.so.1", "libnccl.so.2"), "libcublasLt.so.12", 120803),
-                 ["rank 1 does not run the same as rank 0: another library for products (rank 0 has cuBLASLt 13."]),
-    "NCCL": (lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 22000),
-             ["rank 1 does not run the same as rank 0: another library for communication (rank 0 has NCCL 2.28.9, rank 1 has "]),
-    "no NCCL": (lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 21705),
-                ["rank 1 does not run the same as rank 0: another library for communication (rank 0 has NCCL 2.28.9, rank 1 has "]),
-    "no driver": (lambda folder: cublaslt(folder, "libcublasLt.so.13", 130100),
-                  ["rank 1: this program computes on GPUs, but libcuda.so.1 was not found"]),
-    "an old driver": (lambda folder: driver(folder, leave=["cuGraphLaunch"]),
-                      ["rank 1: this program computes on GPUs, but", "has no function cuGraphLaunch: a driver for CUDA 12.0 or later"]),
-    "a driver that does not begin": (lambda folder: driver(folder, cuInit=999),
-                                     ["rank 1: this program computes on GPUs, but", "libcuda.so.1 cannot be used: error 999"]),
-    "no GPU": (lambda folder: driver(folder, cuInit=100), ["rank 1: this program computes on GPUs, but", "libcuda.so.1 finds no GPU"]),
+    "cuBLASLt": (
+        lambda folder: cublaslt(
+            put(folder, "libcuda.so.1", "libnccl.so.2"), "libcublasLt.so.12", 120803
+        ),
+        [
+            "rank 1 does not run the same as rank 0: another library for products (rank 0 has"
+            " cuBLASLt 13."
+        ],
+    ),
+    "NCCL": (
+        lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 22000),
+        [
+            "rank 1 does not run the same as rank 0: another library for communication (rank 0 has"
+            " NCCL 2.28.9, rank 1 has "
+        ],
+    ),
+    "no NCCL": (
+        lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 21705),
+        [
+            "rank 1 does not run the same as rank 0: another library for communication (rank 0 has"
+            " NCCL 2.28.9, rank 1 has "
+        ],
+    ),
+    "no driver": (
+        lambda folder: cublaslt(folder, "libcublasLt.so.13", 130100),
+        ["rank 1: this program computes on GPUs, but libcuda.so.1 was not found"],
+    ),
+    "an old driver": (
+        lambda folder: driver(folder, leave=["cuGraphLaunch"]),
+        [
+            "rank 1: this program computes on GPUs, but",
+            "has no function cuGraphLaunch: a driver for CUDA 12.0 or later",
+        ],
+    ),
+    "a driver that does not begin": (
+        lambda folder: driver(folder, cuInit=999),
+        ["rank 1: this program computes on GPUs, but", "libcuda.so.1 cannot be used: error 999"],
+    ),
+    "no GPU": (
+        lambda folder: driver(folder, cuInit=100),
+        ["rank 1: this program computes on GPUs, but", "libcuda.so.1 finds no GPU"],
+    ),
 }
 
 
-@pytest.mark.parametrize("other,transport", [
-    pytest.param(other, transport, marks=[] if (index + (transport == "mpi")) % 2 == 0 else long)
-    for index, other in enumerate(OTHERS) for transport in ("tcp", "mpi")])
+@pytest.mark.parametrize(
+    "other,transport",
+    [
+        pytest.param(
+            other, transport, marks=[] if (index + (transport == "mpi")) % 2 == 0 else long
+        )
+        for index, other in enumerate(OTHERS)
+        for transport in ("tcp", "mpi")
+    ],
+)
 def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
     """Of a node that was set up differently. All ranks end, with one line."""
     make, words = OTHERS[other]
     there = make(tmp_path / "there")
-    program = by_rank(tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path,
-                      f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 1 ]; then export TPC_CUDA_LIBS={there}; fi')
+    program = by_rank(
+        tpcc.compile(MODEL.path, "tp2", *GPU),
+        tmp_path,
+        f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 1 ]; then export TPC_CUDA_LIBS={there}; fi',
+    )
     said = the_error(program.call(SHAPE, transport, env={**environment(), **NOWHERE}, timeout=60))
     assert all(word in said for word in words), said
 
 
-@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)])
+@pytest.mark.parametrize(
+    "transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)]
+)
 def test_without_nccl(tpcc, mpi, tmp_path, transport):
     """Through the host's memory, which is noted, with the same results."""
     folder = nccl(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13"), 21705)
     program, given = tpcc.compile(MODEL.path, "tp2", *GPU), MODEL.inputs(2, 5)
-    found = program.run(given, transport=transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE})["logits"]
+    found = program.run(given, transport=transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE})[
+        "logits"
+    ]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
-    said = program.call(SHAPE, transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE}).check().stderr
-    assert said.count("is version 2.17.5: 2.18.0 or later is needed: ranks communicate through the host's memory, which is slow") == 1
+    said = (
+        program.call(SHAPE, transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE}).check().stderr
+    )
+    assert (
+        said.count(
+            "is version 2.17.5: 2.18.0 or later is needed: ranks communicate through the host's"
+            " memory, which is slow"
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize("version,create,noted", [(8907, 0, None), (91900, 1002, "note: cuDNN 9.19.0 cannot be used (to start: not started): generated kernels")])
+@pytest.mark.parametrize(
+    "version,create,noted",
+    [
+        (8907, 0, None),
+        (
+            91900,
+            1002,
+            "note: cuDNN 9.19.0 cannot be used (to start: not started): generated kernels",
+        ),
+    ],
+)
 def test_without_cudnn(tpcc, tmp_path, version, create, noted):
     """Generated kernels compute attention of 16 bits as well: as well as those that cuDNN has no plan for."""
-    path, inputs = tmp_path / "half.onnx", {"input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))}
+    path, inputs = tmp_path / "half.onnx", {
+        "input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))
+    }
     onnx.save(halve(onnx.load(MODEL.path), "f16"), path)
-    exact = Session(rounded_weights(onnx.load(MODEL.path), "f16").SerializeToString(), optimize=False).run(inputs)["logits"]
+    exact = Session(
+        rounded_weights(onnx.load(MODEL.path), "f16").SerializeToString(), optimize=False
+    ).run(inputs)["logits"]
     program = tpcc.compile(path, "tp1", *GPU)
-    folder = cudnn(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"), version, create)
+    folder = cudnn(
+        put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"),
+        version,
+        create,
+    )
     env = {"TPC_CUDA_LIBS": str(folder), **NOWHERE}
     if version < 90000:
-        assert f"{folder}/libcudnn.so.9 is version 8: 9 is needed; generated kernels compute attention" in program.call(
-            ["--describe-device"], env=env).check().stdout
+        assert (
+            f"{folder}/libcudnn.so.9 is version 8: 9 is needed; generated kernels compute attention"
+            in program.call(["--describe-device"], env=env).check().stdout
+        )
     found = program.run(inputs, env=env)["logits"]
     assert difference(as_float(found), exact).relative <= HALF_TOLERANCE["f16"]
     np.save(tmp_path / "ids.npy", inputs["input_ids"])
-    said = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy"], env=env).check().stderr
+    said = (
+        program.call(
+            [
+                "--input",
+                f"input_ids={tmp_path}/ids.npy",
+                "--output",
+                f"logits={tmp_path}/logits.npy",
+            ],
+            env=env,
+        )
+        .check()
+        .stderr
+    )
     assert noted in said if noted else "cuDNN" not in said, said
 
 
@@ -115,20 +207,41 @@ def test_machine_code_that_is_refused(tpcc, tmp_path):
     path, trace = tmp_path / "program", tmp_path / "trace"
     tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
     program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
-    found = program.run(given, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0"))["logits"]
+    found = program.run(given, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0"))[
+        "logits"
+    ]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
     loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
     # What the driver says of code that is not for this GPU, or no code at all.
     assert loads[0] in ("200", "209") and loads[1] == "0", loads
 
 
-@pytest.mark.parametrize("architecture,env,words", [
-    ("sm_90", {"TPC_SIM_CAPABILITY": "8.0"}, ["this GPU (Simulated GPU sm_80, sm_80) is older than what the program was compiled for",
-                                              "tpcc --gpu-arch"]),
-    ("sm_100", {"TPC_SIM_CAPABILITY": "10.0", "TPC_SIM_DRIVER": "12000"},
-     ["this GPU (Simulated GPU sm_100, sm_100) does not take the program's kernels", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-      "the driver is older than the program's kernels", "install a newer driver"]),
-])
+@pytest.mark.parametrize(
+    "architecture,env,words",
+    [
+        (
+            "sm_90",
+            {"TPC_SIM_CAPABILITY": "8.0"},
+            [
+                (
+                    "this GPU (Simulated GPU sm_80, sm_80) is older than what the program was"
+                    " compiled for"
+                ),
+                "tpcc --gpu-arch",
+            ],
+        ),
+        (
+            "sm_100",
+            {"TPC_SIM_CAPABILITY": "10.0", "TPC_SIM_DRIVER": "12000"},
+            [
+                "this GPU (Simulated GPU sm_100, sm_100) does not take the program's kernels",
+                "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                "the driver is older than the program's kernels",
+                "install a newer driver",
+            ],
+        ),
+    ],
+)
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long)])
 def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transport):
     program = tpcc.compile(MODEL.path, "tp2", "--target=cuda", f"--gpu-arch={architecture}")
@@ -141,30 +254,61 @@ def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transp
 def test_little_that_remains_is_noted(tpcc, tmp_path):
     """What libraries and the driver take by themselves nobody says."""
     program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
-    assert "too little" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
+    assert (
+        "too little" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
+    )
     most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
     for rest, noted in ((255, True), (257, False)):
-        said = program.call(SHAPE, env=environment(TPC_SIM_MEMORY=most + (rest << 20))).check().stderr
-        assert ("note: rank 0 leaves 255.0 MiB of Simulated GPU" in said and "may be too little" in said) == noted, said
+        said = (
+            program.call(SHAPE, env=environment(TPC_SIM_MEMORY=most + (rest << 20))).check().stderr
+        )
+        assert (
+            "note: rank 0 leaves 255.0 MiB of Simulated GPU" in said and "may be too little" in said
+        ) == noted, said
 
 
-@pytest.mark.parametrize("what,number", [pytest.param(what, number, marks=[] if number in (2, 6) else long)
-                                         for what in ("oom", "pinned") for number in range(1, 21)])
+@pytest.mark.parametrize(
+    "what,number",
+    [
+        pytest.param(what, number, marks=[] if number in (2, 6) else long)
+        for what in ("oom", "pinned")
+        for number in range(1, 21)
+    ],
+)
 def test_memory_that_others_took(tpcc, tmp_path, what, number):
     """Behind the count, whichever allocation it is; there are about ten. What NCCL has no memory of its own for lies elsewhere: the
     results are the same."""
-    program, given = tpcc.compile(MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU), MODEL.inputs(2, 5)
+    program, given = tpcc.compile(
+        MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU
+    ), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
     rank = program.grid.ranks - 1
-    result = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy", "--timeout=10"],
-                          env=environment(TPC_SIM_INJECT=f"{what}@{number}:{rank}", TPC_SIM_FINDINGS=os.devnull), timeout=60)
+    result = program.call(
+        [
+            "--input",
+            f"input_ids={tmp_path}/ids.npy",
+            "--output",
+            f"logits={tmp_path}/logits.npy",
+            "--timeout=10",
+        ],
+        env=environment(TPC_SIM_INJECT=f"{what}@{number}:{rank}", TPC_SIM_FINDINGS=os.devnull),
+        timeout=60,
+    )
     if result.returncode == 0:
         assert number > (4 if what == "oom" else 2) and number not in (2, 6)
-        assert difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative <= TOLERANCE
+        assert (
+            difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative
+            <= TOLERANCE
+        )
         return
     said = the_error(result)
-    words = (r"rank 1: out of memory: (the GPU has no \d+ bytes any more; others may use it|weights take \d+ bytes, which are not there;"
-             r"|a step asked for \d+ bytes)" if rank else r"the GPU failed to pin host memory: out of memory")
+    words = (
+        r"rank 1: out of memory: (the GPU has no \d+ bytes any more; others may use it|weights take"
+        r" \d+ bytes, which are not there;"
+        r"|a step asked for \d+ bytes)"
+        if rank
+        else r"the GPU failed to pin host memory: out of memory"
+    )
     assert re.match(words, said), said
 
 
@@ -174,13 +318,27 @@ def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
     np.save(tmp_path / "ids.npy", given["input_ids"])
     met = []
     for number in range(1, 7):
-        result = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy"],
-                              env=environment(TPC_SIM_INJECT=f"heuristic@{number}"), timeout=60)
+        result = program.call(
+            [
+                "--input",
+                f"input_ids={tmp_path}/ids.npy",
+                "--output",
+                f"logits={tmp_path}/logits.npy",
+            ],
+            env=environment(TPC_SIM_INJECT=f"heuristic@{number}"),
+            timeout=60,
+        )
         met.append(result.returncode == 0)
         if met[-1]:
-            assert difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative <= TOLERANCE
+            assert (
+                difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative
+                <= TOLERANCE
+            )
         else:
-            assert re.match(r"cuBLASLt 13[.0-9]+ does not support a matmul of 10 x \d+ x \d+ in f32", the_error(result))
+            assert re.match(
+                r"cuBLASLt 13[.0-9]+ does not support a matmul of 10 x \d+ x \d+ in f32",
+                the_error(result),
+            )
     assert {True, False} == set(met)
 
 
@@ -189,11 +347,13 @@ def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
 
 def test_the_local_rank_picks_the_device(tpcc, tmp_path):
     program, usage = tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path / "usage"
-    chosen = by_rank(program, tmp_path, 'export LOCAL_RANK=$((3 - 2 * RANK))')
+    chosen = by_rank(program, tmp_path, "export LOCAL_RANK=$((3 - 2 * RANK))")
     chosen.call(SHAPE, "tcp", env=environment(TPC_SIM_USAGE=usage)).check()
     assert {int(line.split()[0]) for line in usage.read_text().splitlines()} == {1, 3}
-    same = by_rank(program, tmp_path, 'export LOCAL_RANK=2')
-    same.call(SHAPE, "tcp", env=environment(), timeout=60).refused("ranks 0 and 1 have one GPU", "LOCAL_RANK", "--share-gpus")
+    same = by_rank(program, tmp_path, "export LOCAL_RANK=2")
+    same.call(SHAPE, "tcp", env=environment(), timeout=60).refused(
+        "ranks 0 and 1 have one GPU", "LOCAL_RANK", "--share-gpus"
+    )
 
 
 # Inputs, weights, outputs
@@ -202,15 +362,29 @@ def test_the_local_rank_picks_the_device(tpcc, tmp_path):
 def lookup(path):
     """Rows of a table by an index that is computed: nobody knows it before."""
     graph = helper.make_graph(
-        [helper.make_node("Add", ["ids", "more"], ["index"], name="add"),
-         helper.make_node("Gather", ["table", "index"], ["rows"], name="/wpe/Gather"),
-         helper.make_node("MatMul", ["rows", "w"], ["y"], name="head")], "lookup",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"]),
-         helper.make_tensor_value_info("more", TensorProto.INT64, ["batch", "sequence"])],
+        [
+            helper.make_node("Add", ["ids", "more"], ["index"], name="add"),
+            helper.make_node("Gather", ["table", "index"], ["rows"], name="/wpe/Gather"),
+            helper.make_node("MatMul", ["rows", "w"], ["y"], name="head"),
+        ],
+        "lookup",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"]),
+            helper.make_tensor_value_info("more", TensorProto.INT64, ["batch", "sequence"]),
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 16])],
-        [helper.make_tensor("table", TensorProto.FLOAT, [10, 8], np.random.default_rng(1).normal(size=80)),
-         helper.make_tensor("w", TensorProto.FLOAT, [8, 16], np.random.default_rng(2).normal(size=128))])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+        [
+            helper.make_tensor(
+                "table", TensorProto.FLOAT, [10, 8], np.random.default_rng(1).normal(size=80)
+            ),
+            helper.make_tensor(
+                "w", TensorProto.FLOAT, [8, 16], np.random.default_rng(2).normal(size=128)
+            ),
+        ],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
+    )
     return path
 
 
@@ -221,25 +395,52 @@ def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
     good = {"ids": np.array([[1, 2]]), "more": np.array([[3, 7]])}
     bad = {"ids": np.array([[1, 2]]), "more": np.array([[3, 8]])}
     said = []
-    for program, env in ((tpcc.compile(path, "tp1", *GPU), environment()), (tpcc.compile(path, "tp1"), {})):
+    for program, env in (
+        (tpcc.compile(path, "tp1", *GPU), environment()),
+        (tpcc.compile(path, "tp1"), {}),
+    ):
         folder = tmp_path / str(len(said))
         for index, given in enumerate([good] * before + [bad]):
             (folder / f"{index:03}").mkdir(parents=True)
             for name, value in given.items():
                 np.save(folder / f"{index:03}" / f"{name}.npy", value)
-        said.append(the_error(program.call(["--batch-of", folder, "--output", f"y={folder}-y"], env=env)).replace(str(folder), "FOLDER"))
+        said.append(
+            the_error(
+                program.call(["--batch-of", folder, "--output", f"y={folder}-y"], env=env)
+            ).replace(str(folder), "FOLDER")
+        )
         wanted = Session(path.read_bytes()).run(good)["y"]
         for index in range(before):
-            assert difference(np.load(tmp_path / f"{folder}-y" / f"{index:03}.npy"), wanted).relative <= TOLERANCE
-    assert said[0] == said[1] and "node '/wpe/Gather' looks up index 10 of 10; valid are -10 to 9" in said[0], said
+            assert (
+                difference(np.load(tmp_path / f"{folder}-y" / f"{index:03}.npy"), wanted).relative
+                <= TOLERANCE
+            )
+    assert (
+        said[0] == said[1]
+        and "node '/wpe/Gather' looks up index 10 of 10; valid are -10 to 9" in said[0]
+    ), said
 
 
 def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
     """The process is stopped when its GPU does its third operation, and finds a shorter file when it goes on."""
     program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *GPU)
-    command = [program.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]
-    process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, **environment(TPC_SIM_INJECT="freeze@3", TPC_SIM_FINDINGS=os.devnull)})
+    command = [
+        program.path,
+        "--bench",
+        "--repeat",
+        "1",
+        "--warmup",
+        "0",
+        "--shape",
+        "batch=1,sequence=1",
+    ]
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **environment(TPC_SIM_INJECT="freeze@3", TPC_SIM_FINDINGS=os.devnull)},
+    )
     try:
         until(lambda: open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
         os.truncate(tmp_path / "products.onnx.data", 1000)
@@ -250,11 +451,22 @@ def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
     assert process.returncode == 1 and said.count("\n") == 1 and "products.onnx.data" in said, said
 
 
-@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)])
-@pytest.mark.parametrize("place,words", [("/dev/full", "No space left"), ("/nonexistent/logits.npy", "No such file or directory")])
+@pytest.mark.parametrize(
+    "transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)]
+)
+@pytest.mark.parametrize(
+    "place,words",
+    [("/dev/full", "No space left"), ("/nonexistent/logits.npy", "No such file or directory")],
+)
 def test_outputs_that_cannot_be_written(tpcc, mpi, tmp_path, transport, place, words):
     program = tpcc.compile(MODEL.path, "tp2", *GPU)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
-    said = the_error(program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={place}"], transport,
-                                  env=environment(), timeout=60))
+    said = the_error(
+        program.call(
+            ["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={place}"],
+            transport,
+            env=environment(),
+            timeout=60,
+        )
+    )
     assert f"cannot write '{place}': {words}" in said, said

@@ -15,15 +15,25 @@ def folders() -> list[Path]:
     given = [os.environ["TPC_CUDNN"]] if os.environ.get("TPC_CUDNN") else []
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     packages = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib"))
-    return [Path(folder) for folder in [*given, f"{home}/lib64", f"{home}/lib", *packages] if Path(folder).is_dir()]
+    return [
+        Path(folder)
+        for folder in [*given, f"{home}/lib64", f"{home}/lib", *packages]
+        if Path(folder).is_dir()
+    ]
 
 
-@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.long)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    "few", [True, pytest.param(False, marks=pytest.mark.long)], ids=["few", "all"]
+)
 def test_plans(few):
     if not any((folder / "libcudnn.so.9").exists() for folder in folders()):
         pytest.skip("cuDNN: there is no libcudnn.so.9 in " + ", ".join(map(str, folders())))
     paths = ":".join(map(str, [BUILD / "test" / "no-device", *folders()]))
-    said = run([BUILD / "test" / "bin" / "tpc-cudnn-plans", *(["--few"] if few else [])], env={"LD_LIBRARY_PATH": paths}, timeout=600)
+    said = run(
+        [BUILD / "test" / "bin" / "tpc-cudnn-plans", *(["--few"] if few else [])],
+        env={"LD_LIBRARY_PATH": paths},
+        timeout=600,
+    )
     lines = said.check().stdout.splitlines()[1:]
     assert len(lines) == (4 if few else 31)
     *wanted, refused = lines

@@ -35,9 +35,14 @@ def test_an_edit_applies_once():
     import mistakes
 
     file = mistakes.files_of("links")[0]
-    texts = {path: "" for path in mistakes.files_of("links")} | {file: "if (a ==\n    b)\n  return xb; // b\n"}
+    texts = {path: "" for path in mistakes.files_of("links")} | {
+        file: "if (a ==\n    b)\n  return xb; // b\n"
+    }
     (one,) = mistakes.read_list("[links test]\n# no\na == b => a != b\n= why\n")
-    assert one.equal == "why" and mistakes.find(one, texts) == (file, "if (a != b)\n  return xb; // b\n")
+    assert one.equal == "why" and mistakes.find(one, texts) == (
+        file,
+        "if (a != b)\n  return xb; // b\n",
+    )
     for line, count in (("c => d", 0), ("b => d", 2)):
         with pytest.raises(LookupError, match=f"there {count} times"):
             mistakes.find(mistakes.read_list(f"[links test]\n{line}\n")[0], texts)
@@ -47,4 +52,8 @@ def test_an_edit_applies_once():
 def test_mistakes_are_found():
     """What the simulator finds is what they are found by: it is no fault of this test."""
     assert not apply()[1]
-    run([sys.executable, TOOL, "--jobs", "2"], timeout=4 * 3600, env={"TPC_SIM_FINDINGS": os.devnull}).check()
+    run(
+        [sys.executable, TOOL, "--jobs", "2"],
+        timeout=4 * 3600,
+        env={"TPC_SIM_FINDINGS": os.devnull},
+    ).check()

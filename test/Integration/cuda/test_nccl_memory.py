@@ -17,7 +17,9 @@ def steps(executable, tmp_path, **env):
     findings, trace = tmp_path / "findings", tmp_path / "trace"
     findings.unlink(missing_ok=True)
     many = [MODEL.inputs(batch, sequence, seed=i) for i, (batch, sequence) in enumerate(STEPS)]
-    results = executable.run_all(many, [MODEL.output], env=environment(TPC_SIM_TRACE=trace, TPC_SIM_FINDINGS=findings, **env))
+    results = executable.run_all(
+        many, [MODEL.output], env=environment(TPC_SIM_TRACE=trace, TPC_SIM_FINDINGS=findings, **env)
+    )
     for given, found in zip(many, results):
         assert difference(found[MODEL.output], MODEL.expected(given)).relative <= TOLERANCE
     assert not findings.exists(), findings.read_text()
@@ -42,10 +44,19 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1, TPC_SIM_INJECT="register@2:1")
     assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] == usual["ncclCommRegister"] - 1
     assert calls["ncclMemAlloc"] == calls["ncclMemFree"] == usual["ncclMemAlloc"]
-    said = executable.call(["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
-                           env=environment(TPC_SIM_INJECT="register@1,register@2:1")).check()
+    said = executable.call(
+        ["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
+        env=environment(TPC_SIM_INJECT="register@1,register@2:1"),
+    ).check()
     # Of each rank once.
-    assert len(re.findall(r"^note: .* does not register memory: .*system error", said.stderr, re.MULTILINE)) == 4, said
+    assert (
+        len(
+            re.findall(
+                r"^note: .* does not register memory: .*system error", said.stderr, re.MULTILINE
+            )
+        )
+        == 4
+    ), said
     assert "communication by NCCL" in said.stderr
 
 
@@ -59,5 +70,10 @@ def test_older_libraries_do_without(tpcc, tmp_path):
     libraries = {"TPC_CUDA_LIBS": f"{tmp_path}:{LIBRARIES}"}
     calls = steps(executable, tmp_path, **libraries)
     assert not calls["ncclMemAlloc"] and not calls["ncclCommRegister"] and calls["cuGraphLaunch"]
-    said = executable.call(["--bench", "--shape", "batch=1,sequence=3", "--verbose"], env=environment(**libraries)).check()
-    assert said.stderr.count("does not register memory") == 1 and "communication by NCCL" in said.stderr
+    said = executable.call(
+        ["--bench", "--shape", "batch=1,sequence=3", "--verbose"], env=environment(**libraries)
+    ).check()
+    assert (
+        said.stderr.count("does not register memory") == 1
+        and "communication by NCCL" in said.stderr
+    )

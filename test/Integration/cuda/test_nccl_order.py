@@ -17,8 +17,14 @@ from simulator import FLAGS, environment
 MODELS = {**COMMITTED, **FAMILIES}
 # Sizes that everything is divisible by: nothing is padded or sent in pieces.
 BATCH, SEQUENCE, PAST = 8, 4, 4
-SYMBOLS = {"batch": BATCH, "batch_size": BATCH, "sequence": SEQUENCE, "sequence_length": SEQUENCE, "past": PAST,
-           "past_sequence_length": PAST}
+SYMBOLS = {
+    "batch": BATCH,
+    "batch_size": BATCH,
+    "sequence": SEQUENCE,
+    "sequence_length": SEQUENCE,
+    "past": PAST,
+    "past_sequence_length": PAST,
+}
 FIRST_USES = ["AllReduce", "AllGather", "ReduceScatter", "Broadcast"]
 TYPES = {"f32": ("float32", 4)}
 
@@ -26,13 +32,25 @@ TYPES = {"f32": ("float32", 4)}
 def traced(path):
     """process -> what it has called, as (call, kind, count, type, rest, communicator, members)."""
     found = {}
-    line = re.compile(r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from) (\d+))? in )?"
-                      r"communicator (\w+) of (\d+)(?: on stream \w+)?$")
+    line = re.compile(
+        r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from)"
+        r" (\d+))? in )?"
+        r"communicator (\w+) of (\d+)(?: on stream \w+)?$"
+    )
     for text in path.read_text().splitlines():
         if match := line.match(text):
             process, call, _, count, dtype, reduction, peer, communicator, members = match.groups()
             found.setdefault(int(process), []).append(
-                (call, count and int(count), dtype, reduction, peer and int(peer), communicator, int(members)))
+                (
+                    call,
+                    count and int(count),
+                    dtype,
+                    reduction,
+                    peer and int(peer),
+                    communicator,
+                    int(members),
+                )
+            )
     return found
 
 
@@ -56,14 +74,20 @@ class Certificate:
         return found
 
     def rank_at(self, coordinates):
-        return sum(coordinates[axis] * math.prod(self.sizes[before] for before in self.order[:place])
-                   for place, axis in enumerate(self.order))
+        return sum(
+            coordinates[axis] * math.prod(self.sizes[before] for before in self.order[:place])
+            for place, axis in enumerate(self.order)
+        )
 
     def group(self, rank, axes):
         """World ranks, ascending."""
         here = self.coordinates(rank)
-        return tuple(sorted(self.rank_at({**here, **dict(zip(axes, at))})
-                            for at in itertools.product(*(range(self.sizes[axis]) for axis in axes))))
+        return tuple(
+            sorted(
+                self.rank_at({**here, **dict(zip(axes, at))})
+                for at in itertools.product(*(range(self.sizes[axis]) for axis in axes))
+            )
+        )
 
     def operations(self, items):
         for item in items:
@@ -78,8 +102,11 @@ class Certificate:
 
     def elements(self, dims):
         """Of a rank's part."""
+
         def parts(axes):
-            return math.prod(self.micro_batches if axis == "mb" else self.sizes[axis] for axis in axes)
+            return math.prod(
+                self.micro_batches if axis == "mb" else self.sizes[axis] for axis in axes
+            )
 
         count = 1
         for dim in dims:
@@ -122,27 +149,46 @@ class Certificate:
         for place, stage in enumerate(self.stages):
             for op in self.operations(stage):
                 used.update(groups_of(op))
-        several = [tuple(axis for axis in self.order if axis in axes and self.sizes[axis] > 1) for axes in used]
-        return sorted(set(several) - {()}, key=lambda axes: sum(1 << self.order.index(axis) for axis in axes))
+        several = [
+            tuple(axis for axis in self.order if axis in axes and self.sizes[axis] > 1)
+            for axes in used
+        ]
+        return sorted(
+            set(several) - {()}, key=lambda axes: sum(1 << self.order.index(axis) for axis in axes)
+        )
 
 
-@pytest.mark.parametrize("name,grid", [
-    ("gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp"),
-    pytest.param("llama-past", "tp2x2", marks=pytest.mark.long),
-    pytest.param("bloom-past", "tp2,pp2,mb4", marks=pytest.mark.long),
-    pytest.param("gpt2-tiny", "tp4,pp2,mb2", marks=pytest.mark.long),
-    pytest.param("mistral-dynamo", "tp2,dp2,order=pp-dp-tp", marks=pytest.mark.long),
-])
+@pytest.mark.parametrize(
+    "name,grid",
+    [
+        ("gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp"),
+        pytest.param("llama-past", "tp2x2", marks=pytest.mark.long),
+        pytest.param("bloom-past", "tp2,pp2,mb4", marks=pytest.mark.long),
+        pytest.param("gpt2-tiny", "tp4,pp2,mb2", marks=pytest.mark.long),
+        pytest.param("mistral-dynamo", "tp2,dp2,order=pp-dp-tp", marks=pytest.mark.long),
+    ],
+)
 def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
     model = MODELS[name]
     proof, trace, pids = tmp_path / "proof.json", tmp_path / "trace", tmp_path / "pids"
-    tpcc.call([model.path, f"--megatron-shard={grid}", f"--certificate={proof}", "--emit=staged", "-o", tmp_path / "staged.mlir"]).check()
+    tpcc.call(
+        [
+            model.path,
+            f"--megatron-shard={grid}",
+            f"--certificate={proof}",
+            "--emit=staged",
+            "-o",
+            tmp_path / "staged.mlir",
+        ]
+    ).check()
     certificate = Certificate(proof)
     executable = tpcc.compile(model.path, Grid.parse(grid), *FLAGS)
     command = executable.command("tcp")
-    command[command.index("-n"):command.index("-n")] = ["--pids", str(pids)]
+    command[command.index("-n") : command.index("-n")] = ["--pids", str(pids)]
     steps = 3
-    shape = ",".join(f"{symbol}={size}" for symbol, size in model.shape(BATCH, SEQUENCE, PAST).items())
+    shape = ",".join(
+        f"{symbol}={size}" for symbol, size in model.shape(BATCH, SEQUENCE, PAST).items()
+    )
     command = [*command, "--bench", "--shape", shape, "--warmup", "1", "--repeat", str(steps - 1)]
     run(command, env=environment(TPC_SIM_TRACE=trace)).check()
     assert not step_trace.messages_in_the_way(trace.read_text())
@@ -159,16 +205,24 @@ def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
             groups[communicator] = members
             made.setdefault(communicator, set()).add(members)
             # Made, and each kind of call once, before anything else.
-            first, calls = calls[:1 + len(FIRST_USES) + 2 * (len(members) - 1)], calls[1 + len(FIRST_USES) + 2 * (len(members) - 1):]
+            first, calls = (
+                calls[: 1 + len(FIRST_USES) + 2 * (len(members) - 1)],
+                calls[1 + len(FIRST_USES) + 2 * (len(members) - 1) :],
+            )
             assert {call[5] for call in first} == {communicator} and first[0][6] == len(members)
             assert [call[0] for call in first[:5]] == ["CommInitRank", *FIRST_USES]
             assert all(call[0] in ("Send", "Recv") for call in first[5:])
-        called = [(call, count, dtype, reduction, peer, groups[communicator])
-                  for call, count, dtype, reduction, peer, communicator, _ in calls if not call.startswith("Comm")]
+        called = [
+            (call, count, dtype, reduction, peer, groups[communicator])
+            for call, count, dtype, reduction, peer, communicator, _ in calls
+            if not call.startswith("Comm")
+        ]
         step = list(certificate.calls(rank))
         # What is captured is called for once.
         count = max(1, min(steps, len(called) // max(1, len(step))))
         pairs = list(itertools.zip_longest(called, step * count))
         different = next((i for i, (actual, wanted) in enumerate(pairs) if actual != wanted), None)
-        assert different is None, f"rank {rank}, call {different}: (is, should be) {pairs[different:different + 3]}"
+        assert (
+            different is None
+        ), f"rank {rank}, call {different}: (is, should be) {pairs[different:different + 3]}"
     assert all(len(members) == 1 for members in made.values()), made

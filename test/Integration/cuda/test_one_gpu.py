@@ -35,7 +35,10 @@ FOUND = """========= COMPUTE-SANITIZER
 def pack(tmp_path_factory):
     """As little as shows each part."""
     folder = tmp_path_factory.mktemp("pack") / "one-gpu"
-    run([sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder], env={"CUDA_HOME": "/nonexistent"}).check()
+    run(
+        [sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder],
+        env={"CUDA_HOME": "/nonexistent"},
+    ).check()
     assert folder.with_name("one-gpu.tar.xz").stat().st_size < 8 << 20
     return folder
 
@@ -44,7 +47,13 @@ def call(pack, results, *arguments, path="", **env):
     """As on a machine without a build, LLVM and a toolkit; the script that was packed."""
     script = pack / "run" if pack.is_dir() else SCRIPT
     where = [] if pack.is_dir() else ["--pack", pack]
-    bare = {"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_BUILD": "/nonexistent", "PATH": f"{path}:/usr/bin:/bin", "CUDA_HOME": "", **env}
+    bare = {
+        "TPC_CUDA_LIBS": str(LIBRARIES),
+        "TPC_BUILD": "/nonexistent",
+        "PATH": f"{path}:/usr/bin:/bin",
+        "CUDA_HOME": "",
+        **env,
+    }
     said = run([sys.executable, "-E", script, *arguments, *where, "--results", results], env=bare)
     file = results / "results.json"
     return said, json.loads(file.read_text())["checks"] if file.exists() else []
@@ -52,7 +61,9 @@ def call(pack, results, *arguments, path="", **env):
 
 def test_without_numpy(tmp_path):
     shutil.copy(SCRIPT, tmp_path / "run")
-    run([sys.executable, "-S", tmp_path / "run", "machine"]).refused("run: error: NumPy is not there", "python3 -m pip install numpy")
+    run([sys.executable, "-S", tmp_path / "run", "machine"]).refused(
+        "run: error: NumPy is not there", "python3 -m pip install numpy"
+    )
 
 
 def states(checks, part):
@@ -69,15 +80,29 @@ def sanitizer(folder, text):
 
 def test_all_parts(pack, tmp_path):
     trace = tmp_path / "trace"
-    said, checks = call(pack, tmp_path / "results", path=sanitizer(tmp_path / "bin", CLEAN), TPC_SIM_TRACE=str(trace))
+    said, checks = call(
+        pack,
+        tmp_path / "results",
+        path=sanitizer(tmp_path / "bin", CLEAN),
+        TPC_SIM_TRACE=str(trace),
+    )
     said.check()
     for part in ("kernels", "correctness", "sanitizer"):
         assert states(checks, part) and set(states(checks, part)) == {"passed"}, said
     assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], said
     assert "ncclAllReduce" in trace.read_text()
-    assert "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch" in said.stdout.split("Not proved:")[1]
-    table = run([sys.executable, SCRIPT, "table", tmp_path / "results" / "results.json"]).check().stdout
-    assert "### Simulated GPU" in table and "| GPT-2 tiny | 4 |" in table and "| correctness | 6 | 0 | 0 |" in table
+    assert (
+        "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch"
+        in said.stdout.split("Not proved:")[1]
+    )
+    table = (
+        run([sys.executable, SCRIPT, "table", tmp_path / "results" / "results.json"]).check().stdout
+    )
+    assert (
+        "### Simulated GPU" in table
+        and "| GPT-2 tiny | 4 |" in table
+        and "| correctness | 6 | 0 | 0 |" in table
+    )
 
 
 def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
@@ -94,7 +119,11 @@ def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
     assert states(checks, "kernels") == ["failed", "passed"]
     by_name = {check["name"]: check for check in checks}
     note = by_name["gpt2-tiny tp1 threads"]["note"]
-    assert "logits, step 001" in note and "at [0, 0, 3]" in note and "with CUDA_LAUNCH_BLOCKING=1: wrong as well" in note
+    assert (
+        "logits, step 001" in note
+        and "at [0, 0, 3]" in note
+        and "with CUDA_LAUNCH_BLOCKING=1: wrong as well" in note
+    )
     assert "SIGSEGV" in by_name["gpt2-tiny tp2 threads"]["note"]
     assert by_name["GPT-2 tiny tp1 beside a processor"]["state"] == "passed"
     assert "Failed:\n  kernels: " in said.stdout
@@ -107,16 +136,27 @@ def test_what_hangs_ends_at_its_limit(pack, tmp_path):
     program.rename(own / "bin" / "tp2")
     program.write_text('#!/bin/sh\nTPC_SIM_INJECT=hang@40 "$(dirname "$0")/tp2" "$@" & wait\n')
     program.chmod(0o755)
-    said, checks = call(own, tmp_path / "results", "correctness", "--only=tp[12] threads$", "--limit=3")
+    said, checks = call(
+        own, tmp_path / "results", "correctness", "--only=tp[12] threads$", "--limit=3"
+    )
     assert said.returncode == 1 and states(checks, "correctness") == ["passed", "failed"], said
-    assert checks[-1]["name"] == "gpt2-tiny tp2 threads" and checks[-1]["note"].startswith("ran past its limit of 3 s")
-    assert not subprocess.run(["pgrep", "-f", str(own / "bin")], capture_output=True, text=True).stdout
+    assert checks[-1]["name"] == "gpt2-tiny tp2 threads" and checks[-1]["note"].startswith(
+        "ran past its limit of 3 s"
+    )
+    assert not subprocess.run(
+        ["pgrep", "-f", str(own / "bin")], capture_output=True, text=True
+    ).stdout
 
 
 def test_findings_are_whose_they_are(pack, tmp_path):
-    for whose, kernel, state in (("ours", "kernel_gelu", "failed"), ("theirs", "cutlass_80_simt_sgemm", "passed")):
+    for whose, kernel, state in (
+        ("ours", "kernel_gelu", "failed"),
+        ("theirs", "cutlass_80_simt_sgemm", "passed"),
+    ):
         path = sanitizer(tmp_path / whose, FOUND.format(kernel=kernel))
-        said, checks = call(pack, tmp_path / f"results-{whose}", "sanitizer", "--only=memcheck.*tp1", path=path)
+        said, checks = call(
+            pack, tmp_path / f"results-{whose}", "sanitizer", "--only=memcheck.*tp1", path=path
+        )
         assert states(checks, "sanitizer") == [state], said
     assert checks[-1]["note"] == "1 findings in the vendor's kernels"
 
@@ -142,9 +182,14 @@ def test_generation_is_compared_with_pytorch(tmp_path):
     """The last request of a prompt's length counts, and a missing peer leaves its cell empty."""
     from one_gpu import table
 
-    lines = [{"name": "llama1b bf16 gen", "prompt": 512, "first_ms": first, "step_ms": step} for first, step in [(9, 9), (4, 2)]]
-    lines += [{"model": "llama-1b", "way": "eager", "case": "decode1@512", "ms": 10},
-              {"model": "llama-1b", "way": "compiled+graph", "case": "prefill512_last", "ms": 3}]
+    lines = [
+        {"name": "llama1b bf16 gen", "prompt": 512, "first_ms": first, "step_ms": step}
+        for first, step in [(9, 9), (4, 2)]
+    ]
+    lines += [
+        {"model": "llama-1b", "way": "eager", "case": "decode1@512", "ms": 10},
+        {"model": "llama-1b", "way": "compiled+graph", "case": "prefill512_last", "ms": 3},
+    ]
     (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)))
     text = table.render([tmp_path / "lines.jsonl"])
     assert text.splitlines()[-1] == "| LLaMA-3.2-1B shape | 2.00 | 5.00 |  | 4.00 |  | 0.75 |"
@@ -163,6 +208,14 @@ def test_the_page_is_what_the_script_writes():
 def test_everything_that_is_packed(tmp_path):
     folder = tmp_path / "one-gpu"
     run([sys.executable, SCRIPT, "pack", "-o", folder], timeout=3600).check()
-    said, checks = call(folder, tmp_path / "results", "kernels", "correctness", "--seconds", "3600", "--only=^(?!.*124M)")
+    said, checks = call(
+        folder,
+        tmp_path / "results",
+        "kernels",
+        "correctness",
+        "--seconds",
+        "3600",
+        "--only=^(?!.*124M)",
+    )
     said.check()
     assert len(states(checks, "kernels")) > 50 and len(states(checks, "correctness")) > 40

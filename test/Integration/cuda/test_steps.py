@@ -16,16 +16,31 @@ MODELS = {**COMMITTED, **FAMILIES}
 
 def inputs(model, order, seed):
     """Inputs of other contents each time, of other padding where the model has that."""
-    return [model.inputs(batch, sequence, ["none", "left", "right"][(seed + i) % 3] if model.padded else "none", seed=i,
-                         past=past if model.past_name else 0)
-            for i, (batch, sequence, past) in enumerate(order)]
+    return [
+        model.inputs(
+            batch,
+            sequence,
+            ["none", "left", "right"][(seed + i) % 3] if model.padded else "none",
+            seed=i,
+            past=past if model.past_name else 0,
+        )
+        for i, (batch, sequence, past) in enumerate(order)
+    ]
 
 
 def check(model, executable, order, seed, tmp_path, transport="threads"):
     trace = tmp_path / f"trace{seed}"
     many = inputs(model, order, seed)
-    results = executable.run_all(many, [model.output], transport=transport, env={
-        "TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_SEED": str(seed), "TPC_SIM_TRACE": str(trace)})
+    results = executable.run_all(
+        many,
+        [model.output],
+        transport=transport,
+        env={
+            "TPC_CUDA_LIBS": str(LIBRARIES),
+            "TPC_SIM_SEED": str(seed),
+            "TPC_SIM_TRACE": str(trace),
+        },
+    )
     for given, actual in zip(many, results):
         distance = difference(actual[model.output], model.expected(given))
         assert distance.relative <= TOLERANCE, distance
@@ -36,12 +51,15 @@ A, B, C = (2, 5, 0), (1, 1, 0), (1, 9, 0)
 ALTERNATING = [A, A, A, B, A, B, B, A, C, A, B, C, C, A]
 
 
-@pytest.mark.parametrize("name,grid,order", [
-    ("gpt2-tiny", "tp1", ALTERNATING),
-    ("gpt2-tiny", "tp2", ALTERNATING),
-    ("gpt2-tiny", "pp2,mb2", [A, A, A, B, B, A, B]),
-    pytest.param("gpt2-tiny", "tp2,pp2,mb3", [A, B, A, B, A, B], marks=pytest.mark.long),
-])
+@pytest.mark.parametrize(
+    "name,grid,order",
+    [
+        ("gpt2-tiny", "tp1", ALTERNATING),
+        ("gpt2-tiny", "tp2", ALTERNATING),
+        ("gpt2-tiny", "pp2,mb2", [A, A, A, B, B, A, B]),
+        pytest.param("gpt2-tiny", "tp2,pp2,mb3", [A, B, A, B, A, B], marks=pytest.mark.long),
+    ],
+)
 def test_a_step_is_one_launch(tpcc, tmp_path, name, grid, order):
     model = MODELS[name]
     check(model, tpcc.compile(model.path, grid, "--target=cuda"), order, 1, tmp_path)

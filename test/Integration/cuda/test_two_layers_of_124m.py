@@ -27,5 +27,7 @@ def model(tmp_path_factory):
 @pytest.mark.parametrize("grid", ["tp1", "tp2", "pp2", "tp2,sp"])
 def test_numbers(tpcc, model, grid):
     executable, given = tpcc.compile(model.path, grid, *FLAGS), model.inputs(1, 64)
-    found = executable.run(given, [model.output], timeout=300, env=environment(TPC_SIM_MEMORY="4GiB"))[model.output]
+    found = executable.run(
+        given, [model.output], timeout=300, env=environment(TPC_SIM_MEMORY="4GiB")
+    )[model.output]
     assert (off := difference(found, model.expected(given))).relative <= TOLERANCE, off

@@ -31,10 +31,21 @@ def full_logits(model: Model, ids) -> np.ndarray:
     ids = np.asarray(ids, np.int64)
     given = {"input_ids": ids}
     if model.past_name:
-        given |= {name: np.zeros([{model.batch_name: len(ids), model.past_name: 0}.get(size, size) for size in shape], np.float32)
-                  for name, shape in model.reference.inputs.items() if model.past_name in shape and name != "attention_mask"}
+        given |= {
+            name: np.zeros(
+                [
+                    {model.batch_name: len(ids), model.past_name: 0}.get(size, size)
+                    for size in shape
+                ],
+                np.float32,
+            )
+            for name, shape in model.reference.inputs.items()
+            if model.past_name in shape and name != "attention_mask"
+        }
     ports = defaults.conventional(model.reference.inputs)
-    return model.expected(defaults.fill(model.reference.inputs, model.reference.types, given, ports))
+    return model.expected(
+        defaults.fill(model.reference.inputs, model.reference.types, given, ports)
+    )
 
 
 def decided(margins) -> int:
@@ -57,7 +68,14 @@ class Said:
     result: Result
 
 
-def say(program: Executable, prompt, new: int, *arguments: str, logits: bool = False, transport: str = "threads") -> Said:
+def say(
+    program: Executable,
+    prompt,
+    new: int,
+    *arguments: str,
+    logits: bool = False,
+    transport: str = "threads",
+) -> Said:
     directory = program.scratch / f"run{next(program.runs)}"
     directory.mkdir(parents=True)
     text = ",".join(str(int(one)) for one in prompt)
@@ -87,8 +105,14 @@ class Toy:
             path.parent.mkdir(parents=True)
             shutil.copy(self.PROGRAM, path)
             sizes = Grid.parse(grid)
-            environment = {f"TEST_{axis.upper()}": str(getattr(sizes, axis)) for axis in ("tp", "pp", "dp", "mb")}
-            environment |= {"TEST_MOST": str(self.POSITIONS), "TPC_RUNTIME_DIR": str(harness.BUILD / "lib")}
+            environment = {
+                f"TEST_{axis.upper()}": str(getattr(sizes, axis))
+                for axis in ("tp", "pp", "dp", "mb")
+            }
+            environment |= {
+                "TEST_MOST": str(self.POSITIONS),
+                "TPC_RUNTIME_DIR": str(harness.BUILD / "lib"),
+            }
             self.made[grid] = Executable(path, sizes, path.parent, environment=environment)
         return self.made[grid]
 

@@ -39,17 +39,35 @@ class Answer:
 class Service:
     """A program that serves. Whatever it says that the protocol does not know is an error of the next call."""
 
-    def __init__(self, program, *arguments: str, transport: str = "threads", log: Path | None = None, env=None):
+    def __init__(
+        self,
+        program,
+        *arguments: str,
+        transport: str = "threads",
+        log: Path | None = None,
+        env=None,
+    ):
         self.program, self.answers, self.wrong = program, {}, []
         self.holds = False  # what is sent waits for more
         self.reused = False  # ids are asked for again before their answer was looked at
         self.changed = threading.Condition()
         self.log = log or program.scratch / f"serve{next(program.runs)}.log"
-        environment = {**os.environ, **program.environment, **(env or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment = {
+            **os.environ,
+            **program.environment,
+            **(env or {}),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
         with open(self.log, "wb") as errors:
-            self.process = subprocess.Popen([*program.command(transport), "--serve-stdin", *arguments], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, env=environment, start_new_session=True)
+            self.process = subprocess.Popen(
+                [*program.command(transport), "--serve-stdin", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
+            )
         self.lines = 0
         self.leaves, self.leave = os.pipe()
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -118,7 +136,11 @@ class Service:
         return self.log.read_text(errors="replace")
 
     def send(self, line: dict | str | bytes) -> None:
-        data = line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n"
+        data = (
+            line
+            if isinstance(line, bytes)
+            else (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n"
+        )
         self.process.stdin.write(data)
         if not self.holds:
             self.process.stdin.flush()
@@ -144,8 +166,12 @@ class Service:
         with self.changed:
             while not condition():
                 assert not self.wrong, f"{self.wrong[:5]}\n{self.said()[-4000:]}"
-                assert self.reader.is_alive() or condition(), f"the program ended\n{self.said()[-4000:]}"
-                assert clock.seconds() < seconds, f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
+                assert (
+                    self.reader.is_alive() or condition()
+                ), f"the program ended\n{self.said()[-4000:]}"
+                assert (
+                    clock.seconds() < seconds
+                ), f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
                 self.changed.wait(0.1)
             assert not self.wrong, self.wrong[:5]
 

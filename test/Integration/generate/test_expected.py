@@ -21,7 +21,7 @@ def test_nine_of_ten_prompts_are_decided():
 def test_greedy_ids_are_those_of_the_file(name):
     for one in expected()[name]:
         prompt, ids = one["prompt"], one["ids"]
-        logits = full_logits(CAUSAL[name], [prompt + ids[:-1]])[0, len(prompt) - 1:]
+        logits = full_logits(CAUSAL[name], [prompt + ids[:-1]])[0, len(prompt) - 1 :]
         steps = decided(one["margins"])
         assert logits.argmax(axis=-1)[:steps].tolist() == ids[:steps], prompt
         # Written with three digits.

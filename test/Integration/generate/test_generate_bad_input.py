@@ -36,42 +36,49 @@ PROMPT = ["--prompt-ids", "1,2,3"]
 FEW = ["--max-new-tokens", "4"]
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (["--prompt-ids", "", *FEW], ["empty"]),
-    (["--prompt-ids", ",", *FEW], ["--prompt-ids"]),
-    (["--prompt-ids", "1,,2", *FEW], ["--prompt-ids"]),
-    (["--prompt-ids", "1,two", *FEW], ["two"]),
-    (["--prompt-ids", "1,101", *FEW], ["101", "100"]),
-    (["--prompt-ids=-1", *FEW], ["-1"]),
-    (["--prompt-ids", "1,99999999999999999999", *FEW], ["--prompt-ids"]),
-    (["--prompt-ids", ",".join(["1"] * 129), "--max-new-tokens", "1"], ["129", "128"]),
-    (["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"], ["21", "20"]),
-    (["--prompt-ids", "nowhere.json", *FEW], ["nowhere.json"]),
-    (["--prompt-ids", "nowhere.npy", *FEW], ["nowhere.npy"]),
-    ([*PROMPT, "--max-new-tokens", "-3"], ["--max-new-tokens"]),
-    ([*PROMPT, *FEW, "--max-sequence", "0"], ["--max-sequence"]),
-    ([*PROMPT, *FEW, "--max-sequence", "129"], ["129", "128"]),
-    ([*PROMPT, *FEW, "--prefill-chunk", "0"], ["--prefill-chunk"]),
-    ([*PROMPT, *FEW, "--temperature", "-1"], ["--temperature"]),
-    ([*PROMPT, *FEW, "--temperature", "nan"], ["--temperature"]),
-    ([*PROMPT, *FEW, "--temperature", "warm"], ["--temperature"]),
-    ([*PROMPT, *FEW, "--top-k", "-1"], ["--top-k"]),
-    ([*PROMPT, *FEW, "--top-p", "1.5"], ["--top-p"]),
-    ([*PROMPT, *FEW, "--top-p", "-0.1"], ["--top-p"]),
-    ([*PROMPT, *FEW, "--repetition-penalty", "0"], ["--repetition-penalty"]),
-    ([*PROMPT, *FEW, "--repetition-penalty", "inf"], ["--repetition-penalty"]),
-    ([*PROMPT, *FEW, "--seed", "x"], ["--seed"]),
-    ([*PROMPT, *FEW, "--seed", str(2**64)], ["--seed"]),
-    ([*PROMPT, *FEW, "--stop-ids", "101"], ["101"]),
-    ([*PROMPT, *FEW, "--stop-ids", "a"], ["--stop-ids"]),
-    ([*PROMPT, *FEW, "--max-batch", "0"], ["--max-batch"]),
-    ([*PROMPT, *FEW, "--serve-stdin"], ["--serve-stdin", "--prompt-ids"]),
-    ([*PROMPT, *FEW, "--input", "input_ids=x.npy"], ["--input"]),
-    ([*FEW], ["--prompt-ids", "--serve-stdin"]),
-    ([*PROMPT, *FEW, "--shape", "batch=1"], ["--shape", "--bench"]),
-    ([*PROMPT, *FEW, "--max-batch", "65537"], ["--max-batch", "65536"]),
-    (["--serve-stdin", "--max-batch", str(2**62)], ["--max-batch", "65536"]),
-], ids=lambda value: " ".join(value)[:60])
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["--prompt-ids", "", *FEW], ["empty"]),
+        (["--prompt-ids", ",", *FEW], ["--prompt-ids"]),
+        (["--prompt-ids", "1,,2", *FEW], ["--prompt-ids"]),
+        (["--prompt-ids", "1,two", *FEW], ["two"]),
+        (["--prompt-ids", "1,101", *FEW], ["101", "100"]),
+        (["--prompt-ids=-1", *FEW], ["-1"]),
+        (["--prompt-ids", "1,99999999999999999999", *FEW], ["--prompt-ids"]),
+        (["--prompt-ids", ",".join(["1"] * 129), "--max-new-tokens", "1"], ["129", "128"]),
+        (
+            ["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"],
+            ["21", "20"],
+        ),
+        (["--prompt-ids", "nowhere.json", *FEW], ["nowhere.json"]),
+        (["--prompt-ids", "nowhere.npy", *FEW], ["nowhere.npy"]),
+        ([*PROMPT, "--max-new-tokens", "-3"], ["--max-new-tokens"]),
+        ([*PROMPT, *FEW, "--max-sequence", "0"], ["--max-sequence"]),
+        ([*PROMPT, *FEW, "--max-sequence", "129"], ["129", "128"]),
+        ([*PROMPT, *FEW, "--prefill-chunk", "0"], ["--prefill-chunk"]),
+        ([*PROMPT, *FEW, "--temperature", "-1"], ["--temperature"]),
+        ([*PROMPT, *FEW, "--temperature", "nan"], ["--temperature"]),
+        ([*PROMPT, *FEW, "--temperature", "warm"], ["--temperature"]),
+        ([*PROMPT, *FEW, "--top-k", "-1"], ["--top-k"]),
+        ([*PROMPT, *FEW, "--top-p", "1.5"], ["--top-p"]),
+        ([*PROMPT, *FEW, "--top-p", "-0.1"], ["--top-p"]),
+        ([*PROMPT, *FEW, "--repetition-penalty", "0"], ["--repetition-penalty"]),
+        ([*PROMPT, *FEW, "--repetition-penalty", "inf"], ["--repetition-penalty"]),
+        ([*PROMPT, *FEW, "--seed", "x"], ["--seed"]),
+        ([*PROMPT, *FEW, "--seed", str(2**64)], ["--seed"]),
+        ([*PROMPT, *FEW, "--stop-ids", "101"], ["101"]),
+        ([*PROMPT, *FEW, "--stop-ids", "a"], ["--stop-ids"]),
+        ([*PROMPT, *FEW, "--max-batch", "0"], ["--max-batch"]),
+        ([*PROMPT, *FEW, "--serve-stdin"], ["--serve-stdin", "--prompt-ids"]),
+        ([*PROMPT, *FEW, "--input", "input_ids=x.npy"], ["--input"]),
+        ([*FEW], ["--prompt-ids", "--serve-stdin"]),
+        ([*PROMPT, *FEW, "--shape", "batch=1"], ["--shape", "--bench"]),
+        ([*PROMPT, *FEW, "--max-batch", "65537"], ["--max-batch", "65536"]),
+        (["--serve-stdin", "--max-batch", str(2**62)], ["--max-batch", "65536"]),
+    ],
+    ids=lambda value: " ".join(value)[:60],
+)
 def test_command_lines(program, arguments, words):
     refuse(program, arguments, *words)
 
@@ -80,25 +87,61 @@ def test_logits_that_cannot_be_written(program):
     program.call([*PROMPT, *FEW, "--logits", "no/such/folder/logits.npy"]).refused("no/such/folder")
 
 
-@pytest.mark.parametrize("text,words", [
-    ("", []), ("[]", []), ("{}", []), ("[[1, 2], []]", []), ("[1, \"2\"]", []), ("[1, 2.5]", []), ("[1, 2", []),
-    ("[1, 101]", ["101"]), ("[[1, 2], [1, -7]]", ["-7"]), ("[[1], 2]", []), ("[[[1]]]", []), ("[" * 100000, []),
-    ("[1, " + "[" * 100000 + "]" * 100000 + "]", ["found array"]), ('[1, "' + "x" * 100000 + '"]', ["xxx…"])], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        ("", []),
+        ("[]", []),
+        ("{}", []),
+        ("[[1, 2], []]", []),
+        ('[1, "2"]', []),
+        ("[1, 2.5]", []),
+        ("[1, 2", []),
+        ("[1, 101]", ["101"]),
+        ("[[1, 2], [1, -7]]", ["-7"]),
+        ("[[1], 2]", []),
+        ("[[[1]]]", []),
+        ("[" * 100000, []),
+        ("[1, " + "[" * 100000 + "]" * 100000 + "]", ["found array"]),
+        ('[1, "' + "x" * 100000 + '"]', ["xxx…"]),
+    ],
+    ids=lambda value: str(value)[:20],
+)
 def test_json_files(program, tmp_path, text, words):
     (tmp_path / "ids.json").write_text(text)
     refuse(program, ["--prompt-ids", tmp_path / "ids.json", *FEW], *words)
 
 
-@pytest.mark.parametrize("array", [np.zeros((1, 3), np.float32), np.zeros((1, 2, 3), np.int64), np.zeros((2, 0), np.int64),
-                                   np.zeros((0, 3), np.int64), np.array([[1, 101]]), np.array([[-1]])], ids=lambda array: f"{array.dtype}-{array.shape}")
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((1, 3), np.float32),
+        np.zeros((1, 2, 3), np.int64),
+        np.zeros((2, 0), np.int64),
+        np.zeros((0, 3), np.int64),
+        np.array([[1, 101]]),
+        np.array([[-1]]),
+    ],
+    ids=lambda array: f"{array.dtype}-{array.shape}",
+)
 def test_arrays(program, tmp_path, array):
     np.save(tmp_path / "ids.npy", array)
-    refuse(program, ["--prompt-ids", tmp_path / "ids.npy", *FEW], *([str(array.flat[-1])] if array.size == 2 else []))
+    refuse(
+        program,
+        ["--prompt-ids", tmp_path / "ids.npy", *FEW],
+        *([str(array.flat[-1])] if array.size == 2 else []),
+    )
 
 
 def test_more_rows_than_were_planned(program, tmp_path):
     (tmp_path / "ids.json").write_text(json.dumps([[1, 2], [3], [4, 5, 6]]))
-    refuse(program, ["--prompt-ids", tmp_path / "ids.json", *FEW, "--max-batch", "2"], "3", "--max-batch", "2")
+    refuse(
+        program,
+        ["--prompt-ids", tmp_path / "ids.json", *FEW, "--max-batch", "2"],
+        "3",
+        "--max-batch",
+        "2",
+    )
 
 
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
@@ -108,26 +151,38 @@ def test_all_processes_hear_of_it(program, request, transport):
     refuse(program, ["--prompt-ids", "1,101", *FEW], "101", transport=transport)
 
 
-@pytest.mark.parametrize("flags,words", [
-    ("--temperature $RANK", "another --temperature (rank 0 has 0, rank 1 has 1)"),
-    ("--max-new-tokens $((RANK + 3))", "another --max-new-tokens (rank 0 has 3, rank 1 has 4)"),
-    ("--stop-ids $RANK", "other prompts or flags"), ("--prompt-ids $RANK", "other prompts or flags")])
+@pytest.mark.parametrize(
+    "flags,words",
+    [
+        ("--temperature $RANK", "another --temperature (rank 0 has 0, rank 1 has 1)"),
+        ("--max-new-tokens $((RANK + 3))", "another --max-new-tokens (rank 0 has 3, rank 1 has 4)"),
+        ("--stop-ids $RANK", "other prompts or flags"),
+        ("--prompt-ids $RANK", "other prompts or flags"),
+    ],
+)
 def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
     """What ranks do step by step must be the same: otherwise some would wait for what others never send."""
     program = toy.program("tp2")
     (tmp_path / "each").write_text(f"#!/bin/sh\nexec {program.path} --prompt-ids 1,2,3 {flags}\n")
     (tmp_path / "each").chmod(0o755)
-    run([*LAUNCH, "-n", "2", tmp_path / "each"], env=program.environment, timeout=60).refused("rank 1", words)
+    run([*LAUNCH, "-n", "2", tmp_path / "each"], env=program.environment, timeout=60).refused(
+        "rank 1", words
+    )
 
 
 @pytest.mark.parametrize("grid", ["tp1", "tp2,pp2", "dp2"])
-@pytest.mark.parametrize("drawn", [[], ["--temperature", "1"], ["--temperature", "1", "--top-k", "5", "--top-p", "0.9"]],
-                         ids=["greedy", "plain", "filtered"])
+@pytest.mark.parametrize(
+    "drawn",
+    [[], ["--temperature", "1"], ["--temperature", "1", "--top-k", "5", "--top-p", "0.9"]],
+    ids=["greedy", "plain", "filtered"],
+)
 def test_logits_that_are_no_numbers(toy, grid, drawn):
     """Named by where they are; a prompt beside it is answered."""
     program = toy.program(grid)
     refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "behind 3 tokens")
-    result = program.call(["--prompt-ids", f"{Toy.POISON}", "--prompt-ids", "1,2", *FEW, *drawn]).refused("prompt 0", "nan")
+    result = program.call(
+        ["--prompt-ids", f"{Toy.POISON}", "--prompt-ids", "1,2", *FEW, *drawn]
+    ).refused("prompt 0", "nan")
     assert len(result.stdout.split()) == 4
 
 
@@ -144,8 +199,23 @@ def test_temperatures_next_to_zero(program):
     """Scores that are divided by them would be infinite, and many the largest."""
     greedy = say(program, [1, 2, 3], 20).tokens
     for temperature in ("1e-31", "1e-38", "1e-45", "1e-300"):
-        assert say(program, [1, 2, 3], 20, "--temperature", temperature).tokens == greedy, temperature
-        assert say(program, [1, 2, 3], 20, "--temperature", temperature, "--top-k", "5", "--top-p", "0.9").tokens == greedy, temperature
+        assert (
+            say(program, [1, 2, 3], 20, "--temperature", temperature).tokens == greedy
+        ), temperature
+        assert (
+            say(
+                program,
+                [1, 2, 3],
+                20,
+                "--temperature",
+                temperature,
+                "--top-k",
+                "5",
+                "--top-p",
+                "0.9",
+            ).tokens
+            == greedy
+        ), temperature
 
 
 def test_the_limits_themselves_are_served(program):
@@ -154,10 +224,29 @@ def test_the_limits_themselves_are_served(program):
     assert len(say(program, [1, 2, 3], 126).tokens) == 126
     assert len(say(program, [1, 2, 3], 127).tokens) == 126
     assert len(say(program, [0, 100], 1, "--max-sequence", "128", "--stop-ids", "100").tokens) == 1
-    assert len(say(program, [5], 2, "--temperature", "0.5", "--top-k", "0", "--top-p", "1", "--repetition-penalty", "1").tokens) == 2
-    seeds = [say(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens for seed in (2**64 - 1, -1, 2**63, 2**63 - 1)]
+    assert (
+        len(
+            say(
+                program,
+                [5],
+                2,
+                "--temperature",
+                "0.5",
+                "--top-k",
+                "0",
+                "--top-p",
+                "1",
+                "--repetition-penalty",
+                "1",
+            ).tokens
+        )
+        == 2
+    )
+    seeds = [
+        say(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens
+        for seed in (2**64 - 1, -1, 2**63, 2**63 - 1)
+    ]
     assert seeds[0] == seeds[1] and seeds[2] not in (seeds[0], seeds[3])
-
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -165,11 +254,21 @@ def test_an_error_does_not_begin_behind_tokens(toy, tmp_path, victim):
     """Tokens are a line that is not finished, of rank 0; errors are any rank's."""
     program, log = toy.program("tp2"), tmp_path / "log"
     environment = {"TEST_MOST": "1000000"}
-    with Steps(program, "tcp", log, {**program.environment, **environment}, waits=False,
-               arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"]) as steps:
+    with Steps(
+        program,
+        "tcp",
+        log,
+        {**program.environment, **environment},
+        waits=False,
+        arguments=["--prompt-ids", "1,2,3", "--max-new-tokens", "900000"],
+    ) as steps:
         until(lambda: re.search(r"^\d+ \d+", steps.said(), re.M))
         time.sleep(0.5)  # rank 0 tells the others several times a second
         os.kill(processes_of(program.path)[victim], signal.SIGKILL)
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
         said = steps.said()
-    assert re.search(rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without a word", said, re.M), said[-2000:]
+    assert re.search(
+        rf"^\d+ \d+[\d ]*\nerror: rank {victim} \(tp {victim}\) has ended without a word",
+        said,
+        re.M,
+    ), said[-2000:]

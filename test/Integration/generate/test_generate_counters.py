@@ -11,18 +11,32 @@ from harness import Grid
 from test_generate_plans import SPLIT, plan_of
 
 NEW, PROMPT = 6, 9
-CASES = [pytest.param(name, grid, id=f"{name}-{grid}", marks=[] if index % 4 == place else pytest.mark.long)
-         for index, name in enumerate(SPLIT) for place, grid in enumerate(["tp2", "tp2,pp2", "pp2", "tp2,dp2"])]
+CASES = [
+    pytest.param(
+        name, grid, id=f"{name}-{grid}", marks=[] if index % 4 == place else pytest.mark.long
+    )
+    for index, name in enumerate(SPLIT)
+    for place, grid in enumerate(["tp2", "tp2,pp2", "pp2", "tp2,dp2"])
+]
 
 
 def sent(said):
     """(stage, axis, kind) -> (count, bytes), of the rank of each stage that sends most."""
-    rows = re.findall(r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", said.result.stderr, re.M)
-    return {(int(stage), axis, kind): (int(count), int(size)) for stage, kind, axis, count, size in rows}
+    rows = re.findall(
+        r"^stage (\d+): (\w+) over (\S+), (\d+) times, (\d+) bytes$", said.result.stderr, re.M
+    )
+    return {
+        (int(stage), axis, kind): (int(count), int(size)) for stage, kind, axis, count, size in rows
+    }
 
 
 def rounds(said):
-    return [int(one) for one in re.search(r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of", said.result.stderr).groups()]
+    return [
+        int(one)
+        for one in re.search(
+            r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of", said.result.stderr
+        ).groups()
+    ]
 
 
 @pytest.mark.parametrize("name,grid", CASES)
@@ -39,22 +53,43 @@ def test_what_is_sent(tpcc, name, grid):
         assert rounds(said) == [NEW, steps, NEW, 0]
         # 2L + 1 reductions over tp, or L + 1, and what goes from stage to stage: by the plan, which other tests look at.
         for row in plan:
-            assert counted.pop((row["stage"], row["axis"], row["kind"]))[0] == steps * row["count"], row
+            assert (
+                counted.pop((row["stage"], row["axis"], row["kind"]))[0] == steps * row["count"]
+            ), row
         # A token: its value and its id, of each sequence that the step has.
-        assert counted.pop((parsed.pp - 1, "sampling", "all_reduce"), (NEW, 8 * NEW)) == (NEW, 8 * NEW)
+        assert counted.pop((parsed.pp - 1, "sampling", "all_reduce"), (NEW, 8 * NEW)) == (
+            NEW,
+            8 * NEW,
+        )
         # And the token, said to earlier stages.
         for (_, axis, kind), (count, size) in counted.items():
-            assert (axis, kind) == ("sampling", "send") and parsed.pp > 1 and count == NEW and size <= 8 * NEW * batch
+            assert (
+                (axis, kind) == ("sampling", "send")
+                and parsed.pp > 1
+                and count == NEW
+                and size <= 8 * NEW * batch
+            )
     asked = say(program, prompt, NEW, "--verbose", f"--max-batch={batch}", logits=True)
     assert sum(size for (_, axis, _), (_, size) in sent(asked).items() if axis == "output") > 0
 
 
-@pytest.mark.parametrize("flags,most", [(["--temperature", "0.9"], 1), (["--repetition-penalty", "1.3"], 1), (["--top-k", "40"], 1),
-                                        (["--top-p", "0.9"], 3), (["--top-p", "0.99", "--top-k", "150"], 3)],
-                         ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "flags,most",
+    [
+        (["--temperature", "0.9"], 1),
+        (["--repetition-penalty", "1.3"], 1),
+        (["--top-k", "40"], 1),
+        (["--top-p", "0.9"], 3),
+        (["--top-p", "0.99", "--top-k", "150"], 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
 def test_rounds(tpcc, flags, most):
     program = tpcc.compile(CAUSAL["gpt2-tiny"].path, "tp2", "--generate")
     said = say(program, [1, 2, 3], 20, "--verbose", *flags)
     tokens, steps, count, extra = rounds(said)
     assert (tokens, steps, extra) == (20, 20, 0) and 20 <= count <= 20 * most
-    assert sum(number for (_, axis, _), (number, _) in sent(said).items() if axis == "sampling") == count
+    assert (
+        sum(number for (_, axis, _), (number, _) in sent(said).items() if axis == "sampling")
+        == count
+    )

@@ -24,7 +24,12 @@ GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
 MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
 # GPT-2, and rotary embeddings with kv heads that are shared, recognized and derived.
 MODELS = ["gpt2-tiny", "llama-dynamo"]
-CHOSEN = [("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2,pp2"), ("llama-dynamo", "tp2"), ("gpt2-tiny", "dp2")]
+CHOSEN = [
+    ("gpt2-tiny", "tp1"),
+    ("gpt2-tiny", "tp2,pp2"),
+    ("llama-dynamo", "tp2"),
+    ("gpt2-tiny", "dp2"),
+]
 MODEL = CAUSAL["gpt2-tiny"]
 PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
 
@@ -44,9 +49,17 @@ def compiled(tpcc, path, grid, *arguments, **env):
 
 
 def cases(chosen):
-    return [pytest.param(CAUSAL[name], grid, id=f"{name}-{grid}", marks=[] if (name, grid) in chosen else pytest.mark.long)
-            for name in CAUSAL for grid in GRIDS + MORE_GRIDS
-            if CAUSAL[name].layers >= Grid.parse(grid).pp]
+    return [
+        pytest.param(
+            CAUSAL[name],
+            grid,
+            id=f"{name}-{grid}",
+            marks=[] if (name, grid) in chosen else pytest.mark.long,
+        )
+        for name in CAUSAL
+        for grid in GRIDS + MORE_GRIDS
+        if CAUSAL[name].layers >= Grid.parse(grid).pp
+    ]
 
 
 def seeds(request):
@@ -58,13 +71,23 @@ def test_greedy_ids(tpcc, request, model, grid):
     """Prompts of different lengths, more than there are slots: transformers' tokens, and those of processors."""
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":
-        prompts = [{**one, "ids": one["ids"][:4 + index]} for index, one in enumerate(prompts[:3])]
+        prompts = [{**one, "ids": one["ids"][: 4 + index]} for index, one in enumerate(prompts[:3])]
     program, host = compiled(tpcc, model.path, grid), tpcc.compile(model.path, grid, "--generate")
     for seed in seeds(request):
         answers = []
         for one, env in [(program, {"TPC_SIM_SEED": str(seed)}), (host, {})]:
-            with Service(one, "--max-batch", "2" if len(prompts) < 8 else "4", "--max-sequence", "54", env=env) as service:
-                names = [service.ask(f"p{index}", asked["prompt"], len(asked["ids"])) for index, asked in enumerate(prompts)]
+            with Service(
+                one,
+                "--max-batch",
+                "2" if len(prompts) < 8 else "4",
+                "--max-sequence",
+                "54",
+                env=env,
+            ) as service:
+                names = [
+                    service.ask(f"p{index}", asked["prompt"], len(asked["ids"]))
+                    for index, asked in enumerate(prompts)
+                ]
                 answers.append([service.answer(name).tokens for name in names])
                 assert service.close() == 0
         for ours, theirs, asked in zip(*answers, prompts):
@@ -81,7 +104,7 @@ def test_logits(tpcc, model, grid):
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
     for chunk in (len(prompt), int(random.integers(5, 8))):
         said = say(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
-        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
+        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
         distance = difference(said.logits.reshape(wanted.shape), wanted)
         assert distance.relative <= TOLERANCE, f"chunks of {chunk}: {distance}"
 
@@ -94,9 +117,22 @@ def test_all_positions(tpcc):
     assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
 
 
-@pytest.mark.parametrize("file,kind,grid", [
-    pytest.param(file, kind, grid, marks=[] if (file, kind, grid) in (("llama-dynamo", "bf16", "tp2"),) else pytest.mark.long)
-    for file in MODELS for kind in ("f16", "bf16") for grid in ("tp1", "tp2", "pp2")])
+@pytest.mark.parametrize(
+    "file,kind,grid",
+    [
+        pytest.param(
+            file,
+            kind,
+            grid,
+            marks=(
+                [] if (file, kind, grid) in (("llama-dynamo", "bf16", "tp2"),) else pytest.mark.long
+            ),
+        )
+        for file in MODELS
+        for kind in ("f16", "bf16")
+        for grid in ("tp1", "tp2", "pp2")
+    ],
+)
 def test_halves(tpcc, tmp_path, file, kind, grid):
     """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are, which has none."""
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
@@ -106,21 +142,41 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     ids = np.array([[*prompt, *said.tokens[:-1]]], np.int64)
     exact = Session(rounded_weights(onnx.load(model.path), kind).SerializeToString())
     inputs = {**model.inputs(1, ids.shape[1]), "input_ids": ids}
-    wanted = exact.run(inputs)["logits"][0, len(prompt) - 1:]
-    plain = tpcc.compile(path, grid, *FLAGS).run(inputs, ["logits"], env=environment())["logits"][0, len(prompt) - 1:]
-    distance = lambda ours: float(np.sqrt(np.mean((as_float(ours).astype(np.float64) - wanted) ** 2)))
+    wanted = exact.run(inputs)["logits"][0, len(prompt) - 1 :]
+    plain = tpcc.compile(path, grid, *FLAGS).run(inputs, ["logits"], env=environment())["logits"][
+        0, len(prompt) - 1 :
+    ]
+    distance = lambda ours: float(
+        np.sqrt(np.mean((as_float(ours).astype(np.float64) - wanted) ** 2))
+    )
     assert 0 < distance(said.logits.reshape(wanted.shape)) <= 1.25 * distance(plain)
 
 
-@pytest.mark.parametrize("grid,transport", [("tp2,pp2", "tcp"), pytest.param("dp2", "threads", marks=pytest.mark.long),
-                                            pytest.param("tp2", "mpi", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "grid,transport",
+    [
+        ("tp2,pp2", "tcp"),
+        pytest.param("dp2", "threads", marks=pytest.mark.long),
+        pytest.param("tp2", "mpi", marks=pytest.mark.long),
+    ],
+)
 def test_requests_come_and_go(tpcc, request, grid, transport):
     """Eight in three slots, some of which are cancelled: each that stays gets what it gets alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
-    with Service(compiled(tpcc, MODEL.path, grid), "--max-batch", "3", "--max-sequence", "120", transport=transport) as service:
+    with Service(
+        compiled(tpcc, MODEL.path, grid),
+        "--max-batch",
+        "3",
+        "--max-sequence",
+        "120",
+        transport=transport,
+    ) as service:
         alone = service.generate(PROMPTS[0], 8)
-        names = [service.ask(f"p{index}", PROMPTS[index % 2], 8 if index % 3 else 90) for index in range(8)]
+        names = [
+            service.ask(f"p{index}", PROMPTS[index % 2], 8 if index % 3 else 90)
+            for index in range(8)
+        ]
         service.until(lambda: service.answers["p0"].tokens)
         for name in names[::3]:
             service.send({"cancel": name})
@@ -128,7 +184,7 @@ def test_requests_come_and_go(tpcc, request, grid, transport):
             answer = service.answer(name)
             assert answer.finish == "length" or (index % 3 == 0 and answer.finish == "cancelled")
             if index % 2 == 0:
-                assert answer.tokens[:8] == alone[:len(answer.tokens)]
+                assert answer.tokens[:8] == alone[: len(answer.tokens)]
         assert service.close() == 0
 
 
@@ -143,13 +199,23 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
     onnx.save(model, tmp_path / "poisoned.onnx")
     clean = compiled(tpcc, MODEL.path, "tp2")
     alone = say(clean, PROMPTS[1][:13], 7).tokens
-    with Service(compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"), "--max-batch", "1", "--max-sequence", "60") as service:
+    with Service(
+        compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"),
+        "--max-batch",
+        "1",
+        "--max-sequence",
+        "60",
+    ) as service:
         answer = service.answer(service.ask("long", [5] * 40, 4))
-        assert answer.finish == "error" and "NaN" in answer.message and "behind 40 tokens" in answer.message
+        assert (
+            answer.finish == "error"
+            and "NaN" in answer.message
+            and "behind 40 tokens" in answer.message
+        )
         assert service.generate(PROMPTS[1][:13], 7) == alone
 
 
-#===--- choosing ------------------------------------------------------------------------------------------------------------===#
+# ===--- choosing ------------------------------------------------------------------------------------------------------------===#
 
 
 def copied(said):
@@ -157,21 +223,37 @@ def copied(said):
     return int(re.search(r"; (\d+) bytes of a rank's logits", said.result.stderr)[1])
 
 
-@pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long)
-                                           for grid in ("tp1", "tp3", "pp2", "tp2,pp2", "dp2", "tp2x2"))])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "tp2",
+        *(
+            pytest.param(grid, marks=pytest.mark.long)
+            for grid in ("tp1", "tp3", "pp2", "tp2,pp2", "dp2", "tp2x2")
+        ),
+    ],
+)
 def test_tokens_are_chosen_where_logits_are(tpcc, grid):
     """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it shows; sums of its weights where
-    these do not decide, and its scores where sums do not. With --logits the host has all, and chooses the same."""
+    these do not decide, and its scores where sums do not. With --logits the host has all, and chooses the same.
+    """
     program, new = compiled(tpcc, MODEL.path, grid), 6
     shape = Grid.parse(grid)
-    part = -(-MODEL.vocab // (shape.xy[0] if shape.xy else shape.tp)) # one dimension of tp splits the vocabulary
+    part = -(
+        -MODEL.vocab // (shape.xy[0] if shape.xy else shape.tp)
+    )  # one dimension of tp splits the vocabulary
     penalty = ["--repetition-penalty", "1.3"]
     sums, scores = 2 * 512 * 8, 4 * part
     for flags, shown, later in (
-            (["--temperature", "0"], 0, 0), (["--temperature", "0.8", "--seed", "12345678901"], 0, 0), (penalty, 0, 0),
-            (["--temperature", "0.9", *penalty], 0, 0), (["--temperature", "1", "--top-k", "9"], 9, 0),
-            (["--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", *penalty], 20, 0),
-            (["--temperature", "0.5", "--top-p", "0.2"], 64, sums), (["--temperature", "30", "--top-p", "0.95"], 64, sums + scores)):
+        (["--temperature", "0"], 0, 0),
+        (["--temperature", "0.8", "--seed", "12345678901"], 0, 0),
+        (penalty, 0, 0),
+        (["--temperature", "0.9", *penalty], 0, 0),
+        (["--temperature", "1", "--top-k", "9"], 9, 0),
+        (["--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", *penalty], 20, 0),
+        (["--temperature", "0.5", "--top-p", "0.2"], 64, sums),
+        (["--temperature", "30", "--top-p", "0.95"], 64, sums + scores),
+    ):
         there = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
         here = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True)
         assert there.tokens == here.tokens, flags
@@ -179,26 +261,58 @@ def test_tokens_are_chosen_where_logits_are(tpcc, grid):
         assert copied(there) == new * (8 + 8 * shown + later), flags
 
 
-@pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp1", "pp2", "tp2,pp2,mb2", "dp2"))])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "tp2",
+        *(
+            pytest.param(grid, marks=pytest.mark.long)
+            for grid in ("tp1", "pp2", "tp2,pp2,mb2", "dp2")
+        ),
+    ],
+)
 def test_each_row_is_chosen_in_its_way(tpcc, grid):
     """Rows that are filtered come and go beside others, and get what processors give them."""
     host = tpcc.compile(MODEL.path, grid, "--generate")
-    drawn = [{}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7), dict(repetition_penalty=1.2),
-             dict(temperature=0.9, top_k=300, top_p=0.9, repetition_penalty=1.3), dict(temperature=20.0, top_p=0.99)]
+    drawn = [
+        {},
+        dict(temperature=0.9),
+        dict(temperature=0.9, top_p=0.8),
+        dict(temperature=1.0, top_k=7),
+        dict(repetition_penalty=1.2),
+        dict(temperature=0.9, top_k=300, top_p=0.9, repetition_penalty=1.3),
+        dict(temperature=20.0, top_p=0.99),
+    ]
     with Service(host, "--max-batch", "1", "--max-sequence", "40") as service:
-        expected = [service.generate(PROMPTS[2], 8, seed=index, **settings) for index, settings in enumerate(drawn)]
+        expected = [
+            service.generate(PROMPTS[2], 8, seed=index, **settings)
+            for index, settings in enumerate(drawn)
+        ]
         assert service.close() == 0
-    with Service(compiled(tpcc, MODEL.path, grid), "--max-batch", "3", "--max-sequence", "40", "--deterministic") as service:
-        alone = [service.generate(PROMPTS[2], 8, seed=index, **settings) for index, settings in enumerate(drawn)]
+    with Service(
+        compiled(tpcc, MODEL.path, grid),
+        "--max-batch",
+        "3",
+        "--max-sequence",
+        "40",
+        "--deterministic",
+    ) as service:
+        alone = [
+            service.generate(PROMPTS[2], 8, seed=index, **settings)
+            for index, settings in enumerate(drawn)
+        ]
         assert alone == expected and len(set(map(tuple, alone))) == len(drawn)
-        names = [(index, service.ask(f"p{index}", PROMPTS[2], 8, seed=index, **settings)) for index, settings in enumerate(drawn)]
+        names = [
+            (index, service.ask(f"p{index}", PROMPTS[2], 8, seed=index, **settings))
+            for index, settings in enumerate(drawn)
+        ]
         for index, name in names:
             # Rows beside it change the order of additions in products, which draws seldom see.
             assert service.answer(name).tokens[:4] == alone[index][:4]
         assert service.close() == 0
 
 
-#===--- graphs -------------------------------------------------------------------------------------------------------------===#
+# ===--- graphs -------------------------------------------------------------------------------------------------------------===#
 
 
 @pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
@@ -207,8 +321,10 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
     is one launch, which allocates nothing and waits once."""
     program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
     new = 12
-    program.call(["--prompt-ids", ",".join(map(str, PROMPTS[2])), "--max-new-tokens", str(new)],
-                 env=environment(TPC_SIM_TRACE=trace)).check()
+    program.call(
+        ["--prompt-ids", ",".join(map(str, PROMPTS[2])), "--max-new-tokens", str(new)],
+        env=environment(TPC_SIM_TRACE=trace),
+    ).check()
     order = ["prompt"] + ["decode"] * (new - 1)
     ranks = Grid.parse(grid).ranks
     assert step_trace.wrong(trace.read_text(), order, ranks) == ""
@@ -219,9 +335,18 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
     """Settings are data: the prompt's graph and that of steps that decode are captured by the second request, and none by those that
     are filtered or penalized."""
     program, trace = compiled(tpcc, MODEL.path, "tp1"), tmp_path / "trace"
-    with Service(program, "--max-batch", "1", "--max-sequence", "40", env={"TPC_SIM_TRACE": trace}) as service:
-        for settings in [{}, {}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7),
-                         dict(repetition_penalty=1.2), dict(temperature=1.1, top_k=30, top_p=0.9, repetition_penalty=0.8)]:
+    with Service(
+        program, "--max-batch", "1", "--max-sequence", "40", env={"TPC_SIM_TRACE": trace}
+    ) as service:
+        for settings in [
+            {},
+            {},
+            dict(temperature=0.9),
+            dict(temperature=0.9, top_p=0.8),
+            dict(temperature=1.0, top_k=7),
+            dict(repetition_penalty=1.2),
+            dict(temperature=1.1, top_k=30, top_p=0.9, repetition_penalty=0.8),
+        ]:
             service.generate(PROMPTS[2], 5, **settings)
         assert service.close() == 0
     assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == 2
@@ -232,7 +357,11 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
 def test_a_process_that_generates_again_replays(tpcc, tmp_path):
     """What the first call has captured serves the next ones, and their logits are theirs; longer sequences make it anew."""
     program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
-    run([sys.executable, "-c", f"""
+    run(
+        [
+            sys.executable,
+            "-c",
+            f"""
 import tpc
 prompts = {PROMPTS[1:3]}
 with tpc.load({str(program.path)!r}) as session:
@@ -242,14 +371,18 @@ with tpc.load({str(program.path)!r}) as session:
     assert say() == alone and logits() == first
     assert session.generate(prompts[0], max_new_tokens=64).tolist()[:8] == alone[0]
     assert say() == alone and logits() == first
-"""], env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")}, timeout=120).check()
+""",
+        ],
+        env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")},
+        timeout=120,
+    ).check()
     # For each capacity: steps that decode, and those of two prompts, of which one is there for its logits as well.
     captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
     launched = trace.read_text().count(" cuGraphLaunch = 0") // 2
     assert captured <= 8 and launched >= 4 * 7 + 63 + 2 * 7 - 2
 
 
-#===--- memory and errors --------------------------------------------------------------------------------------------------===#
+# ===--- memory and errors --------------------------------------------------------------------------------------------------===#
 
 ROOM = ["--max-batch", "4", "--max-sequence", "128"]
 ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
@@ -261,9 +394,14 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
     held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
     program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
     most = held()
-    said = program.call(ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)).refused(
-        "Nothing was loaded", "caches", "ask for fewer or shorter sequences",
-        "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ")
+    said = program.call(
+        ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)
+    ).refused(
+        "Nothing was loaded",
+        "caches",
+        "ask for fewer or shorter sequences",
+        "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ",
+    )
     assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]) == most
     assert "cuMemAlloc" not in trace.read_text()
     program.call(ASKED, env=environment(TPC_SIM_MEMORY=most)).check()
@@ -281,7 +419,11 @@ def test_the_plan_is_said_where_gpus_are(tpcc):
     """What only looks at a program looks for no GPU, and says who knows."""
     program = compiled(tpcc, MODEL.path, "tp1")
     said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
-    assert re.search(r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: with --verbose a start says it", said)
+    assert re.search(
+        r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: with --verbose a start"
+        r" says it",
+        said,
+    )
 
 
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
@@ -289,28 +431,48 @@ def test_a_gpu_without_room_for_caches(tpcc, transport):
     """Where others have taken what was free when memory was counted: the words of processors, by one rank."""
     program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
-        said = program.call(ASKED, transport, env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull))
+        said = program.call(
+            ASKED,
+            transport,
+            env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull),
+        )
         texts += re.findall(r"^error: (.*)", said.stderr, re.M)
         if "a cache takes" in texts[-1]:
             break
-    assert re.fullmatch(r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences", texts[-1]), texts
+    assert re.fullmatch(
+        r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences",
+        texts[-1],
+    ), texts
 
 
-@pytest.mark.parametrize("injection,words", [("ecc@900:1", "CUDA_ERROR_ECC_UNCORRECTABLE"),
-                                             pytest.param("address@1500:1", "CUDA_ERROR_ILLEGAL_ADDRESS", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "injection,words",
+    [
+        ("ecc@900:1", "CUDA_ERROR_ECC_UNCORRECTABLE"),
+        pytest.param("address@1500:1", "CUDA_ERROR_ILLEGAL_ADDRESS", marks=pytest.mark.long),
+    ],
+)
 def test_a_gpu_that_fails(tpcc, injection, words):
     """In the middle of a sequence: what was said is whole, and right."""
     program = compiled(tpcc, MODEL.path, "tp2")
     alone = say(program, PROMPTS[0], 24).tokens
-    with Service(program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}) as service:
+    with Service(
+        program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}
+    ) as service:
         for index in range(20):
             service.ask(f"a{index}", PROMPTS[0], 100)
         until(lambda: service.process.poll() is not None)
         service.reader.join()
-        assert service.process.returncode == 1 and words in service.said() and "rank 1" in service.said()
+        assert (
+            service.process.returncode == 1
+            and words in service.said()
+            and "rank 1" in service.said()
+        )
         assert not service.wrong
         assert any(answer.tokens for answer in service.answers.values())
-        assert all(answer.tokens[:24] == alone[:len(answer.tokens)] for answer in service.answers.values())
+        assert all(
+            answer.tokens[:24] == alone[: len(answer.tokens)] for answer in service.answers.values()
+        )
 
 
 @pytest.mark.parametrize("transport", ["tcp", pytest.param("mpi", marks=pytest.mark.long)])
@@ -319,7 +481,11 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         request.getfixturevalue("mpi")
     program = compiled(tpcc, MODEL.path, "tp2,pp2")
     alone = say(program, PROMPTS[0], 24).tokens
-    with Service(program, transport=transport, env={"TPC_SIM_INJECT": "kill@1200:3", "TPC_SIM_FINDINGS": os.devnull}) as service:
+    with Service(
+        program,
+        transport=transport,
+        env={"TPC_SIM_INJECT": "kill@1200:3", "TPC_SIM_FINDINGS": os.devnull},
+    ) as service:
         for index in range(100):
             service.ask(f"a{index}", PROMPTS[0], 120)
         until(lambda: service.process.poll() is not None)
@@ -328,17 +494,31 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         assert service.process.returncode != 0 and "rank 3" in service.said()
         assert not service.wrong
         assert any(answer.tokens for answer in service.answers.values())
-        assert all(answer.tokens[:24] == alone[:len(answer.tokens)] for answer in service.answers.values())
+        assert all(
+            answer.tokens[:24] == alone[: len(answer.tokens)] for answer in service.answers.values()
+        )
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"], ["21", "20"]),
-    (["--prompt-ids", "1,100000", "--max-new-tokens", "4"], ["100000"]),
-    (["--prompt-ids", "1", "--max-new-tokens", "4", "--max-sequence", "100000"], ["--max-sequence 100000", "is made for"]),
-    (["--max-new-tokens", "4"], ["--prompt-ids", "--serve-stdin"]),
-])
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (
+            ["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"],
+            ["21", "20"],
+        ),
+        (["--prompt-ids", "1,100000", "--max-new-tokens", "4"], ["100000"]),
+        (
+            ["--prompt-ids", "1", "--max-new-tokens", "4", "--max-sequence", "100000"],
+            ["--max-sequence 100000", "is made for"],
+        ),
+        (["--max-new-tokens", "4"], ["--prompt-ids", "--serve-stdin"]),
+    ],
+)
 def test_what_is_refused(tpcc, arguments, words):
     """As on processors, word by word, before a GPU is asked for anything."""
     programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
-    said = [one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM") for one in programs]
+    said = [
+        one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM")
+        for one in programs
+    ]
     assert said[0] == said[1]

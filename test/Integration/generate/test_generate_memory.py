@@ -19,12 +19,16 @@ import llama  # noqa: E402
 
 SHAPE = dict(layers=4, hidden=512, heads=8, kv_heads=4, ffn=1408, vocab=32000)
 SEQUENCE, PROMPT = 4096, 2048
-CACHE_BYTES = 2 * SHAPE["layers"] * SHAPE["kv_heads"] * (SHAPE["hidden"] // SHAPE["heads"]) * SEQUENCE * 4
+CACHE_BYTES = (
+    2 * SHAPE["layers"] * SHAPE["kv_heads"] * (SHAPE["hidden"] // SHAPE["heads"]) * SEQUENCE * 4
+)
 ALLOWED = 200 << 20
 
 
 def peak_bytes(pid):
-    return 1024 * int(re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M).group(1))
+    return 1024 * int(
+        re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M).group(1)
+    )
 
 
 @pytest.mark.slow
@@ -35,14 +39,22 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
     model = llama.write(tmp_path / f"llama-{past}.onnx", past=past, **SHAPE)
     program = tpcc.compile(model, Grid(tp=2), "--generate")
     ids = np.random.default_rng(0).integers(0, SHAPE["vocab"], PROMPT)
-    with Service(program, "--weights=random:1", f"--max-sequence={SEQUENCE}", "--max-batch=1", transport="tcp") as service:
+    with Service(
+        program,
+        "--weights=random:1",
+        f"--max-sequence={SEQUENCE}",
+        "--max-batch=1",
+        transport="tcp",
+    ) as service:
         service.generate(ids, 20)
         peaks = {rank: peak_bytes(pid) for rank, pid in processes_of(program.path).items()}
         assert service.close() == 0
     assert len(peaks) == 2
     for rank in program.describe()["ranks"]:
         promised = rank["weight_bytes"] + CACHE_BYTES // 2
-        assert peaks[rank["rank"]] <= promised + ALLOWED, json.dumps({"peak": peaks, "promised": promised})
+        assert peaks[rank["rank"]] <= promised + ALLOWED, json.dumps(
+            {"peak": peaks, "promised": promised}
+        )
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
@@ -51,7 +63,9 @@ def test_room_that_is_not_used(tpcc, tmp_path):
     program = tpcc.compile(RIGHT["nowhere"]().write(tmp_path / "model.onnx"), "tp2", "--generate")
     tokens, peaks = [], []
     for room in (64, 10**7):
-        with Service(program, f"--max-sequence={room}", "--max-batch=1", transport="tcp") as service:
+        with Service(
+            program, f"--max-sequence={room}", "--max-batch=1", transport="tcp"
+        ) as service:
             tokens.append([service.generate([1, 2, 3], 40) for _ in range(2)])
             peaks.append(sum(peak_bytes(pid) for pid in processes_of(program.path).values()))
             assert service.close() == 0

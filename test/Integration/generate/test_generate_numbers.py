@@ -10,30 +10,66 @@ from service import Service
 from tpc.reference import TOLERANCE, difference
 
 GRIDS = ["tp1", "tp2", "pp2", "tp2,pp2,mb2", "dp2"]
-MORE_GRIDS = ["tp3", "tp4", "tp8", "tp2,sp", "tp3,sp", "pp3", "mb2", "dp2,mb3", "tp2,pp2,dp2,sp,mb3", "tp5,pp3", "tp2x2", "tp2x2,dp2,mb2"]
+MORE_GRIDS = [
+    "tp3",
+    "tp4",
+    "tp8",
+    "tp2,sp",
+    "tp3,sp",
+    "pp3",
+    "mb2",
+    "dp2,mb3",
+    "tp2,pp2,dp2,sp,mb3",
+    "tp5,pp3",
+    "tp2x2",
+    "tp2x2,dp2,mb2",
+]
 STEPS = 16
 
 
 # Of these each rank holds kv heads that others hold as well, as its query heads read them: 3 over 2 ranks, 2 over 3, 4 and 8, one
 # over 2.
-REPEATED = [("mistral-dynamo", "tp2"), ("mistral-past", "tp2,pp2,mb2"), ("mistral-dynamo", "tp2,pp2,dp2,sp,mb3"),
-            ("llama-past", "tp4"), ("llama-dynamo", "tp8"), ("llama-past", "tp3"), ("gemma2-dynamo", "tp4"), ("phi3-past", "tp3"),
-            ("falcon-dynamo", "tp2")]
+REPEATED = [
+    ("mistral-dynamo", "tp2"),
+    ("mistral-past", "tp2,pp2,mb2"),
+    ("mistral-dynamo", "tp2,pp2,dp2,sp,mb3"),
+    ("llama-past", "tp4"),
+    ("llama-dynamo", "tp8"),
+    ("llama-past", "tp3"),
+    ("gemma2-dynamo", "tp4"),
+    ("phi3-past", "tp3"),
+    ("falcon-dynamo", "tp2"),
+]
 
 
 def cases():
     """(model, grid): by default each model on one grid, and grids in turns."""
-    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)} | set(REPEATED)
-    return [pytest.param(CAUSAL[name], Grid.parse(grid), id=f"{name}-{grid}", marks=[] if (name, grid) in chosen else pytest.mark.long)
-            for name in CAUSAL for grid in GRIDS + MORE_GRIDS]
+    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)} | set(
+        REPEATED
+    )
+    return [
+        pytest.param(
+            CAUSAL[name],
+            Grid.parse(grid),
+            id=f"{name}-{grid}",
+            marks=[] if (name, grid) in chosen else pytest.mark.long,
+        )
+        for name in CAUSAL
+        for grid in GRIDS + MORE_GRIDS
+    ]
 
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_greedy_ids(tpcc, model, grid):
     """All eight prompts at once, of eight lengths."""
     prompts = expected()[model.name]
-    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54") as service:
-        names = [service.ask(f"p{index}", one["prompt"], len(one["ids"])) for index, one in enumerate(prompts)]
+    with Service(
+        tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54"
+    ) as service:
+        names = [
+            service.ask(f"p{index}", one["prompt"], len(one["ids"]))
+            for index, one in enumerate(prompts)
+        ]
         for name, one in zip(names, prompts):
             steps = decided(one["margins"])
             assert service.answer(name).tokens[:steps] == one["ids"][:steps], one["prompt"]
@@ -44,9 +80,11 @@ def check_logits(model, program, prompt, *arguments):
     """Of every step, against all that was said at once; returns them."""
     said = say(program, prompt, STEPS, *arguments, logits=True)
     assert len(said.tokens) == STEPS
-    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
+    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
     distance = difference(said.logits.reshape(wanted.shape), wanted)
-    assert distance.relative <= TOLERANCE, f"a prompt of {len(prompt)}, {' '.join(arguments)}: {distance}"
+    assert (
+        distance.relative <= TOLERANCE
+    ), f"a prompt of {len(prompt)}, {' '.join(arguments)}: {distance}"
     return said.logits
 
 
@@ -70,22 +108,37 @@ def test_up_to_the_capacity(tpcc, model, grid):
         check_logits(model, program, prompt, f"--max-sequence={capacity}")
     full = say(program, prompt, STEPS, "--max-sequence=24", logits=True)
     assert len(full.tokens) == 1
-    assert difference(full.logits.reshape(1, -1), full_logits(model, [prompt])[0, -1:]).relative <= TOLERANCE
-    program.call(["--prompt-ids", ",".join(map(str, prompt)), f"--max-new-tokens={STEPS}", "--max-sequence=23"]).refused("24", "23")
+    assert (
+        difference(full.logits.reshape(1, -1), full_logits(model, [prompt])[0, -1:]).relative
+        <= TOLERANCE
+    )
+    program.call(
+        [
+            "--prompt-ids",
+            ",".join(map(str, prompt)),
+            f"--max-new-tokens={STEPS}",
+            "--max-sequence=23",
+        ]
+    ).refused("24", "23")
 
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_are_proved(tpcc, name):
     """For all sizes, and run at small ones: what could not be is warned of, and what is not the model refused."""
-    text = tpcc.compile(CAUSAL[name].path, next(case.values[1] for case in cases() if case.values[0].name == name and not case.marks),
-                        "--generate").compiled.stderr
+    text = tpcc.compile(
+        CAUSAL[name].path,
+        next(case.values[1] for case in cases() if case.values[0].name == name and not case.marks),
+        "--generate",
+    ).compiled.stderr
     assert "tpc-verify-generation" not in text and "at small sizes" not in text, text
 
 
 def kept(tpcc, model, grid):
     """How many prompts are answered as transformers does, to the end."""
     prompts = expected()[model.name]
-    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54") as service:
+    with Service(
+        tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54"
+    ) as service:
         return [service.generate(one["prompt"], len(one["ids"])) == one["ids"] for one in prompts]
 
 
@@ -96,8 +149,17 @@ def test_nine_of_ten_prompts_are_kept(tpcc, grid):
     assert sum(all_kept) >= 0.9 * len(all_kept)
 
 
-@pytest.mark.parametrize("model,grid", [pytest.param(*case.values, id=case.id, marks=[] if case.id == "llama-dynamo-tp2" else pytest.mark.long)
-                                        for case in cases()])
+@pytest.mark.parametrize(
+    "model,grid",
+    [
+        pytest.param(
+            *case.values,
+            id=case.id,
+            marks=[] if case.id == "llama-dynamo-tp2" else pytest.mark.long,
+        )
+        for case in cases()
+    ],
+)
 def test_all_positions(tpcc, model, grid):
     """--generate=all keeps the logits of the prompt as well, also where it goes in by chunks."""
     program = tpcc.compile(model.path, grid, "--generate=all")

@@ -7,8 +7,14 @@ import pytest
 from generation import CAUSAL
 from harness import Grid
 
-SPLIT = [name for name, model in CAUSAL.items() if model.reductions and not model.norm_sums and model.heads % 2 == 0
-         and (model.kv_heads or model.heads) % 2 == 0]
+SPLIT = [
+    name
+    for name, model in CAUSAL.items()
+    if model.reductions
+    and not model.norm_sums
+    and model.heads % 2 == 0
+    and (model.kv_heads or model.heads) % 2 == 0
+]
 
 
 def step_of(model):
@@ -34,7 +40,9 @@ def test_reductions_of_a_step(tpcc, name):
     over_tp = [row for row in plan["collectives"] if row["axis"] == "tp"]
     assert {row["kind"] for row in over_tp} == {"all_reduce"}
     assert sum(row["count"] for row in over_tp) == model.reductions * model.layers + 1
-    assert [(row["count"], row["bytes"]) for row in rows(plan, "output", "gather")] == [(1, 4 * model.vocab * 4)]
+    assert [(row["count"], row["bytes"]) for row in rows(plan, "output", "gather")] == [
+        (1, 4 * model.vocab * 4)
+    ]
 
 
 @pytest.mark.parametrize("name", SPLIT[::6])
@@ -56,14 +64,32 @@ def test_caches_are_split(tpcc, name, grid):
     assert len(kept) == 2 * model.layers
     for cache in kept:
         assert cache["shape"][1:3] == [str(heads), "capacity"]
-        assert cache["axes"] == [["dp"] if parsed.dp > 1 else [], ["tp"] if parsed.tp > 1 and heads > 1 else [], [], []]
+        assert cache["axes"] == [
+            ["dp"] if parsed.dp > 1 else [],
+            ["tp"] if parsed.tp > 1 and heads > 1 else [],
+            [],
+            [],
+        ]
     stages = [cache["stage"] for cache in kept]
-    assert [stages.count(stage) for stage in range(parsed.pp)] == [2 * model.layers // parsed.pp] * parsed.pp
+    assert [stages.count(stage) for stage in range(parsed.pp)] == [
+        2 * model.layers // parsed.pp
+    ] * parsed.pp
 
 
-@pytest.mark.parametrize("name,grid,heads", [("llama-dynamo", "tp2", 1), ("llama-dynamo", "tp4", 1), ("llama-past", "tp8", 1), ("phi3-dynamo", "tp3", 2),
-                                             ("mistral-past", "tp2", 3), ("mistral-dynamo", "tp2,pp3", 3), ("falcon-dynamo", "tp2", 1),
-                                             ("llama-past", "tp4,dp2", 1), ("llama-past", "tp4,mb2", 1)])
+@pytest.mark.parametrize(
+    "name,grid,heads",
+    [
+        ("llama-dynamo", "tp2", 1),
+        ("llama-dynamo", "tp4", 1),
+        ("llama-past", "tp8", 1),
+        ("phi3-dynamo", "tp3", 2),
+        ("mistral-past", "tp2", 3),
+        ("mistral-dynamo", "tp2,pp3", 3),
+        ("falcon-dynamo", "tp2", 1),
+        ("llama-past", "tp4,dp2", 1),
+        ("llama-past", "tp4,mb2", 1),
+    ],
+)
 def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     """The kv heads that a rank's weights make are those that it holds, in what programs say of themselves as in the report: nothing is sent for
     it, and memory is theirs alone."""
@@ -74,7 +100,9 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     wanted = 2 * layers * (4 // parsed.dp) * heads * 32 * size * 4
     assert [rank["cache_bytes"] for rank in plan["weights"]] == [wanted] * parsed.ranks
     assert [stage["cache_bytes"] for stage in plan["stages"]] == [wanted] * parsed.pp
-    assert sum(row["count"] for row in plan["collectives"] if row["axis"] == "tp") == parsed.mb * (model.reductions * model.layers + 1)
+    assert sum(row["count"] for row in plan["collectives"] if row["axis"] == "tp") == parsed.mb * (
+        model.reductions * model.layers + 1
+    )
     program = tpcc.compile(model.path, grid, "--generate")
     caches = program.describe()["generation"]["caches"]
     for cache in caches:
@@ -90,8 +118,12 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
 
 ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")
 # Falcon has one kv head, which all ranks have; elsewhere kv heads are split, or there twice.
-APPENDS = [(name, grid) for i, name in enumerate(CAUSAL) if name.startswith(ROTATES)
-           for grid in ["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]]]
+APPENDS = [
+    (name, grid)
+    for i, name in enumerate(CAUSAL)
+    if name.startswith(ROTATES)
+    for grid in ["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]]
+]
 
 
 @pytest.mark.parametrize("name,grid", APPENDS)
@@ -99,13 +131,23 @@ def test_rotated_keys_are_written_once(tpcc, name, grid):
     """The kernel that rotates new keys writes them into the cache; new values come from a product, and are copied there. Each
     layer's function does both, and nothing is transposed in between."""
     model = CAUSAL[name]
-    text = tpcc.call([model.path, "--generate", f"--megatron-shard={grid}", "--emit=buffers", "-o", "-"]).check().stdout
-    layers = [part for part in re.split(r"(?=tpc_buffer\.func @)", text) if "tpc_buffer.attention" in part]
+    text = (
+        tpcc.call(
+            [model.path, "--generate", f"--megatron-shard={grid}", "--emit=buffers", "-o", "-"]
+        )
+        .check()
+        .stdout
+    )
+    layers = [
+        part for part in re.split(r"(?=tpc_buffer\.func @)", text) if "tpc_buffer.attention" in part
+    ]
     assert layers
     for layer in layers:
         attentions = layer.count("tpc_buffer.attention ")
         assert layer.count("tpc_buffer.append ") == attentions
         assert len(re.findall(r"tpc_buffer\.launch @kernel_\w*append", layer)) == attentions
         keys, values = zip(*re.findall(r"tpc_buffer\.attention %\w+, (%\w+), (%\w+) ", layer))
-        assert set(re.findall(r"launch @kernel_\w*append\w*\(.*\) to \((%\w+)\)", layer)) == set(keys)
+        assert set(re.findall(r"launch @kernel_\w*append\w*\(.*\) to \((%\w+)\)", layer)) == set(
+            keys
+        )
         assert set(re.findall(r"tpc_buffer\.append %\w+ at %\w+ to (%\w+) ", layer)) == set(values)

@@ -33,14 +33,26 @@ def alone(program):
         return [service.generate(prompt, 24) for prompt in PROMPTS]
 
 
-@pytest.mark.parametrize("grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2", "mpi"), ("dp2", "tcp"),
-                                            ("tp2,pp2,mb2", "threads")])
+@pytest.mark.parametrize(
+    "grid,transport",
+    [
+        ("tp1", "threads"),
+        ("tp2,pp2", "threads"),
+        ("tp2", "mpi"),
+        ("dp2", "tcp"),
+        ("tp2,pp2,mb2", "threads"),
+    ],
+)
 def test_requests_run_together(tpcc, request, alone, grid, transport):
     """Eight requests in four slots: each gets what it gets alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
-    with Service(tpcc.compile(MODEL.path, grid, "--generate"), "--max-batch", "4", transport=transport) as service:
-        names = [service.ask(f"p{index}", prompt, 24 - index) for index, prompt in enumerate(PROMPTS)]
+    with Service(
+        tpcc.compile(MODEL.path, grid, "--generate"), "--max-batch", "4", transport=transport
+    ) as service:
+        names = [
+            service.ask(f"p{index}", prompt, 24 - index) for index, prompt in enumerate(PROMPTS)
+        ]
         for index, name in enumerate(names):
             answer = service.answer(name)
             assert (answer.finish, len(answer.tokens)) == ("length", 24 - index)
@@ -72,7 +84,10 @@ def test_a_rank_that_is_killed(program, alone, request, transport):
         until(lambda: not processes_of(program.path))
         assert service.process.returncode != 0 and "rank 3" in service.said()
         assert not service.wrong
-        assert all(answer.tokens[:24] == alone[0][:len(answer.tokens)] for answer in service.answers.values())
+        assert all(
+            answer.tokens[:24] == alone[0][: len(answer.tokens)]
+            for answer in service.answers.values()
+        )
 
 
 def resident_bytes(process):
@@ -86,7 +101,11 @@ def test_memory_is_flat(program):
         random, steps, before = np.random.default_rng(0), 0, 0
         for sequence in range(120):
             prompt = random.integers(0, MODEL.vocab, random.integers(1, 28))
-            steps += len(service.generate(prompt, 100, temperature=float(sequence % 2), top_p=0.9, seed=sequence))
+            steps += len(
+                service.generate(
+                    prompt, 100, temperature=float(sequence % 2), top_p=0.9, seed=sequence
+                )
+            )
             if sequence == 19:
                 before = resident_bytes(service.process)
         assert steps >= 12000
@@ -99,7 +118,11 @@ def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
     model, moved = tmp_path / MODEL.path.name, tmp_path / "program"
     shutil.copy(MODEL.path, model)
     shutil.copy(compiled.path, moved)
-    with Service(dataclasses.replace(compiled, path=moved, scratch=tmp_path), f"--weights={tmp_path}", "--verbose") as service:
+    with Service(
+        dataclasses.replace(compiled, path=moved, scratch=tmp_path),
+        f"--weights={tmp_path}",
+        "--verbose",
+    ) as service:
         until(lambda: "loaded" in service.said() or service.process.poll() is not None)
         model.unlink()
         moved.unlink()
@@ -115,17 +138,23 @@ def test_logits_that_are_no_numbers(tpcc, tmp_path):
     bias.CopyFrom(numpy_helper.from_array(values, bias.name))
     onnx.save(model, tmp_path / "nan.onnx")
     program = tpcc.compile(tmp_path / "nan.onnx", Grid(tp=2, pp=2), "--generate")
-    result = program.call(["--prompt-ids", "1,2,3", *FEW], timeout=60).refused("nan", "behind 3 tokens")
+    result = program.call(["--prompt-ids", "1,2,3", *FEW], timeout=60).refused(
+        "nan", "behind 3 tokens"
+    )
     assert not result.stdout.strip(), result
 
 
 def test_what_has_nothing_to_keep(tmp_path):
-    run([tool("tpcc"), COMMITTED["gpt2-mlp"].path, "--generate", "-o", tmp_path / "program"]).refused("no attention", "generation")
+    run(
+        [tool("tpcc"), COMMITTED["gpt2-mlp"].path, "--generate", "-o", tmp_path / "program"]
+    ).refused("no attention", "generation")
     assert not list(tmp_path.iterdir())
 
 
 def test_flags_of_the_compiler(tmp_path):
-    run([tool("tpcc"), MODEL.path, "--generate=everything", "-o", tmp_path / "program"]).refused("--generate", "all")
+    run([tool("tpcc"), MODEL.path, "--generate=everything", "-o", tmp_path / "program"]).refused(
+        "--generate", "all"
+    )
     assert not list(tmp_path.iterdir())
 
 

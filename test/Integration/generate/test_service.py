@@ -44,11 +44,13 @@ def test_requests_run_together(toy, request, alone, grid, transport):
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(toy.program(grid), "--max-batch", "4", transport=transport) as service:
-        names = [service.ask(f"p{index}", prompt, 24 - index) for index, prompt in enumerate(PROMPTS)]
+        names = [
+            service.ask(f"p{index}", prompt, 24 - index) for index, prompt in enumerate(PROMPTS)
+        ]
         for index, name in enumerate(names):
             answer = service.answer(name)
             assert (answer.finish, len(answer.tokens)) == ("length", 24 - index)
-            assert answer.tokens == alone[index][:24 - index]
+            assert answer.tokens == alone[index][: 24 - index]
         assert service.close() == 0
 
 
@@ -56,10 +58,16 @@ def test_tokens_come_one_by_one_and_of_all_requests(program):
     """Programs are fast: where the first has ended before the second was read, both are asked for again."""
     with Service(program, "--max-batch", "2") as service:
         for attempt in range(200):
-            first, second = (service.answer(name) for name in
-                             [service.ask(f"{name}{attempt}", PROMPTS[4], 100) for name in "ab"])
+            first, second = (
+                service.answer(name)
+                for name in [service.ask(f"{name}{attempt}", PROMPTS[4], 100) for name in "ab"]
+            )
             assert first.tokens == second.tokens and len(first.tokens) == 100
-            if first.places[0] < second.places[-1] and second.places[0] < first.places[-1] and len(set(first.times)) > 1:
+            if (
+                first.places[0] < second.places[-1]
+                and second.places[0] < first.places[-1]
+                and len(set(first.times)) > 1
+            ):
                 break
         else:
             pytest.fail("one waits for the end of the other, or all tokens for the last")
@@ -71,7 +79,7 @@ def test_stop_ids(program, alone):
     stop = next(index for index, token in enumerate(ids) if token not in ids[:index] and index)
     with Service(program) as service:
         answer = service.answer(service.ask("a", PROMPTS[3], 24, stop_ids=[ids[stop], Toy.POISON]))
-        assert (answer.finish, answer.tokens) == ("stop", ids[:stop + 1])
+        assert (answer.finish, answer.tokens) == ("stop", ids[: stop + 1])
 
 
 def test_what_is_drawn_depends_on_the_seed_alone(program):
@@ -79,7 +87,10 @@ def test_what_is_drawn_depends_on_the_seed_alone(program):
     drawn = dict(temperature=1.5, top_k=50, top_p=0.95, repetition_penalty=1.1)
     with Service(program, "--max-batch", "4") as service:
         first = service.generate(PROMPTS[5], 20, seed=7, **drawn)
-        others = [service.ask(f"other{seed}", PROMPTS[seed], 30, seed=seed, temperature=1.0) for seed in range(3)]
+        others = [
+            service.ask(f"other{seed}", PROMPTS[seed], 30, seed=seed, temperature=1.0)
+            for seed in range(3)
+        ]
         answer = service.answer(service.ask("again", PROMPTS[5], 20, seed=7, **drawn))
         assert answer.tokens == first
         assert service.generate(PROMPTS[5], 20, seed=8, **drawn) != first
@@ -131,7 +142,7 @@ def test_cancel(program, alone):
 GOOD = {"id": "a", "ids": [1, 2, 3], "max_new_tokens": 4}
 # What the message must name.
 BAD = {
-    "no JSON": ("{\"id\": \"a\", ", []),
+    "no JSON": ('{"id": "a", ', []),
     "no object": ("[1, 2]", []),
     "no ids": ({"id": "a", "max_new_tokens": 4}, ["ids"]),
     "unknown": ({**GOOD, "max_tokens": 4}, ["max_tokens"]),
@@ -216,7 +227,10 @@ def test_end_of_input_finishes_what_runs(program):
         for name in "abc":
             service.ask(name, PROMPTS[0], 40)
         assert service.close() == 0
-        assert all(service.answers[name].finish == "length" and len(service.answers[name].tokens) == 40 for name in "abc")
+        assert all(
+            service.answers[name].finish == "length" and len(service.answers[name].tokens) == 40
+            for name in "abc"
+        )
 
 
 def test_a_last_line_without_its_end_is_a_request(program):
@@ -263,7 +277,9 @@ def test_a_rank_that_is_killed(program, request, transport):
         assert not service.wrong
         whole = service.answers["a0"].tokens
         for answer in service.answers.values():
-            assert answer.tokens == whole[:len(answer.tokens)] or whole == answer.tokens[:len(whole)]
+            assert (
+                answer.tokens == whole[: len(answer.tokens)] or whole == answer.tokens[: len(whole)]
+            )
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: what is freed stays with them for a while")
@@ -278,7 +294,11 @@ def test_memory_is_flat(program):
         random, steps, before = np.random.default_rng(0), 0, 0
         for sequence in range(120):
             prompt = random.integers(0, Toy.POISON, random.integers(1, 28)).tolist()
-            steps += len(service.generate(prompt, 100, temperature=float(sequence % 2), top_p=0.9, seed=sequence))
+            steps += len(
+                service.generate(
+                    prompt, 100, temperature=float(sequence % 2), top_p=0.9, seed=sequence
+                )
+            )
             if sequence == 19:
                 before = resident()
         assert steps >= 12000
@@ -287,11 +307,17 @@ def test_memory_is_flat(program):
 
 def mistaken(random, name):
     """A request with a mistake that has an id."""
-    line = [line for line, _ in BAD.values() if isinstance(line, dict) and isinstance(line.get("id"), str)]
+    line = [
+        line
+        for line, _ in BAD.values()
+        if isinstance(line, dict) and isinstance(line.get("id"), str)
+    ]
     return {**line[random.integers(len(line))], "id": name}
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))]
+)
 def test_whatever_is_asked_is_answered_once(toy, alone, seed):
     """Requests, mistakes and cancellations in any order, faster than they are answered."""
     random = np.random.default_rng(seed)
@@ -317,36 +343,71 @@ def test_whatever_is_asked_is_answered_once(toy, alone, seed):
             if tokens is None:
                 assert answer.finish == "error" and not answer.tokens
             elif answer.finish == "cancelled":
-                assert name in cancelled and answer.tokens == tokens[:len(answer.tokens)]
+                assert name in cancelled and answer.tokens == tokens[: len(answer.tokens)]
             else:
                 assert (answer.finish, answer.tokens) == ("length", tokens)
 
 
-BYTES = [b"\0", b"\xff", b"1e999", b"-0", b"NaN", b'"', b"\\u0000", b"\\ud800", b"[", b"{", b"null", b"true", b"1e-400", b"9" * 23, b"\r",
-         b" ", "🙂".encode(), b"0x10", b"01", b".5", b'"id":"a",', b",", b"//"]
+BYTES = [
+    b"\0",
+    b"\xff",
+    b"1e999",
+    b"-0",
+    b"NaN",
+    b'"',
+    b"\\u0000",
+    b"\\ud800",
+    b"[",
+    b"{",
+    b"null",
+    b"true",
+    b"1e-400",
+    b"9" * 23,
+    b"\r",
+    b" ",
+    "🙂".encode(),
+    b"0x10",
+    b"01",
+    b".5",
+    b'"id":"a",',
+    b",",
+    b"//",
+]
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 100))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 100))]
+)
 def test_lines_of_any_bytes(toy, seed):
     """Whatever stands in a line, lines of the protocol are what comes, and the program ends well."""
     random = np.random.default_rng(seed)
     lines = []
     for _ in range(60):
-        line = bytearray([b'{"id":"n%d","ids":[12,7,99],"max_new_tokens":4,"temperature":0.8,"top_k":40,"top_p":0.95,"seed":1,'
-                          b'"repetition_penalty":1.1,"stop_ids":[2]}', b'{"cancel":"n%d"}'][random.integers(2)] % random.integers(20))
+        line = bytearray(
+            [
+                (
+                    b'{"id":"n%d","ids":[12,7,99],"max_new_tokens":4,"temperature":0.8,"top_k":40,"top_p":0.95,"seed":1,'
+                    b'"repetition_penalty":1.1,"stop_ids":[2]}'
+                ),
+                b'{"cancel":"n%d"}',
+            ][random.integers(2)]
+            % random.integers(20)
+        )
         for _ in range(random.integers(5)):
             at, kind = random.integers(len(line) + 1), random.integers(4)
             if kind == 0:
                 line[at:at] = BYTES[random.integers(len(BYTES))]
             elif kind == 1:
-                del line[at:at + random.integers(6)]
+                del line[at : at + random.integers(6)]
             elif kind == 2:
-                line[at:at + 1] = bytes([random.integers(256)])
+                line[at : at + 1] = bytes([random.integers(256)])
             else:
                 begin = random.integers(len(line) + 1)
-                line[at:at] = line[begin:begin + random.integers(12)]
+                line[at:at] = line[begin : begin + random.integers(12)]
         lines.append(bytes(line).replace(b"\n", b" "))
-    with Service(toy.program(["tp2,pp2", "dp2"][seed % 2]), "--max-batch", "3", "--max-sequence", "40") as service:
+    with Service(
+        toy.program(["tp2,pp2", "dp2"][seed % 2]), "--max-batch", "3", "--max-sequence", "40"
+    ) as service:
         # An id may be asked for again when it is free.
         service.reused = True
         service.send(b"\n".join(lines) + b"\n" * (seed % 2))
@@ -355,8 +416,14 @@ def test_lines_of_any_bytes(toy, seed):
 
 
 # Of twenty tokens: how many rounds at most.
-ROUNDS = {"greedy": ([], 20), "plain": (["--temperature", "0.9"], 20), "penalty": (["--repetition-penalty", "1.3"], 20),
-          "top-k": (["--top-k", "40"], 20), "top-p": (["--top-p", "0.9"], 60), "both": (["--top-k", "50", "--top-p", "0.99"], 60)}
+ROUNDS = {
+    "greedy": ([], 20),
+    "plain": (["--temperature", "0.9"], 20),
+    "penalty": (["--repetition-penalty", "1.3"], 20),
+    "top-k": (["--top-k", "40"], 20),
+    "top-p": (["--top-p", "0.9"], 60),
+    "both": (["--top-k", "50", "--top-p", "0.99"], 60),
+}
 
 
 @pytest.mark.parametrize("how", ROUNDS)
@@ -366,8 +433,13 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
     arguments, most = ROUNDS[how]
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
     said = toy.program(grid).call([*arguments, "--verbose"]).check()
-    tokens, steps, rounds, extra = map(int, re.search(
-        r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of them beyond three", said.stderr).groups())
+    tokens, steps, rounds, extra = map(
+        int,
+        re.search(
+            r"(\d+) tokens in (\d+) steps; (\d+) sampling rounds, (\d+) of them beyond three",
+            said.stderr,
+        ).groups(),
+    )
     assert (tokens, steps, extra) == (20, 20, 0)
     assert 20 <= rounds <= most
     assert said.stdout == toy.program("tp1").call(arguments).check().stdout
@@ -375,11 +447,16 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
 
 def cpu_seconds(program):
     """Of all its processes."""
-    fields = (open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split() for pid in processes_of(program.path).values())
+    fields = (
+        open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+        for pid in processes_of(program.path).values()
+    )
     return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2,pp2", "tcp")])
+@pytest.mark.parametrize(
+    "grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2,pp2", "tcp")]
+)
 def test_who_waits_for_requests_sleeps(toy, grid, transport):
     """Threads stay awake between tokens, not between requests."""
     program = toy.program(grid)

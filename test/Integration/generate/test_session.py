@@ -8,11 +8,20 @@ from generation import CAUSAL, decided, expected, full_logits
 from harness import sanitized
 from tpc.reference import TOLERANCE, difference
 
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 
-@pytest.mark.parametrize("name,grid", [("llama-past", "tp2"), ("mistral-dynamo", "tp3,pp2"), ("bloom-dynamo", "pp2"),
-                                       ("gpt2-tiny-nopast", "dp2")])
+@pytest.mark.parametrize(
+    "name,grid",
+    [
+        ("llama-past", "tp2"),
+        ("mistral-dynamo", "tp3,pp2"),
+        ("bloom-dynamo", "pp2"),
+        ("gpt2-tiny-nopast", "dp2"),
+    ],
+)
 def test_all_prompts_at_once(tpcc, name, grid):
     model, prompts = CAUSAL[name], expected()[name]
     with tpc.load(str(tpcc.compile(model.path, grid, "--generate").path)) as session:
@@ -28,8 +37,16 @@ def test_all_prompts_at_once(tpcc, name, grid):
 
 
 @pytest.mark.parametrize("every", ["last", "all"])
-@pytest.mark.parametrize("name,grid", [("llama-dynamo", "tp2,pp2"), ("gemma2-past", "tp2"), ("gpt2-tiny-nopast", "dp2"),
-                                       ("bloom-past", "pp2"), ("mistral-dynamo", "tp3")])
+@pytest.mark.parametrize(
+    "name,grid",
+    [
+        ("llama-dynamo", "tp2,pp2"),
+        ("gemma2-past", "tp2"),
+        ("gpt2-tiny-nopast", "dp2"),
+        ("bloom-past", "pp2"),
+        ("mistral-dynamo", "tp3"),
+    ],
+)
 def test_rows_of_a_batch(tpcc, name, grid, every):
     """Each is what it is alone, and what ONNX Runtime makes of it; between calls that generate, and of other sizes."""
     model = CAUSAL[name]
@@ -40,10 +57,13 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
             ids = random.integers(0, model.vocab, (batch, length))
             logits = session.run({"input_ids": ids})["logits"]
             wanted = full_logits(model, ids)
-            assert difference(logits, wanted if every == "all" else wanted[:, -1]).relative <= TOLERANCE
+            assert (
+                difference(logits, wanted if every == "all" else wanted[:, -1]).relative
+                <= TOLERANCE
+            )
             for row in range(batch):
-                alone = session.run({"input_ids": ids[row:row + 1]})["logits"]
-                assert difference(logits[row:row + 1], alone).relative <= TOLERANCE
+                alone = session.run({"input_ids": ids[row : row + 1]})["logits"]
+                assert difference(logits[row : row + 1], alone).relative <= TOLERANCE
             assert session.generate([1, 2, 3], max_new_tokens=4).tolist() == good
 
 

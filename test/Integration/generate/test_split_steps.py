@@ -1,5 +1,6 @@
 """The step of a generation as a program of its own: caches go in and come out as arrays, so that ids that are given may be cut
-anywhere. Each position's logits are those of all tokens at once, and a sequence of a batch is what it is alone."""
+anywhere. Each position's logits are those of all tokens at once, and a sequence of a batch is what it is alone.
+"""
 
 import functools
 import re
@@ -13,8 +14,16 @@ from harness import Grid
 from tpc.reference import TOLERANCE, difference
 
 GRIDS = ["tp1", "tp2", "pp2", "tp2,pp2,mb2", "dp2"]
-CASES = [pytest.param(name, grid, id=f"{name}-{grid}", marks=[] if grid == GRIDS[(index + 1) % len(GRIDS)] else pytest.mark.long)
-         for index, name in enumerate(CAUSAL) for grid in GRIDS]
+CASES = [
+    pytest.param(
+        name,
+        grid,
+        id=f"{name}-{grid}",
+        marks=[] if grid == GRIDS[(index + 1) % len(GRIDS)] else pytest.mark.long,
+    )
+    for index, name in enumerate(CAUSAL)
+    for grid in GRIDS
+]
 TOKENS, BATCH = 22, 2
 
 
@@ -25,8 +34,12 @@ def step_of(tpcc, tmp_path_factory):
 
     @functools.cache
     def make(name):
-        imported, step, plain = (folder / f"{name}.{end}.mlir" for end in ("imported", "step", "plain"))
-        harness.run([harness.tool("tpc-translate"), "--import-onnx", CAUSAL[name].path, "-o", imported]).check()
+        imported, step, plain = (
+            folder / f"{name}.{end}.mlir" for end in ("imported", "step", "plain")
+        )
+        harness.run(
+            [harness.tool("tpc-translate"), "--import-onnx", CAUSAL[name].path, "-o", imported]
+        ).check()
         harness.run([harness.tool("tpc-opt"), imported, "--tpc-step-pipeline", "-o", step]).check()
         text = re.sub(r"^ *tpc\.cache @.*\n", "", step.read_text(), flags=re.M)
         text, marks = re.subn(r"tpc\.cache = @\w+, |, tpc\.step = #tpc\.step<[^>]*>", "", text)
@@ -43,9 +56,14 @@ class Cut:
     def __init__(self, program, rows):
         self.program, self.rows = program, rows
         self.described = program.describe()
-        self.names = [port["name"] for port in self.described["inputs"] if port["name"] != "input_ids"]
-        self.caches = {port["name"]: np.zeros([rows, port["shape"][1], 0, port["shape"][3]], np.float32)
-                       for port in self.described["inputs"] if port["name"] in self.names}
+        self.names = [
+            port["name"] for port in self.described["inputs"] if port["name"] != "input_ids"
+        ]
+        self.caches = {
+            port["name"]: np.zeros([rows, port["shape"][1], 0, port["shape"][3]], np.float32)
+            for port in self.described["inputs"]
+            if port["name"] in self.names
+        }
 
     def step(self, ids):
         found = self.program.run({"input_ids": ids, **self.caches}, ["logits", *self.names])
@@ -64,7 +82,9 @@ def places(random):
     yield [5, 5]
     yield [TOKENS - 1]
     for _ in range(2):
-        yield sorted(random.choice(np.arange(1, TOKENS), int(random.integers(2, 6)), replace=False).tolist())
+        yield sorted(
+            random.choice(np.arange(1, TOKENS), int(random.integers(2, 6)), replace=False).tolist()
+        )
 
 
 @pytest.mark.parametrize("name,grid", CASES)
@@ -80,6 +100,11 @@ def test_wherever_tokens_are_cut(step_of, name, grid):
         assert distance.relative <= TOLERANCE, f"cut at {cut}: {distance}"
         whole = whole or steps.caches
         for cache, held in steps.caches.items():
-            assert held.shape[2] == TOKENS and difference(held, whole[cache]).relative <= TOLERANCE, f"{cache}, cut at {cut}"
+            assert (
+                held.shape[2] == TOKENS and difference(held, whole[cache]).relative <= TOLERANCE
+            ), f"{cache}, cut at {cut}"
     row = int(random.integers(BATCH))
-    assert difference(Cut(program, 1).all(ids[row:row + 1], [5]), wanted[row:row + 1]).relative <= TOLERANCE
+    assert (
+        difference(Cut(program, 1).all(ids[row : row + 1], [5]), wanted[row : row + 1]).relative
+        <= TOLERANCE
+    )

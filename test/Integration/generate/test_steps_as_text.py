@@ -17,29 +17,62 @@ PROMPT = np.arange(11) % MODEL.vocab
 def texts(tpcc, tmp_path_factory):
     folder = tmp_path_factory.mktemp("levels")
     for level in [*LEVELS, "kernels", "buffers"]:
-        tpcc.call([MODEL.path, "--generate", f"--megatron-shard={GRID}", f"--emit={level}", "-o", folder / f"{level}.mlir"]).check()
+        tpcc.call(
+            [
+                MODEL.path,
+                "--generate",
+                f"--megatron-shard={GRID}",
+                f"--emit={level}",
+                "-o",
+                folder / f"{level}.mlir",
+            ]
+        ).check()
     return folder
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_same_bits(tpcc, texts, tmp_path, level):
-    whole = say(tpcc.compile(MODEL.path, GRID, "--generate", "-O0"), PROMPT, 6, "--prefill-chunk", "4", logits=True)
-    made = tpcc.call([texts / f"{level}.mlir", f"--megatron-shard={GRID}", f"--reference={MODEL.path}", "-O0", "-o", tmp_path / "step"])
+    whole = say(
+        tpcc.compile(MODEL.path, GRID, "--generate", "-O0"),
+        PROMPT,
+        6,
+        "--prefill-chunk",
+        "4",
+        logits=True,
+    )
+    made = tpcc.call(
+        [
+            texts / f"{level}.mlir",
+            f"--megatron-shard={GRID}",
+            f"--reference={MODEL.path}",
+            "-O0",
+            "-o",
+            tmp_path / "step",
+        ]
+    )
     assert "warning" not in made.check().stderr
     program = Executable(tmp_path / "step", GRID, tmp_path)
     again = say(program, PROMPT, 6, "--prefill-chunk", "4", logits=True)
-    assert again.tokens == whole.tokens and (again.logits.view(np.uint32) == whole.logits.view(np.uint32)).all()
+    assert (
+        again.tokens == whole.tokens
+        and (again.logits.view(np.uint32) == whole.logits.view(np.uint32)).all()
+    )
     assert program.describe()["not_verified"] == ""
 
 
 def test_what_is_not_proved_is_said(tpcc, texts, tmp_path):
     """Without a reference nothing is; with a step as the reference it is not known what that repeats."""
-    for level, reference, words in [("staged", [], "tpc-verify-equivalence, tpc-verify-generation"), ("model", [], "tpc-verify-generation"),
-                                    ("staged", [f"--reference={texts / 'model.mlir'}"], "tpc-verify-generation")]:
+    for level, reference, words in [
+        ("staged", [], "tpc-verify-equivalence, tpc-verify-generation"),
+        ("model", [], "tpc-verify-generation"),
+        ("staged", [f"--reference={texts / 'model.mlir'}"], "tpc-verify-generation"),
+    ]:
         made = tpcc.call([texts / f"{level}.mlir", *reference, "-O0", "-o", tmp_path / "step"])
         assert "is not proved: name the model with --reference" in made.check().stderr, level
         said = Executable(tmp_path / "step", GRID, tmp_path).call(["--describe"]).check().stdout
-        assert f"NOT VERIFIED: compiled without {words} (it was compiled from text" in said.replace("\n", " "), (level, said)
+        assert f"NOT VERIFIED: compiled without {words} (it was compiled from text" in said.replace(
+            "\n", " "
+        ), (level, said)
 
 
 def test_an_edited_step_is_refused(tpcc, texts, tmp_path):
@@ -47,18 +80,24 @@ def test_an_edited_step_is_refused(tpcc, texts, tmp_path):
     assert " causal " in text
     (tmp_path / "edited.mlir").write_text(text.replace(" causal ", " ", 1))
     for reference in (MODEL.path, texts / "model.mlir"):
-        tpcc.call([tmp_path / "edited.mlir", f"--reference={reference}", "-o", tmp_path / "step"]).refused("does not compute")
+        tpcc.call(
+            [tmp_path / "edited.mlir", f"--reference={reference}", "-o", tmp_path / "step"]
+        ).refused("does not compute")
 
 
 @pytest.mark.parametrize("level", ["kernels", "buffers"])
 def test_no_way_on_from_kernels(tpcc, texts, tmp_path, level):
-    tpcc.call([texts / f"{level}.mlir", "-o", tmp_path / "step"]).refused("--emit=staged", f"{level}.mlir:")
+    tpcc.call([texts / f"{level}.mlir", "-o", tmp_path / "step"]).refused(
+        "--emit=staged", f"{level}.mlir:"
+    )
 
 
 def test_refused(tpcc, texts, tmp_path):
     step, out = texts / "model.mlir", ["-o", tmp_path / "step"]
     tpcc.call([step, "--generate", *out]).refused("--generate", "is a step of a generation already")
-    tpcc.call([MODEL.path, f"--reference={step}", *out]).refused("--reference", "is a step of a generation")
+    tpcc.call([MODEL.path, f"--reference={step}", *out]).refused(
+        "--reference", "is a step of a generation"
+    )
     layers = tmp_path / "layers.mlir"
     tpcc.call([MODEL.path, "--emit=model", "-o", layers]).check()
     tpcc.call([step, f"--reference={layers}", *out]).refused("--reference", "--emit=import")

@@ -11,10 +11,14 @@ from harness import TOP, run, sanitized
 
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
-pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+pytestmark = pytest.mark.skipif(
+    sanitized(), reason="sanitizers: who loads a program must have them itself"
+)
 
 
-@pytest.mark.parametrize("name,grid", [("gpt2-tiny", "tp2,pp2"), ("llama-past", "tp2"), ("bloom-dynamo", "tp1")])
+@pytest.mark.parametrize(
+    "name,grid", [("gpt2-tiny", "tp2,pp2"), ("llama-past", "tp2"), ("bloom-dynamo", "tp1")]
+)
 def test_prompts(tpcc, tmp_path, name, grid):
     """A tokenizer of as many characters as the model has tokens: each text is one row of ids, and the reverse."""
     from tokenizers import Tokenizer, decoders, models
@@ -28,8 +32,21 @@ def test_prompts(tpcc, tmp_path, name, grid):
     program = tpcc.compile(model.path, grid, "--generate")
     for one in expected()[name][2:6]:
         prompt = "".join(chr(0x4E00 + token) for token in one["prompt"])
-        result = run([sys.executable, "-m", "tpc.generate", program.path, "--tokenizer", tmp_path, "--prompt", prompt,
-                      "--max-new-tokens", len(one["ids"])], env={"PYTHONPATH": str(TOP / "python")}).check()
+        result = run(
+            [
+                sys.executable,
+                "-m",
+                "tpc.generate",
+                program.path,
+                "--tokenizer",
+                tmp_path,
+                "--prompt",
+                prompt,
+                "--max-new-tokens",
+                len(one["ids"]),
+            ],
+            env={"PYTHONPATH": str(TOP / "python")},
+        ).check()
         said = [ord(letter) - 0x4E00 for letter in result.stdout.removesuffix("\n")]
         steps = decided(one["margins"])
         assert len(said) == len(one["ids"]) and said[:steps] == one["ids"][:steps]

@@ -15,13 +15,20 @@ from tpc.reference import TOLERANCE, difference
 WINDOW = 6  # of the committed models
 MODELS = ["mistral-dynamo", "mistral-past", "gemma2-dynamo", "gemma2-past"]
 GRIDS = ["tp1", "tp2", "pp2", "dp2", "tp2,pp2,mb2"]
-CASES = [pytest.param(CAUSAL[name], Grid.parse(grid), id=f"{name}-{grid}",
-                      marks=[] if grid in ("tp1", GRIDS[1 + index]) else pytest.mark.long)
-         for index, name in enumerate(MODELS) for grid in GRIDS]
+CASES = [
+    pytest.param(
+        CAUSAL[name],
+        Grid.parse(grid),
+        id=f"{name}-{grid}",
+        marks=[] if grid in ("tp1", GRIDS[1 + index]) else pytest.mark.long,
+    )
+    for index, name in enumerate(MODELS)
+    for grid in GRIDS
+]
 
 
 def check(model, said, prompt):
-    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
+    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]
     distance = difference(said.logits.reshape(wanted.shape), wanted)
     assert distance.relative <= TOLERANCE, f"a prompt of {len(prompt)}: {distance}"
 
@@ -34,7 +41,15 @@ def test_several_windows(tpcc, model, grid):
     for length in (1, *range(3 * WINDOW, 4 * WINDOW + 1, 2)):
         for chunk in (1, 2, 5, WINDOW):
             prompt = random.integers(0, model.vocab, length)
-            said = say(program, prompt, 54 - length, "--prefill-chunk", str(chunk), "--max-sequence=54", logits=True)
+            said = say(
+                program,
+                prompt,
+                54 - length,
+                "--prefill-chunk",
+                str(chunk),
+                "--max-sequence=54",
+                logits=True,
+            )
             assert len(said.tokens) == 54 - length
             check(model, said, prompt)
 
@@ -44,15 +59,22 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
     """Rows of different lengths move at different steps, and a place that is taken again begins at its front."""
     program = tpcc.compile(model.path, grid, "--generate")
     random = np.random.default_rng(2)
-    prompts = [random.integers(0, model.vocab, length).tolist() for length in (1, 5, 9, 13, 22, 30, 3)]
-    with Service(program, "--max-batch", "3", "--max-sequence", "54", "--prefill-chunk", "4") as service:
-        names = [service.ask(f"p{index}", prompt, 54 - len(prompt)) for index, prompt in enumerate(prompts)]
+    prompts = [
+        random.integers(0, model.vocab, length).tolist() for length in (1, 5, 9, 13, 22, 30, 3)
+    ]
+    with Service(
+        program, "--max-batch", "3", "--max-sequence", "54", "--prefill-chunk", "4"
+    ) as service:
+        names = [
+            service.ask(f"p{index}", prompt, 54 - len(prompt))
+            for index, prompt in enumerate(prompts)
+        ]
         together = [service.answer(name).tokens for name in names]
         alone = [service.generate(prompt, 54 - len(prompt)) for prompt in prompts]
         assert service.close() == 0
     assert together == alone
     for prompt, tokens in zip(prompts, alone):
-        logits = full_logits(model, [[*prompt, *tokens[:-1]]])[0, len(prompt) - 1:]
+        logits = full_logits(model, [[*prompt, *tokens[:-1]]])[0, len(prompt) - 1 :]
         reached = np.take_along_axis(logits, np.asarray(tokens)[:, None], -1)[:, 0]
         assert np.all(logits.max(-1) - reached < 1e-3)
 
@@ -60,29 +82,49 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
 def test_room_follows_from_the_capacity(tpcc):
     """Whoever measures need not know of it, and may say it."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
-    for said, room in (("capacity=4000", 2 * WINDOW + 512), ("capacity=129", 129), ("capacity=4000,room=40", 40)):
+    for said, room in (
+        ("capacity=4000", 2 * WINDOW + 512),
+        ("capacity=129", 129),
+        ("capacity=4000,room=40", 40),
+    ):
         shape = f"batch_size=1,sequence_length=1,{said}"
-        measured = json.loads(program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout)
+        measured = json.loads(
+            program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout
+        )
         assert measured["shape"]["room"] == room
 
 
-@pytest.mark.parametrize("name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)])
+@pytest.mark.parametrize(
+    "name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)]
+)
 def test_plan(tpcc, name, windowed):
     """What is planned is for two windows and a chunk of 512 tokens, of the layers that have a window."""
+
     def bytes_at(capacity):
-        rows = tpcc.plan(CAUSAL[name].path, Grid(), {"batch": 1, "sequence": 1, "capacity": capacity}, "--generate")["weights"]
+        rows = tpcc.plan(
+            CAUSAL[name].path,
+            Grid(),
+            {"batch": 1, "sequence": 1, "capacity": capacity},
+            "--generate",
+        )["weights"]
         return sum(row["cache_bytes"] for row in rows)
 
     whole = bytes_at(32) / 32
     for capacity in (500, 2 * WINDOW + 512, 2 * WINDOW + 513, 4000):
-        assert bytes_at(capacity) == whole * (windowed * min(capacity, 2 * WINDOW + 512) + (1 - windowed) * capacity)
+        assert bytes_at(capacity) == whole * (
+            windowed * min(capacity, 2 * WINDOW + 512) + (1 - windowed) * capacity
+        )
 
 
-@pytest.mark.parametrize("name", ["mistral-past", pytest.param("gemma2-dynamo", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["mistral-past", pytest.param("gemma2-dynamo", marks=pytest.mark.long)]
+)
 def test_simulated_gpus(tpcc, monkeypatch, name):
     monkeypatch.setenv("CUDA_HOME", "/nonexistent")
     model = CAUSAL[name]
-    program = dataclasses.replace(tpcc.compile(model.path, Grid(), "--generate", *FLAGS), environment=environment())
+    program = dataclasses.replace(
+        tpcc.compile(model.path, Grid(), "--generate", *FLAGS), environment=environment()
+    )
     prompt = np.random.default_rng(3).integers(0, model.vocab, 21)
     said = say(program, prompt, 16, "--prefill-chunk=4", "--max-sequence=40", logits=True)
     check(model, said, prompt)

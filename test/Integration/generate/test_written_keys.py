@@ -21,13 +21,17 @@ def angles(self):
 
 
 def part(self, x, first, end, step=1):
-    return self.op("Slice", x, self.integers(first), self.integers(end), self.integers(-1), self.integers(step))
+    return self.op(
+        "Slice", x, self.integers(first), self.integers(end), self.integers(-1), self.integers(step)
+    )
 
 
 def mixed(self, one, other):
     cos, sin = angles(self)
-    return (self.op("Sub", self.op("Mul", one, cos), self.op("Mul", other, sin)),
-            self.op("Add", self.op("Mul", other, cos), self.op("Mul", one, sin)))
+    return (
+        self.op("Sub", self.op("Mul", one, cos), self.op("Mul", other, sin)),
+        self.op("Add", self.op("Mul", other, cos), self.op("Mul", one, sin)),
+    )
 
 
 def turned(self, x):
@@ -40,12 +44,16 @@ def turned_in_pairs(self, x):
     """Neighbours with each other."""
     pairs = mixed(self, part(self, x, 0, 2 * HALF, 2), part(self, x, 1, 2 * HALF, 2))
     apart = [self.op("Unsqueeze", each, self.integers(-1)) for each in pairs]
-    together = self.op("Reshape", self.op("Concat", *apart, axis=-1), self.integers(0, 0, 0, 2 * HALF))
+    together = self.op(
+        "Reshape", self.op("Concat", *apart, axis=-1), self.integers(0, 0, 0, 2 * HALF)
+    )
     return self.op("Concat", together, part(self, x, 2 * HALF, self.SIZE), axis=-1)
 
 
 def normed(self, x):
-    return self.op("LayerNormalization", x, self.weight(self.SIZE), self.weight(self.SIZE, scale=0.1), axis=-1)
+    return self.op(
+        "LayerNormalization", x, self.weight(self.SIZE), self.weight(self.SIZE, scale=0.1), axis=-1
+    )
 
 
 def scaled(self, x):
@@ -54,7 +62,9 @@ def scaled(self, x):
 
 def tokens_first(self, x, function):
     """[batch, tokens, heads, size] in between, as files have it that rotate before they transpose."""
-    return self.op("Transpose", function(self, self.op("Transpose", x, perm=[0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    return self.op(
+        "Transpose", function(self, self.op("Transpose", x, perm=[0, 2, 1, 3])), perm=[0, 2, 1, 3]
+    )
 
 
 def both(function):
@@ -75,33 +85,60 @@ FORMS = {
     "values-of-keys": lambda self, keys, values: ((made := turned(self, keys)), scaled(self, made)),
 }
 # Only with a past: without one, what is not computed of tokens is no cache's.
-FORMS_OF_PAST = {"values-constant": lambda self, keys, values: (
-    turned(self, keys), self.op("Expand", self.constant(np.float32(1)), self.op("Shape", values)))}
+FORMS_OF_PAST = {
+    "values-constant": lambda self, keys, values: (
+        turned(self, keys),
+        self.op("Expand", self.constant(np.float32(1)), self.op("Shape", values)),
+    )
+}
 PROMPT = [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]
 
 
 def write(name, past, folder):
-    form = type("Form", (Gpt,), {"PAST": past, "keys_and_values": (FORMS | FORMS_OF_PAST)[name], "queries": lambda self, queries: turned(self, queries),
-                                 "positions": lambda self: ""})
+    form = type(
+        "Form",
+        (Gpt,),
+        {
+            "PAST": past,
+            "keys_and_values": (FORMS | FORMS_OF_PAST)[name],
+            "queries": lambda self, queries: turned(self, queries),
+            "positions": lambda self: "",
+        },
+    )
     return form().write(folder / "model.onnx")
 
 
-@pytest.mark.parametrize("name,past", [(name, past) for name in FORMS for past in (False, True)] + [(name, True) for name in FORMS_OF_PAST])
-@pytest.mark.parametrize("grid", ["tp2", pytest.param("tp1", marks=pytest.mark.long), pytest.param("pp2,dp2", marks=pytest.mark.long),
-                                  pytest.param("tp2,pp2,mb2", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name,past",
+    [(name, past) for name in FORMS for past in (False, True)]
+    + [(name, True) for name in FORMS_OF_PAST],
+)
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "tp2",
+        pytest.param("tp1", marks=pytest.mark.long),
+        pytest.param("pp2,dp2", marks=pytest.mark.long),
+        pytest.param("tp2,pp2,mb2", marks=pytest.mark.long),
+    ],
+)
 def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
     """The caches hold 17 tokens, and the last one is written to the last place."""
     path = write(name, past, tmp_path)
     if name in FORMS_OF_PAST and Grid.parse(grid).pp > 1:
-        tpcc.call([path, "--generate", f"--megatron-shard={grid}", "-o", tmp_path / "program"]).refused(
-            "writes cache @v0 in place, whose old value is used elsewhere as well")
+        tpcc.call(
+            [path, "--generate", f"--megatron-shard={grid}", "-o", tmp_path / "program"]
+        ).refused("writes cache @v0 in place, whose old value is used elsewhere as well")
         return
     reference, program = Session(path), tpcc.compile(path, grid, "--generate")
     said = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
     ids = np.array([[*PROMPT, *said.tokens[:-1]]])
-    given = {port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
-             for port, shape in reference.inputs.items() if "past" in shape}
-    wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(PROMPT) - 1:]
+    given = {
+        port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
+        for port, shape in reference.inputs.items()
+        if "past" in shape
+    }
+    wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(PROMPT) - 1 :]
     assert len(said.tokens) == 6
     assert difference(said.logits, wanted).relative <= TOLERANCE
 
@@ -110,8 +147,14 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
 def test_each_cache_is_written_once(tpcc, tmp_path, name):
     """By a kernel where one computes what is new, else by a copy. Of keys that are values as well there is one cache."""
     path = write(name, False, tmp_path)
-    text = tpcc.call([path, "--generate", "--megatron-shard=tp2", "--emit=buffers", "-o", "-"]).check().stdout
-    launches = [line for line in text.splitlines() if "tpc_buffer.launch" in line and "append" in line]
+    text = (
+        tpcc.call([path, "--generate", "--megatron-shard=tp2", "--emit=buffers", "-o", "-"])
+        .check()
+        .stdout
+    )
+    launches = [
+        line for line in text.splitlines() if "tpc_buffer.launch" in line and "append" in line
+    ]
     copies = text.count("tpc_buffer.append ")
     states = text.count("tpc_buffer.state ")
     functions = text.count("tpc_buffer.attention ")  # layers that are alike share theirs

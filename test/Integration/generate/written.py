@@ -52,7 +52,11 @@ class Gpt:
         self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
 
     def linear(self, value: str, rows: int, columns: int) -> str:
-        return self.op("Add", self.op("MatMul", value, self.weight(rows, columns)), self.weight(columns, scale=0.1))
+        return self.op(
+            "Add",
+            self.op("MatMul", value, self.weight(rows, columns)),
+            self.weight(columns, scale=0.1),
+        )
 
     def count(self, first: str, end: str) -> str:
         return self.op("Range", first, end, self.constant(np.int64(1)))
@@ -63,11 +67,18 @@ class Gpt:
     # The model.
 
     def embed(self) -> str:
-        return self.op("Gather", self.weight(self.VOCABULARY, self.hidden, scale=1), self.ids, name="embed")
+        return self.op(
+            "Gather", self.weight(self.VOCABULARY, self.hidden, scale=1), self.ids, name="embed"
+        )
 
     def positions(self) -> str:
         """Added to what is embedded."""
-        return self.op("Gather", self.weight(self.POSITIONS, self.hidden, scale=1), self.count(self.start, self.end), name="positions")
+        return self.op(
+            "Gather",
+            self.weight(self.POSITIONS, self.hidden, scale=1),
+            self.count(self.start, self.end),
+            name="positions",
+        )
 
     def queries(self, value: str) -> str:
         return value
@@ -78,7 +89,10 @@ class Gpt:
     def pasts(self) -> list[tuple[str, str]]:
         """Of each layer the inputs that hold its keys and its values."""
         shape = [self.BATCH, self.HEADS, "past", self.SIZE]
-        return [(self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape)) for layer in range(self.LAYERS)]
+        return [
+            (self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape))
+            for layer in range(self.LAYERS)
+        ]
 
     def join(self, past: str, new: str) -> str:
         return self.op("Concat", past, new, axis=2, name="join")
@@ -100,9 +114,15 @@ class Gpt:
 
     def attention(self, value: str) -> str:
         def split(part: str) -> str:
-            return self.op("Transpose", self.op("Reshape", part, self.integers(0, 0, self.HEADS, self.SIZE)), perm=[0, 2, 1, 3])
+            return self.op(
+                "Transpose",
+                self.op("Reshape", part, self.integers(0, 0, self.HEADS, self.SIZE)),
+                perm=[0, 2, 1, 3],
+            )
 
-        queries, keys, values = (split(self.linear(value, self.hidden, self.hidden)) for _ in range(3))
+        queries, keys, values = (
+            split(self.linear(value, self.hidden, self.hidden)) for _ in range(3)
+        )
         queries, (keys, values) = self.queries(queries), self.keys_and_values(keys, values)
         if self.PAST:
             before = self.past[self.layer]
@@ -110,12 +130,24 @@ class Gpt:
             self.presents.append(self.present(keys, values))
         scores = self.op("MatMul", queries, self.op("Transpose", keys, perm=[0, 1, 3, 2]))
         scores = self.scores(self.op("Mul", scores, self.constant(np.float32(self.SIZE**-0.5))))
-        mixed = self.op("MatMul", self.weights(self.op("Softmax", scores, axis=-1)), values, name="attention")
-        mixed = self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), self.integers(0, 0, self.hidden))
+        mixed = self.op(
+            "MatMul", self.weights(self.op("Softmax", scores, axis=-1)), values, name="attention"
+        )
+        mixed = self.op(
+            "Reshape",
+            self.op("Transpose", mixed, perm=[0, 2, 1, 3]),
+            self.integers(0, 0, self.hidden),
+        )
         return self.linear(mixed, self.hidden, self.hidden)
 
     def norm(self, value: str) -> str:
-        return self.op("LayerNormalization", value, self.weight(self.hidden), self.weight(self.hidden, scale=0.1), axis=-1)
+        return self.op(
+            "LayerNormalization",
+            value,
+            self.weight(self.hidden),
+            self.weight(self.hidden, scale=0.1),
+            axis=-1,
+        )
 
     def between(self, value: str) -> str:
         """Behind attention, in each layer."""
@@ -126,15 +158,24 @@ class Gpt:
         return value
 
     def head(self, value: str) -> None:
-        self.output(self.op("MatMul", value, self.weight(self.hidden, self.VOCABULARY, scale=1), name="head"), "logits")
+        self.output(
+            self.op(
+                "MatMul", value, self.weight(self.hidden, self.VOCABULARY, scale=1), name="head"
+            ),
+            "logits",
+        )
 
     def write(self, path):
         self.ids = self.input("input_ids", [self.BATCH, self.SEQUENCE], TensorProto.INT64)
         self.zero = self.start = self.constant(np.int64(0))
-        self.end = self.sequence = self.op("Gather", self.op("Shape", self.ids), self.constant(np.int64(1)), axis=0)
+        self.end = self.sequence = self.op(
+            "Gather", self.op("Shape", self.ids), self.constant(np.int64(1)), axis=0
+        )
         if self.PAST:
             self.past = self.pasts()
-            self.start = self.op("Gather", self.op("Shape", self.past[0][0]), self.constant(np.int64(2)), axis=0)
+            self.start = self.op(
+                "Gather", self.op("Shape", self.past[0][0]), self.constant(np.int64(2)), axis=0
+            )
             self.end = self.op("Add", self.start, self.sequence)
         value = self.embed()
         if positions := self.positions():

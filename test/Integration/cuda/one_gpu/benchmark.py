@@ -21,7 +21,10 @@ SPARE = 1.15
 
 def flops_of(geometry: dict, tokens: int) -> float:
     """Of products and of attention (causal: half of the square)."""
-    return 2 * geometry["multiplied"] * tokens + 2 * geometry["layers"] * geometry["hidden"] * tokens**2
+    return (
+        2 * geometry["multiplied"] * tokens
+        + 2 * geometry["layers"] * geometry["hidden"] * tokens**2
+    )
 
 
 def python_env(here: Machine) -> dict[str, str]:
@@ -30,22 +33,31 @@ def python_env(here: Machine) -> dict[str, str]:
 
 def measure_device(report: Report, here: Machine, limit: float):
     sizes = [str(size) for size in here.listed["rates"]]
-    said = run_process([sys.executable, "-m", "one_gpu.vendor", here.env["TPC_CUDA_LIBS"], *sizes], limit, python_env(here),
-                       cwd=here.pack)
+    said = run_process(
+        [sys.executable, "-m", "one_gpu.vendor", here.env["TPC_CUDA_LIBS"], *sizes],
+        limit,
+        python_env(here),
+        cwd=here.pack,
+    )
     report.log("device", str(said))
     if not said.ok:
         return failed(said.why())
     rates = json.loads(said.stdout)
     report.machine["rates"] = rates
-    return passed(f"{rates['device']}: {rates['flops_per_second'] / 1e12:.3g} TFLOP/s of cuBLASLt in f32, "
-                  f"{rates['bytes_per_second'] / 1e9:.4g} GB/s", **rates)
+    return passed(
+        f"{rates['device']}: {rates['flops_per_second'] / 1e12:.3g} TFLOP/s of cuBLASLt in f32, "
+        f"{rates['bytes_per_second'] / 1e9:.4g} GB/s",
+        **rates,
+    )
 
 
 def too_large(report: Report, model: dict):
     rates = report.machine.get("rates")
     if rates and 4 * model["weights"] * SPARE > rates["free_bytes"]:
-        return skipped(f"{4 * model['weights'] * SPARE / 2**30:.0f} GiB are needed, and "
-                       f"{rates['free_bytes'] / 2**30:.0f} are free")
+        return skipped(
+            f"{4 * model['weights'] * SPARE / 2**30:.0f} GiB are needed, and "
+            f"{rates['free_bytes'] / 2**30:.0f} are free"
+        )
     return None
 
 
@@ -53,21 +65,41 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
     if verdict := too_large(report, model):
         return verdict
     name = f"{model['name']} {phase}"
-    said = here.run([model["executable"], "--bench", "--shape", f"batch=1,sequence={tokens}", "--weights=random:1",
-                     "--warmup", "3", "--repeat", str(here.listed["repeat"])], limit)
+    said = here.run(
+        [
+            model["executable"],
+            "--bench",
+            "--shape",
+            f"batch=1,sequence={tokens}",
+            "--weights=random:1",
+            "--warmup",
+            "3",
+            "--repeat",
+            str(here.listed["repeat"]),
+        ],
+        limit,
+    )
     report.log(name, str(said))
     if not said.ok:
         return failed(said.why())
-    result = json.loads(said.stdout[said.stdout.index("{"):])
+    result = json.loads(said.stdout[said.stdout.index("{") :])
     seconds = result["seconds"]
-    data = {"model": model["name"], "phase": phase, "tokens": tokens, "seconds": seconds, "min_seconds": result["min_seconds"],
-            "load_seconds": result["load_seconds"]}
+    data = {
+        "model": model["name"],
+        "phase": phase,
+        "tokens": tokens,
+        "seconds": seconds,
+        "min_seconds": result["min_seconds"],
+        "load_seconds": result["load_seconds"],
+    }
     note = f"{seconds * 1e3:.4g} ms, loaded in {result['load_seconds']:.1f} s"
     if rates := report.machine.get("rates"):
         data["share_of_products"] = flops_of(model, tokens) / seconds / rates["flops_per_second"]
         data["share_of_bandwidth"] = 4 * model["multiplied"] / seconds / rates["bytes_per_second"]
-        note += (f"; {data['share_of_products']:.1%} of cuBLASLt's rate, {data['share_of_bandwidth']:.1%} of the bandwidth"
-                 " for reading weights once")
+        note += (
+            f"; {data['share_of_products']:.1%} of cuBLASLt's rate,"
+            f" {data['share_of_bandwidth']:.1%} of the bandwidth for reading weights once"
+        )
     return passed(note, **data)
 
 
@@ -76,24 +108,63 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
     if verdict := too_large(report, model):
         return verdict
     phases = json.dumps(here.listed["phases"])
-    said = run_process([here.torch, "-m", "one_gpu.pytorch", json.dumps(model), phases, str(here.listed["repeat"])], limit,
-                       python_env(here), cwd=here.pack)
+    said = run_process(
+        [
+            here.torch,
+            "-m",
+            "one_gpu.pytorch",
+            json.dumps(model),
+            phases,
+            str(here.listed["repeat"]),
+        ],
+        limit,
+        python_env(here),
+        cwd=here.pack,
+    )
     report.log(f"{model['name']} PyTorch", str(said))
     rows = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
-    text = ", ".join(f"{row['phase']} {row['way']} {row['seconds'] * 1e3:.4g} ms" if "seconds" in row
-                     else f"{row['phase']} {row['way']}: {row['problem']}" for row in rows)
+    text = ", ".join(
+        (
+            f"{row['phase']} {row['way']} {row['seconds'] * 1e3:.4g} ms"
+            if "seconds" in row
+            else f"{row['phase']} {row['way']}: {row['problem']}"
+        )
+        for row in rows
+    )
     # What PyTorch cannot do here is no failure of tpc.
-    return passed(text + ("" if said.ok else f" ({said.why()})"), rows=rows) if rows else skipped(f"PyTorch: {said.why()}")
+    return (
+        passed(text + ("" if said.ok else f" ({said.why()})"), rows=rows)
+        if rows
+        else skipped(f"PyTorch: {said.why()}")
+    )
 
 
 def run(report: Report, here: Machine) -> None:
     report.check("benchmark", "device", lambda limit: measure_device(report, here, limit), LIMIT)
-    has_torch = run_process([here.torch, "-c", "import torch; assert torch.cuda.is_available(); print(torch.__version__)"], 90)
+    has_torch = run_process(
+        [
+            here.torch,
+            "-c",
+            "import torch; assert torch.cuda.is_available(); print(torch.__version__)",
+        ],
+        90,
+    )
     report.machine["torch"] = has_torch.stdout.strip() if has_torch.ok else ""
     for model in here.listed["benchmarks"]:
         for phase, tokens in here.listed["phases"].items():
-            report.check("benchmark", f"{model['name']} {phase}",
-                         lambda limit: measure(report, here, model, phase, tokens, limit), LIMIT)
-        report.check("benchmark", f"{model['name']} PyTorch",
-                     lambda limit: measure_torch(report, here, model, limit) if has_torch.ok
-                     else skipped("PyTorch with CUDA is not installed"), LIMIT)
+            report.check(
+                "benchmark",
+                f"{model['name']} {phase}",
+                lambda limit: measure(report, here, model, phase, tokens, limit),
+                LIMIT,
+            )
+        report.check(
+            "benchmark",
+            f"{model['name']} PyTorch",
+            lambda limit: (
+                measure_torch(report, here, model, limit)
+                if has_torch.ok
+                else skipped("PyTorch with CUDA is not installed")
+            ),
+            LIMIT,
+        )

@@ -13,13 +13,22 @@ from one_gpu.machine import Machine
 from one_gpu.process import Ended
 from one_gpu.report import Report, failed, passed, skipped
 
-PROVES = ("programs compute what ONNX Runtime does on CPUs, in several steps of several shapes each, split over ranks that "
-          "share the GPU, as threads and as processes over NCCL")
+PROVES = (
+    "programs compute what ONNX Runtime does on CPUs, in several steps of several shapes each,"
+    " split over ranks that share the GPU, as threads and as processes over NCCL"
+)
 LIMIT, BIG_LIMIT = 90, 240
 
 
 def flags_of(program: dict, outputs: list[str], to: Path, timeout: float) -> list[str]:
-    flags = ["--batch-of", program["inputs"], "--weights", program["weights"], "--timeout", str(max(5, int(timeout)))]
+    flags = [
+        "--batch-of",
+        program["inputs"],
+        "--weights",
+        program["weights"],
+        "--timeout",
+        str(max(5, int(timeout))),
+    ]
     for name in outputs:
         flags += ["--output", f"{name}={to / name}"]
     return flags + ["--verbose"] + (["--share-gpus"] if program["ranks"] > 1 else [])
@@ -30,7 +39,15 @@ def command_of(program: dict, way: str, flags: list[str]) -> list[str]:
     if way == "threads":
         return [program["executable"], *flags]
     hosts = ["sh", "-c", 'NCCL_HOSTID=tpc-$RANK exec "$@"', "sh"]
-    return [sys.executable, "launch.py", "-n", str(program["ranks"]), *hosts, "./" + program["executable"], *flags]
+    return [
+        sys.executable,
+        "launch.py",
+        "-n",
+        str(program["ranks"]),
+        *hosts,
+        "./" + program["executable"],
+        *flags,
+    ]
 
 
 def compare(program: dict, outputs: list[str], expected: Path, actual: Path, tolerance: float):
@@ -43,7 +60,13 @@ def compare(program: dict, outputs: list[str], expected: Path, actual: Path, tol
             off = difference(np.load(found), np.load(file))
             worst = max(worst, off.relative)
             if not off.relative <= tolerance:
-                return failed(f"{name}, step {file.stem}: {off}, more than {tolerance:g}", worst=off.relative), worst
+                return (
+                    failed(
+                        f"{name}, step {file.stem}: {off}, more than {tolerance:g}",
+                        worst=off.relative,
+                    ),
+                    worst,
+                )
     return None, worst
 
 
@@ -52,7 +75,15 @@ def call(here: Machine, program: dict, way: str, to: Path, limit: float, **env: 
     return here.run(command, limit, **env)
 
 
-def run_program(report: Report, here: Machine, program: dict, way: str, limit: float, tolerance: float, **env: str):
+def run_program(
+    report: Report,
+    here: Machine,
+    program: dict,
+    way: str,
+    limit: float,
+    tolerance: float,
+    **env: str,
+):
     name = f"{program['name']} {way}"
     with tempfile.TemporaryDirectory() as folder:
         to = Path(folder)
@@ -63,7 +94,9 @@ def run_program(report: Report, here: Machine, program: dict, way: str, limit: f
         elif way == "processes" and "communication by NCCL" not in said.stderr:
             return failed("ranks did not communicate over NCCL")
         else:
-            verdict, worst = compare(program, program["outputs"], here.pack / program["expected"], to, tolerance)
+            verdict, worst = compare(
+                program, program["outputs"], here.pack / program["expected"], to, tolerance
+            )
             if verdict is None:
                 return passed(f"off by {worst:.1e}", worst=worst)
         if said.status is None:
@@ -74,8 +107,15 @@ def run_program(report: Report, here: Machine, program: dict, way: str, limit: f
         said = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
         report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{said}")
         if said.status is not None:
-            wrong = not said.ok or compare(program, program["outputs"], here.pack / program["expected"], again, tolerance)[0]
-            verdict.note += f" (with CUDA_LAUNCH_BLOCKING=1: {'wrong as well' if wrong else 'right'})"
+            wrong = (
+                not said.ok
+                or compare(
+                    program, program["outputs"], here.pack / program["expected"], again, tolerance
+                )[0]
+            )
+            verdict.note += (
+                f" (with CUDA_LAUNCH_BLOCKING=1: {'wrong as well' if wrong else 'right'})"
+            )
         return verdict
 
 
@@ -90,7 +130,9 @@ def run_twice(report: Report, here: Machine, program: dict, limit: float):
         for one in sorted((Path(folder) / "one").glob("*/*.npy")):
             two = Path(folder) / "two" / one.relative_to(Path(folder) / "one")
             if one.read_bytes() != two.read_bytes():
-                return failed(f"{one.parent.name}, step {one.stem}: {difference(np.load(two), np.load(one))}")
+                return failed(
+                    f"{one.parent.name}, step {one.stem}: {difference(np.load(two), np.load(one))}"
+                )
     return passed()
 
 
@@ -99,13 +141,21 @@ def run_beside_cpu(report: Report, here: Machine, pair: dict, limit: float):
     with tempfile.TemporaryDirectory() as folder:
         # Its own program draws the same weights.
         for where in ("cpu", "gpu"):
-            flags = ["--batch-of", pair["inputs"], "--weights=random:1", "--output", f"logits={folder}/{where}/logits"]
+            flags = [
+                "--batch-of",
+                pair["inputs"],
+                "--weights=random:1",
+                "--output",
+                f"logits={folder}/{where}/logits",
+            ]
             flags += ["--share-gpus"] if where == "gpu" and pair["ranks"] > 1 else []
             said = here.run([pair[where], *flags], limit / 2)
             report.log(pair["name"], str(said))
             if not said.ok:
                 return failed(f"{where}: {said.why()}")
-        verdict, worst = compare(pair, ["logits"], Path(folder) / "cpu", Path(folder) / "gpu", pair["tolerance"])
+        verdict, worst = compare(
+            pair, ["logits"], Path(folder) / "cpu", Path(folder) / "gpu", pair["tolerance"]
+        )
         return verdict or passed(f"off by {worst:.1e}", worst=worst)
 
 
@@ -117,8 +167,10 @@ def run(report: Report, here: Machine) -> None:
         report.check("correctness", name, function, limit)
 
     def check_program(program, way, note="", **env):
-        check(f"{program['name']} {way}{note}",
-              lambda limit: run_program(report, here, program, way, limit, tolerance, **env))
+        check(
+            f"{program['name']} {way}{note}",
+            lambda limit: run_program(report, here, program, way, limit, tolerance, **env),
+        )
 
     single = [program for program in programs if program["ranks"] == 1]
     several = [program for program in programs if program["ranks"] > 1]
@@ -130,7 +182,10 @@ def run(report: Report, here: Machine) -> None:
         check_program(program, "threads")
     for program in several:
         if not here.finds("libnccl.so.2"):
-            check(f"{program['name']} processes", lambda limit: skipped("libnccl.so.2 is not installed"))
+            check(
+                f"{program['name']} processes",
+                lambda limit: skipped("libnccl.so.2 is not installed"),
+            )
         else:
             check_program(program, "processes")
     if programs:
@@ -138,4 +193,3 @@ def run(report: Report, here: Machine) -> None:
         check(f"{last['name']} twice", lambda limit: run_twice(report, here, last, limit))
     for pair in here.listed["pairs"]:
         check(pair["name"], lambda limit: run_beside_cpu(report, here, pair, limit), BIG_LIMIT)
-

@@ -6,13 +6,19 @@ from one_gpu.machine import Machine
 from one_gpu.process import run as run_process
 from one_gpu.report import Report, failed, passed
 
-PROVES = "the driver compiles the text of the kernels, and they compute what the PTX interpreter does"
+PROVES = (
+    "the driver compiles the text of the kernels, and they compute what the PTX interpreter does"
+)
 LIMIT = 60
 
 
 def compare(report: Report, here: Machine, name: str, line: str, limit: float):
-    said = run_process([here.pack / "bin" / "tpc-ptx-run", *line.split("\t"), "--device"], limit, here.loader_env(),
-                       cwd=here.pack / "kernels")
+    said = run_process(
+        [here.pack / "bin" / "tpc-ptx-run", *line.split("\t"), "--device"],
+        limit,
+        here.loader_env(),
+        cwd=here.pack / "kernels",
+    )
     report.log("kernels", f"{name}\n{said}")
     if said.ok and "device: the same" in said.stdout:
         return passed()

@@ -21,8 +21,11 @@ LIMIT = 90
 class Machine:
     def __init__(self, pack: Path, listed: dict, torch: str):
         self.pack, self.listed, self.torch = pack, listed, torch
-        self.env = {"TPC_CUDA_LIBS": ":".join(self.folders()), "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
-                    "TPC_CACHE": ""}
+        self.env = {
+            "TPC_CUDA_LIBS": ":".join(self.folders()),
+            "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
+            "TPC_CACHE": "",
+        }
 
     def folders(self) -> list[str]:
         """Where the vendor's libraries may be, beside what programs try by themselves: packages of this Python, which need
@@ -31,30 +34,51 @@ class Machine:
         places = [*site.getsitepackages(), site.getusersitepackages(), *filter(None, sys.path)]
         for place in dict.fromkeys(places):
             found += sorted(str(path) for path in Path(place).glob("nvidia/*/lib"))
-        found += sorted((str(path) for path in Path("/usr/local").glob("cuda*/lib64")), reverse=True)
+        found += sorted(
+            (str(path) for path in Path("/usr/local").glob("cuda*/lib64")), reverse=True
+        )
         return list(dict.fromkeys(found))
 
     def tool(self, name: str) -> str | None:
         """A program of the toolkit, or of a Python package."""
-        homes = [os.environ.get("CUDA_HOME", ""), *map(str, sorted(Path("/usr/local").glob("cuda*"), reverse=True))]
-        places = [f"{home}/{below}" for home in homes if home for below in ("bin", "compute-sanitizer")]
-        places += [str(Path(folder).parent / below) for folder in self.folders() for below in ("bin", "compute-sanitizer")]
+        homes = [
+            os.environ.get("CUDA_HOME", ""),
+            *map(str, sorted(Path("/usr/local").glob("cuda*"), reverse=True)),
+        ]
+        places = [
+            f"{home}/{below}" for home in homes if home for below in ("bin", "compute-sanitizer")
+        ]
+        places += [
+            str(Path(folder).parent / below)
+            for folder in self.folders()
+            for below in ("bin", "compute-sanitizer")
+        ]
         return shutil.which(name) or shutil.which(name, path=":".join(places))
 
     def finds(self, library: str) -> bool:
         """Whether programs find it: in those folders, or by the loader."""
-        if any((Path(folder) / library).exists() for folder in self.env["TPC_CUDA_LIBS"].split(":")):
+        if any(
+            (Path(folder) / library).exists() for folder in self.env["TPC_CUDA_LIBS"].split(":")
+        ):
             return True
-        return run_process([sys.executable, "-c", f"import ctypes; ctypes.CDLL('{library}')"], 30).ok
+        return run_process(
+            [sys.executable, "-c", f"import ctypes; ctypes.CDLL('{library}')"], 30
+        ).ok
 
     def loader_env(self) -> dict[str, str]:
         """For programs that look for libraries as the loader does alone. A driver of the system comes first."""
-        paths = [os.environ.get("LD_LIBRARY_PATH", ""), self.env.get("LD_LIBRARY_PATH", ""), self.env["TPC_CUDA_LIBS"]]
+        paths = [
+            os.environ.get("LD_LIBRARY_PATH", ""),
+            self.env.get("LD_LIBRARY_PATH", ""),
+            self.env["TPC_CUDA_LIBS"],
+        ]
         return {**self.env, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
     def run(self, command, limit: float, **env: str) -> Ended:
         """`command`: a program of the pack, or one by its full path."""
-        return run_process([self.pack / command[0], *command[1:]], limit, {**self.env, **env}, cwd=self.pack)
+        return run_process(
+            [self.pack / command[0], *command[1:]], limit, {**self.env, **env}, cwd=self.pack
+        )
 
 
 def read(path: str) -> str:
@@ -66,15 +90,32 @@ def read(path: str) -> str:
 
 def ask_system(report: Report, here: Machine, limit: float):
     """What nvidia-smi and the system say; it may not be there."""
-    report.machine |= {"python": platform.python_version(), "system": platform.platform(),
-                       "libc": " ".join(platform.libc_ver()), "processors": len(os.sched_getaffinity(0)),
-                       "packed": here.listed["made"]}
-    said = run_process(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,compute_mode,"
-                        "ecc.mode.current,mig.mode.current,power.limit", "--format=csv,noheader"], limit)
+    report.machine |= {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "processors": len(os.sched_getaffinity(0)),
+        "packed": here.listed["made"],
+    }
+    said = run_process(
+        [
+            "nvidia-smi",
+            (
+                "--query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,compute_mode,"
+                "ecc.mode.current,mig.mode.current,power.limit"
+            ),
+            "--format=csv,noheader",
+        ],
+        limit,
+    )
     report.machine["nvidia-smi"] = said.stdout.strip() if said.ok else said.why()
     version = read("/proc/driver/nvidia/version").split("\n")[0]
     report.machine["driver"] = version
-    return passed("; ".join(filter(None, [report.machine["nvidia-smi"], version]))) if said.ok else skipped(said.why())
+    return (
+        passed("; ".join(filter(None, [report.machine["nvidia-smi"], version])))
+        if said.ok
+        else skipped(said.why())
+    )
 
 
 def start(report: Report, here: Machine, limit: float):
@@ -82,11 +123,16 @@ def start(report: Report, here: Machine, limit: float):
     program = here.listed["programs"][0]["executable"]
     said = here.run([program, "--describe", "--json"], limit)
     if not said.ok and "GLIBCXX" in said.stderr + said.stdout and (here.pack / "fallback").is_dir():
-        here.env["LD_LIBRARY_PATH"] = f"{here.pack / 'fallback'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        here.env["LD_LIBRARY_PATH"] = (
+            f"{here.pack / 'fallback'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        )
         said = here.run([program, "--describe", "--json"], limit)
     report.log("start", str(said))
     if not said.ok:
-        return failed(said.why() + ("; compiled for another processor: run pack --march=…" if said.status == -4 else ""))
+        return failed(
+            said.why()
+            + ("; compiled for another processor: run pack --march=…" if said.status == -4 else "")
+        )
     json.loads(said.stdout)
     return passed("with the packed libstdc++" if "LD_LIBRARY_PATH" in here.env else "")
 
@@ -97,21 +143,41 @@ def step(report: Report, here: Machine, limit: float):
     described = here.run([program["executable"], "--describe-device"], limit)
     if described.ok:
         report.machine["described"] = described.stdout.strip()
-    said = here.run([program["executable"], "--bench", "--shape", program["shape"], "--warmup", "1", "--repeat", "1",
-                     "--weights", program["weights"], "--verbose"], limit)
+    said = here.run(
+        [
+            program["executable"],
+            "--bench",
+            "--shape",
+            program["shape"],
+            "--warmup",
+            "1",
+            "--repeat",
+            "1",
+            "--weights",
+            program["weights"],
+            "--verbose",
+        ],
+        limit,
+    )
     report.log("step", f"{described}\n{said}")
     if not said.ok:
         return failed(said.why())
-    result = json.loads(said.stdout[said.stdout.index("{"):])
+    result = json.loads(said.stdout[said.stdout.index("{") :])
     report.machine |= {"kernels": result["kernels"], "products": result["products"]}
-    return passed(f"{result['kernels']}, {result['products']}, loaded in {result['load_seconds']:.1f} s")
+    return passed(
+        f"{result['kernels']}, {result['products']}, loaded in {result['load_seconds']:.1f} s"
+    )
 
 
 def run(report: Report, here: Machine) -> bool:
-    report.check("machine", "system", lambda limit: ask_system(report, here, limit), 30, always=True)
+    report.check(
+        "machine", "system", lambda limit: ask_system(report, here, limit), 30, always=True
+    )
     # Each needs what the one before has shown.
     for name, function in (("a program starts", start), ("a step", step)):
-        verdict = report.check("machine", name, lambda limit: function(report, here, limit), LIMIT, always=True)
+        verdict = report.check(
+            "machine", name, lambda limit: function(report, here, limit), LIMIT, always=True
+        )
         if verdict.state != "passed":
             return False
     return True

@@ -25,19 +25,59 @@ from tpc.reference import TOLERANCE  # noqa: E402
 
 ALL = {**COMMITTED, **FAMILIES}
 # The first is what every other part begins with.
-PROGRAMS = {"gpt2-tiny": ["tp1", "tp2", "tp3", "tp4", "pp2", "pp3", "pp4", "dp2", "tp2,sp", "tp3,sp", "tp2,pp2,mb4", "tp2,dp2"],
-            "llama-past": ["tp1", "tp2", "tp3", "tp4", "pp2", "dp2", "tp2,sp"],
-            "bloom-past": ["tp1", "tp4", "pp3"],
-            "gpt2-odd-nopast": ["tp1", "tp2"]}
+PROGRAMS = {
+    "gpt2-tiny": [
+        "tp1",
+        "tp2",
+        "tp3",
+        "tp4",
+        "pp2",
+        "pp3",
+        "pp4",
+        "dp2",
+        "tp2,sp",
+        "tp3,sp",
+        "tp2,pp2,mb4",
+        "tp2,dp2",
+    ],
+    "llama-past": ["tp1", "tp2", "tp3", "tp4", "pp2", "dp2", "tp2,sp"],
+    "bloom-past": ["tp1", "tp4", "pp3"],
+    "gpt2-odd-nopast": ["tp1", "tp2"],
+}
 QUICK = {"gpt2-tiny": ["tp1", "tp2"]}
 # batch, sequence, past, padding. The second time with a shape are other numbers: a captured step is replayed.
-STEPS = [(2, 5, 3, "left"), (1, 1, 7, "none"), (2, 5, 3, "right"), (1, 1, 7, "none"), (1, 1, 8, "none"), (3, 33, 0, "left")]
+STEPS = [
+    (2, 5, 3, "left"),
+    (1, 1, 7, "none"),
+    (2, 5, 3, "right"),
+    (1, 1, 7, "none"),
+    (1, 1, 8, "none"),
+    (3, 33, 0, "left"),
+]
 GPT2 = {"kind": "gpt", "vocab": 50257, "positions": 1024}
-BENCHMARKS = {"GPT-2 124M": {**GPT2, "layers": 12, "hidden": 768, "heads": 12},
-              "GPT-2 1.5B": {**GPT2, "layers": 48, "hidden": 1600, "heads": 25},
-              "LLaMA 8B": {"kind": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336,
-                           "vocab": 128256}}
-QUICK_BENCHMARKS = {"GPT-2 tiny": {"kind": "gpt", "vocab": 61, "positions": 64, "layers": 1, "hidden": 16, "heads": 2}}
+BENCHMARKS = {
+    "GPT-2 124M": {**GPT2, "layers": 12, "hidden": 768, "heads": 12},
+    "GPT-2 1.5B": {**GPT2, "layers": 48, "hidden": 1600, "heads": 25},
+    "LLaMA 8B": {
+        "kind": "llama",
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "ffn": 14336,
+        "vocab": 128256,
+    },
+}
+QUICK_BENCHMARKS = {
+    "GPT-2 tiny": {
+        "kind": "gpt",
+        "vocab": 61,
+        "positions": 64,
+        "layers": 1,
+        "hidden": 16,
+        "heads": 2,
+    }
+}
 # What a processor computes as well: weights are drawn, the same bits on both.
 PAIRS = {"GPT-2 124M": (["tp1", "tp2"], [(1, 64), (2, 17), (1, 1)])}
 QUICK_PAIRS = {"GPT-2 tiny": (["tp1"], [(1, 3)])}
@@ -67,12 +107,24 @@ class Packer:
 
     def compile(self, model: Path, name: str, grid: str, target: str = "cuda") -> str:
         """A program, by its path in the pack."""
-        path = f"bin/{name.replace(' ', '-')}-{grid.replace(',', '-')}" + ("" if target == "cuda" else f"-{target}")
+        path = f"bin/{name.replace(' ', '-')}-{grid.replace(',', '-')}" + (
+            "" if target == "cuda" else f"-{target}"
+        )
         if (self.folder / path).exists():
             return path
         flags = ["--target=cuda", f"--gpu-arch={self.options.gpu_arch}"] if target == "cuda" else []
-        said = harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", f"--march={self.options.march}", *flags,
-                            "-o", self.folder / path], timeout=900)
+        said = harness.run(
+            [
+                harness.tool("tpcc"),
+                model,
+                f"--megatron-shard={grid}",
+                f"--march={self.options.march}",
+                *flags,
+                "-o",
+                self.folder / path,
+            ],
+            timeout=900,
+        )
         if said.returncode:
             raise SystemExit(f"run pack: {said}")
         self.tell(f"{path}: {(self.folder / path).stat().st_size >> 10} KiB")
@@ -89,8 +141,13 @@ class Packer:
         shutil.copy(model.path, self.folder / "models")
         steps = STEPS[:3] if self.options.quick else STEPS
         for index, (batch, sequence, past, padding) in enumerate(steps):
-            given = model.inputs(batch, sequence, padding if model.padded else "none", seed=index,
-                                 past=past if model.past_name else 0)
+            given = model.inputs(
+                batch,
+                sequence,
+                padding if model.padded else "none",
+                seed=index,
+                past=past if model.past_name else 0,
+            )
             self.save(f"inputs/{name}/{index:03}", given)
             if index == 0:
                 self.save(f"one/{name}/000", given)
@@ -106,12 +163,21 @@ class Packer:
             outputs = list(model.reference.run(model.inputs(1, 1)))
             self.pack_model(name, outputs)
             for grid in chosen[name]:
-                packed.append({
-                    "name": f"{name} {grid}", "executable": self.compile(model.path, name, grid),
-                    "ranks": harness.Grid.parse(grid).ranks, "weights": f"models/{name}.onnx",
-                    "inputs": f"inputs/{name}", "one_input": f"one/{name}", "expected": f"expected/{name}",
-                    "outputs": outputs,
-                    "shape": ",".join(f"{key}={size}" for key, size in model.shape(2, 5, 3).items())})
+                packed.append(
+                    {
+                        "name": f"{name} {grid}",
+                        "executable": self.compile(model.path, name, grid),
+                        "ranks": harness.Grid.parse(grid).ranks,
+                        "weights": f"models/{name}.onnx",
+                        "inputs": f"inputs/{name}",
+                        "one_input": f"one/{name}",
+                        "expected": f"expected/{name}",
+                        "outputs": outputs,
+                        "shape": ",".join(
+                            f"{key}={size}" for key, size in model.shape(2, 5, 3).items()
+                        ),
+                    }
+                )
         return packed
 
     def structure(self, name: str, geometry: dict) -> Path:
@@ -127,8 +193,15 @@ class Packer:
         packed = []
         for name, geometry in benchmarks.items():
             weights, multiplied = count_weights(geometry)
-            packed.append({"name": name, **geometry, "weights": weights, "multiplied": multiplied,
-                           "executable": self.compile(self.structure(name, geometry), name, "tp1")})
+            packed.append(
+                {
+                    "name": name,
+                    **geometry,
+                    "weights": weights,
+                    "multiplied": multiplied,
+                    "executable": self.compile(self.structure(name, geometry), name, "tp1"),
+                }
+            )
         return packed
 
     def pack_pairs(self, benchmarks: dict) -> list[dict]:
@@ -137,33 +210,66 @@ class Packer:
             model, random = self.structure(name, benchmarks[name]), np.random.default_rng(0)
             inputs = f"inputs/{name.replace(' ', '-')}"
             for index, shape in enumerate(shapes):
-                self.save(f"{inputs}/{index:03}", {"input_ids": random.integers(0, benchmarks[name]["vocab"], shape)})
+                self.save(
+                    f"{inputs}/{index:03}",
+                    {"input_ids": random.integers(0, benchmarks[name]["vocab"], shape)},
+                )
             cpu = self.compile(model, name, "tp1", "cpu")
-            packed += [{"name": f"{name} {grid} beside a processor", "gpu": self.compile(model, name, grid), "cpu": cpu,
-                        "inputs": inputs, "ranks": harness.Grid.parse(grid).ranks, "tolerance": TOLERANCE} for grid in grids]
+            packed += [
+                {
+                    "name": f"{name} {grid} beside a processor",
+                    "gpu": self.compile(model, name, grid),
+                    "cpu": cpu,
+                    "inputs": inputs,
+                    "ranks": harness.Grid.parse(grid).ranks,
+                    "tolerance": TOLERANCE,
+                }
+                for grid in grids
+            ]
         return packed
 
     def pack_kernels(self) -> int:
         """Of every kind of program that is packed, each distinct text once."""
-        programs = ["gpt2-tiny@tp2"] if self.options.quick else [
-            "gpt2-tiny@tp1", "gpt2-tiny@tp2,sp", "llama-past@tp2", "bloom-past@tp2", "gpt2-odd-nopast@tp2", "phi3-past@tp2",
-            "gemma2-past@tp2", "mpt-past@tp2"]
-        said = harness.run([harness.BUILD / "test" / "bin" / "tpc-compare-kernels", f"--write-cases={self.folder}/kernels",
-                            *(f"{MODELS}/{'.onnx@'.join(program.split('@'))}" for program in programs)], timeout=1800)
+        programs = (
+            ["gpt2-tiny@tp2"]
+            if self.options.quick
+            else [
+                "gpt2-tiny@tp1",
+                "gpt2-tiny@tp2,sp",
+                "llama-past@tp2",
+                "bloom-past@tp2",
+                "gpt2-odd-nopast@tp2",
+                "phi3-past@tp2",
+                "gemma2-past@tp2",
+                "mpt-past@tp2",
+            ]
+        )
+        said = harness.run(
+            [
+                harness.BUILD / "test" / "bin" / "tpc-compare-kernels",
+                f"--write-cases={self.folder}/kernels",
+                *(f"{MODELS}/{'.onnx@'.join(program.split('@'))}" for program in programs),
+            ],
+            timeout=1800,
+        )
         said.check()
         shutil.copy(harness.tool("tpc-ptx-run"), self.folder / "bin")
         return len((self.folder / "kernels" / "cases.txt").read_text().splitlines())
 
     def copy_scripts(self) -> None:
         shutil.copy(HERE.parent / "run", self.folder)
-        shutil.copytree(HERE, self.folder / "one_gpu", ignore=shutil.ignore_patterns("__pycache__", "pack.py"))
+        shutil.copytree(
+            HERE, self.folder / "one_gpu", ignore=shutil.ignore_patterns("__pycache__", "pack.py")
+        )
         shutil.copy(TOP / "runtime" / "conformance" / "launch.py", self.folder)
         (self.folder / "tpc").mkdir()
         for name in ("__init__.py", "compiler.py", "reference.py", "session.py", "text.py"):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
         # Those of this machine, where the other's are older.
-        listed = subprocess.run(["ldd", harness.tool("tpc-ptx-run")], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["ldd", harness.tool("tpc-ptx-run")], capture_output=True, text=True, check=True
+        ).stdout
         for line in listed.splitlines():
             if any(name in line for name in ("libstdc++", "libgcc_s")):
                 shutil.copy(line.split("=>")[1].split()[0], self.folder / "fallback")
@@ -175,20 +281,31 @@ class Packer:
         quick = self.options.quick
         benchmarks = QUICK_BENCHMARKS if quick else BENCHMARKS
         self.copy_scripts()
-        listed = {"made": f"{datetime.date.today()}, {self.options.gpu_arch}, {self.options.march}", "tolerance": TOLERANCE,
-                  "kernels": self.pack_kernels(), "programs": self.pack_programs(),
-                  "benchmarks": self.pack_benchmarks(benchmarks), "pairs": self.pack_pairs(benchmarks),
-                  "phases": {"prefill": 4, "step": 1} if quick else {"prefill": 512, "step": 1},
-                  "repeat": 2 if quick else 20,
-                  # Rows of the product, MiB of the copy.
-                  "rates": [32, 1] if quick else [8192, 1024]}
+        listed = {
+            "made": f"{datetime.date.today()}, {self.options.gpu_arch}, {self.options.march}",
+            "tolerance": TOLERANCE,
+            "kernels": self.pack_kernels(),
+            "programs": self.pack_programs(),
+            "benchmarks": self.pack_benchmarks(benchmarks),
+            "pairs": self.pack_pairs(benchmarks),
+            "phases": {"prefill": 4, "step": 1} if quick else {"prefill": 512, "step": 1},
+            "repeat": 2 if quick else 20,
+            # Rows of the product, MiB of the copy.
+            "rates": [32, 1] if quick else [8192, 1024],
+        }
         (self.folder / "pack.json").write_text(json.dumps(listed, indent=1) + "\n")
         shutil.rmtree(self.folder / "structures", ignore_errors=True)
         archive = self.folder.with_name(self.folder.name + ".tar.xz")
         with tarfile.open(archive, "w:xz", preset=1 if quick else 6) as file:
             file.add(self.folder, arcname=self.folder.name)
         size = archive.stat().st_size
-        self.tell(f"{archive}: {size >> 20} MiB, {len(listed['programs'])} programs, {listed['kernels']} cases of kernels")
+        self.tell(
+            f"{archive}: {size >> 20} MiB, {len(listed['programs'])} programs, {listed['kernels']}"
+            " cases of kernels"
+        )
         if size > MOST_BYTES:
-            raise SystemExit(f"run pack: {archive} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} that are carried")
+            raise SystemExit(
+                f"run pack: {archive} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} that"
+                " are carried"
+            )
         return 0

@@ -10,9 +10,18 @@ from pathlib import Path
 from one_gpu import benchmark, correctness, kernels, machine, sanitizer
 from one_gpu.report import Report
 
-PARTS = {"machine": machine, "kernels": kernels, "correctness": correctness, "sanitizer": sanitizer, "benchmark": benchmark}
+PARTS = {
+    "machine": machine,
+    "kernels": kernels,
+    "correctness": correctness,
+    "sanitizer": sanitizer,
+    "benchmark": benchmark,
+}
 # Whatever one GPU shows.
-NEVER = ["what needs several GPUs: NVLink, NCCL's transports between devices and hosts, their speed, mixed models of GPUs"]
+NEVER = [
+    "what needs several GPUs: NVLink, NCCL's transports between devices and hosts, their speed,"
+    " mixed models of GPUs"
+]
 
 
 def unpack(pack: Path) -> Path:
@@ -25,7 +34,11 @@ def unpack(pack: Path) -> Path:
         except OSError:
             continue
         with tarfile.open(pack) as archive:
-            archive.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(folder)
+            (
+                archive.extractall(folder, filter="data")
+                if hasattr(tarfile, "data_filter")
+                else archive.extractall(folder)
+            )
         return next(path.parent for path in folder.glob("**/pack.json"))
     raise SystemExit(f"run: {pack} cannot be unpacked: no folder can be written")
 

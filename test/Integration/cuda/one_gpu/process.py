@@ -29,15 +29,26 @@ class Ended:
     def how(self) -> str:
         if self.status is None:
             return f"ran past its limit of {self.seconds:.0f} s"
-        return f"signal {signal.Signals(-self.status).name}" if self.status < 0 else f"exit status {self.status}"
+        return (
+            f"signal {signal.Signals(-self.status).name}"
+            if self.status < 0
+            else f"exit status {self.status}"
+        )
 
     def why(self) -> str:
         """How it ended, and the last that it said."""
-        said = [line for line in (self.stderr.strip() or self.stdout.strip()).splitlines() if line.strip()]
+        said = [
+            line
+            for line in (self.stderr.strip() or self.stdout.strip()).splitlines()
+            if line.strip()
+        ]
         return "; ".join([self.how, *said[-6:]])
 
     def __str__(self) -> str:
-        return f"$ {shlex.join(self.command)}\n{self.how}, {self.seconds:.1f} s\n{self.stdout}\n{self.stderr}\n"
+        return (
+            f"$ {shlex.join(self.command)}\n{self.how}, {self.seconds:.1f}"
+            f" s\n{self.stdout}\n{self.stderr}\n"
+        )
 
 
 def run(command, limit: float, env: dict[str, str] | None = None, cwd=None) -> Ended:
@@ -45,8 +56,15 @@ def run(command, limit: float, env: dict[str, str] | None = None, cwd=None) -> E
     command, begin = [str(part) for part in command], time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
-                                       env={**os.environ, **(env or {})}, start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
         except OSError as error:
             return Ended(command, 127, "", str(error), 0)
         try:

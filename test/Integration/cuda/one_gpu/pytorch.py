@@ -1,6 +1,6 @@
 """The shapes of the benchmark in plain PyTorch: eager, torch.compile, and torch.compile with CUDA graphs.
 
-    python3 -m one_gpu.pytorch MODEL PHASES REPEAT      (JSON; a line of JSON for each result)"""
+python3 -m one_gpu.pytorch MODEL PHASES REPEAT      (JSON; a line of JSON for each result)"""
 
 from __future__ import annotations
 
@@ -21,18 +21,29 @@ class Gpt(nn.Module):
         hidden = g["hidden"]
         self.heads = g["heads"]
         self.wte, self.wpe = nn.Embedding(g["vocab"], hidden), nn.Embedding(g["positions"], hidden)
-        self.layers = nn.ModuleList(nn.ModuleDict({
-            "ln1": nn.LayerNorm(hidden), "qkv": nn.Linear(hidden, 3 * hidden), "proj": nn.Linear(hidden, hidden),
-            "ln2": nn.LayerNorm(hidden), "fc1": nn.Linear(hidden, 4 * hidden), "fc2": nn.Linear(4 * hidden, hidden)})
-            for _ in range(g["layers"]))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "ln1": nn.LayerNorm(hidden),
+                    "qkv": nn.Linear(hidden, 3 * hidden),
+                    "proj": nn.Linear(hidden, hidden),
+                    "ln2": nn.LayerNorm(hidden),
+                    "fc1": nn.Linear(hidden, 4 * hidden),
+                    "fc2": nn.Linear(4 * hidden, hidden),
+                }
+            )
+            for _ in range(g["layers"])
+        )
         self.ln, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, g["vocab"], bias=False)
 
     def forward(self, ids):
         batch, length = ids.shape
         x = self.wte(ids) + self.wpe(torch.arange(length, device=ids.device))
         for layer in self.layers:
-            q, k, v = (part.reshape(batch, length, self.heads, -1).transpose(1, 2)
-                       for part in layer["qkv"](layer["ln1"](x)).chunk(3, -1))
+            q, k, v = (
+                part.reshape(batch, length, self.heads, -1).transpose(1, 2)
+                for part in layer["qkv"](layer["ln1"](x)).chunk(3, -1)
+            )
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + layer["proj"](mixed.transpose(1, 2).reshape(batch, length, -1))
             x = x + layer["fc2"](F.gelu(layer["fc1"](layer["ln2"](x)), approximate="tanh"))
@@ -55,17 +66,28 @@ class Llama(nn.Module):
         self.size = hidden // self.heads
         columns = (self.heads + 2 * self.kv_heads) * self.size
         self.embed = nn.Embedding(g["vocab"], hidden)
-        self.layers = nn.ModuleList(nn.ModuleDict({
-            "norm1": Norm(hidden), "qkv": nn.Linear(hidden, columns, bias=False),
-            "o": nn.Linear(hidden, hidden, bias=False), "norm2": Norm(hidden),
-            "gate_up": nn.Linear(hidden, 2 * g["ffn"], bias=False), "down": nn.Linear(g["ffn"], hidden, bias=False)})
-            for _ in range(g["layers"]))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": Norm(hidden),
+                    "qkv": nn.Linear(hidden, columns, bias=False),
+                    "o": nn.Linear(hidden, hidden, bias=False),
+                    "norm2": Norm(hidden),
+                    "gate_up": nn.Linear(hidden, 2 * g["ffn"], bias=False),
+                    "down": nn.Linear(g["ffn"], hidden, bias=False),
+                }
+            )
+            for _ in range(g["layers"])
+        )
         self.norm, self.head = Norm(hidden), nn.Linear(hidden, g["vocab"], bias=False)
 
     def forward(self, ids):
         batch, length = ids.shape
         frequencies = 5e5 ** -(torch.arange(0, self.size, 2, device=ids.device) / self.size)
-        angles = torch.arange(length, device=ids.device)[:, None] * torch.cat([frequencies, frequencies])[None]
+        angles = (
+            torch.arange(length, device=ids.device)[:, None]
+            * torch.cat([frequencies, frequencies])[None]
+        )
         cos, sin = angles.cos(), angles.sin()
 
         def rotate(x):
@@ -75,9 +97,14 @@ class Llama(nn.Module):
         x = self.embed(ids)
         for layer in self.layers:
             q, k, v = layer["qkv"](layer["norm1"](x)).split(
-                [self.heads * self.size, self.kv_heads * self.size, self.kv_heads * self.size], -1)
-            q, k, v = (part.reshape(batch, length, -1, self.size).transpose(1, 2) for part in (q, k, v))
-            mixed = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True, enable_gqa=True)
+                [self.heads * self.size, self.kv_heads * self.size, self.kv_heads * self.size], -1
+            )
+            q, k, v = (
+                part.reshape(batch, length, -1, self.size).transpose(1, 2) for part in (q, k, v)
+            )
+            mixed = F.scaled_dot_product_attention(
+                rotate(q), rotate(k), v, is_causal=True, enable_gqa=True
+            )
             x = x + layer["o"](mixed.transpose(1, 2).reshape(batch, length, -1))
             gate, up = layer["gate_up"](layer["norm2"](x)).chunk(2, -1)
             x = x + layer["down"](F.silu(gate) * up)
@@ -106,10 +133,16 @@ def main() -> None:
                 row = {"way": way, "phase": phase}
                 try:
                     torch.compiler.reset()
-                    function = model if options is None else torch.compile(model, dynamic=False, **options)
-                    ids = torch.randint(0, geometry["vocab"], (1, tokens), device="cpu").pin_memory()
+                    function = (
+                        model if options is None else torch.compile(model, dynamic=False, **options)
+                    )
+                    ids = torch.randint(
+                        0, geometry["vocab"], (1, tokens), device="cpu"
+                    ).pin_memory()
                     given = torch.empty_like(ids, device="cuda")
-                    logits = torch.empty((1, tokens, geometry["vocab"]), device="cpu", pin_memory=True)
+                    logits = torch.empty(
+                        (1, tokens, geometry["vocab"]), device="cpu", pin_memory=True
+                    )
 
                     def step():
                         given.copy_(ids, non_blocking=True)

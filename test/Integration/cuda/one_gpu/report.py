@@ -48,7 +48,9 @@ class Report:
         with open(self.folder / "logs" / (re.sub(r"[^\w.,=-]+", "_", name) + ".txt"), "a") as file:
             file.write(text + "\n")
 
-    def check(self, part: str, name: str, function, limit: float, always: bool = False) -> Verdict | None:
+    def check(
+        self, part: str, name: str, function, limit: float, always: bool = False
+    ) -> Verdict | None:
         """`function(seconds)` gives a verdict. What it throws is a failure, and no other check's."""
         if not always and not self.only.search(f"{part}: {name}"):
             return None
@@ -62,19 +64,34 @@ class Report:
                 self.log(name, traceback.format_exc())
                 verdict = failed(f"{type(error).__name__}: {error}")
         seconds = time.monotonic() - begin
-        self.checks.append({"part": part, "name": name, "seconds": round(seconds, 2), **asdict(verdict)})
-        note = verdict.note if len(verdict.note) < 400 or verdict.state == "passed" else verdict.note[:400] + " …"
-        print(f"{verdict.state:8}{seconds:6.1f} s  {part}: {name}" + (f": {note}" if note else ""), flush=True)
+        self.checks.append(
+            {"part": part, "name": name, "seconds": round(seconds, 2), **asdict(verdict)}
+        )
+        note = (
+            verdict.note
+            if len(verdict.note) < 400 or verdict.state == "passed"
+            else verdict.note[:400] + " …"
+        )
+        print(
+            f"{verdict.state:8}{seconds:6.1f} s  {part}: {name}" + (f": {note}" if note else ""),
+            flush=True,
+        )
         self.save()
         return verdict
 
     def save(self) -> None:
         partial = self.folder / "results.json.part"
-        partial.write_text(json.dumps({"machine": self.machine, "checks": self.checks}, indent=1) + "\n")
+        partial.write_text(
+            json.dumps({"machine": self.machine, "checks": self.checks}, indent=1) + "\n"
+        )
         partial.rename(self.folder / "results.json")
 
     def of(self, state: str, part: str = "") -> list[dict]:
-        return [check for check in self.checks if check["state"] == state and part in ("", check["part"])]
+        return [
+            check
+            for check in self.checks
+            if check["state"] == state and part in ("", check["part"])
+        ]
 
     def conclude(self, proofs: dict[str, str], never: list[str]) -> int:
         """Says what was proved and what was not; `proofs`: by part, what its checks show when all of them pass."""
@@ -82,8 +99,15 @@ class Report:
         for part, what in proofs.items():
             if self.of("passed", part):
                 bad, out = len(self.of("failed", part)), len(self.of("skipped", part))
-                rest = ", ".join(filter(None, [f"{bad} failed" if bad else "", f"{out} did not run" if out else ""]))
-                print(f"  {part}: {len(self.of('passed', part))} checks passed{' (' + rest + ')' if rest else ''}: {what}")
+                rest = ", ".join(
+                    filter(
+                        None, [f"{bad} failed" if bad else "", f"{out} did not run" if out else ""]
+                    )
+                )
+                print(
+                    f"  {part}: {len(self.of('passed', part))} checks"
+                    f" passed{' (' + rest + ')' if rest else ''}: {what}"
+                )
         if not self.of("passed"):
             print("  nothing")
         print("\nNot proved:")
@@ -91,7 +115,10 @@ class Report:
         for check in self.of("skipped"):
             reasons.setdefault(check["note"], []).append(f"{check['part']}: {check['name']}")
         for reason, names in reasons.items():
-            print(f"  {reason}: {', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}")
+            print(
+                f"  {reason}:"
+                f" {', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}"
+            )
         for part in proofs:
             if not any(check["part"] == part for check in self.checks):
                 print(f"  {part}: was not asked for")
@@ -101,6 +128,8 @@ class Report:
             print("\nFailed:")
             for check in self.of("failed"):
                 print(f"  {check['part']}: {check['name']}: {check['note']}")
-        print(f"\n{len(self.of('passed'))} passed, {len(self.of('failed'))} failed, {len(self.of('skipped'))} did not run; "
-              f"{self.folder / 'results.json'}")
+        print(
+            f"\n{len(self.of('passed'))} passed, {len(self.of('failed'))} failed,"
+            f" {len(self.of('skipped'))} did not run; {self.folder / 'results.json'}"
+        )
         return 1 if self.of("failed") or not self.of("passed") else 0

@@ -10,7 +10,9 @@ from one_gpu.correctness import command_of, flags_of
 from one_gpu.machine import Machine
 from one_gpu.report import Report, failed, passed, skipped
 
-PROVES = "compute-sanitizer finds nothing in the generated kernels and in how programs call the driver"
+PROVES = (
+    "compute-sanitizer finds nothing in the generated kernels and in how programs call the driver"
+)
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LIMIT = 120
 # Of the sanitizer, where it has found something.
@@ -29,21 +31,50 @@ def judge(text: str, own: set[str]):
     ours, theirs = [], []
     for finding in findings:
         if "SUMMARY" in finding or not re.search(
-                r"Invalid|Uninitialized|Error: |hazard|[Bb]arrier error|Program hit|Leaked|Misaligned|Out-of-range", finding):
+            r"Invalid|Uninitialized|Error: |hazard|[Bb]arrier error|Program"
+            r" hit|Leaked|Misaligned|Out-of-range",
+            finding,
+        ):
             continue
         kernel = re.search(r"(?:at|in kernel|in) ([\w:<>~]+)(?:\(|\+0x)", finding)
         name = kernel.group(1) if kernel else ""
         is_own = not name or name in own or name.startswith(("kernel_", "attention_"))
-        (ours if is_own else theirs).append(re.sub(r"\s+", " ", re.sub(r"^=+ ?", "", finding, flags=re.M)).strip()[:300])
+        (ours if is_own else theirs).append(
+            re.sub(r"\s+", " ", re.sub(r"^=+ ?", "", finding, flags=re.M)).strip()[:300]
+        )
     return ours, theirs
 
 
-def run_tool(report: Report, here: Machine, sanitizer: str, tool: str, program: dict, way: str, own: set[str], limit: float):
+def run_tool(
+    report: Report,
+    here: Machine,
+    sanitizer: str,
+    tool: str,
+    program: dict,
+    way: str,
+    own: set[str],
+    limit: float,
+):
     with tempfile.TemporaryDirectory() as folder:
         # A step that takes a hundred times as long does not hang: what ends it is the check's limit.
-        flags = flags_of({**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), 2 * limit)
-        said = here.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", str(FOUND),
-                         "--print-limit", "50", *absolute(here, command_of(program, way, flags))], limit)
+        flags = flags_of(
+            {**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), 2 * limit
+        )
+        said = here.run(
+            [
+                sanitizer,
+                "--tool",
+                tool,
+                "--target-processes",
+                "all",
+                "--error-exitcode",
+                str(FOUND),
+                "--print-limit",
+                "50",
+                *absolute(here, command_of(program, way, flags)),
+            ],
+            limit,
+        )
     text = said.stdout + said.stderr
     report.log(f"{tool} {program['name']} {way}", str(said))
     ours, theirs = judge(text, own)
@@ -58,7 +89,10 @@ def run_tool(report: Report, here: Machine, sanitizer: str, tool: str, program: 
 
 
 def absolute(here: Machine, command: list[str]) -> list[str]:
-    return [str(here.pack / word) if i == 0 and not word.startswith("/") else word for i, word in enumerate(command)]
+    return [
+        str(here.pack / word) if i == 0 and not word.startswith("/") else word
+        for i, word in enumerate(command)
+    ]
 
 
 def run(report: Report, here: Machine) -> None:
@@ -71,7 +105,16 @@ def run(report: Report, here: Machine) -> None:
         for program, way in cases:
             name = f"{tool} {program['name']} {way}"
             if not sanitizer:
-                report.check("sanitizer", name, lambda limit: skipped("compute-sanitizer is not installed"), LIMIT)
+                report.check(
+                    "sanitizer",
+                    name,
+                    lambda limit: skipped("compute-sanitizer is not installed"),
+                    LIMIT,
+                )
                 continue
-            report.check("sanitizer", name,
-                         lambda limit: run_tool(report, here, sanitizer, tool, program, way, own, limit), LIMIT)
+            report.check(
+                "sanitizer",
+                name,
+                lambda limit: run_tool(report, here, sanitizer, tool, program, way, own, limit),
+                LIMIT,
+            )

@@ -1,5 +1,6 @@
 """What the device can do at best: bytes per second copied within its memory, and cuBLASLt's f32 products, measured through
-the vendor's libraries alone. A program of its own: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]], prints JSON."""
+the vendor's libraries alone. A program of its own: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]], prints JSON.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,22 @@ ROUNDS = 7
 
 
 class Algorithm(ctypes.Structure):
-    _fields_ = [("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float),
-                ("reserved", c_int * 4)]
+    _fields_ = [
+        ("algorithm", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    ]
 
 
 def load(names: list[str], folders: list[str]):
-    tried = [f"{folder}/{name}" for folder in folders for name in names if os.path.exists(f"{folder}/{name}")] + names
+    tried = [
+        f"{folder}/{name}"
+        for folder in folders
+        for name in names
+        if os.path.exists(f"{folder}/{name}")
+    ] + names
     for path in tried:
         try:
             return ctypes.CDLL(path)
@@ -51,8 +62,13 @@ class Device:
         free, total = c_size_t(), c_size_t()
         self.call("cuMemGetInfo_v2", byref(free), byref(total))
         self.blas.cublasLtGetVersion.restype = c_size_t
-        self.facts = {"device": name.value.decode(), "driver": version.value, "free_bytes": free.value,
-                      "total_bytes": total.value, "cublaslt": self.blas.cublasLtGetVersion()}
+        self.facts = {
+            "device": name.value.decode(),
+            "driver": version.value,
+            "free_bytes": free.value,
+            "total_bytes": total.value,
+            "cublaslt": self.blas.cublasLtGetVersion(),
+        }
 
     def call(self, name: str, *arguments) -> None:
         check(getattr(self.cuda, name)(*arguments), name)
@@ -82,7 +98,9 @@ class Device:
 
     def bandwidth(self, size: int) -> float:
         one, two = self.allocate(size), self.allocate(size)
-        seconds = self.seconds(lambda: self.call("cuMemcpyDtoDAsync_v2", two, one, c_size_t(size), self.stream), 10)
+        seconds = self.seconds(
+            lambda: self.call("cuMemcpyDtoDAsync_v2", two, one, c_size_t(size), self.stream), 10
+        )
         for block in (one, two):
             self.call("cuMemFree_v2", block)
         return 2 * size / seconds  # read and written
@@ -92,24 +110,71 @@ class Device:
         blas, handle = self.blas, c_void_p()
         check(blas.cublasLtCreate(byref(handle)), "cublasLtCreate")
         operation, layout, preference = c_void_p(), c_void_p(), c_void_p()
-        check(blas.cublasLtMatmulDescCreate(byref(operation), COMPUTE_32F, F32), "cublasLtMatmulDescCreate")
-        check(blas.cublasLtMatrixLayoutCreate(byref(layout), F32, c_uint64(n), c_uint64(n), c_int64(n)), "a layout")
+        check(
+            blas.cublasLtMatmulDescCreate(byref(operation), COMPUTE_32F, F32),
+            "cublasLtMatmulDescCreate",
+        )
+        check(
+            blas.cublasLtMatrixLayoutCreate(
+                byref(layout), F32, c_uint64(n), c_uint64(n), c_int64(n)
+            ),
+            "a layout",
+        )
         check(blas.cublasLtMatmulPreferenceCreate(byref(preference)), "a preference")
-        check(blas.cublasLtMatmulPreferenceSetAttribute(preference, 1, byref(c_uint64(WORKSPACE)), c_size_t(8)), "workspace")
+        check(
+            blas.cublasLtMatmulPreferenceSetAttribute(
+                preference, 1, byref(c_uint64(WORKSPACE)), c_size_t(8)
+            ),
+            "workspace",
+        )
         # The address is all that counts: blocks are aligned to 256.
         for attribute in (5, 6, 7, 8):
-            check(blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, byref(c_uint32(256)), c_size_t(4)),
-                  "alignment")
+            check(
+                blas.cublasLtMatmulPreferenceSetAttribute(
+                    preference, attribute, byref(c_uint32(256)), c_size_t(4)
+                ),
+                "alignment",
+            )
         a, b, c = (self.allocate(4 * n * n) for _ in range(3))
         workspace = self.allocate(WORKSPACE)
         found, count = (Algorithm * 8)(), c_int()
-        check(blas.cublasLtMatmulAlgoGetHeuristic(handle, operation, layout, layout, layout, layout, preference, 8, found,
-                                                  byref(count)), "cublasLtMatmulAlgoGetHeuristic")
+        check(
+            blas.cublasLtMatmulAlgoGetHeuristic(
+                handle,
+                operation,
+                layout,
+                layout,
+                layout,
+                layout,
+                preference,
+                8,
+                found,
+                byref(count),
+            ),
+            "cublasLtMatmulAlgoGetHeuristic",
+        )
         one, zero, best = c_float(1), c_float(0), float("inf")
         for i in range(count.value):
+
             def multiply():
-                return blas.cublasLtMatmul(handle, operation, byref(one), a, layout, b, layout, byref(zero), c, layout, c,
-                                           layout, byref(found[i]), workspace, c_size_t(WORKSPACE), self.stream)
+                return blas.cublasLtMatmul(
+                    handle,
+                    operation,
+                    byref(one),
+                    a,
+                    layout,
+                    b,
+                    layout,
+                    byref(zero),
+                    c,
+                    layout,
+                    c,
+                    layout,
+                    byref(found[i]),
+                    workspace,
+                    c_size_t(WORKSPACE),
+                    self.stream,
+                )
 
             if found[i].state == 0 and multiply() == 0:
                 best = min(best, self.seconds(lambda: check(multiply(), "cublasLtMatmul"), 3))
@@ -119,7 +184,7 @@ class Device:
 
 def main(arguments: list[str]) -> None:
     device = Device([folder for folder in arguments[0].split(":") if folder])
-    size, mebibytes = (int(word) for word in (arguments[1:] + ["8192", "1024"][len(arguments) - 1:]))
+    size, mebibytes = (int(word) for word in arguments[1:] + ["8192", "1024"][len(arguments) - 1 :])
     # Copies first: products warm the device, and clocks fall.
     result = {**device.facts, "bytes_per_second": device.bandwidth(mebibytes << 20)}
     result["flops_per_second"] = device.products(size)

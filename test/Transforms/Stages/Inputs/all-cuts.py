@@ -13,7 +13,9 @@ import sys
 
 def slowest(path, cuts=None):
     option = "" if cuts is None else "=cuts=" + ",".join(map(str, cuts))
-    run = subprocess.run(["tpc-opt", path, "--tpc-split-stages" + option], capture_output=True, text=True)
+    run = subprocess.run(
+        ["tpc-opt", path, "--tpc-split-stages" + option], capture_output=True, text=True
+    )
     if run.returncode != 0:
         assert "cut points" in run.stderr, run.stderr
         return None
