@@ -1,4 +1,4 @@
-"""Compile ONNX models from Python: `tpc.compile` runs tpcc, keeps its program, and opens it as a session."""
+"""Compile ONNX models from Python: `tpc.compile` runs tpcc and opens its program as a session."""
 
 from __future__ import annotations
 
@@ -17,23 +17,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpc.session import Session, TpcError, encode, flag_of, nearest, path_of
+from tpc.library import TpcError, encode, flag_of, nearest, path_of
+from tpc.session import Session
 from tpc.text import ids_of, load_tokenizer, read_defaults
 
-# Cached programs beyond this number are removed, the least recently used first.
+# Maximum number of cached programs; the least recently used ones are removed.
 _KEPT_PROGRAMS = 32
-# Sizes that a report counts with, unless the caller names others: one sequence of so many tokens.
+# Default sizes of a report: one sequence of this many tokens.
 _REPORT_TOKENS = 128
-# Options of tpcc that name a file that it reads.
+# Options of tpcc that name an input file.
 _FILE_OPTIONS = ("annotations", "links", "reference")
-# Options of tpcc that compile() does not take.
-_COMMAND_OPTIONS = ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups", "diagnostics", "help",
-                    "help_list", "version")
+# Options of tpcc that compile() rejects.
+_COMMAND_OPTIONS = (
+    "emit",
+    "o",
+    "megatron_shard",
+    "report",
+    "certificate",
+    "explain",
+    "memory_plan",
+    "print_groups",
+    "diagnostics",
+    "help",
+    "help_list",
+    "version",
+)
 
 
 @dataclass(frozen=True)
 class Message:
-    """An error, warning, note or remark of the compiler. Fields are empty or None where tpcc does not know them."""
+    """An error, warning, note or remark of the compiler. Unknown fields are empty or None."""
 
     severity: str
     text: str
@@ -45,31 +58,49 @@ class Message:
     @classmethod
     def of(cls, value: Mapping) -> Message:
         notes = tuple(cls.of(note) for note in value.get("notes", ()))
-        return cls(value["severity"], value["message"], value.get("node", ""), value.get("file", ""), value.get("line"), notes)
+        return cls(
+            value["severity"],
+            value["message"],
+            value.get("node", ""),
+            value.get("file", ""),
+            value.get("line"),
+            notes,
+        )
 
     def __str__(self) -> str:
         place = f"node '{self.node}'" if self.node else self.file
         place += f":{self.line}" if self.file and self.line and not self.node else ""
-        text = self.text if not place or self.text.startswith(place.removeprefix("node ")) else f"{place}: {self.text}"
+        text = (
+            self.text
+            if not place or self.text.startswith(place.removeprefix("node "))
+            else f"{place}: {self.text}"
+        )
         return "\n".join([f"{self.severity}: {text}", *(f"  {note}" for note in self.notes)])
 
 
 class CompileError(TpcError):
-    """A model that tpcc does not compile.
+    """An error of tpcc for a model.
 
-    `messages` has everything that tpcc reported; `node`, `file` and `remedy` are those of the first error: the ONNX node, the
-    file with the error, and what to do about it (the text after the message's last semicolon). Each is empty if unknown.
+    `messages` has all messages of tpcc. `node`, `file` and `remedy` belong to the first error: the
+    ONNX node, the file with the error, and the remedy (the text after the message's last
+    semicolon). Each is empty if unknown.
     """
 
     def __init__(self, messages: list[Message], status: int):
         errors = [message for message in messages if message.severity == "error"]
         shown = errors or messages
-        super().__init__("\n".join(map(str, shown)) or f"tpcc ended with status {status} and without a message")
+        super().__init__(
+            "\n".join(map(str, shown)) or f"tpcc ended with status {status} and without a message"
+        )
         first = shown[0] if shown else Message("error", "")
         self.messages = messages
         self.node, self.file = first.node, first.file
         notes = [note.text for note in first.notes]
-        self.remedy = first.text.rpartition(";")[2].strip() if ";" in first.text else (notes[-1] if notes else "")
+        self.remedy = (
+            first.text.rpartition(";")[2].strip()
+            if ";" in first.text
+            else (notes[-1] if notes else "")
+        )
 
 
 def find_tpcc() -> Path:
@@ -80,19 +111,22 @@ def find_tpcc() -> Path:
             return path
     found = shutil.which("tpcc")
     if found is None:
-        raise TpcError("there is no tpcc: this package was installed without the compiler; run `pip install .` in the repository, "
-                       "or put tpcc on PATH")
+        raise TpcError(
+            "there is no tpcc: this package was installed without the compiler; run "
+            "`pip install .` in the repository, "
+            "or put tpcc on PATH"
+        )
     return Path(found)
 
 
 def run_tpcc() -> None:
-    """The command tpcc of an installed package: replaces this process by the compiler."""
+    """Entry point `tpcc` of an installed package: replaces this process by the compiler."""
     tpcc = find_tpcc()
     os.execv(tpcc, [str(tpcc), *sys.argv[1:]])
 
 
 def _flags(options: Mapping) -> list[str]:
-    """Returns tpcc's flags: `emit="staged"` is --emit=staged, `digest_weights=True` is --digest-weights."""
+    """Returns tpcc's flags: --emit=staged for `emit="staged"`, --digest-weights for True."""
     flags = []
     for name, value in options.items():
         for flag in flag_of(name, value):
@@ -103,27 +137,56 @@ def _flags(options: Mapping) -> list[str]:
 
 @functools.cache
 def _options(tpcc: str, changed: int) -> tuple[str, ...]:
-    """Returns the names of tpcc's options as Python has them, from its own list; none where it gives no list. `changed`: when the
-    file was written."""
-    listed = subprocess.run([tpcc, "--help-list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    return tuple(name.replace("-", "_") for name in re.findall(r"^  --?([A-Za-z][\w-]*)", listed.stdout.partition("\nEXAMPLES")[0], re.M))
+    """Returns the names of tpcc's options in Python spelling, from its --help-list.
+
+    Returns none if tpcc prints no list. `changed` is the time stamp of the file.
+    """
+    listed = subprocess.run(
+        [tpcc, "--help-list"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    return tuple(
+        name.replace("-", "_")
+        for name in re.findall(
+            r"^  --?([A-Za-z][\w-]*)", listed.stdout.partition("\nEXAMPLES")[0], re.M
+        )
+    )
 
 
 def _check_options(options: Mapping) -> None:
-    """Options that are None or False are not passed on: tpcc would not report unknown ones."""
+    """Rejects unknown options, also those with the value None or False, which are not passed."""
     tpcc = find_tpcc()
     known = _options(str(tpcc), tpcc.stat().st_mtime_ns) if options else ()
-    own = [name for name, parameter in inspect.signature(compile).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    own = [
+        name
+        for name, parameter in inspect.signature(compile).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
     for name in options:
         if known and name not in known:
             usable = [*own, *(each for each in known if each not in _COMMAND_OPTIONS)]
-            raise TpcError(f"compile() has no option '{name}'{nearest(name, usable)}; tpcc --help lists them")
+            raise TpcError(
+                f"compile() has no option '{name}'{nearest(name, usable)}; tpcc --help lists them"
+            )
 
 
 def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
-    """Runs tpcc. Returns its standard output and its messages. An interrupt ends it, and so does the end of this process."""
-    process = subprocess.Popen([find_tpcc(), *arguments, "--diagnostics=json", f"--end-with={os.getpid()}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+    """Runs tpcc. Returns its standard output and its messages.
+
+    tpcc ends on an interrupt and at the end of this process.
+    """
+    process = subprocess.Popen(
+        [find_tpcc(), *arguments, "--diagnostics=json", f"--end-with={os.getpid()}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
         output, errors = process.communicate()
     except BaseException:
@@ -136,8 +199,13 @@ def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
             messages.append(Message.of(json.loads(line)))
         except (ValueError, KeyError, TypeError):
             rest.append(line)
-    if rest:  # of a command line that tpcc does not take, or of a crash
-        messages.append(Message("error" if process.returncode else "note", "\n".join(rest).removeprefix("tpcc: ").removeprefix("error: ")))
+    if rest:  # of an invalid command line, or of a crash
+        messages.append(
+            Message(
+                "error" if process.returncode else "note",
+                "\n".join(rest).removeprefix("tpcc: ").removeprefix("error: "),
+            )
+        )
     if verbose:
         for message in messages:
             print(f"tpcc: {message}", file=sys.stderr)
@@ -147,7 +215,10 @@ def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
 
 
 def _cache_folder() -> Path | None:
-    """Returns the folder of programs below $TPC_CACHE, $XDG_CACHE_HOME or ~/.cache, or None if TPC_CACHE is empty."""
+    """Returns the folder of cached programs, or None if TPC_CACHE is empty.
+
+    It is in $TPC_CACHE, else in $XDG_CACHE_HOME/tpc or ~/.cache/tpc.
+    """
     own = os.environ.get("TPC_CACHE")
     if own is not None:
         return Path(own) / "programs" if own else None
@@ -156,12 +227,18 @@ def _cache_folder() -> Path | None:
 
 
 def _digest(model: Path, arguments: list[str], options: Mapping) -> str:
-    """Returns the key of a program: compiler, command line, and the bytes of the model and of the files that options name."""
+    """Returns the key of a program.
+
+    It covers the compiler, the command line, and the bytes of the model and of option files.
+    """
     tpcc = find_tpcc()
     status = tpcc.stat()
-    key = hashlib.blake2b(json.dumps([str(tpcc), status.st_size, status.st_mtime_ns, arguments]).encode(), digest_size=20)
+    key = hashlib.blake2b(
+        json.dumps([str(tpcc), status.st_size, status.st_mtime_ns, arguments]).encode(),
+        digest_size=20,
+    )
     for path in (model, *(options.get(name) for name in _FILE_OPTIONS)):
-        # tpcc reports what cannot be read.
+        # tpcc reports unreadable files.
         if path is not None and os.path.isfile(path):
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 for piece in iter(lambda: file.read(1 << 20), b""):
@@ -186,51 +263,92 @@ def _absolute(what: str, path) -> Path:
     try:
         return path.absolute()
     except OSError as error:
-        raise TpcError(f"{what} '{path}': the working directory cannot be found ({error.strerror}); give an absolute path") from None
+        raise TpcError(
+            f"{what} '{path}': the working directory cannot be found ({error.strerror}); give an "
+            "absolute path"
+        ) from None
 
 
-def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=None, out=None, cache: bool = True,
-            verbose: bool = False, threads: int | None = None, session: Mapping | None = None, **options) -> CompiledSession:
+def compile(
+    model,
+    *,
+    shard: str = "tp1",
+    generate: bool | str = False,
+    weights=None,
+    out=None,
+    cache: bool = True,
+    verbose: bool = False,
+    threads: int | None = None,
+    session: Mapping | None = None,
+    **options,
+) -> CompiledSession:
     """Compiles an ONNX model and opens the program, with all ranks as threads of this process.
 
         model = tpc.compile("gpt2.onnx", shard="tp2,pp2", generate=True)
         print(model.generate("Once upon a time", max_new_tokens=40))
         model.report()["collectives"]
 
-    `shard`: ranks per axis, as --megatron-shard has them. `generate`: compile for generation (True, or "all" for the logits of all
-    tokens). `weights`: the model's external data, if not beside it, or "random:SEED". `out`: where the program is kept; by default
-    in a cache, by content, so that the same call does not compile again (`cache=False`: a temporary file). `threads`: of each rank.
-    `session`: further flags of `tpc.load`. All other options are those of tpcc, with underscores: `target="cuda"`,
-    `precision="tf32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them. `verbose` prints tpcc's messages.
+    * `shard`: ranks per axis, in the syntax of --megatron-shard.
+    * `generate`: compile for generation (True, or "all" for the logits of all tokens).
+    * `weights`: the model's external data, if not next to the model, or "random:SEED".
+    * `out`: path of the program. By default, a cache keeps programs by content, so that the same
+      call does not compile again (`cache=False`: a temporary file).
+    * `threads`: number of threads per rank.
+    * `session`: further flags of `tpc.load`.
+    * `verbose`: prints tpcc's messages.
 
-    Raises CompileError with the ONNX node, the file and what to do; TpcError if the program cannot be opened.
+    All other options are those of tpcc, with underscores: `target="cuda"`, `precision="tf32"`,
+    `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
+
+    Raises CompileError with the ONNX node, the file and the remedy, or TpcError if the program
+    cannot be opened.
     """
     for name in _COMMAND_OPTIONS:
         if name in options:
-            raise TpcError(f"compile() makes a program and opens it: {name} is an option of the command tpcc alone"
-                           if name not in ("o", "megatron_shard") else
-                           f"{name} is spelled {'out' if name == 'o' else 'shard'} here")
+            raise TpcError(
+                f"compile() makes a program and opens it: {name} is an option of the command "
+                "tpcc alone"
+                if name not in ("o", "megatron_shard")
+                else f"{name} is spelled {'out' if name == 'o' else 'shard'} here"
+            )
     _check_options(options)
     model = _absolute("the model", model)
-    # An integer would be a file descriptor.
-    options |= {name: path_of(name, options[name]) for name in _FILE_OPTIONS if options.get(name) is not None}
+    # Python would open an integer as a file descriptor.
+    options |= {
+        name: path_of(name, options[name])
+        for name in _FILE_OPTIONS
+        if options.get(name) is not None
+    }
     flags = {} if session is None else session
     if not isinstance(flags, Mapping) or not all(isinstance(name, str) for name in flags):
-        raise TpcError(f"session: expected flags of tpc.load by name, and not {type(session).__name__} {session!r:.60}")
+        raise TpcError(
+            f"session: expected flags of tpc.load by name, and not {type(session).__name__} "
+            f"{session!r:.60}"
+        )
     for name in flags.keys() & {"path", "weights", "threads"}:
-        raise TpcError(f"session: {name} is an argument of compile() itself" if name != "path" else
-                       "session: the program's path is out=, an argument of compile() itself")
+        raise TpcError(
+            f"session: {name} is an argument of compile() itself"
+            if name != "path"
+            else "session: the program's path is out=, an argument of compile() itself"
+        )
     if not model.is_file():
         raise TpcError(f"there is no model '{model}'")
     drawn = isinstance(weights, str) and weights.startswith("random:")
-    options = {"megatron_shard": shard, "generate": generate, "weights": None if drawn else weights, **options}
+    options = {
+        "megatron_shard": shard,
+        "generate": generate,
+        "weights": None if drawn else weights,
+        **options,
+    }
     arguments = [str(model), *_flags(options)]
 
     def build(path: Path) -> list[Message]:
         return _run([*arguments, "-o", str(path)], verbose)[1]
 
     def load(path: Path, messages: list[Message]) -> CompiledSession:
-        return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **flags)
+        return CompiledSession(
+            path, model, arguments, messages, weights=weights, threads=threads, **flags
+        )
 
     if out is not None:
         path = _absolute("out", out)
@@ -244,12 +362,14 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TpcError(f"cannot make the cache folder '{folder}': {error.strerror}; {other}") from None
+        raise TpcError(
+            f"cannot make the cache folder '{folder}': {error.strerror}; {other}"
+        ) from None
     path = folder / f"{_digest(model, arguments, options)}-{model.stem}"
     if path.exists():
         try:
             opened = load(path, [])
-        except TpcError:  # weights that have changed since, for example: compiling again says what is wrong
+        except TpcError:  # such as changed weights: compiling again reports the error
             pass
         else:
             with contextlib.suppress(OSError):
@@ -260,13 +380,22 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
     except CompileError as error:
         if f"'{path}'" not in str(error):
             raise
-        raise CompileError([Message("error", f"the program cannot be kept in the cache: {str(error).removeprefix('error: ')}; {other}")], 1) from None
+        raise CompileError(
+            [
+                Message(
+                    "error",
+                    "the program cannot be kept in the cache: "
+                    f"{str(error).removeprefix('error: ')}; {other}",
+                )
+            ],
+            1,
+        ) from None
     _trim(folder)
     return load(path, messages)
 
 
 class CompiledSession(Session):
-    """A session that knows its model: it makes reports, and takes and returns text where the model has a tokenizer."""
+    """A session with its model: makes reports, and generates text if there is a tokenizer."""
 
     def __init__(self, path, model: Path, arguments: list[str], messages: list[Message], **flags):
         super().__init__(path, **flags)
@@ -275,10 +404,10 @@ class CompiledSession(Session):
         self._tokenizer = None
 
     def report(self, **sizes: int) -> dict:
-        """Returns what `tpcc --report` writes: communication and memory of one step, by rank and stage.
+        """Returns the output of `tpcc --report`: communication and memory of one step.
 
-        `sizes` bind the model's symbols (`description["symbols"]`). Those that are not given are 1 for batches, and else 128 or
-        the largest smaller power of two that the model takes.
+        `sizes` bind the model's symbols (`description["symbols"]`). Others are 1 for batches, and
+        else 128 or the largest smaller power of two that the model accepts.
         """
         symbols = self.description["symbols"]
         if unknown := [name for name in sizes if name not in symbols]:
@@ -286,7 +415,11 @@ class CompiledSession(Session):
         tokens = _REPORT_TOKENS
         while True:
             bound = {name: 1 if "batch" in name else tokens for name in symbols} | sizes
-            shape = [f"--shape={','.join(f'{name}={size}' for name, size in bound.items())}"] if bound else []
+            shape = (
+                [f"--shape={','.join(f'{name}={size}' for name, size in bound.items())}"]
+                if bound
+                else []
+            )
             try:
                 output, _ = _run([*self._arguments, "--report=-", *shape], verbose=False)
             except CompileError as error:
@@ -298,22 +431,30 @@ class CompiledSession(Session):
 
     @property
     def tokenizer(self):
-        """The tokenizer.json beside the model, as the package `tokenizers` reads it; None if there is none."""
+        """The tokenizer.json next to the model, as a `tokenizers` object; None without the file."""
         if self._tokenizer is None and (self.model.parent / "tokenizer.json").is_file():
             self._tokenizer = load_tokenizer(self.model.parent)
         return self._tokenizer
 
     def generate(self, prompt, **settings):
-        """Returns the continuation of a prompt: text of a text, ids of ids (see `Session.generate`), a list of each for a list.
+        """Returns the continuation of a prompt: text for text, ids for ids (`Session.generate`).
 
-        Text needs a tokenizer.json beside the model, and takes its settings from the generation_config.json or
-        genai_config.json there; settings given here come first.
+        Returns a list of continuations for a list of prompts. Text needs a tokenizer.json next to
+        the model, and uses the settings of the generation_config.json or genai_config.json there;
+        settings of this call take precedence.
         """
         texts = [prompt] if isinstance(prompt, str) else prompt
-        if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+        if (
+            not isinstance(texts, (list, tuple))
+            or not texts
+            or not all(isinstance(text, str) for text in texts)
+        ):
             return super().generate(prompt, **settings)
         if self.tokenizer is None:
-            raise TpcError(f"there is no tokenizer.json beside '{self.model}': give token ids, or put the model's tokenizer.json there")
+            raise TpcError(
+                f"there is no tokenizer.json next to '{self.model}': give token ids, or put the "
+                "model's tokenizer.json there"
+            )
         settings = read_defaults(self.model.parent).settings() | settings
         rows = super().generate([ids_of(self.tokenizer, text) for text in texts], **settings)
         found = [self.tokenizer.decode(row.tolist(), skip_special_tokens=True) for row in rows]

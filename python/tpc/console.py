@@ -1,4 +1,4 @@
-"""How modules end that are called as commands."""
+"""Exit of modules that run as commands."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import sys
 
 
 def run(name: str, main) -> None:
-    """Ends the process with the status of `main`, or with 1 and a message where standard output could not be written. Python itself
-    would print a traceback, after it has flushed too late."""
+    """Ends the process with the status of `main`, or with 1 if standard output is not writable.
+
+    Prints a message in that case. Python itself would flush too late and print a traceback.
+    """
     try:
         try:
             status = main()
@@ -15,7 +17,7 @@ def run(name: str, main) -> None:
             if sys.stdout:
                 sys.stdout.flush()
     except OSError as error:
-        # Where the reader has gone there is no one to tell. Python would flush again at its end.
+        # A closed pipe needs no message. Without the reset, Python would flush again at its end.
         if not isinstance(error, BrokenPipeError):
             print(f"{name}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         sys.stdout = None

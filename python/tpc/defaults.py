@@ -1,8 +1,9 @@
-"""Inputs that are left out: what executables take for them, for those who run the model elsewhere.
+"""Default values of omitted inputs, for runs of the model outside of its executable.
 
-Which inputs have a default an executable says itself (`--describe --json`): the compiler reads it off the program. Where there
-is no executable to be asked, `conventional` goes by the names that exporters of transformers agree on. What the values are is
-in docs/design/executable.md."""
+The compiler derives the inputs with defaults from the program, and the executable lists them
+(`--describe --json`). Without an executable, `conventional` uses the input names that exporters of
+transformers have in common. docs/design/executable.md defines the values.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +17,35 @@ Shapes = dict[str, list[int | str]]
 
 
 def described(program: str | os.PathLike) -> list[dict]:
-    """The inputs of an executable that have defaults."""
-    result = subprocess.run([os.path.abspath(program), "--describe", "--json"], capture_output=True, text=True)
+    """Returns the inputs of an executable that have defaults."""
+    result = subprocess.run(
+        [os.path.abspath(program), "--describe", "--json"], capture_output=True, text=True
+    )
     if result.returncode:
         raise ValueError(f"{program} --describe fails: {result.stderr.strip()}")
     return [port for port in json.loads(result.stdout)["inputs"] if "default" in port]
 
 
 def conventional(shapes: Shapes) -> list[dict]:
-    """The inputs of a file that have defaults, as `described` has them."""
+    """Returns the inputs of a file that have defaults, in the format of `described`."""
     ports, mask = [], shapes.get("attention_mask", [])
     if len(mask) == 2:
         ports.append({"name": "attention_mask", "default": "ones"})
     if len(shapes.get("position_ids", [])) in (1, 2):
-        pasts = [str(shape[-2]) for name, shape in shapes.items() if name.startswith("past") and len(shape) > 1]
-        follows = {"mask": "attention_mask"} if len(mask) == 2 else {"past": pasts[0] if pasts else "0"}
+        pasts = [
+            str(shape[-2])
+            for name, shape in shapes.items()
+            if name.startswith("past") and len(shape) > 1
+        ]
+        follows = (
+            {"mask": "attention_mask"} if len(mask) == 2 else {"past": pasts[0] if pasts else "0"}
+        )
         ports.append({"name": "position_ids", "default": "positions", **follows})
     return ports
 
 
 def bind_sizes(shapes: Shapes, given: dict[str, np.ndarray]) -> dict[str, int]:
-    """The sizes that the given arrays have, by the names of dimensions in the file."""
+    """Returns the sizes of the given arrays, by the names of dimensions in the file."""
     sizes = {}
     for name, array in given.items():
         for size, actual in zip(shapes.get(name, []), array.shape):
@@ -46,7 +55,7 @@ def bind_sizes(shapes: Shapes, given: dict[str, np.ndarray]) -> dict[str, int]:
 
 
 def evaluate(size: int | str | None, sizes: dict[str, int]) -> int | None:
-    """A dimension as files write it: a number, a name, or a sum of these. None if it is not known."""
+    """Returns the value of a dimension: a number, a name, or a sum of these; None if unknown."""
     if isinstance(size, int):
         return size
     if size in sizes:
@@ -57,20 +66,30 @@ def evaluate(size: int | str | None, sizes: dict[str, int]) -> int | None:
 
 
 def positions_of(mask: np.ndarray, count: int) -> np.ndarray:
-    """Of the last `count` tokens, as transformers counts them: tokens that are seen before, and 1 for one that is not."""
+    """Returns the positions of the last `count` tokens, with the convention of transformers.
+
+    The position of a visible token is the number of visible tokens before it; of others it is 1.
+    """
     seen = mask != 0
-    return np.where(seen, np.cumsum(seen, axis=1) - 1, 1)[:, mask.shape[1] - count:]
+    return np.where(seen, np.cumsum(seen, axis=1) - 1, 1)[:, mask.shape[1] - count :]
 
 
-def fill(shapes: Shapes, types: dict[str, np.dtype], given: dict[str, np.ndarray], ports: list[dict]) -> dict[str, np.ndarray]:
-    """The given inputs, and the defaults of those that are missing and whose sizes are known."""
+def fill(
+    shapes: Shapes, types: dict[str, np.dtype], given: dict[str, np.ndarray], ports: list[dict]
+) -> dict[str, np.ndarray]:
+    """Returns the given inputs, and defaults of missing inputs with known sizes."""
     result, sizes = dict(given), bind_sizes(shapes, given)
-    # What follows a mask comes after it.
+    # Inputs that depend on a mask come after it.
     for port in sorted(ports, key=lambda port: "mask" in port):
         name = port["name"]
         shape = [evaluate(size, sizes) for size in shapes.get(name, [None])]
         past = evaluate(port.get("past", "0"), sizes)
-        if name in result or None in shape or past is None or port.get("mask", name) not in {*result, name}:
+        if (
+            name in result
+            or None in shape
+            or past is None
+            or port.get("mask", name) not in {*result, name}
+        ):
             continue
         if port["default"] == "ones":
             values = np.ones(shape)
@@ -78,7 +97,7 @@ def fill(shapes: Shapes, types: dict[str, np.dtype], given: dict[str, np.ndarray
             values = positions_of(result[port["mask"]], shape[-1])
             if len(values) > 1 and (len(shape) == 1 or shape[0] == 1):
                 if (values != values[0]).any():
-                    continue  # one row of positions, and rows hide different tokens: it must be given
+                    continue  # one row of positions, but different masks: it must be given
                 values = values[:1]
             values = values.reshape(shape) if values.size == np.prod(shape) else values
         else:

@@ -1,4 +1,4 @@
-"""Builds models of transformers and hands them to the exporters. Needs torch and transformers."""
+"""Models of transformers and their export. Needs torch and transformers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tpc import families
 
 
 def randomize(model, seed: int) -> None:
-    """Sets every parameter: see `python -m tpc.export --help` for how and why."""
+    """Sets every parameter; `python -m tpc.export --help` explains how and why."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
     generator = torch.Generator().manual_seed(seed)
-    # Conv1D keeps [in, out]; Linear and Embedding keep the input, or the vector that is looked up, last.
+    # Conv1D stores [in, out]; Linear and Embedding store the input, or the embedding vector, last.
     fan_in_first = {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
     with torch.no_grad():
         for parameter in model.parameters():
@@ -31,7 +31,7 @@ def randomize(model, seed: int) -> None:
 
 
 def layers_of(model):
-    """The list of layers: the outermost that has as many entries as the configuration has layers."""
+    """Returns the list of layers: the outermost list with as many entries as the model's layers."""
     import torch
 
     depth = model.config.get_text_config().num_hidden_layers
@@ -49,21 +49,27 @@ def from_config(config):
     except Exception as error:
         left = families.untouched_sizes(type(config), config)
         raise families.ConfigurationError(
-            f"{type(config).__name__} with these sizes makes no model: {type(error).__name__}: {error}"
-            + (f"\nsizes that were not given: {left} (--set NAME=VALUE)" if left else "")) from error
+            f"{type(config).__name__} with these sizes makes no model: {type(error).__name__}: "
+            f"{error}" + (f"\nsizes that were not given: {left} (--set NAME=VALUE)" if left else "")
+        ) from error
 
 
 def shapes(config) -> list[tuple[int, ...]]:
-    """Of all parameters, without their bytes."""
+    """Returns the shapes of all parameters, without allocating them."""
     import torch
 
     with torch.device("meta"):
-        return [tuple(parameter.shape) for parameter in from_config(copy.deepcopy(config)).parameters()]
+        return [
+            tuple(parameter.shape) for parameter in from_config(copy.deepcopy(config)).parameters()
+        ]
 
 
 def check_sizes(family: str, config_class: type, config, given) -> None:
-    """A size must change the model (Falcon, say, has one key head whatever it is told, if not told more), and the model
-    must fit into memory: many families' defaults are sizes of billions."""
+    """Checks that each size changes the model, and that the model fits into memory.
+
+    Falcon, for example, has one key head for any number unless another setting is set. The defaults
+    of many families have billions of parameters.
+    """
     wanted = shapes(config)
     for flag in ("kv-heads", "head-size", "ffn"):
         name = families.size_field(config_class, flag)
@@ -77,15 +83,19 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
         except families.ConfigurationError:
             ignored = False
         if ignored:
-            raise families.ConfigurationError(f"--{flag} {value} changes nothing in {family} with its other settings; see "
-                                              "--list and --set")
+            raise families.ConfigurationError(
+                f"--{flag} {value} changes nothing in {family} with its other settings; see "
+                "--list and --set"
+            )
     size = 4 * sum(math.prod(shape) for shape in wanted)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # The model, the exporter's copy, and the file's.
+    # The model, the exporter's copy, and the file's copy.
     if 3 * size > memory:
-        raise families.ConfigurationError(f"{family} of this size has {size / 2**30:.1f} GiB of weights, and exporting takes three "
-                                          f"times that: more than the {memory / 2**30:.0f} GiB of this machine; give smaller "
-                                          "sizes (--layers, --hidden, --vocab, …)")
+        raise families.ConfigurationError(
+            f"{family} of this size has {size / 2**30:.1f} GiB of weights, and exporting takes "
+            f"three times that: more than the {memory / 2**30:.0f} GiB of this machine; give "
+            "smaller sizes (--layers, --hidden, --vocab, …)"
+        )
 
 
 def build_random(family: str, config_class: type, sizes: families.Sizes, seed: int):
@@ -111,21 +121,29 @@ def load_checkpoint(path: Path):
     import torch
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(path, local_files_only=True, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(
+        path, local_files_only=True, dtype=torch.float32
+    ).eval()
 
 
 def cache_shapes(model) -> list[tuple[int, int]]:
-    """Heads and size of a head in the cache of each layer, as a run of one token leaves it."""
+    """Returns the number and the size of heads in each layer's cache, from a run of one token."""
     import torch
 
     with torch.no_grad():
-        cache = getattr(model(torch.zeros((1, 1), dtype=torch.int64), use_cache=True), "past_key_values", None)
+        cache = getattr(
+            model(torch.zeros((1, 1), dtype=torch.int64), use_cache=True), "past_key_values", None
+        )
     try:
         layers = [(cache[index][0], cache[index][1]) for index in range(len(cache))]
     except (TypeError, KeyError, IndexError) as error:
-        raise families.ConfigurationError(f"the cache of {type(model).__name__} is no list of keys and values") from error
+        raise families.ConfigurationError(
+            f"the cache of {type(model).__name__} is no list of keys and values"
+        ) from error
     if any(key.dim() != 4 or key.shape != value.shape for key, value in layers):
-        raise families.ConfigurationError(f"the cache of {type(model).__name__} does not have keys and values of one shape")
+        raise families.ConfigurationError(
+            f"the cache of {type(model).__name__} does not have keys and values of one shape"
+        )
     return [(key.shape[1], key.shape[3]) for key, _ in layers]
 
 
@@ -153,7 +171,9 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
                 cache.update(past[2 * layer], past[2 * layer + 1], layer)
             result = self.model(input_ids, past_key_values=cache, use_cache=True)
             present = result.past_key_values
-            return result.logits, *(present[layer][part] for layer in range(len(past) // 2) for part in (0, 1))
+            return result.logits, *(
+                present[layer][part] for layer in range(len(past) // 2) for part in (0, 1)
+            )
 
     class Part(torch.nn.Module):
         def __init__(self, part):
@@ -169,24 +189,42 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
     if part != "model":
         block = layers_of(model)[0]
         if part == "mlp" and not hasattr(block, "mlp"):
-            raise families.ConfigurationError(f"--part mlp: a layer of {type(model).__name__} has no part of this name; it has "
-                                              + ", ".join(name for name, _ in block.named_children()))
-        wrapper, names, results = Part(block if part == "layer" else block.mlp), ["hidden_states"], ["output"]
+            raise families.ConfigurationError(
+                f"--part mlp: a layer of {type(model).__name__} has no part of this name; it has "
+                + ", ".join(name for name, _ in block.named_children())
+            )
+        wrapper, names, results = (
+            Part(block if part == "layer" else block.mlp),
+            ["hidden_states"],
+            ["output"],
+        )
         arguments, dims = (torch.zeros((2, 5, model.config.hidden_size)),), (tokens,)
     elif past:
         heads = cache_shapes(model)
         keys = [name for layer in range(len(heads)) for name in (f"{layer}.key", f"{layer}.value")]
         cache = [torch.zeros((2, count, 3, size)) for count, size in heads for _ in range(2)]
         wrapper, names, results = WithPast(model), ["input_ids"], ["logits"]
-        names, results = names + [f"past_key_values.{key}" for key in keys], results + [f"present.{key}" for key in keys]
+        names, results = names + [f"past_key_values.{key}" for key in keys], results + [
+            f"present.{key}" for key in keys
+        ]
         behind = {0: tokens[0], 2: torch.export.Dim("past")}
         arguments, dims = (ids, cache), (tokens, [behind] * len(cache))
     else:
         wrapper, names, results = Whole(model), ["input_ids"], ["logits"]
         arguments, dims = (ids,), (tokens,)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    torch.onnx.export(wrapper.eval(), arguments, str(path), dynamo=True, opset_version=opset, input_names=names,
-                      output_names=results, external_data=True, verbose=False, dynamic_shapes=dims)
+    torch.onnx.export(
+        wrapper.eval(),
+        arguments,
+        str(path),
+        dynamo=True,
+        opset_version=opset,
+        input_names=names,
+        output_names=results,
+        external_data=True,
+        verbose=False,
+        dynamic_shapes=dims,
+    )
 
 
 def optimum_task(past: bool) -> str:
@@ -194,7 +232,7 @@ def optimum_task(past: bool) -> str:
 
 
 def check_optimum(family: str, past: bool) -> None:
-    """Before minutes are spent: whether optimum has an exporter for the family."""
+    """Raises an error early if optimum has no exporter for the family."""
     import optimum.exporters.onnx.model_configs  # noqa: F401  (registers the families)
     from optimum.exporters.tasks import TasksManager
 
@@ -203,7 +241,9 @@ def check_optimum(family: str, past: bool) -> None:
     except KeyError:
         tasks = {}
     if optimum_task(past) not in tasks:
-        raise families.ConfigurationError(f"optimum has no exporter of {family} for {optimum_task(past)}: try --flavor dynamo")
+        raise families.ConfigurationError(
+            f"optimum has no exporter of {family} for {optimum_task(past)}: try --flavor dynamo"
+        )
 
 
 def export_optimum(model, opset: int, path: Path, past: bool = False) -> None:
@@ -211,14 +251,18 @@ def export_optimum(model, opset: int, path: Path, past: bool = False) -> None:
     from optimum.exporters.onnx import onnx_export_from_model
 
     with tempfile.TemporaryDirectory() as directory:
-        onnx_export_from_model(model, directory, opset=opset, task=optimum_task(past), do_validation=False)
+        onnx_export_from_model(
+            model, directory, opset=opset, task=optimum_task(past), do_validation=False
+        )
         exported = onnx.load(str(Path(directory) / "model.onnx"))
         onnx.save(exported, str(path), save_as_external_data=True, location=path.name + ".data")
 
 
 def verify(model, path: Path, part: str = "model") -> None:
-    """Runs the file in ONNX Runtime, at sizes that it was not traced with, and compares with the model: a cache is filled
-    by one run and used by the next."""
+    """Compares the file in ONNX Runtime with the model, at other sizes than the traced ones.
+
+    A cache is filled by one run and used by the next.
+    """
     import numpy as np
     import torch
 
@@ -228,7 +272,9 @@ def verify(model, path: Path, part: str = "model") -> None:
     ports = defaults.conventional(session.inputs)
     with torch.no_grad():
         if part != "model":
-            hidden = torch.randn((1, 7, model.config.hidden_size), generator=torch.Generator().manual_seed(0))
+            hidden = torch.randn(
+                (1, 7, model.config.hidden_size), generator=torch.Generator().manual_seed(0)
+            )
             module = layers_of(model)[0]
             expected = (module if part == "layer" else module.mlp)(hidden)
             expected = (expected[0] if isinstance(expected, tuple) else expected).numpy()
@@ -237,8 +283,11 @@ def verify(model, path: Path, part: str = "model") -> None:
             vocabulary = model.config.get_text_config().vocab_size
             ids = torch.randint(0, vocabulary, (3, 7), generator=torch.Generator().manual_seed(0))
             expected = model(ids, use_cache=False).logits.numpy()
-            past = {name: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
-                    for name, shape in session.inputs.items() if name.startswith("past_key_values.")}
+            past = {
+                name: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
+                for name, shape in session.inputs.items()
+                if name.startswith("past_key_values.")
+            }
             parts, begin = [], 0
             for end in (4, 7) if past else (7,):
                 given = {"input_ids": ids[:, begin:end].numpy(), **past}
@@ -249,4 +298,6 @@ def verify(model, path: Path, part: str = "model") -> None:
             actual = np.concatenate(parts, axis=1)
     distance = reference.difference(actual, expected)
     if not distance.relative <= 1e-4:
-        raise families.ConfigurationError(f"the file that was made computes something else than the model: {distance}")
+        raise families.ConfigurationError(
+            f"the exported file computes another result than the model: {distance}"
+        )

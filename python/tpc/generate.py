@@ -1,10 +1,11 @@
-"""Text from a program that tpcc has made with --generate.
+"""Text from a program that tpcc has compiled with --generate.
 
     python -m tpc.generate ./model --tokenizer DIR --prompt "Once upon a time"
 
-DIR has the model's tokenizer.json, and may have a generation_config.json or a genai_config.json: temperature, top_k, top_p,
-repetition_penalty and the ids that end a text are as these say, unless a flag says otherwise. Without them, and with --temperature 0,
-the most probable token is taken each time. Text is printed as it comes; the same --seed gives the same text.
+DIR has the model's tokenizer.json, and may have a generation_config.json or a genai_config.json
+with temperature, top_k, top_p, repetition_penalty and the ids that end a text. Flags take
+precedence over these files. Without them, and with --temperature 0, the most probable token is
+selected each time. Text is printed as it is generated; the same --seed gives the same text.
 """
 
 from __future__ import annotations
@@ -15,10 +16,26 @@ import os
 import sys
 
 from tpc import console
-from tpc.session import TpcError, load
-from tpc.text import TextError, TextStream, ids_of, load_tokenizer, notes_of, read_bounded, read_defaults
+from tpc.library import TpcError
+from tpc.session import load
+from tpc.text import (
+    TextError,
+    TextStream,
+    ids_of,
+    load_tokenizer,
+    notes_of,
+    read_bounded,
+    read_defaults,
+)
 
-SETTINGS = {"max_new_tokens": int, "temperature": float, "top_k": int, "top_p": float, "repetition_penalty": float, "seed": int}
+SETTINGS = {
+    "max_new_tokens": int,
+    "temperature": float,
+    "top_k": int,
+    "top_p": float,
+    "repetition_penalty": float,
+    "seed": int,
+}
 
 
 def number(text: str) -> float:
@@ -29,34 +46,63 @@ def number(text: str) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tpc.generate", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m tpc.generate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", help="what tpcc has made: an executable or a library")
-    parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a folder with tokenizer.json, or that file")
+    parser.add_argument(
+        "--tokenizer",
+        required=True,
+        metavar="DIR",
+        help="a folder with tokenizer.json, or that file",
+    )
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--prompt", metavar="TEXT", help="what the text begins with (default: standard input)")
+    source.add_argument(
+        "--prompt", metavar="TEXT", help="what the text begins with (default: standard input)"
+    )
     source.add_argument("--prompt-file", metavar="FILE", help="the same, in a file")
     for name, kind in SETTINGS.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=number if kind is float else kind, metavar="N" if kind is int else "X")
-    parser.add_argument("--stop-ids", metavar="ID,…", help="token ids that end the text, instead of the model's")
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            type=number if kind is float else kind,
+            metavar="N" if kind is int else "X",
+        )
+    parser.add_argument(
+        "--stop-ids", metavar="ID,…", help="token ids that end the text, instead of the model's"
+    )
     parser.add_argument("--weights", help="where the weights are, or random:SEED")
     parser.add_argument("--threads", type=int, metavar="N", help="of each rank")
-    parser.add_argument("--max-sequence", type=int, metavar="N", help="tokens that there is room for, prompt and all")
+    parser.add_argument(
+        "--max-sequence",
+        type=int,
+        metavar="N",
+        help="maximum number of tokens, including the prompt",
+    )
     return parser
 
 
 def settings_of(arguments, defaults) -> dict:
-    """What is generated with: flags, then the folder's files. A flag of sampling asks for sampling."""
-    given = {name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None}
+    """Returns settings of flags, then of the folder's files. A sampling flag enables sampling."""
+    given = {
+        name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None
+    }
     settings = defaults.settings()
-    if settings["temperature"] == 0 and "temperature" not in given and given.keys() & {"top_k", "top_p"}:
+    if (
+        settings["temperature"] == 0
+        and "temperature" not in given
+        and given.keys() & {"top_k", "top_p"}
+    ):
         settings["temperature"] = 1.0
     settings |= given
     if arguments.stop_ids is not None:
         try:
             settings["stop_ids"] = [int(token) for token in arguments.stop_ids.split(",") if token]
         except ValueError:
-            raise TextError(f"--stop-ids {arguments.stop_ids}: expected token ids, such as 2,50256") from None
+            raise TextError(
+                f"--stop-ids {arguments.stop_ids}: expected token ids, such as 2,50256"
+            ) from None
     return settings
 
 
@@ -66,9 +112,15 @@ def prompt_of(arguments) -> str:
         said = f"--prompt-file '{arguments.prompt_file}'"
     try:
         if arguments.prompt is not None:
-            return os.fsencode(arguments.prompt).decode()  # bytes that are no text came as lone surrogates
+            return os.fsencode(
+                arguments.prompt
+            ).decode()  # bytes that are not UTF-8 arrive as lone surrogates
         if arguments.prompt_file is None:
-            return read_bounded("-", "prompt", file=sys.stdin.buffer, said=said).decode() if sys.stdin else ""
+            return (
+                read_bounded("-", "prompt", file=sys.stdin.buffer, said=said).decode()
+                if sys.stdin
+                else ""
+            )
         text = read_bounded(arguments.prompt_file, "prompt", said=said).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeError as error:
@@ -76,7 +128,7 @@ def prompt_of(arguments) -> str:
 
 
 def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
-    """Writes what follows the prompt, each piece as soon as it is text."""
+    """Writes the continuation of the prompt, each piece as soon as it is text."""
     ids = ids_of(tokenizer, prompt)
     if not ids:
         raise TextError("the prompt is empty: give some text")
@@ -99,15 +151,19 @@ def main(arguments=None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")
     try:
-        # What can be wrong with words is said before weights are loaded.
+        # Errors of text and tokenizer are reported before weights are loaded.
         tokenizer = load_tokenizer(arguments.tokenizer)
         settings = settings_of(arguments, read_defaults(arguments.tokenizer))
         prompt = prompt_of(arguments)
         ids_of(tokenizer, prompt)
         for note in notes_of(tokenizer, arguments.tokenizer, prompt):
             print(f"tpc.generate: note: {note}", file=sys.stderr)
-        with load(arguments.model, weights=arguments.weights, threads=arguments.threads,
-                  max_sequence=arguments.max_sequence) as session:
+        with load(
+            arguments.model,
+            weights=arguments.weights,
+            threads=arguments.threads,
+            max_sequence=arguments.max_sequence,
+        ) as session:
             write(session, tokenizer, prompt, settings, sys.stdout)
     except (TpcError, TextError) as error:
         print(f"tpc.generate: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Reading and writing ONNX files: where a tensor's bytes are, and a tidy form of a file."""
+"""Reading and writing of ONNX files, with the locations of external tensors."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ try:
     import onnx
     from onnx import numpy_helper
 except ImportError:
-    raise ImportError(f"ONNX files are read by the package onnx: {sys.executable} -m pip install onnx") from None
+    raise ImportError(
+        f"ONNX files are read by the package onnx: {sys.executable} -m pip install onnx"
+    ) from None
 
-# Tensors below this size stay in the ONNX file when the others go to external data: constants that the
-# compiler looks at (shapes, scales, masks) are among them.
+# Tensors below this size stay in the ONNX file when others go to external data. They include
+# constants that the compiler reads (shapes, scales, masks).
 EXTERNAL_THRESHOLD_BYTES = 128
-# External tensors begin at multiples of this, so that they can be mapped.
+# External tensors begin at multiples of this, for memory mapping.
 EXTERNAL_ALIGNMENT = 64
 
 
 def load_structure(path: str | os.PathLike) -> onnx.ModelProto:
-    """The model without its external data."""
+    """Returns the model without its external data."""
     return onnx.load(os.fspath(path), load_external_data=False)
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """The size of a tensor's dense data."""
+    """Returns the size of a tensor's dense data."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     return int(np.prod(tensor.dims, dtype=np.int64)) * dtype.itemsize
 
@@ -37,13 +39,21 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:
-    """`location`, `offset` and `length` as the file spells them."""
+    """Returns `location`, `offset` and `length` as in the file."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def set_external(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
-    """Makes `tensor` a reference to bytes in `location` and drops the data that it holds."""
-    for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
+    """Makes `tensor` a reference to bytes in `location` and drops its own data."""
+    for field in (
+        "raw_data",
+        "float_data",
+        "int32_data",
+        "int64_data",
+        "double_data",
+        "uint64_data",
+        "string_data",
+    ):
         tensor.ClearField(field)
     tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
@@ -53,8 +63,10 @@ def set_external(tensor: onnx.TensorProto, location: str, offset: int, length: i
 
 
 def strip_metadata(model: onnx.ModelProto) -> None:
-    """Removes what only tells about the machine or the program that made the file: stack traces, doc strings,
-    the types of intermediate values."""
+    """Removes data about the machine or the exporter of the file.
+
+    These are stack traces, doc strings and the types of intermediate values.
+    """
 
     def strip_graph(graph: onnx.GraphProto) -> None:
         graph.ClearField("doc_string")
@@ -82,9 +94,12 @@ def save(
     external_data: bool = False,
     structure_only: bool = False,
 ) -> None:
-    """Writes `model`, whose data must be in memory. With external data every tensor of at least
-    EXTERNAL_THRESHOLD_BYTES goes to `<path>.data`, in the order of the initializers; `structure_only` leaves that
-    file out (`python -m tpc.weights` can make it)."""
+    """Writes `model`, whose data must be in memory.
+
+    With external data, every tensor of at least EXTERNAL_THRESHOLD_BYTES goes to `<path>.data`, in
+    the order of the initializers. `structure_only` omits that file (`python -m tpc.weights` can
+    make it).
+    """
     path = Path(path)
     if not external_data and not structure_only:
         path.write_bytes(model.SerializeToString(deterministic=True))

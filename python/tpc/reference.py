@@ -1,4 +1,4 @@
-"""What ONNX Runtime computes for a file, and how far something else is from it."""
+"""Reference outputs of ONNX Runtime, and differences from them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# float32, against ONNX Runtime: the largest difference as a fraction of the largest value.
+# Tolerance of float32 outputs: largest difference divided by the largest magnitude.
 TOLERANCE = 2e-5
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest absolute difference, where it is, and the largest magnitude of the expected tensor."""
+    """Largest absolute difference, its index, and the largest magnitude of the expected tensor."""
 
     absolute: float
     index: tuple[int, ...]
@@ -26,11 +26,17 @@ class Difference:
         return self.absolute / self.scale if self.scale else float("inf")
 
     def __str__(self) -> str:
-        return f"max |difference| {self.absolute:.3g} = {self.relative:.2e} of max {self.scale:.3g}, at {list(self.index)}"
+        return (
+            f"max |difference| {self.absolute:.3g} = {self.relative:.2e} of max {self.scale:.3g}, "
+            f"at {list(self.index)}"
+        )
 
 
 def difference(actual: np.ndarray, expected: np.ndarray) -> Difference:
-    """Shapes must agree. A value that is not finite on one side only, or differs in sign of infinity, is infinitely far."""
+    """Returns the difference of two tensors of the same shape.
+
+    It is infinite where only one value is finite, or where infinities differ in sign.
+    """
     if actual.shape != expected.shape:
         raise ValueError(f"shapes differ: {list(actual.shape)} and {list(expected.shape)}")
     if expected.size == 0:
@@ -42,11 +48,13 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> Difference:
     distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
     index = np.unravel_index(int(np.argmax(distance)), distance.shape)
     finite = np.abs(expected[np.isfinite(expected)])
-    return Difference(float(distance[index]), tuple(int(i) for i in index), float(finite.max(initial=0.0)))
+    return Difference(
+        float(distance[index]), tuple(int(i) for i in index), float(finite.max(initial=0.0))
+    )
 
 
 class Session:
-    """An ONNX file in ONNX Runtime on the CPU."""
+    """An ONNX file in ONNX Runtime on CPUs."""
 
     def __init__(self, path: str | os.PathLike | bytes, threads: int = 1, optimize: bool = True):
         import onnxruntime
@@ -58,7 +66,9 @@ class Session:
         if not optimize:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         source = path if isinstance(path, bytes) else os.fspath(path)
-        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            source, options, providers=["CPUExecutionProvider"]
+        )
 
     @property
     def inputs(self) -> dict[str, list[int | str]]:
@@ -66,11 +76,18 @@ class Session:
 
     @property
     def types(self) -> dict[str, np.dtype]:
-        """Of the inputs that numpy has types for."""
-        names = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+        """Types of the inputs that have a numpy type."""
+        names = {
+            "tensor(float)": "float32",
+            "tensor(double)": "float64",
+            "tensor(float16)": "float16",
+        }
         texts = {value.name: value.type for value in self.session.get_inputs()}
-        return {name: np.dtype(names.get(text, text[len("tensor("):-1])) for name, text in texts.items()
-                if "bfloat" not in text}
+        return {
+            name: np.dtype(names.get(text, text[len("tensor(") : -1]))
+            for name, text in texts.items()
+            if "bfloat" not in text
+        }
 
     @property
     def outputs(self) -> list[str]:

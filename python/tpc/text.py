@@ -1,4 +1,4 @@
-"""Text in and out: what a tokenizer's folder says, and how text comes out as tokens do."""
+"""Text input and output: tokenizer folders, and text from a stream of tokens."""
 
 from __future__ import annotations
 
@@ -9,31 +9,36 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpc.session import TpcError
+from tpc.library import TpcError
 
 
 class TextError(TpcError, ValueError):
-    """What is wrong with a tokenizer or its folder."""
+    """An error of a tokenizer or its folder."""
 
 
-# That programs take: integers of 64 bits, numbers of 32.
+# Largest numbers that programs accept: 64-bit integers, 32-bit floats.
 LARGEST = {int: (1 << 63) - 1, float: 3.4e38}
 
 
-# What is larger is no file of its kind.
+# Maximum file sizes.
 MOST_BYTES = {"tokenizer": 1 << 30, "configuration": 16 << 20, "prompt": 64 << 20}
 
 
 def read_bounded(path, kind: str, *, file=None, said: str | None = None) -> bytes:
-    """All bytes of a file, or of one that is open. Raises TextError where there are more than files of its kind have, and where that of
-    a tokenizer or a configuration is no regular one: a pipe may never be written to."""
+    """Returns all bytes of a file, or of an open file.
+
+    Raises TextError if the file is larger than the maximum of its kind. Tokenizers and
+    configurations must be regular files, because a pipe may never get data.
+    """
     said, most = said or f"'{path}'", MOST_BYTES[kind]
     try:
         status = None if file else os.stat(path)
         if status and kind != "prompt" and not stat.S_ISREG(status.st_mode):
             raise TextError(f"cannot read {said}: it is not a regular file")
         if status and status.st_size > most:
-            raise TextError(f"{said} has {status.st_size} bytes, more than {most}: too many for a {kind}")
+            raise TextError(
+                f"{said} has {status.st_size} bytes, more than {most}: too many for a {kind}"
+            )
         with contextlib.nullcontext(file) if file else open(path, "rb") as opened:
             data = opened.read(most + 1)
     except OSError as error:
@@ -44,20 +49,28 @@ def read_bounded(path, kind: str, *, file=None, said: str | None = None) -> byte
 
 
 def load_tokenizer(path):
-    """Of a folder with a tokenizer.json, or of that file. As in transformers, a call of it neither cuts its text nor fills it up: what
-    the file says of `truncation` and `padding` was for batches of training."""
+    """Returns the tokenizer of a folder with a tokenizer.json, or of that file.
+
+    As in transformers, a call does not truncate or pad: the file's `truncation` and `padding`
+    apply to training batches.
+    """
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
     if not os.path.lexists(file):
-        raise TextError(f"there is no '{file}': name a folder with a tokenizer.json, as Hugging Face's save_pretrained writes it")
+        raise TextError(
+            f"there is no '{file}': name a folder with a tokenizer.json, as Hugging Face's "
+            "save_pretrained writes it"
+        )
     try:
         import tokenizers
     except ImportError:
-        raise TextError("text needs the package tokenizers: pip install tokenizers, or tpc[text]") from None
+        raise TextError(
+            "text needs the package tokenizers: pip install tokenizers, or tpc[text]"
+        ) from None
     data = read_bounded(file, "tokenizer")
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
-    except Exception as error:  # the package raises nothing more special
+    except Exception as error:  # the package raises no more specific class
         raise TextError(f"'{file}' is no tokenizer: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -65,38 +78,55 @@ def load_tokenizer(path):
 
 
 def ids_of(tokenizer, text: str) -> list[int]:
-    """The tokens of a text, with those that the tokenizer puts around it."""
+    """Returns the tokens of a text, including special tokens that the tokenizer adds."""
     try:
         return tokenizer.encode(text).ids
-    except Exception as error:  # the package raises nothing more special
+    except Exception as error:  # the package raises no more specific class
         raise TextError(f"the tokenizer has no tokens for the prompt: {error}") from None
 
 
 def notes_of(tokenizer, path, text: str) -> list[str]:
-    """What a user may not expect of a prompt's tokens: characters that are in none, and tokens around it that the folder's
-    tokenizer_config.json wants and tokenizer.json does not have, or the reverse. Some classes of transformers go by the former."""
+    """Returns notes about unexpected tokens of a prompt.
+
+    They report characters without tokens, and special tokens at the ends that tokenizer_config.json
+    requires and tokenizer.json does not add, or the reverse. Some classes of transformers use the
+    former file.
+    """
     notes, encoding = [], tokenizer.encode(text)
     covered = bytearray(len(text))
     for begin, end in encoding.offsets:
         covered[begin:end] = b"\1" * (end - begin)
-    if lost := sum(not known and letter.isprintable() and not letter.isspace() for letter, known in zip(text, covered)):
-        notes.append(f"the tokenizer leaves out {lost} characters of the prompt, for which it has no tokens")
+    if lost := sum(
+        not known and letter.isprintable() and not letter.isspace()
+        for letter, known in zip(text, covered)
+    ):
+        notes.append(
+            f"the tokenizer leaves out {lost} characters of the prompt, for which it has no tokens"
+        )
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     config = _read(folder / "tokenizer_config.json")
     for name, place in (("bos", 0), ("eos", -1)):
         wanted, token = config.get(f"add_{name}_token"), config.get(f"{name}_token")
         token = token.get("content") if isinstance(token, dict) else token
         number = tokenizer.token_to_id(token) if isinstance(token, str) else None
-        if not isinstance(wanted, bool) or number is None or not encoding.ids or (encoding.ids[place] == number) == wanted:
+        if (
+            not isinstance(wanted, bool)
+            or number is None
+            or not encoding.ids
+            or (encoding.ids[place] == number) == wanted
+        ):
             continue
-        notes.append(f"the prompt has {'no ' if wanted else ''}{token!r} at its {'beginning' if place == 0 else 'end'}, as tokenizer.json says; "
-                     f"tokenizer_config.json says add_{name}_token is {str(wanted).lower()}")
+        notes.append(
+            f"the prompt has {'no ' if wanted else ''}{token!r} at its "
+            f"{'beginning' if place == 0 else 'end'}, as tokenizer.json says; "
+            f"tokenizer_config.json says add_{name}_token is {str(wanted).lower()}"
+        )
     return notes
 
 
 @dataclass
 class Defaults:
-    """How a model's makers would have it generate. Temperature 0 is greedy."""
+    """Generation settings of a model's authors. Temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -106,7 +136,7 @@ class Defaults:
     stop_ids: list[int] = field(default_factory=list)
 
     def settings(self) -> dict:
-        """As `Session.generate` takes them."""
+        """Returns the settings for `Session.generate`."""
         settings = dict(vars(self))
         if self.max_new_tokens is None:
             del settings["max_new_tokens"]
@@ -114,7 +144,7 @@ class Defaults:
 
 
 def _read(file: Path) -> dict:
-    if not os.path.lexists(file):  # a link that leads nowhere is a file that cannot be read
+    if not os.path.lexists(file):  # a broken link exists, but cannot be read
         return {}
     try:
         value = json.loads(read_bounded(file, "configuration").decode())
@@ -132,30 +162,50 @@ def _object(what, value) -> dict:
 
 
 def read_defaults(path) -> Defaults:
-    """Of generation_config.json (Hugging Face's) and genai_config.json (ONNX Runtime's) of a folder; where both say something, the
-    first counts. What they leave out is as in transformers: nothing is sampled unless `do_sample` is true, and then top_k is 50."""
+    """Reads generation_config.json (Hugging Face) and genai_config.json (ONNX Runtime) of a folder.
+
+    The first file takes precedence. Defaults are those of transformers: nothing is sampled unless
+    `do_sample` is true, and then top_k is 50.
+    """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     genai = _read(folder / "genai_config.json")
     found: dict = {}
     for part in ("model", "search"):
         if genai.get(part) is not None:
             found |= _object(f"{folder / 'genai_config.json'}': '{part}", genai[part])
-    found |= {name: value for name, value in _read(folder / "generation_config.json").items() if value is not None}
+    found |= {
+        name: value
+        for name, value in _read(folder / "generation_config.json").items()
+        if value is not None
+    }
 
     def number(name: str, otherwise, low, high=float("inf"), kind=float):
         value = found.get(name)
         value = otherwise if value is None else value
-        if (isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= min(high, LARGEST[kind])
-                or value != kind(value)):
-            raise TextError(f"'{folder}': {name} is {value!r:.80}, and should be {'an integer' if kind is int else 'a number'} from "
-                            f"{low} to {min(high, LARGEST[kind]):.5g}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not low <= value <= min(high, LARGEST[kind])
+            or value != kind(value)
+        ):
+            raise TextError(
+                f"'{folder}': {name} is {value!r:.80}, and should be "
+                f"{'an integer' if kind is int else 'a number'} from "
+                f"{low} to {min(high, LARGEST[kind]):.5g}"
+            )
         return kind(value)
 
     stop = found.get("eos_token_id")
     stop = [] if stop is None else stop
     stop = stop if isinstance(stop, list) else [stop]
-    if any(isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= LARGEST[int] for token in stop):
-        raise TextError(f"'{folder}': eos_token_id is {found['eos_token_id']!r:.80}, and should be an id or a list of ids")
+    if any(
+        isinstance(token, bool) or not isinstance(token, int) or not 0 <= token <= LARGEST[int]
+        for token in stop
+    ):
+        raise TextError(
+            f"'{folder}': eos_token_id is {found['eos_token_id']!r:.80}, and should be an id or "
+            "a list of ids"
+        )
     defaults = Defaults(repetition_penalty=number("repetition_penalty", 1.0, 1e-6), stop_ids=stop)
     if found.get("max_new_tokens") is not None:
         defaults.max_new_tokens = number("max_new_tokens", None, 0, kind=int)
@@ -167,15 +217,20 @@ def read_defaults(path) -> Defaults:
 
 
 class TextStream:
-    """Gives text as soon as it is whole. Bytes of a character come in several tokens, and what a token reads like depends on those
-    before it (a space at the beginning, say): so each is decoded behind a few that are known, and their text taken away."""
+    """Converts tokens to text as soon as characters are complete.
+
+    The bytes of a character may span several tokens, and the text of a token depends on earlier
+    tokens (a leading space, for example). So each token is decoded together with a few earlier
+    ones, and their text is removed.
+    """
 
     CONTEXT, MOST_CONTEXT = 6, 64
 
     def __init__(self, tokenizer, prompt=()):
         self._tokenizer = tokenizer
         prompt = list(prompt)
-        # A few tokens of the prompt, that begin where a character does: part of one may spoil those that follow.
+        # Takes a few tokens of the prompt that begin at a character: a partial character could
+        # spoil the following ones.
         for count in range(self.CONTEXT, self.MOST_CONTEXT):
             self._ids = prompt[-count:]
             if not self._decode(self._ids).startswith("\N{REPLACEMENT CHARACTER}"):
@@ -186,18 +241,18 @@ class TextStream:
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
     def put(self, token: int) -> str:
-        """What is new with it; empty while a character is not whole."""
+        """Returns the new text of a token; empty while a character is incomplete."""
         self._ids.append(token)
-        known = self._decode(self._ids[self._begin:self._said])
-        text = self._decode(self._ids[self._begin:])
+        known = self._decode(self._ids[self._begin : self._said])
+        text = self._decode(self._ids[self._begin :])
         if len(text) <= len(known) or text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
         self._begin, self._said = self._said, len(self._ids)
-        return text[len(known):]
+        return text[len(known) :]
 
     def end(self) -> str:
-        """What is left: of a character that never became whole, what stands for it."""
-        known = self._decode(self._ids[self._begin:self._said])
-        text = self._decode(self._ids[self._begin:])
+        """Returns the rest; an incomplete character becomes the replacement character."""
+        known = self._decode(self._ids[self._begin : self._said])
+        text = self._decode(self._ids[self._begin :])
         self._begin = self._said = len(self._ids)
-        return text[len(known):]
+        return text[len(known) :]

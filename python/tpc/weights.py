@@ -1,10 +1,11 @@
-"""Writes seeded weights beside an ONNX file that has only its structure.
+"""Writes seeded weights next to an ONNX file that has only its structure.
 
     python -m tpc.weights test/Models/gpt2-124m.onnx -o build/models
 
-puts a copy of the file and its external data into `build/models`. A matrix gets N(0, 1/sqrt(fan-in)); biases and norms
-get N(0, 0.2) added to the 0 or 1 that they start from in training. A tensor's values depend on the seed, its name and
-its shape alone. Needs numpy and onnx."""
+writes a copy of the file and its external data to `build/models`. A matrix gets
+N(0, 1/sqrt(fan-in)). Biases and norms get their initial value in training, 0 or 1, plus N(0, 0.2).
+The values of a tensor depend only on the seed, its name and its shape. Needs numpy and onnx.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ import numpy as np
 from tpc import console, onnxfile
 from tpc.onnxfile import onnx
 
-# Elements drawn and written at a time.
+# Elements per write.
 CHUNK = 1 << 22
 NORMS = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}
 
 
 def fan_in_dimensions(graph: onnx.GraphProto) -> dict[str, int]:
-    """For each initializer that multiplies activations: which of its dimensions is summed over. A table that is
-    looked up counts as if it multiplied from the right transposed, as a tied head does."""
+    """Returns the reduced dimension of each initializer that multiplies activations.
+
+    A lookup table counts as the transposed right-hand side of a matmul, like a tied head.
+    """
     dimensions: dict[str, int] = {}
     for node in graph.node:
         if node.op_type == "Gemm":
@@ -46,7 +49,7 @@ def norm_scales(graph: onnx.GraphProto) -> set[str]:
 
 
 def draw(tensor: onnx.TensorProto, seed: int, fan_in: int, is_norm_scale: bool):
-    """Yields the tensor's values in order, as float32 pieces."""
+    """Yields the tensor's values in order, as float32 arrays."""
     key = hashlib.sha256(f"{seed}:{tensor.name}:{list(tensor.dims)}".encode()).digest()
     generator = np.random.Generator(np.random.SFC64(np.frombuffer(key, dtype=np.uint32).tolist()))
     scale = np.float32(0.2 if len(tensor.dims) < 2 else fan_in**-0.5)
@@ -61,19 +64,28 @@ def draw(tensor: onnx.TensorProto, seed: int, fan_in: int, is_norm_scale: bool):
 
 
 def write_weights(model_path: Path, directory: Path, seed: int = 0, progress=None) -> Path:
-    """Copies the model to `directory` and writes its external data there. Returns the copy's path. Files appear under
-    their names only when they are whole, so an interrupted run leaves nothing to mistake for a model."""
+    """Copies the model to `directory`, writes its external data there, and returns the copy's path.
+
+    Complete files are renamed into place, so that an interrupted run leaves no partial model.
+    """
     model = onnxfile.load_structure(model_path)
     graph = model.graph
     tensors = [tensor for tensor in graph.initializer if onnxfile.is_external(tensor)]
     if not tensors:
-        raise ValueError(f"{model_path}: no tensor refers to external data; the file is complete as it is")
+        raise ValueError(
+            f"{model_path}: no tensor refers to external data; the file is complete as it is"
+        )
     locations = {onnxfile.external_entry(tensor)["location"] for tensor in tensors}
     if len(locations) != 1 or any(os.path.basename(name) != name for name in locations):
-        raise ValueError(f"{model_path}: expected one external file beside the model, not {sorted(locations)}")
+        raise ValueError(
+            f"{model_path}: expected one external file next to the model, not {sorted(locations)}"
+        )
     wrong = [tensor.name for tensor in tensors if tensor.data_type != onnx.TensorProto.FLOAT]
     if wrong:
-        raise ValueError(f"{model_path}: only float32 weights can be drawn, and these are not: {', '.join(wrong)}")
+        raise ValueError(
+            f"{model_path}: only float32 weights can be drawn, and these are not: "
+            f"{', '.join(wrong)}"
+        )
 
     dimensions, scales = fan_in_dimensions(graph), norm_scales(graph)
     directory.mkdir(parents=True, exist_ok=True)
@@ -95,10 +107,19 @@ def write_weights(model_path: Path, directory: Path, seed: int = 0, progress=Non
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tpc.weights", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tpc.weights",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", type=Path, help="an ONNX file that refers to external data")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to (default: beside the model)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="output folder (default: that of the model)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if not args.model.is_file():
@@ -106,7 +127,12 @@ def main(argv: list[str] | None = None) -> int:
 
     def progress(done: int, total: int) -> None:
         if sys.stderr.isatty():
-            print(f"\r{done}/{total} tensors", end="\n" if done == total else "", file=sys.stderr, flush=True)
+            print(
+                f"\r{done}/{total} tensors",
+                end="\n" if done == total else "",
+                file=sys.stderr,
+                flush=True,
+            )
 
     try:
         path = write_weights(args.model, args.output or args.model.parent, args.seed, progress)

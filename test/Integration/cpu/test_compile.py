@@ -86,7 +86,7 @@ def test_text_comes_of_text(tmp_path):
     model.write_bytes(MODEL.path.read_bytes())
     with (
         tpc.compile(model, generate=True) as session,
-        pytest.raises(tpc.TpcError, match="no tokenizer.json beside"),
+        pytest.raises(tpc.TpcError, match="no tokenizer.json next to"),
     ):
         session.generate("a")
     words = {chr(97 + i % 26) * (1 + i // 26): i for i in range(1000)}

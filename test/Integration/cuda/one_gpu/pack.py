@@ -263,7 +263,7 @@ class Packer:
         )
         shutil.copy(TOP / "runtime" / "conformance" / "launch.py", self.folder)
         (self.folder / "tpc").mkdir()
-        for name in ("__init__.py", "compiler.py", "reference.py", "session.py", "text.py"):
+        for name in ("__init__.py", "arguments.py", "compiler.py", "generation.py", "library.py", "reference.py", "session.py", "text.py"):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
         # Those of this machine, where the other's are older.
