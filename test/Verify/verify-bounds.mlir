@@ -73,7 +73,7 @@ func.func @main() {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
-  // expected-error @below {{has a size in 'tensor<?xf32, #tpc.dist<[4000000000{tp}*4000000000], local>>' whose coefficients leave 64 bits}}
+  // expected-error @below {{has a size in 'tensor<?xf32, #tpc.dist<[4000000000{tp}*4000000000], local>>' whose coefficients exceed 64 bits}}
   func.func @main(%x: tensor<?xf32, #tpc.dist<[4000000000{tp} * 4000000000], local>>) {
     return
   }
@@ -83,7 +83,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
 
 // No op is taken to need no loop because nothing is known of it.
 func.func @main(%x: tensor<4xf32>) {
-  // expected-error @below {{(arith.negf) cannot be bounded: the verifier does not know how often its loops run}}
+  // expected-error @below {{(arith.negf) cannot be bounded: the verifier has no trip counts for this op}}
   %0 = arith.negf %x : tensor<4xf32>
   return
 }

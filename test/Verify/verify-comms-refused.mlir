@@ -11,7 +11,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
   func.func private @elsewhere()
   tpc.pipeline @main() inputs [] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{calls @elsewhere, of which nobody knows what it communicates: it has no body}}
+      // expected-error @+1 {{calls @elsewhere, which has no body: its communication is unknown}}
       func.call @elsewhere() : () -> ()
     }
   }
@@ -21,7 +21,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
   func.func private @again() {
-    // expected-error @+1 {{@again calls itself, so that its communication has no end}}
+    // expected-error @+1 {{@again calls itself: its communication would not terminate}}
     call @again() : () -> ()
     return
   }
@@ -51,7 +51,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
     tpc.stage 0 {
       %0 = arith.constant 0 : index
       %1 = arith.constant 1 : index
-      // expected-error @+1 {{'scf.for' contains communication, and how often it runs on which rank is not known}}
+      // expected-error @+1 {{'scf.for' contains communication, but its trip count on each rank is unknown}}
       scf.for %i = %0 to %1 step %1 {
         %2 = tpc.broadcast %x over ["tp"] root 0 : tensor<4xf32> -> tensor<4xf32>
       }
@@ -64,7 +64,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
   tpc.pipeline @main() inputs [] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{'memref.alloc' may write memory, perhaps that of a message under way}}
+      // expected-error @+1 {{'memref.alloc' may write memory, possibly that of a message in flight}}
       %0 = memref.alloc() : memref<4xf32>
     }
   }
@@ -76,9 +76,9 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-note @+1 {{each replica repeats this as often as it has micro-batches that are not empty}}
+      // expected-note @+1 {{each replica runs this loop once for each micro-batch that is not empty}}
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
-        // expected-error @+1 {{: not all members of its group over dp come: rank (dp 0) and rank (dp 1) may have a different number of micro-batches}}
+        // expected-error @+1 {{: not all members of its group over dp reach it: rank (dp 0) and rank (dp 1) may have a different number of micro-batches}}
         %1 = tpc.broadcast %x over ["dp"] root 0 : tensor<4xf32> -> tensor<4xf32>
       }
     }
@@ -120,7 +120,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
     tpc.stage 0 {
       // expected-note @+1 {{each replica}}
       tpc.micro_batches of #tpc.dim<5{dp, mb}> {
-        // expected-error @+1 {{not all members of its group over dp come}}
+        // expected-error @+1 {{not all members of its group over dp reach it}}
         %1 = tpc.broadcast %x over ["dp"] root 0 : tensor<4xf32> -> tensor<4xf32>
       }
     }
@@ -132,7 +132,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 3, pp = 1, mb = 2>} {
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func private @layer(%x: !x) -> !x {
-    // expected-error @+1 {{not all members of its group over tp and dp come: rank (tp 0, dp 0) and rank (tp 1, dp 0) may take different branches}}
+    // expected-error @+1 {{not all members of its group over tp and dp reach it: rank (tp 0, dp 0) and rank (tp 1, dp 0) may take different branches}}
     %0 = tpc.broadcast %x over ["dp", "tp"] root 0 : !x -> !x
     return %0 : !x
   }

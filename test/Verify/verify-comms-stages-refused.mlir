@@ -8,7 +8,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
       %true = arith.constant true
       // expected-note @+1 {{this branch}}
       scf.if %true {
-        // expected-error @+1 {{a transfer stands in a branch; whether the other stage takes the same one is not known}}
+        // expected-error @+1 {{a transfer is in a branch; whether the other stage takes the same branch is unknown}}
         tpc.send %x to 1 : !x
       }
     }
@@ -23,7 +23,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       %true = arith.constant true
-      // expected-error @+1 {{ranks of other stages are communicated with in a branch}}
+      // expected-error @+1 {{a branch communicates with other stages}}
       scf.if %true {
         %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
       }
@@ -39,7 +39,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.send %x to 1 : !x
-      // expected-error @+1 {{rank (tp 0, pp 0) sends what rank (tp 0, pp 1) never receives}}
+      // expected-error @+1 {{rank (tp 0, pp 0) sends a value that rank (tp 0, pp 1) never receives}}
       tpc.send %x to 1 : !x
     }
     tpc.stage 1 { %0 = tpc.recv from 0 : !x }
@@ -54,7 +54,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
     tpc.stage 0 {
     }
     tpc.stage 1 {
-      // expected-error @+1 {{rank (tp 0, pp 1) waits for what rank (tp 0, pp 0) never sends}}
+      // expected-error @+1 {{rank (tp 0, pp 1) waits for a value that rank (tp 0, pp 0) never sends}}
       %0 = tpc.recv from 0 : !x
     }
   }
@@ -80,11 +80,11 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{rank (tp 0, pp 0) comes with another communication than rank (tp 0, pp 1) in the same group}}
+      // expected-error @+1 {{rank (tp 0, pp 0) runs another collective than rank (tp 0, pp 1) in the same group}}
       %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
     }
     tpc.stage 1 {
-      // expected-note @+1 {{is what the other one comes with}}
+      // expected-note @+1 {{is the other rank's collective}}
       %0 = tpc.broadcast %x over ["pp"] root 1 : !x -> !x
     }
   }
@@ -118,7 +118,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
-        // expected-error @+1 {{rank (dp 0, pp 0) and rank (dp 0, pp 1) may do this a different number of times}}
+        // expected-error @+1 {{rank (dp 0, pp 0) and rank (dp 0, pp 1) may run this a different number of times}}
         tpc.send %x to 1 : !x
       }
     }
@@ -137,7 +137,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
-        // expected-error @+2 {{ranks wait for each other in a circle}}
+        // expected-error @+2 {{ranks wait for each other in a cycle}}
         // expected-note @+1 {{rank (dp 0, pp 0) waits at tpc.recv}}
         %0 = tpc.recv from 1 : !x
         tpc.send %0 to 1 : !x
@@ -161,7 +161,7 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
       tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
-        // expected-error @+2 {{ranks wait for each other in a circle}}
+        // expected-error @+2 {{ranks wait for each other in a cycle}}
         // expected-note @+1 {{rank (dp 0, pp 0) waits at tpc.send}}
         tpc.send %x to 1 : !x
       }
@@ -226,7 +226,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<5xf32>}] {
     tpc.stage 0 {
-      // expected-error @+1 {{output 'y' is delivered as 'tensor<4xf32>', which is not a part of what the pipeline promises}}
+      // expected-error @+1 {{output 'y' is delivered as 'tensor<4xf32>', which is not a slice of the type that the pipeline declares}}
       tpc.output 0, %x : tensor<4xf32>
     }
   }
@@ -238,7 +238,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   func.func private @f0(%x: !x) {
-    // expected-error @+1 {{a stage communicates with others more than 100000 times in one turn}}
+    // expected-error @+1 {{a stage communicates with others more than 100000 times in one iteration}}
     %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
     return
   }

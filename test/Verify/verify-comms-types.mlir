@@ -5,7 +5,7 @@
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{names no axis, so that nobody takes part}}
+      // expected-error @+1 {{names no axis, so no rank takes part}}
       %0 = tpc.broadcast %x over [] root 0 : !x -> !x
     }
   }
@@ -17,7 +17,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{'mb' is no axis of ranks: micro-batches follow each other, they cannot communicate}}
+      // expected-error @+1 {{'mb' is no axis of ranks: micro-batches run one after another and cannot communicate}}
       %0 = tpc.broadcast %x over ["mb"] root 0 : !x -> !x
     }
   }
@@ -40,7 +40,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{receives another type than is sent: 'tensor<4xf32>' and 'tensor<4xf16>'}}
+      // expected-error @+1 {{receives another type than it sends:  'tensor<4xf32>' and 'tensor<4xf16>'}}
       %0 = tpc.broadcast %x over ["tp"] root 0 : tensor<4xf32> -> tensor<4xf16>
     }
   }
@@ -87,7 +87,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{adds up what is no part of a sum over 'tp'}}
+      // expected-error @+1 {{reduces a value that is not unreduced over 'tp'}}
       %0 = tpc.all_reduce %x over ["tp"] : !x -> !x
     }
   }
@@ -110,7 +110,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
-    // expected-error @+1 {{a pipeline has its stages in order, and nothing else}}
+    // expected-error @+1 {{a pipeline has only its stages, in order}}
     tpc.stage 1 {
     }
   }
@@ -159,7 +159,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 !x = tensor<4xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 2>} {
   func.func private @f(%x: !x) {
-    // expected-error @+1 {{a transfer belongs into a stage}}
+    // expected-error @+1 {{a transfer must be in a stage}}
     tpc.send %x to 1 : !x
     return
   }

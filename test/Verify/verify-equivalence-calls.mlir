@@ -1,7 +1,7 @@
 // Functions that call each other again and again: a program of few lines that takes very long to run.
 // RUN: not tpc-opt %s --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir 2>&1 | FileCheck %s
 
-// CHECK: cannot be proved: functions are called more than 2097152 ops' worth of times
+// CHECK: cannot be proved: calls expand to more than 2097152 ops
 !x = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
 func.func @main(%x: !x {tpc.name = "x"}) -> !x {
   %0 = call @f24(%x) : (!x) -> !x

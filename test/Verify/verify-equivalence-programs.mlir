@@ -22,8 +22,8 @@
 // UNTYPED: (tpc.pipeline) has an output without a type
 // SIGNATURE: its arguments have other types than its signature
 // DIMENSIONS: operand 0 {{.*}} has 3 dimensions, not 4
-// EXTERNAL: (func.call) calls @elsewhere, which does not fit
-// SCALAR: (arith.constant) cannot be proved: it is no op of this stage
+// EXTERNAL: (func.call) calls @elsewhere, whose signature does not match
+// SCALAR: (arith.constant) cannot be proved: this op is not allowed at this level
 // COUNT: the program has 2 outputs, the model 1
 // MESSAGES: (tpc.recv): run at small sizes, the rank at pp=1 gets another shape than its type 'tensor<2xf32>' says
 

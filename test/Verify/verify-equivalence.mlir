@@ -336,7 +336,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
       tpc.micro_batches {
         %0 = tpc.recv from 0 : !h
         %1 = func.call @stage_1(%0) : (!h) -> !mb
-        // expected-error @+1 {{delivers a micro-batch's part of output 0, but the loop around it has one round}}
+        // expected-error @+1 {{delivers a micro-batch's part of output 0, but the loop around it has one iteration}}
         tpc.output 0, %1 : !mb
       }
     }
@@ -382,7 +382,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
       }
     }
     tpc.stage 1 {
-      // expected-error @+1 {{has one round, but a loop before it repeats for the parts of #tpc.dim<}}
+      // expected-error @+1 {{has one iteration, but a loop before it iterates over the parts of #tpc.dim<}}
       tpc.micro_batches {
         %0 = tpc.recv from 0 : !h
         %1 = func.call @stage_1(%0) : (!h) -> !mb
@@ -572,7 +572,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     %4 = tpc.add %b2, %3 : tensor<4xf32>, !mb -> !mb
     return %4 : !mb
   }
-  // expected-error @+1 {{delivers output 0 nowhere}}
+  // expected-error @+1 {{does not deliver output 0}}
   tpc.pipeline @main(%x: !x) inputs [{tpc.name = "x"}] outputs [{name = "y", type = !y}] {
     tpc.stage 0 {
       tpc.micro_batches of <batch{dp, mb}> {

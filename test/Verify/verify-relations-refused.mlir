@@ -7,7 +7,7 @@
 !rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @forgotten_reduction(%x: !columns, %w: !rows) {
-    // expected-error @+1 {{(tpc.matmul) does not compute its part of what the model computes: on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32>' says it is complete}}
+    // expected-error @+1 {{(tpc.matmul) does not compute its part of what the model computes: on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32>' declares it complete}}
     %0 = tpc.matmul %x, %w : !columns, !rows -> tensor<4x8xf32>
     return
   }
@@ -21,7 +21,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @bias_on_every_rank(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
     %0 = tpc.matmul %x, %w : !columns, !rows -> !partial
-    // expected-error @+1 {{is a part of a sum over 'tp' on each rank, and of parts the op does not make parts of its result: reduce it before, once}}
+    // expected-error @+1 {{is a part of a sum over 'tp' on each rank, and the op does not propagate such parts to its result: reduce the operand before this op}}
     %1 = tpc.add %0, %bias : !partial, tensor<8xf32> -> !partial
     return
   }
@@ -135,7 +135,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @type_says_maximum(%a: !sum) {
-    // expected-error @+1 {{on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>' says that it reduces otherwise}}
+    // expected-error @+1 {{on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>' declares another reduction}}
     %0 = tpc.neg %a : !sum -> !max
     return
   }
@@ -157,7 +157,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @counted_twice(%a: tensor<4x8xf32>) {
-    // expected-error @+1 {{its type says that the result is a part over 'tp', but every rank has all of it: reduced, it would count 2 times}}
+    // expected-error @+1 {{its type declares the result a part over 'tp', but every rank has all of it: reduced, it would count 2 times}}
     %0 = tpc.neg %a : tensor<4x8xf32> -> !sum
     return
   }
@@ -250,7 +250,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @broadcast_of_different(%x: !tokens) {
-    // expected-error @+1 {{ranks differ along 'tp', and a broadcast gives all of them the part of coordinate 1}}
+    // expected-error @+1 {{ranks differ along 'tp', and a broadcast gives all of them the value of coordinate 1}}
     %0 = tpc.broadcast %x over ["tp"] root 1 : !tokens -> !tokens
     return
   }
@@ -282,7 +282,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{dp, tp}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @group_too_small(%x: !sum) {
-    // expected-error @+1 {{after it the value is unreduced over {dp}, but its type says {}}}
+    // expected-error @+1 {{after it the value is unreduced over {dp}, but its type declares {}}}
     %0 = tpc.all_reduce %x over ["tp"] : !sum -> tensor<4x8xf32>
     return
   }
@@ -375,7 +375,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
     return
   }
   func.func private @caller(%x: tensor<4x8xf32>) {
-    // expected-error @+1 {{argument 0 of @callee is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>' there, but here 'tensor<4x8xf32>'}}
+    // expected-error @+1 {{argument 0 of @callee has type 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>', but the call has 'tensor<4x8xf32>'}}
     "func.call"(%x) {callee = @callee} : (tensor<4x8xf32>) -> ()
     return
   }
@@ -422,7 +422,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !local) {
-    // expected-error @+1 {{a local program cannot hold it: run tpc-lower-reshards first}}
+    // expected-error @+1 {{it is not allowed in a local program: run tpc-lower-reshards first}}
     %0 = tpc.reshard %x : !local -> tensor<4x8xf32>
     return
   }
@@ -444,7 +444,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !part = tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
   func.func private @all_rounds_at_once(%x: !part) {
-    // expected-error @+1 {{it puts micro-batches together, of which a rank has one at a time}}
+    // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_gather %x over ["mb"] dim 0 : !part -> tensor<8x4xf32>
     return
   }
@@ -455,7 +455,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
 !part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
   func.func private @sum_over_rounds(%x: !part) {
-    // expected-error @+1 {{it puts micro-batches together, of which a rank has one at a time}}
+    // expected-error @+1 {{it combines micro-batches, of which a rank has one at a time}}
     %0 = tpc.all_reduce %x over ["mb"] : !part -> tensor<4x4xf32>
     return
   }
@@ -488,7 +488,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !rows = tensor<?x8xf32, #tpc.dist<[batch{dp, tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @moved_by_a_part_of_the_group(%x: !rows) {
-    // expected-error @+1 {{a group over {tp} does not hold the same before, batch{dp, tp}, and after it, batch{tp, dp} in dimension 0}}
+    // expected-error @+1 {{a group over {tp} does not have the same elements before,  batch{dp, tp}, and after it, batch{tp, dp} in dimension 0}}
     %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
     return
   }
@@ -499,7 +499,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !rows = tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @exchanged_by_a_part_of_the_group(%x: !rows) {
-    // expected-error @+1 {{a group over {tp} does not hold the same before, batch{tp, dp}, and after it, batch{dp} in dimension 0}}
+    // expected-error @+1 {{a group over {tp} does not have the same elements before,  batch{tp, dp}, and after it, batch{dp} in dimension 0}}
     %0 = tpc.exchange %x over ["tp"] : !rows -> tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], local>>
     return
   }

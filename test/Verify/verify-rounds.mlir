@@ -19,7 +19,7 @@
 // RUN: %{unsafe} %t/first.mlir %{run} | FileCheck %s --check-prefix=FIRST-SMALL
 // RUN: %{unsafe} %t/inside.mlir %{proof} | FileCheck %s --check-prefix=INSIDE
 // FIRST: error: 'tpc.local_slice' op creates a value that is split over mb, {{.*}}, outside of tpc.micro_batches
-// FIRST-PROOF: (tpc.local_slice) is computed once, before the rounds, but {{.*}} is one micro-batch's part: other rounds would read the first's
+// FIRST-PROOF: (tpc.local_slice) is computed once, before the micro-batch loop, but {{.*}} is one micro-batch's part: other iterations would read the first's
 // FIRST-SMALL: (tpc.local_slice): run at small sizes, there is no micro-batch here to have its part
 // INSIDE: (func.call) is computed once, before the rounds
 
@@ -34,7 +34,7 @@
 // Read before it is computed.
 // RUN: %{unsafe} %t/late.mlir %{proof} | FileCheck %s --check-prefix=LATE
 // RUN: %{unsafe} %t/late.mlir %{run} | FileCheck %s --check-prefix=LATE-SMALL
-// LATE: (func.call) stands behind the rounds: what they share is computed before them
+// LATE: (func.call) is after the micro-batch loops: move values that iterations share before them
 // LATE-SMALL: (func.call): run at small sizes, it takes a value that is not computed before
 
 // Transfers and outputs stand in rounds.
@@ -45,7 +45,7 @@
 // A collective that only some ranks come to: those of one branch, or of one stage.
 // RUN: not tpc-opt %t/branch.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=BRANCH
 // RUN: not tpc-opt %t/stage.mlir --tpc-verify-comms -o /dev/null 2>&1 | FileCheck %s --check-prefix=STAGE
-// BRANCH: not all members of its group over tp come: rank (tp 0) and rank (tp 1) may take different branches
+// BRANCH: not all members of its group over tp reach it: rank (tp 0) and rank (tp 1) may take different branches
 // STAGE: rank (pp 0) takes part, but rank (pp 1), which is in the same group over pp, does not
 
 //--- model.mlir

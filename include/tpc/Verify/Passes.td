@@ -201,7 +201,7 @@ def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
     disagree. `certificate=FILE` writes the proof ("-": to standard output), which
     tpc-check-certificate checks independently.
 
-        error: tpc.all_reduce 'ln_f': not all members of its group over dp come: rank (dp 0) and
+        error: tpc.all_reduce 'ln_f': not all members of its group over dp reach it: rank (dp 0) and
                rank (dp 1) may have a different number of micro-batches
   }];
   let options = [

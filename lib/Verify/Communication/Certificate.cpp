@@ -1,4 +1,4 @@
-//===- Certificate.cpp - Why a program cannot deadlock --------------------===//
+//===- Certificate.cpp - Certificate of deadlock freedom ------------------===//
 
 #include "tpc/Verify/Certificate.h"
 #include "VerifyComms.h"
@@ -29,8 +29,8 @@ static void collectGroups(const Schedule::Items &items,
   }
 }
 
-/// For each set of axes that something communicates over: how many groups there are, and the
-/// members of rank 0's; the others are these, moved.
+/// For each set of axes of a collective: the number of groups, and the members of rank 0's group.
+/// The other groups are translations of it.
 static json::Array describeGroups(const Schedule &schedule) {
   std::set<std::vector<std::string>> groups;
   for (const auto &[function, items] : schedule.getFunctions())
@@ -71,7 +71,7 @@ json::Object comms::makeCertificateJSON(const Schedule &schedule, const Crossing
       for (const Crossing &crossing : phase.crossings)
         times.push_back(crossing.time);
       phases.push_back(json::Object{
-          {"place", phase.place}, {"period", phase.period}, {"times", toArray(times)}});
+          {"place", phase.position}, {"period", phase.period}, {"times", toArray(times)}});
     }
     progress.push_back(std::move(phases));
   }
@@ -80,8 +80,8 @@ json::Object comms::makeCertificateJSON(const Schedule &schedule, const Crossing
                      {"hash", schedule.getHash()},
                      {"groups", describeGroups(schedule)},
                      {"progress", std::move(progress)}};
-  // Whatever the steps communicate: a turn of the loop of all ranks is a step and its posts, or
-  // what is taken of those of an earlier turn.
+  // In any step, an iteration of the loop that all ranks run is a step and its posts, or takes the
+  // tokens that an earlier iteration posted.
   if (schedule.getNumInFlight())
     proof["tokens"] = json::Object{
         {"step", json::Array{0, 0}}, {"post", json::Array{0, 1}}, {"take", json::Array{1, 0}}};

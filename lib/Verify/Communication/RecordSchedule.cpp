@@ -1,4 +1,4 @@
-//===- RecordSchedule.cpp - The schedule's hash, for the manifest ---------===//
+//===- RecordSchedule.cpp - Hash of the schedule for the manifest ---------===//
 
 #include "tpc/Verify/Schedule.h"
 

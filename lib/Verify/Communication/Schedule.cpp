@@ -1,4 +1,4 @@
-//===- Schedule.cpp - What the ranks of a staged program say --------------===//
+//===- Schedule.cpp - Communication of the ranks of a staged program ------===//
 
 #include "tpc/Verify/Schedule.h"
 
@@ -47,8 +47,8 @@ SmallVector<StringRef> Schedule::getNames(AxisMask axes) const {
   return names;
 }
 
-/// Is the rank that runs an op the only one that hears of it?
-static bool isSilent(Operation *op) {
+/// Returns whether the op has no effect on other ranks.
+static bool isRankLocal(Operation *op) {
   if (op->hasTrait<OpTrait::IsTerminator>() && op->getNumSuccessors() == 0)
     return true;
   return isMemoryEffectFree(op);
@@ -68,10 +68,10 @@ LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
   auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
   if (!callee || callee.isExternal())
     return call.emitError() << "calls @" << call.getCallee()
-                            << ", of which nobody knows what it communicates: it has no body";
+                            << ", which has no body: its communication is unknown";
   if (llvm::is_contained(open, callee.getOperation()))
     return call.emitError() << "@" << call.getCallee()
-                            << " calls itself, so that its communication has no end";
+                            << " calls itself: its communication would not terminate";
   auto [known, isNew] = communicates.try_emplace(callee, false);
   if (isNew && open.size() >= maxDepth)
     return call.emitError() << "calls @" << call.getCallee() << ": more than " << maxDepth
@@ -81,9 +81,8 @@ LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
     open.push_back(callee);
     LogicalResult result = success();
     if (!callee.getBody().hasOneBlock())
-      result = callee.emitError() << "@" << callee.getName()
-                                  << " branches between blocks, in which "
-                                  << "order ranks communicate is not known";
+      result = callee.emitError() << "@" << callee.getName() << " branches between blocks: the "
+                                  << "order of its communication is unknown";
     else
       result = projectBlock(callee.front(), body);
     open.pop_back();
@@ -101,7 +100,7 @@ LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
 LogicalResult Schedule::projectBlock(Block &block, Items &items) {
   for (Operation &op : block) {
     if (isa<SendOp, RecvOp, OutputOp>(op) && !op.getParentOfType<StageOp>())
-      return op.emitError() << "a transfer belongs into a stage, not into a function that several "
+      return op.emitError() << "a transfer must be in a stage, not in a function that several "
                                "stages may call";
     if (isCollective(&op) || isa<SendOp, RecvOp>(op)) {
       items.push_back({Item::Kind::Comm, &op, {}, {}, {}});
@@ -137,12 +136,12 @@ LogicalResult Schedule::projectBlock(Block &block, Items &items) {
     }
     if (op.getNumRegions() > 0 && containsCommunication(&op))
       return op.emitError() << "'" << op.getName()
-                            << "' contains communication, and how often it runs on which rank is "
-                               "not known; only tpc.micro_batches and scf.if may";
-    if (!isSilent(&op))
+                            << "' contains communication, but its trip count on each rank is "
+                               "unknown; only tpc.micro_batches and scf.if may contain any";
+    if (!isRankLocal(&op))
       return op.emitError() << "'" << op.getName()
-                            << "' may write memory, perhaps that of a message under way; a staged "
-                               "program has values only";
+                            << "' may write memory, possibly that of a message in flight; a staged "
+                               "program has only values";
   }
   return success();
 }
@@ -161,7 +160,7 @@ FailureOr<Schedule> Schedule::project(ModuleOp module) {
   for (Operation &op : pipelines[0].getBody().front()) {
     auto stage = dyn_cast<StageOp>(op);
     if (!stage || int64_t(stage.getIndex()) != next++)
-      return op.emitError() << "a pipeline has its stages in order, and nothing else";
+      return op.emitError() << "a pipeline has only its stages, in order";
     Items items;
     if (failed(schedule.projectBlock(stage.getBody().front(), items)))
       return failure();
@@ -190,8 +189,8 @@ static json::Array namesOf(ArrayRef<StringAttr> axes) {
   return names;
 }
 
-/// A size as text; where it is split, its factors, each with the axes that split it one after the
-/// other, and the axes that split what is left of the product.
+/// Returns a size as text. For a split size: its factors, each with the axes that split it in
+/// order, and the axes that split the remaining product.
 static json::Value describeDim(DimAttr dim) {
   if (!dim.isSharded())
     return dim.getExpr().str();
@@ -245,7 +244,7 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
     object["reduction"] = stringifyReductionKind(partial.getKind()).str();
   for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
     number(name, name);
-  // What the group holds together, or all of it: each member's part follows.
+  // Dimensions of the group's union, or of the whole value: each member's slice follows from them.
   SmallVector<DimAttr> dims(getDist(from).getDims());
   auto collective = cast<CollectiveOpInterface>(op);
   if (collective.getOperandSplit() || collective.movesAnyDim())
@@ -298,7 +297,7 @@ static json::Array describeItems(const Schedule::Items &items) {
   json::Array list;
   for (const Schedule::Item &item : items) {
     json::Object object = describeItem(item);
-    // Calls one after the other are one entry.
+    // Consecutive calls of a function are one entry.
     if (item.kind == Schedule::Item::Kind::Call && !list.empty()) {
       json::Object &last = *list.back().getAsObject();
       if (last.get("call") && *last.get("call") == *object.get("call")) {

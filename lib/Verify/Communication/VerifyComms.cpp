@@ -1,4 +1,4 @@
-//===- VerifyComms.cpp - Ranks that communicate come to an end ------------===//
+//===- VerifyComms.cpp - Proof of deadlock freedom ------------------------===//
 
 #include "VerifyComms.h"
 #include "tpc/Dialect/Copies.h"
@@ -74,13 +74,13 @@ LogicalResult comms::checkOutputs(const Schedule &schedule) {
         getSizes(promised) != getSizes(first))
       return OutputOp(found[0]).emitError()
              << outputName(pipeline, i) << " is delivered as " << delivered
-             << ", which is not a part of what the pipeline promises";
+             << ", which is not a slice of the type that the pipeline declares";
   }
   return success();
 }
 
 //===----------------------------------------------------------------------===//
-// All of it
+// The pass
 //===----------------------------------------------------------------------===//
 
 static LogicalResult checkEvents(const Schedule &schedule, const Schedule::Items &items) {
@@ -96,14 +96,14 @@ FailureOr<Certificate> Certificate::make(ModuleOp module) {
   FailureOr<Schedule> schedule = Schedule::project(module);
   if (failed(schedule))
     return failure();
-  // Executables compare it when they start, so it must be this program's.
+  // Executables compare the hash at start, so it must be this program's.
   if (auto recorded = module->getAttrOfType<StringAttr>(kScheduleAttr))
     if (std::string hash = schedule->getHash(); recorded.getValue() != hash)
       return emitError(module.getLoc())
              << "'" << kScheduleAttr << "' is " << recorded << ", but the hash of what the program "
              << "communicates is \"" << hash
              << "\": if it was changed on purpose, remove the attribute";
-  // A function once, however often it is called.
+  // Each function once, however often it is called.
   for (const auto &[function, items] : schedule->getFunctions())
     if (failed(checkEvents(*schedule, items)))
       return failure();

@@ -1,14 +1,14 @@
-//===- VerifyComms.h - The parts of tpc-verify-comms ------------*- C++ -*-===//
+//===- VerifyComms.h - Steps of tpc-verify-comms ----------------*- C++ -*-===//
 //
-// Ranks wait for each other at collectives and transfers. That all of them come, with the same
-// intentions, and that nobody waits in a circle, is shown in four steps, each for all ranks at
-// once: what a rank does is a function of its coordinates, and ranks of one group agree if that
-// function does not depend on the axes of the group.
+// Ranks wait for each other at collectives and transfers. Four steps prove that all members of a
+// group arrive with the same operation, and that no cycle of ranks waits. Each step covers all
+// ranks at once: the behavior of a rank is a function of its coordinates, and ranks of one group
+// agree if that function does not depend on the axes of the group.
 //
-//   1. each communication by itself: its group exists, members see one size     (Events)
-//   2. loops and branches run alike on all members of the groups used in them     (Uniform)
-//   3. what crosses stages has its counterpart there, in order, of one type       (Messages)
-//   4. an order of all communication that every rank's program keeps to         (Progress)
+//   1. each collective alone: its group exists, members agree on sizes          (Events)
+//   2. loops and branches run alike on all members of the groups used in them   (Uniform)
+//   3. transfers match across stages, in order and type                         (Messages)
+//   4. a total order of communication that every rank's program follows         (Progress)
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,60 +22,60 @@ namespace mlir::tpc::comms {
 
 using Item = Schedule::Item;
 
-/// Coordinates that matter; the others are 0.
+/// Coordinates that are not 0.
 using Coordinates = SmallVector<std::pair<StringRef, int64_t>, 2>;
-/// "rank (tp 1, dp 0, pp 2)", with all axes that have more than one rank.
+/// Prints "rank (tp 1, dp 0, pp 2)", with all axes that have more than one rank.
 std::string rankText(GridAttr grid, const Coordinates &at);
-/// "tp", "tp and dp"
+/// Prints "tp" or "tp and dp".
 std::string axesText(const Schedule &schedule, AxisMask axes);
-/// "tpc.send 'node'"
+/// Prints "tpc.send 'node'".
 std::string opText(Operation *op);
 
-/// Axes on which the size of a rank's part depends. Those that split evenly do not count:
-/// 12{tp} is 6 on both ranks of tp 2, 7{tp} is 4 on one and 3 on the other. `mb`, on which all
-/// ranks are at the same place, is skipped.
+/// Returns the axes on which the size of a rank's slice depends. Axes that split evenly do not
+/// count: 12{tp} is 6 on both ranks of tp 2, but 7{tp} is 4 on one and 3 on the other. Skips `mb`,
+/// on which all ranks have the same coordinate.
 AxisMask getSizeAxes(const Schedule &schedule, DimAttr dim);
-/// "4" or "3" on a rank, or the text where it depends on symbols.
+/// Returns the size on a rank, such as "4"; the text of `dim` if it depends on symbols.
 std::string sizeText(GridAttr grid, DimAttr dim, const Coordinates &at);
 
 /// Step 1.
 LogicalResult checkCollective(const Schedule &schedule, Operation *op);
 
-/// Axes on which the number of turns of a loop depends.
+/// Returns the axes on which the trip count of a loop depends.
 AxisMask getLoopAxes(const Schedule &schedule, MicroBatchesOp loop);
-/// Whether two loops have as many turns on ranks that differ on pp alone.
-bool haveSameTurns(const Schedule &schedule, MicroBatchesOp a, MicroBatchesOp b);
+/// Returns whether two loops have equal trip counts on ranks that differ only in pp.
+bool haveSameTripCount(const Schedule &schedule, MicroBatchesOp a, MicroBatchesOp b);
 
 /// Step 2.
 LogicalResult checkUniformity(const Schedule &schedule);
 
-/// Something that crosses stages: a transfer, or a collective over pp.
+/// Communication across stages: a transfer, or a collective over pp.
 struct Crossing {
   Operation *op;
   int64_t time = 0; // see Progress
-  unsigned id = 0;  // the same for all sides of one communication
+  unsigned id = 0;  // equal on all sides of one communication
 };
-/// A loop, or what stands outside of loops, with what crosses stages in it, in order.
+/// A loop, or the ops between loops, with its crossings in order.
 struct Phase {
-  MicroBatchesOp loop; // null: once
+  MicroBatchesOp loop; // null: runs once
   std::vector<Crossing> crossings;
-  int64_t place = 0;  // phases of one place run at the same time
-  int64_t period = 1; // what one turn of the loop adds to `time`
+  int64_t position = 0; // phases with equal values run at the same time
+  int64_t period = 1;   // increment of `time` per iteration of the loop
 };
 struct Crossings {
-  std::vector<std::vector<Phase>> stages; // phases that cross stages, by stage
+  std::vector<std::vector<Phase>> stages; // phases with crossings, by stage
 };
 
-/// Step 3: pairs, and numbers each pair. Steps 3 and 4 say what is wrong with the first pair.
+/// Step 3: matches crossings and numbers each pair. Steps 3 and 4 report the first faulty pair.
 FailureOr<Crossings> matchCrossings(const Schedule &schedule);
-/// Step 4: sets places, times and periods such that, in each stage, later communication has a
-/// larger (place, turn * period + time), and both sides of one communication the same.
+/// Step 4: sets positions, times and periods. In each stage, later communication has a larger
+/// (position, iteration * period + time); both sides of one communication have the same.
 LogicalResult findOrder(const Schedule &schedule, Crossings &crossings);
 
-/// The proof as JSON, see tools/tpc-check-certificate.
+/// Returns the proof as JSON; tools/tpc-check-certificate describes the format.
 llvm::json::Object makeCertificateJSON(const Schedule &schedule, const Crossings &crossings);
 
-/// Every output is delivered, once, as it was promised.
+/// Checks that every output is delivered once, with its declared type.
 LogicalResult checkOutputs(const Schedule &schedule);
 
 } // namespace mlir::tpc::comms

@@ -1,4 +1,4 @@
-//===- VerifyCommsEvents.cpp - Each collective by itself ------------------===//
+//===- VerifyCommsEvents.cpp - Checks of single collectives ---------------===//
 
 #include "VerifyComms.h"
 
@@ -35,8 +35,8 @@ std::string comms::opText(Operation *op) {
 // Sizes
 //===----------------------------------------------------------------------===//
 
-/// Splits `size` over one axis after the other, as long as each rank gets the same. Adds the axes
-/// from which on they do not, and returns nothing then.
+/// Splits `size` over axes in order while each rank gets the same size. At the first axis where
+/// sizes differ, adds it and the later ones to `uneven`, and returns nothing.
 static std::optional<SymExpr> splitEvenly(const Schedule &schedule, SymExpr size,
                                           ArrayRef<StringAttr> axes, AxisMask &uneven) {
   for (auto [i, axis] : llvm::enumerate(axes)) {
@@ -93,9 +93,9 @@ static bool usesAll(DimAttr dim, ArrayRef<StringAttr> group) {
   return llvm::all_of(group, [&](StringAttr axis) { return llvm::is_contained(axes, axis); });
 }
 
-static InFlightDiagnostic refuse(Operation *op) { return op->emitError() << opText(op) << ": "; }
+static InFlightDiagnostic reject(Operation *op) { return op->emitError() << opText(op) << ": "; }
 
-/// `dims` must have the same size on all members of the group.
+/// Checks that `dims` have equal sizes on all members of the group.
 static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, const char *what,
                                    ArrayRef<DimAttr> dims, AxisMask group) {
   for (auto [d, dim] : llvm::enumerate(dims)) {
@@ -105,7 +105,7 @@ static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, cons
     GridAttr grid = schedule.getGrid();
     StringRef axis = schedule.getNames(differs)[0];
     Coordinates a, b{{axis, grid.getAxisSize(axis) - 1}};
-    InFlightDiagnostic diag = refuse(op) << "members of a group over " << axesText(schedule, group)
+    InFlightDiagnostic diag = reject(op) << "members of a group over " << axesText(schedule, group)
                                          << " do not agree on the size of dimension " << d
                                          << " of the " << what << ": ";
     std::string sizeA = sizeText(grid, dim, a), sizeB = sizeText(grid, dim, b);
@@ -122,37 +122,37 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
   GridAttr grid = schedule.getGrid();
   auto group = llvm::to_vector(getGroupAxes(op).getAsRange<StringAttr>());
   if (group.empty())
-    return refuse(op) << "names no axis, so that nobody takes part";
+    return reject(op) << "names no axis, so no rank takes part";
   for (auto [i, axis] : llvm::enumerate(group)) {
     if (!llvm::is_contained(grid.getOrder(), axis))
-      return refuse(op) << "'" << axis.getValue() << "' is no axis of ranks"
+      return reject(op) << "'" << axis.getValue() << "' is no axis of ranks"
                         << (axis.getValue() == "mb"
-                                ? ": micro-batches follow each other, they cannot communicate"
+                                ? ": micro-batches run one after another and cannot communicate"
                                 : "");
     if (llvm::is_contained(ArrayRef(group).take_front(i), axis))
-      return refuse(op) << "names axis '" << axis.getValue() << "' twice";
+      return reject(op) << "names axis '" << axis.getValue() << "' twice";
   }
   AxisMask mask = schedule.getMask(group);
   Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
   DistAttr in = getDist(from), out = getDist(to);
   if (getElementTypeOrSelf(from) != getElementTypeOrSelf(to) ||
       in.getDims().size() != out.getDims().size())
-    return refuse(op) << "receives another type than is sent: " << from << " and " << to;
+    return reject(op) << "receives another type than it sends: " << from << " and " << to;
 
-  // Which dimension each side has in parts over the group, and which are whole.
+  // Dimensions that are split over the group on each side; all others are whole.
   auto collective = cast<CollectiveOpInterface>(op);
   std::optional<int64_t> splitIn = collective.getOperandSplit(),
                          splitOut = collective.getResultSplit();
   int64_t rank = in.getDims().size();
   for (std::optional<int64_t> dim : {splitIn, splitOut})
     if (dim && (*dim < 0 || *dim >= rank))
-      return refuse(op) << "there is no dimension " << *dim;
+      return reject(op) << "there is no dimension " << *dim;
 
   auto check = [&](const char *what, DistAttr dist, std::optional<int64_t> split) -> LogicalResult {
     SmallVector<DimAttr> whole(dist.getDims());
     if (split) {
       if (!usesAll(whole[*split], group))
-        return refuse(op) << "dimension " << *split << " of the " << what
+        return reject(op) << "dimension " << *split << " of the " << what
                           << " is not split over all axes of the group";
       whole[*split] = removeAxes(whole[*split], group);
     }
@@ -165,20 +165,20 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
     return failure();
   for (int64_t d = 0; d < rank; ++d)
     if (removeAxes(in.getDims()[d], group) != removeAxes(out.getDims()[d], group))
-      return refuse(op) << "members of a group send " << from << " and expect " << to
+      return reject(op) << "members of a group send " << from << " and expect " << to
                         << ", which is not the same in dimension " << d;
 
   if (isa<AllReduceOp, ReduceScatterOp>(op))
     for (StringAttr axis : group)
       if (!in.isUnreducedOver(axis.getValue()))
-        return refuse(op) << "adds up what is no part of a sum over '" << axis.getValue()
+        return reject(op) << "reduces a value that is not unreduced over '" << axis.getValue()
                           << "': " << from;
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     int64_t members = 1;
     for (StringAttr axis : group)
       members *= grid.getAxisSize(axis.getValue());
     if (int64_t root = broadcast.getRoot(); root < 0 || root >= members)
-      return refuse(op) << "root " << root << " is none of the group's " << members << " members";
+      return reject(op) << "root " << root << " is none of the group's " << members << " members";
   }
   return success();
 }

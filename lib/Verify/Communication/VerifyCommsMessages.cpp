@@ -1,9 +1,10 @@
-//===- VerifyCommsMessages.cpp - What crosses stages has its counterpart --===//
+//===- VerifyCommsMessages.cpp - Matching of messages between stages ------===//
 //
-// Stages have programs of their own. On a channel (from stage i to stage j, or among all stages
-// for a collective over pp) the k-th communication of one side must be the k-th of the other, in
-// the same kind of loop, with the same type. Ranks of two stages meet if all their other
-// coordinates are equal, so that sizes and turns are functions of the same numbers.
+// Each stage has its own program. On a channel (from stage i to stage j, or among all stages for a
+// collective over pp) the k-th communication of one side must match the k-th of the other. Both
+// must be in loops with the same trip count and have the same type. Ranks of two stages communicate
+// only if all their other coordinates are equal, so sizes and trip counts depend on the same
+// numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +18,7 @@ using namespace mlir::tpc::comms;
 
 namespace {
 
-/// More than any schedule that makes sense; calls of calls could be exponentially many.
+/// Above the number in any practical schedule; nested calls could be exponentially many.
 constexpr size_t maxCrossings = 100000;
 
 struct Collector {
@@ -52,11 +53,11 @@ struct Collector {
     if (item.kind == Item::Kind::Comm && isCrossing(item.op)) {
       if (out.size() == maxCrossings)
         return item.op->emitError() << opText(item.op) << ": a stage communicates with others more "
-                                    << "than " << maxCrossings << " times in one turn";
+                                    << "than " << maxCrossings << " times in one iteration";
       out.push_back({item.op});
     } else if (item.kind == Item::Kind::Branch && (contains(item.body) || contains(item.other))) {
-      return item.op->emitError() << "ranks of other stages are communicated with in a branch; "
-                                     "whether they take the same one is not known";
+      return item.op->emitError() << "a branch communicates with other stages; "
+                                     "whether they take the same branch is unknown";
     } else if (item.kind == Item::Kind::Call && contains({item})) {
       for (const Item &inner : schedule.getItems(item.callee))
         if (failed(collect(inner, out)))
@@ -66,7 +67,7 @@ struct Collector {
   }
 };
 
-/// One side of a channel: by phase, the crossings (indices into the phase).
+/// One side of a channel: crossings by phase.
 struct Side {
   int64_t stage;
   std::vector<std::pair<Phase *, SmallVector<Crossing *>>> phases;
@@ -88,7 +89,7 @@ private:
   std::string rankOf(int64_t stage) const { return rankText(schedule.getGrid(), {{"pp", stage}}); }
   LogicalResult compare(const Side &a, const Side &b);
   LogicalResult compareOne(const Side &a, Operation *x, const Side &b, Operation *y);
-  LogicalResult refuseAlone(const Side &a, Operation *op, const Side &b);
+  LogicalResult rejectUnmatched(const Side &a, Operation *op, const Side &b);
 
   const Schedule &schedule;
   Crossings &crossings;
@@ -101,13 +102,15 @@ static Type typeOf(Operation *op) {
   return isa<SendOp>(op) ? op->getOperand(0).getType() : op->getResult(0).getType();
 }
 
-/// `op` on the side `a` has nobody on the side `b`.
-LogicalResult Matcher::refuseAlone(const Side &a, Operation *op, const Side &b) {
+/// Reports that `op` on side `a` has no counterpart on side `b`.
+LogicalResult Matcher::rejectUnmatched(const Side &a, Operation *op, const Side &b) {
   InFlightDiagnostic diag = op->emitError() << opText(op) << ": ";
   if (isa<SendOp>(op))
-    return diag << rankOf(a.stage) << " sends what " << rankOf(b.stage) << " never receives";
+    return diag << rankOf(a.stage) << " sends a value that " << rankOf(b.stage)
+                << " never receives";
   if (isa<RecvOp>(op))
-    return diag << rankOf(a.stage) << " waits for what " << rankOf(b.stage) << " never sends";
+    return diag << rankOf(a.stage) << " waits for a value that " << rankOf(b.stage)
+                << " never sends";
   return diag << rankOf(a.stage) << " takes part, but " << rankOf(b.stage)
               << ", which is in the same group over "
               << axesText(schedule, schedule.getMask(getGroupAxes(op))) << ", does not";
@@ -118,9 +121,9 @@ LogicalResult Matcher::compareOne(const Side &a, Operation *x, const Side &b, Op
     if (describeCommunication(x) == describeCommunication(y))
       return success();
     InFlightDiagnostic diag = x->emitError()
-                              << opText(x) << ": " << rankOf(a.stage) << " comes with another "
-                              << "communication than " << rankOf(b.stage) << " in the same group";
-    diag.attachNote(y->getLoc()) << opText(y) << " is what the other one comes with";
+                              << opText(x) << ": " << rankOf(a.stage) << " runs another "
+                              << "collective than " << rankOf(b.stage) << " in the same group";
+    diag.attachNote(y->getLoc()) << opText(y) << " is the other rank's collective";
     return diag;
   }
   Type sent = typeOf(x), expected = typeOf(y);
@@ -138,25 +141,25 @@ LogicalResult Matcher::compareOne(const Side &a, Operation *x, const Side &b, Op
 LogicalResult Matcher::compare(const Side &a, const Side &b) {
   for (size_t p = 0; p < std::max(a.phases.size(), b.phases.size()); ++p) {
     if (p >= b.phases.size())
-      return refuseAlone(a, a.phases[p].second[0]->op, b);
+      return rejectUnmatched(a, a.phases[p].second[0]->op, b);
     if (p >= a.phases.size())
-      return refuseAlone(b, b.phases[p].second[0]->op, a);
+      return rejectUnmatched(b, b.phases[p].second[0]->op, a);
     auto &[phaseA, listA] = a.phases[p];
     auto &[phaseB, listB] = b.phases[p];
-    if (!haveSameTurns(schedule, phaseA->loop, phaseB->loop)) {
+    if (!haveSameTripCount(schedule, phaseA->loop, phaseB->loop)) {
       Operation *op = listA[0]->op;
       InFlightDiagnostic diag =
           op->emitError() << opText(op) << ": " << rankOf(a.stage) << " and " << rankOf(b.stage)
-                          << " may do this a different number of times: they do not repeat "
-                             "it over the same micro-batches";
+                          << " may run this a different number of times: their loops are not "
+                             "over the same micro-batches";
       diag.attachNote(listB[0]->op->getLoc()) << "the other side";
       return diag;
     }
     for (size_t i = 0; i < std::max(listA.size(), listB.size()); ++i) {
       if (i >= listB.size())
-        return refuseAlone(a, listA[i]->op, b);
+        return rejectUnmatched(a, listA[i]->op, b);
       if (i >= listA.size())
-        return refuseAlone(b, listB[i]->op, a);
+        return rejectUnmatched(b, listB[i]->op, a);
       if (failed(compareOne(a, listA[i]->op, b, listB[i]->op)))
         return failure();
       listB[i]->id = listA[i]->id;
@@ -167,7 +170,7 @@ LogicalResult Matcher::compare(const Side &a, const Side &b) {
 
 LogicalResult Matcher::run() {
   int64_t stages = crossings.stages.size();
-  // Channels from stage to stage, and by groups that span stages.
+  // Channels from stage to stage, and one for each set of axes of groups that span stages.
   std::map<std::pair<int64_t, int64_t>, std::pair<Side, Side>> channels;
   std::map<AxisMask, std::vector<Side>> groups;
   for (int64_t stage = 0; stage < stages; ++stage)

@@ -1,15 +1,15 @@
-//===- VerifyCommsProgress.cpp - Nobody waits in a circle -----------------===//
+//===- VerifyCommsProgress.cpp - Total order of communication -------------===//
 //
-// Nothing is buffered: a sender waits for its receiver. A circle of ranks that wait for each
-// other is impossible if all communication can be numbered such that each rank's program
-// meets ascending numbers and both sides of one communication have the same. For the loop of stages
+// Nothing is buffered: a sender waits for its receiver. No cycle of ranks can wait if all
+// communication is numbered such that numbers ascend in each rank's program, and both sides of one
+// communication have the same number. For the loop of stages
 //
-//     stage 0: send to 1          time 0           turn m of a loop adds m * period, 2 here
+//     stage 0: send to 1          time 0           iteration m of a loop adds m * period, 2 here
 //     stage 1: recv from 0, send to 2   0, 1
 //     stage 2: recv from 1              1
 //
-// Collectives within a stage need no number: all ranks of a stage run the same text, so that they
-// lie in it between the same crossings.
+// Collectives within a stage need no number: all ranks of a stage run the same text, so a
+// collective is between the same crossings on each of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using namespace mlir::tpc::comms;
 
 namespace {
 
-/// Nodes 0 … n-1; an edge is something that one stage does before another.
+/// Graph of nodes 0 … n-1; an edge orders two communications of one stage.
 class Order {
 public:
   struct Edge {
@@ -34,7 +34,7 @@ public:
   explicit Order(size_t nodes) : edges(nodes), state(nodes), level(nodes) {}
   void add(unsigned from, Edge edge) { edges[from].push_back(edge); }
 
-  /// Longest paths. Nothing if there is a circle, which is then in `circle`.
+  /// Computes longest paths. Returns false if there is a cycle, which is then in `cycle`.
   bool sort() {
     for (unsigned node = 0; node < edges.size(); ++node)
       if (state[node] == New && !visit(node))
@@ -45,12 +45,12 @@ public:
     return true;
   }
   int64_t getLevel(unsigned node) const { return level[node]; }
-  SmallVector<Edge> circle;
+  SmallVector<Edge> cycle;
 
 private:
   enum State : char { New, Open, Done };
 
-  // By hand: pipelines may be longer than the stack is deep.
+  // Without recursion: pipelines may be longer than the stack is deep.
   bool visit(unsigned root) {
     SmallVector<std::pair<unsigned, size_t>> path{{root, 0}};
     state[root] = Open;
@@ -69,7 +69,7 @@ private:
       } else if (state[to] == Open) {
         auto *begin = llvm::find_if(path, [&](auto &entry) { return entry.first == to; });
         for (auto &entry : llvm::make_range(begin, path.end()))
-          circle.push_back(edges[entry.first][entry.second - 1]);
+          cycle.push_back(edges[entry.first][entry.second - 1]);
         return false;
       }
     }
@@ -84,24 +84,24 @@ private:
 
 } // namespace
 
-static LogicalResult refuseCircle(const Schedule &schedule, Order &order) {
-  // From the first stage on, wherever the search came from.
-  std::rotate(order.circle.begin(),
-              std::min_element(order.circle.begin(), order.circle.end(),
+static LogicalResult reportCycle(const Schedule &schedule, Order &order) {
+  // Starts the report at the first stage, independently of the search.
+  std::rotate(order.cycle.begin(),
+              std::min_element(order.cycle.begin(), order.cycle.end(),
                                [](const auto &a, const auto &b) { return a.stage < b.stage; }),
-              order.circle.end());
-  Operation *first = order.circle.front().first;
+              order.cycle.end());
+  Operation *first = order.cycle.front().first;
   InFlightDiagnostic diag = first->emitError()
-                            << opText(first) << ": ranks wait for each other in a circle";
-  for (const Order::Edge &edge : order.circle)
+                            << opText(first) << ": ranks wait for each other in a cycle";
+  for (const Order::Edge &edge : order.cycle)
     diag.attachNote(edge.first->getLoc())
         << rankText(schedule.getGrid(), {{"pp", edge.stage}}) << " waits at " << opText(edge.first)
-        << " and comes to " << opText(edge.second) << " only afterwards";
+        << " and reaches " << opText(edge.second) << " only afterwards";
   return diag;
 }
 
 LogicalResult comms::findOrder(const Schedule &schedule, Crossings &crossings) {
-  // Phases that share a communication are one place.
+  // Phases that share a communication have one position.
   SmallVector<Phase *> phases;
   SmallVector<int64_t> stageOf;
   unsigned ids = 0;
@@ -112,23 +112,23 @@ LogicalResult comms::findOrder(const Schedule &schedule, Crossings &crossings) {
       for (const Crossing &crossing : phase.crossings)
         ids = std::max(ids, crossing.id + 1);
     }
-  llvm::IntEqClasses places(phases.size());
+  llvm::IntEqClasses positions(phases.size());
   SmallVector<int64_t> phaseOf(ids, -1);
   for (auto [i, phase] : llvm::enumerate(phases))
     for (const Crossing &crossing : phase->crossings) {
       if (phaseOf[crossing.id] >= 0)
-        places.join(phaseOf[crossing.id], i);
+        positions.join(phaseOf[crossing.id], i);
       phaseOf[crossing.id] = i;
     }
-  places.compress();
+  positions.compress();
 
-  Order outer(places.getNumClasses());
+  Order outer(positions.getNumClasses());
   for (size_t i = 1; i < phases.size(); ++i)
     if (stageOf[i] == stageOf[i - 1])
-      outer.add(places[i - 1], {places[i], stageOf[i], phases[i - 1]->crossings.back().op,
-                                phases[i]->crossings.front().op});
+      outer.add(positions[i - 1], {positions[i], stageOf[i], phases[i - 1]->crossings.back().op,
+                                   phases[i]->crossings.front().op});
   if (!outer.sort())
-    return refuseCircle(schedule, outer);
+    return reportCycle(schedule, outer);
 
   Order inner(ids);
   for (auto [i, phase] : llvm::enumerate(phases))
@@ -136,17 +136,17 @@ LogicalResult comms::findOrder(const Schedule &schedule, Crossings &crossings) {
       inner.add(phase->crossings[k - 1].id, {phase->crossings[k].id, stageOf[i],
                                              phase->crossings[k - 1].op, phase->crossings[k].op});
   if (!inner.sort())
-    return refuseCircle(schedule, inner);
+    return reportCycle(schedule, inner);
 
-  std::vector<int64_t> period(places.getNumClasses(), 1);
+  std::vector<int64_t> period(positions.getNumClasses(), 1);
   for (auto [i, phase] : llvm::enumerate(phases)) {
-    phase->place = outer.getLevel(places[i]);
+    phase->position = outer.getLevel(positions[i]);
     for (Crossing &crossing : phase->crossings) {
       crossing.time = inner.getLevel(crossing.id);
-      period[places[i]] = std::max(period[places[i]], crossing.time + 1);
+      period[positions[i]] = std::max(period[positions[i]], crossing.time + 1);
     }
   }
   for (auto [i, phase] : llvm::enumerate(phases))
-    phase->period = period[places[i]];
+    phase->period = period[positions[i]];
   return success();
 }

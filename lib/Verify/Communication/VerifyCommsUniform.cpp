@@ -1,11 +1,11 @@
-//===- VerifyCommsUniform.cpp - Who runs a loop, who takes a branch -------===//
+//===- VerifyCommsUniform.cpp - Uniformity of loops and branches ----------===//
 //
-// Each value has a set of axes along which ranks may hold different values. Inputs and constants
-// have none; a part of something (local_slice, a split parameter) has the axes of the split; an op
-// has those of its operands; a collective takes away its group's axes where it gives all the same.
+// Each value has a set of axes along which ranks may have different values. Inputs and constants
+// have none. A slice (local_slice, a split parameter) has the axes of the split. An op has those of
+// its operands. A collective that gives all members the same value removes the group's axes.
 //
-// A collective inside of a branch or loop needs that its group's axes are none of those of
-// the condition, or of the number of turns.
+// A collective inside a branch or loop is valid only if the axes of its group are disjoint from
+// those of the condition or the trip count.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using ::tpc::SymExpr;
 // Loops
 //===----------------------------------------------------------------------===//
 
-// A rank has as many turns as it has parts over mb that are not empty.
+// The trip count of a rank is its number of nonempty parts over mb.
 AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   DimAttr batch = loop.getBatchAttr();
   if (!batch)
@@ -38,7 +38,7 @@ AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   std::optional<int64_t> size = batch.getExpr().asConstant();
   if (!size || batch.getFactors().size() != 1 || !batch.getAxes().empty())
     return uneven;
-  // If there are enough for every part to have some, nobody skips anything.
+  // With samples for every part, no rank skips an iteration.
   int64_t parts = 1;
   for (StringAttr axis : batch.getFactors()[0].getAxes())
     if (llvm::MulOverflow(parts, grid.getAxisSize(axis.getValue()), parts))
@@ -46,7 +46,7 @@ AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   return *size >= parts ? 0 : uneven;
 }
 
-bool comms::haveSameTurns(const Schedule &schedule, MicroBatchesOp a, MicroBatchesOp b) {
+bool comms::haveSameTripCount(const Schedule &schedule, MicroBatchesOp a, MicroBatchesOp b) {
   if (!a || !b)
     return !a && !b;
   if (a.getBatchAttr() == b.getBatchAttr())
@@ -57,7 +57,7 @@ bool comms::haveSameTurns(const Schedule &schedule, MicroBatchesOp a, MicroBatch
 
 namespace {
 
-/// Why ranks may part ways at some place.
+/// Axes along which control flow may diverge at a loop or branch.
 struct Control {
   AxisMask axes;
   Operation *op; // the loop or branch
@@ -84,7 +84,7 @@ private:
   const Schedule &schedule;
   DenseSet<Operation *> communicates;
   SmallVector<Control> controls; // of loops and branches around, outermost first
-  /// By function, axes of arguments, and axes of what is around.
+  /// Result axes by function, axes of arguments, and axes of the enclosing control flow.
   std::map<std::pair<Operation *, std::vector<AxisMask>>, SmallVector<AxisMask>> known;
   std::map<std::pair<int64_t, int64_t>, SmallVector<AxisMask>> sent; // by stages
   std::map<std::pair<int64_t, int64_t>, size_t> received;
@@ -99,7 +99,7 @@ AxisMask Checker::ofOperands(Operation *op, const Masks &masks) const {
   return mask;
 }
 
-/// What `items` communicate over groups that `axes` cut apart, as text.
+/// Returns the communication of `items` over groups that `axes` divide, as text.
 static std::string listAffected(const Schedule &schedule, const Schedule::Items &items,
                                 AxisMask axes) {
   std::string text;
@@ -111,7 +111,7 @@ static std::string listAffected(const Schedule &schedule, const Schedule::Items 
         os << llvm::json::Value(describeCommunication(item.op));
       break;
     case Item::Kind::Call:
-      os << func::FuncOp(item.callee).getName() << ";"; // one and the same, or another
+      os << func::FuncOp(item.callee).getName() << ";"; // compared by name
       break;
     case Item::Kind::Output:
       break;
@@ -134,12 +134,12 @@ LogicalResult Checker::checkControl(Operation *op) {
     Coordinates a, b{{axis, grid.getAxisSize(axis) - 1}};
     InFlightDiagnostic diag = op->emitError()
                               << opText(op) << ": not all members of its group over "
-                              << axesText(schedule, group) << " come: " << rankText(grid, a)
+                              << axesText(schedule, group) << " reach it: " << rankText(grid, a)
                               << " and " << rankText(grid, b)
                               << (isLoop ? " may have a different number of micro-batches"
                                          : " may take different branches");
     diag.attachNote(control.op->getLoc())
-        << (isLoop ? "each replica repeats this as often as it has micro-batches that are not empty"
+        << (isLoop ? "each replica runs this loop once for each micro-batch that is not empty"
                    : "the condition depends on the coordinate of " + axesText(schedule, apart));
     return diag;
   }
@@ -173,7 +173,7 @@ LogicalResult Checker::runCall(func::CallOp call, Masks &masks) {
 
 LogicalResult Checker::runBranch(scf::IfOp branch, Masks &masks) {
   AxisMask condition = masks.lookup(branch.getCondition());
-  // Both sides may say the same, in the same order; then nobody notices who went where.
+  // If both sides communicate the same, in the same order, other ranks are not affected.
   bool alike = false;
   auto project = [&](Region &region) {
     Schedule::Items items;
@@ -223,8 +223,8 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
       if (isa<scf::IfOp>(control.op)) {
         InFlightDiagnostic diag =
             op->emitError() << opText(op)
-                            << ": a transfer stands in a branch; whether the other stage takes the "
-                               "same one is not known";
+                            << ": a transfer is in a branch; whether the other stage takes the "
+                               "same branch is unknown";
         diag.attachNote(control.op->getLoc()) << "this branch";
         return diag;
       }
@@ -232,7 +232,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
     if (auto send = dyn_cast<SendOp>(op)) {
       sent[{stage, int64_t(send.getTo())}].push_back(masks.lookup(send.getValue()));
     } else {
-      // Stages come in order: what flows backwards is not known, and may be anything.
+      // Stages are visited in order: values received from later stages are unknown.
       auto recv = cast<RecvOp>(op);
       std::pair<int64_t, int64_t> key{int64_t(recv.getFrom()), stage};
       size_t index = received[key]++;
@@ -247,7 +247,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
     if (failed(checkControl(op)))
       return failure();
     AxisMask group = schedule.getMask(getGroupAxes(op));
-    // Of these it is known that all members get the same.
+    // These give all members the same value.
     if (isa<AllReduceOp, AllGatherOp, BroadcastOp>(op))
       mask &= ~group;
     else
@@ -255,7 +255,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
   } else if (auto slice = dyn_cast<LocalSliceOp>(op)) {
     mask |= schedule.getMask(slice.getAxes());
   } else if (op->getNumOperands() == 0) {
-    // A weight, say: each rank makes its part.
+    // A source, such as a weight: each rank makes its own slice.
     for (Type type : op->getResultTypes())
       if (isa<RankedTensorType>(type))
         for (DimAttr dim : getDist(type).getDims())
@@ -263,7 +263,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
   }
   for (Value result : op->getResults())
     masks[result] = mask;
-  // Of ops with regions that do not communicate: whatever they look at.
+  // Ops with regions that do not communicate: results depend on all values that the regions read.
   for (Region &region : op->getRegions())
     region.walk([&](Operation *inner) {
       for (Value result : op->getResults())
@@ -287,7 +287,7 @@ LogicalResult Checker::runBlock(Block &block, Masks &masks, SmallVector<AxisMask
 
 LogicalResult Checker::run() {
   for (const auto &[stage, items] : schedule.getStages()) {
-    Masks masks; // the pipeline's inputs are whole and the same everywhere
+    Masks masks; // the pipeline's inputs are whole and equal on all ranks
     SmallVector<AxisMask> none;
     if (failed(runBlock(StageOp(stage).getBody().front(), masks, none)))
       return failure();

@@ -1,4 +1,4 @@
-//===- BoundsChecker.h - Are sizes within 64 bits and a budget? -*- C++ -*-===//
+//===- BoundsChecker.h - Check of sizes against 64 bits ---------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_BOUNDSCHECKER_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_BOUNDSCHECKER_H
@@ -7,7 +7,7 @@
 
 namespace mlir::tpc::equivalence {
 
-/// An integer that stays where it is when it leaves ±2^100.
+/// Integer that saturates at ±2^100.
 class Wide {
 public:
   Wide(__int128 v = 0) : value(std::clamp(v, -limit, limit)) {}
@@ -44,30 +44,30 @@ struct Interval {
   }
 };
 
-/// Checks a program's values, and for each op what its BoundsOpInterface says.
+/// Checks the sizes of a program's values, and the trip counts of each op (BoundsOpInterface).
 class BoundsChecker {
 public:
   /// Symbols without a constraint are at most `symbolMax`, values at most `budget` bytes.
   BoundsChecker(ModuleOp module, int64_t symbolMax, int64_t budget);
   LogicalResult run();
 
-  // For ops.
+  // For op models.
   InFlightDiagnostic fail(Operation *op) const;
   LogicalResult checkType(Operation *op, Type type);
-  /// The loops of an op run over all combinations of its indices, but for those of the letters
+  /// Checks the trip count of an op whose loops run over all combinations of its letters, except
   /// `others`.
   LogicalResult checkLoop(Operation *op, const Lemma &lemma, ArrayRef<int> others = {});
-  /// Bytes of a value on the fullest rank.
+  /// Returns the bytes of a value on the rank with the most.
   Interval countBytes(Type type) const;
 
   // For other verifiers.
   using Ranges = std::map<std::string, Interval>;
-  /// All values of a symbol.
+  /// Returns the interval of a symbol's values.
   Interval getRange(StringRef symbol) const {
     auto it = ranges.find(symbol.str());
     return it == ranges.end() ? anySymbol() : it->second;
   }
-  /// All values that an expression may take; wider than need be where a symbol occurs twice.
+  /// Returns an interval of an expression's values; it may be too wide if a symbol occurs twice.
   static Interval evaluate(const ::tpc::SymExpr &e, const Ranges &symbols, Interval other);
 
 private:

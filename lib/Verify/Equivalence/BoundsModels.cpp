@@ -1,4 +1,4 @@
-//===- BoundsModels.cpp - How often the loops of ops run ------------------===//
+//===- BoundsModels.cpp - Trip counts of op loops -------------------------===//
 
 #include "BoundsChecker.h"
 #include "Models.h"
@@ -12,7 +12,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
 namespace {
-/// One loop over all combinations of the letters of its formula.
+/// One loop nest over all letters of the op's formula.
 template <typename OpT>
 struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
@@ -20,7 +20,7 @@ struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT>
   }
 };
 
-/// Scores and values are two loops, one after the other: the size of a head in one of them.
+/// Scores and values are two loop nests in sequence; each iterates over one head size.
 struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds, AttentionOp> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
     Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
@@ -41,7 +41,7 @@ struct WeightBounds : BoundsOpInterface::ExternalModel<WeightBounds, WeightOp> {
   }
 };
 
-/// It does no more than its results have elements.
+/// Does work proportional to the elements of its results.
 template <typename OpT>
 struct ResultBounds : BoundsOpInterface::ExternalModel<ResultBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *, BoundsChecker &) const { return success(); }

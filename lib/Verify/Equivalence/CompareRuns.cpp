@@ -1,4 +1,4 @@
-//===- CompareRuns.cpp - Two programs over a prime field, compared --------===//
+//===- CompareRuns.cpp - Randomized comparison over a prime field ---------===//
 
 #include "CompareRuns.h"
 
@@ -12,7 +12,7 @@ using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
 
 namespace {
-/// Elements of all outputs, one after the other.
+/// Compares the elements of all outputs.
 LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<Field> &expected) {
   if (expected.outputs.size() != actual.outputs.size())
     return emitError(program.getLoc()) << "the program has " << actual.outputs.size()
@@ -38,14 +38,15 @@ LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<F
     InFlightDiagnostic diag = fail() << "element [";
     llvm::interleaveComma(llvm::reverse(index), diag);
     return diag << "] of output " << i
-                << (a.known[at] ? " is not what the model computes" : " is delivered by nobody");
+                << (a.known[at] ? " is not what the model computes"
+                                : " is not delivered by any rank");
   }
   return success();
 }
 } // namespace
 
 namespace {
-/// The model, run at the present sizes.
+/// A run of the model at the current sizes.
 struct ModelRun {
   ModelRun(ModuleOp model, GridAttr grid, const SizeReduction &sizes) : world(model, grid, sizes) {
     world.coverage = &coverage;
@@ -57,8 +58,8 @@ struct ModelRun {
 };
 } // namespace
 
-/// Null where the model cannot be run, and `skipped` says why: a table may be shorter than what is
-/// looked up in it, one size the sum of others.
+/// Runs the model. Returns null if it cannot be run, and sets `skipped` to the reason: for example,
+/// a table may be shorter than an index, or one size must be the sum of others.
 static std::unique_ptr<ModelRun> runModel(ModuleOp model, func::FuncOp main, SmallSizes &small,
                                           int draw, std::string &skipped) {
   ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
@@ -88,7 +89,7 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
     return success();
   bool unexercised = false;
   do {
-    // Of some inputs, those that exercise most.
+    // Takes the draw that exercises the most.
     std::unique_ptr<ModelRun> run = runModel(model, main, small, 0, skipped);
     int best = 0;
     for (int draw = 1; run && run->coverage.countMissing() && draw < SizeReduction::draws; ++draw)
@@ -116,7 +117,7 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
       if (fit && !fit->world.misses && fit->coverage.isSufficient())
         run = std::move(fit);
       else
-        small.unfitTables();
+        small.restoreTables();
     }
     skipped.clear();
     report.unexercised = run->coverage.listUnexercised();

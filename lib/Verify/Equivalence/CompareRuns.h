@@ -1,7 +1,7 @@
-//===- CompareRuns.h - Two programs over a prime field, compared -*- C++ -*-==//
+//===- CompareRuns.h - Randomized comparison over a prime field -*- C++ -*-===//
 //
-// The randomized check of a split program: both programs are run, at small sizes, with random
-// elements of a prime field in place of numbers (Interpret/Arithmetic.h).
+// Randomized check of a split program: runs both programs at small sizes, with random elements of
+// a prime field as inputs (Interpret/Arithmetic.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,9 +14,9 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Runs both programs and compares all outputs; errors say at which coordinates they differ. Where
-/// the model cannot be run at small sizes, or no run exercises one of its windows, nothing is
-/// compared, and the report says why; the latter is an error if it is not `proved`.
+/// Runs both programs and compares all outputs; errors name the coordinates of the difference.
+/// Compares nothing if the model cannot be run at small sizes, or if no run exercises one of its
+/// windows; the report then has the reason. The latter is an error if the program is not `proved`.
 LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved,
                               interpret::RunReport &report);
 

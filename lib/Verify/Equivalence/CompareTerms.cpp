@@ -1,4 +1,4 @@
-//===- CompareTerms.cpp - Where two programs begin to differ --------------===//
+//===- CompareTerms.cpp - First difference of two programs ----------------===//
 
 #include "Terms.h"
 
@@ -10,8 +10,8 @@ using namespace mlir::tpc::equivalence;
 
 namespace {
 
-/// Goes down from two different terms to where they begin to differ: as long as the same op
-/// is applied, to the first operand that differs.
+/// Descends from two different terms to their first difference: while the ops are equal, into the
+/// first operand that differs.
 class Difference {
 public:
   Difference(Terms &terms, Operation *fallback) : terms(terms), at(fallback) {}
@@ -37,7 +37,7 @@ private:
   std::optional<std::pair<TermId, TermId>> compareSums(const Term &actual, const Term &expected,
                                                        LogicalResult &result);
 
-  /// Of the addends that differ, this many are looked at.
+  /// Maximum number of differing addends that are examined.
   static constexpr size_t maxAddends = 100;
   Terms &terms;
   Operation *at;
@@ -76,8 +76,8 @@ std::string Difference::describe(const Term &term) const {
   return text;
 }
 
-/// Addends that only one of the sums has. If there is one on each side, the pair of them;
-/// nothing, and `result`, if that is the difference.
+/// Finds addends that only one of the sums has. Returns a pair of them if each side has one;
+/// otherwise reports the difference in `result` and returns nothing.
 std::optional<std::pair<TermId, TermId>>
 Difference::compareSums(const Term &actual, const Term &expected, LogicalResult &result) {
   const Multisets &sums = terms.getSums();
@@ -92,7 +92,7 @@ Difference::compareSums(const Term &actual, const Term &expected, LogicalResult 
   SmallVector<TermId> extra = subtract(actual, expected);
   SmallVector<TermId> missing = subtract(expected, actual);
   if (!extra.empty() && !missing.empty()) {
-    // Of several, two that look alike.
+    // Prefer a pair of the same op.
     for (TermId a : extra)
       for (TermId b : missing)
         if (terms[a].kind == terms[b].kind && terms[a].name == terms[b].name)
@@ -116,7 +116,7 @@ Difference::compareSums(const Term &actual, const Term &expected, LogicalResult 
   return std::nullopt;
 }
 
-/// The first attribute in which two ops differ; they do.
+/// Describes the first attribute in which two ops differ. They must differ.
 static std::string describeAttributes(DictionaryAttr have, DictionaryAttr want) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -193,9 +193,9 @@ static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> a
   return success();
 }
 
-/// Executables check inputs that are looked up against the tables. So what is looked up without any
-/// use must be as in the model. `read`: how many terms the programs have; later ones are made of
-/// these where layers are expanded to be compared.
+/// Checks that lookups whose results are unused occur in the model too. Executables check looked-up
+/// inputs against the tables, so an extra lookup could reject valid inputs. `read`: number of terms
+/// that the programs have; later terms come from expanded layers.
 static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual, size_t read) {
   std::vector<bool> used(terms.size());
   DenseSet<Multisets::Set> seen;

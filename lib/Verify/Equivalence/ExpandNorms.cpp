@@ -1,14 +1,14 @@
-//===- ExpandNorms.cpp - Norms by their definition ------------------------===//
+//===- ExpandNorms.cpp - Decomposition of norms by definition -------------===//
 //
-// A norm over a width that is split has been written out in the program (tpc.norms_written_out).
-// Then this states, for both programs, what the norms that are left compute:
+// The pass decomposes a norm over a split width (tpc.norms_written_out). This decomposes the norms
+// that are left, in both programs:
 //
 //     layer_norm   d = x - sum(x)·(1/n)     rms_norm   d = x
 //     y = d · rsqrt(sum(d·d)·(1/n) + epsilon) · scale [+ bias]
 //
-// in the type of x, be y's another.
+// in the type of x, even if the type of y differs.
 //
-// This is the definition of the ops, and as such knows nothing of who wrote the others out.
+// This is the definition of the ops. It shares no code with the pass that decomposed the others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,7 +60,7 @@ static void expandNorm(Operation *op, Value scale, Value bias, double epsilon, b
 
 void mlir::tpc::equivalence::expandNorms(ModuleOp module) {
   module.walk([&](Operation *op) {
-    // A width without a number, or of none, is written out nowhere.
+    // No pass decomposes a norm whose width is symbolic or zero.
     if (!isa<LayerNormOp, RmsNormOp>(op) || getSizes(op->getOperand(0)).back().asConstant() < 1)
       return;
     if (auto norm = dyn_cast<LayerNormOp>(op))

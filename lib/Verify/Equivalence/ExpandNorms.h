@@ -1,4 +1,4 @@
-//===- ExpandNorms.h - Norms by their definition ----------------*- C++ -*-===//
+//===- ExpandNorms.h - Decomposition of norms by definition -----*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
@@ -7,7 +7,7 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Replaces every norm by what it computes.
+/// Replaces every norm by its definition.
 void expandNorms(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence

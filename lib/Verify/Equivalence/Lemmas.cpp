@@ -1,4 +1,4 @@
-//===- Lemmas.cpp - What each op does to parts of values ------------------===//
+//===- Lemmas.cpp - Lemmas of ops that compute ----------------------------===//
 
 #include "Models.h"
 #include "RelationChecker.h"
@@ -12,8 +12,8 @@ using namespace mlir::tpc::equivalence;
 using Letter = Lemma::Letter;
 using Letters = SmallVector<int, 4>;
 
-/// Of floats to a type that has all of their values: others round, and the sum of what is rounded
-/// is not the rounded sum.
+/// Returns whether the cast is from floats to a type that represents all their values. Other casts
+/// round, and the sum of rounded values is not the rounded sum.
 static bool isWidening(CastOp op) {
   if (!isFloatTensor(op.getOperand()) || !isFloatTensor(op.getResult()))
     return false;
@@ -30,7 +30,7 @@ static Letters addLetters(Lemma &lemma, int64_t count) {
   return letters;
 }
 
-/// Letters of an operand that broadcasts to `letters` (of dimensions `sizes`) as in numpy.
+/// Returns letters of an operand that broadcasts to `letters` (with sizes `sizes`) as in numpy.
 static Letters broadcastTo(Value operand, ArrayRef<int> letters, ArrayRef<::tpc::SymExpr> sizes) {
   SmallVector<::tpc::SymExpr> own = getSizes(operand);
   Letters result;
@@ -87,7 +87,7 @@ static Lemma getFormula(MatmulOp op) {
   rhs.append({k, n});
   lemma.operands = {lhs, rhs};
   if (op.getBias()) {
-    // A bias inside of the product would be added once for each part of the sum.
+    // A bias inside the matmul would be added once per operand of the sum.
     lemma.letters[k] = Letter::All;
     lemma.operands.push_back({n});
   } else {
@@ -97,8 +97,8 @@ static Lemma getFormula(MatmulOp op) {
 }
 
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
-/// x]. With `causal`, `window` and `slopes`, i and j are indices in the whole dimensions: a rank
-/// knows which of them it has. Lengths move the i of their own b.
+/// x]. With `causal`, `window` and `slopes`, i and j are global indices, which a rank derives from
+/// its layout. Lengths offset the i of their own b.
 static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
@@ -125,8 +125,8 @@ static Lemma getFormula(AttentionOp op) {
   return lemma;
 }
 
-/// z[b, h, j, d] is fresh[b, h, j - lengths[b], d] or cache[b, h, j, d]: tokens are found among
-/// all.
+/// z[b, h, j, d] is fresh[b, h, j - lengths[b], d] or cache[b, h, j, d]. All j and i are needed to
+/// find a token.
 static Lemma getFormula(AppendOp op) {
   Lemma lemma;
   int b = lemma.add(), h = lemma.add(), d = lemma.add();
@@ -136,7 +136,7 @@ static Lemma getFormula(AppendOp op) {
   return lemma;
 }
 
-/// Rows of the last dimension, by themselves, with vectors of a row's size.
+/// Independent rows of the last dimension, with vectors of a row's size.
 static Lemma norm(Operation *op) {
   Lemma lemma;
   lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
@@ -148,7 +148,7 @@ static Lemma norm(Operation *op) {
   return lemma;
 }
 
-/// Same shape in and out; the listed dimensions need all their elements.
+/// Input and result have the same shape; the listed dimensions need all their elements.
 static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear> linear = {}) {
   Lemma lemma = elementwise(op, linear);
   for (int64_t dim : dims)
@@ -157,7 +157,7 @@ static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear
   return lemma;
 }
 
-/// Same shape but for dimension `dim`, which is whole on both sides.
+/// Input and result have the same shape except dimension `dim`, which is whole in both.
 static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
   Lemma lemma;
   lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
@@ -184,7 +184,7 @@ static Lemma getFormula(ConcatOp op) {
   return replace(op, op.getDim(), together);
 }
 
-/// Dimensions of size 1, and new ones in front, repeat: a rank can make any part of them.
+/// Dimensions of size 1 and new leading ones repeat: a rank can make any slice of them.
 static Lemma getFormula(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
 
 static Lemma getFormula(TransposeOp op) {
@@ -219,8 +219,8 @@ static Lemma getFormula(ReduceOp op) {
   return lemma;
 }
 
-/// z[i.., h] = table[ids[i..], h]. A rank with some rows gives zero for the ids of other rows,
-/// which makes its result a part of the sum over all rows.
+/// z[i.., h] = table[ids[i..], h]. A rank with some of the rows gives zero for ids of other rows,
+/// so its result is an operand of the sum over all rows.
 static Lemma getFormula(EmbeddingOp op) {
   Lemma lemma;
   Letters ids = addLetters(lemma, rankOf(op.getIds()));
@@ -232,7 +232,7 @@ static Lemma getFormula(EmbeddingOp op) {
   return lemma;
 }
 
-/// As in an embedding: of floats, what lies in other parts is zero. Other types are not added.
+/// As for an embedding, floats of other slices are zero. Other types are not added.
 static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
 
 static Lemma getFormula(GatherOp op) {
@@ -266,7 +266,7 @@ static Lemma getFormula(GatherNDOp op) {
   return lemma;
 }
 
-/// x [b, s, heads, d], cos and sin [1 or b, s, r/2]; elements of a head meet in pairs.
+/// x [b, s, heads, d], cos and sin [1 or b, s, r/2]; a pair of elements of a head is combined.
 static Lemma getFormula(RotaryOp op) {
   Lemma lemma;
   int b = lemma.add(), s = lemma.add(), h = lemma.add(), d = lemma.add(Letter::All);
@@ -281,7 +281,7 @@ static Lemma getFormula(RotaryOp op) {
   return lemma;
 }
 
-/// No operands: a rank makes its own part.
+/// Without operands, a rank makes its own slice.
 static Lemma source(Operation *op, Letter kind = Letter::Each) {
   Lemma lemma = elementwise(op);
   lemma.letters.assign(lemma.letters.size(), kind);
@@ -301,8 +301,7 @@ static Lemma getFormula(IotaOp op) { return source(op); }
 static Lemma getFormula(ConstantOp op) { return source(op, Letter::All); }
 static Lemma getFormula(SizeOp op) { return source(op, Letter::All); }
 
-// Element-wise ops. Parts of a sum pass where an op is linear, of which none is said here for
-// others.
+// Element-wise ops. Only ops that are linear propagate partial sums.
 static Lemma getFormula(ScalarOpInterface op) { return elementwise(op); }
 static Lemma getFormula(NegOp op) { return elementwise(op, {{{0}}}); }
 static Lemma getFormula(AddOp op) { return elementwise(op, {{{0, 1}}}); }

@@ -1,9 +1,8 @@
-//===- Lemmas.h - What each op does to parts of values ----------*- C++ -*-===//
+//===- Lemmas.h - Lemmas on slices of values, op by op ----------*- C++ -*-===//
 //
-// One lemma for each op: if its operands are related to whole values in the way that the lemma
-// asks for, then its result is related to the whole result in the way that the lemma says. All of
-// them are written down from the meaning of the ops (their descriptions) and nothing else;
-// sharding rules are not looked at.
+// One lemma for each op: if its operands have the required relation to whole values, its result has
+// the stated relation to the whole result. All lemmas are written from the semantics of the ops
+// (their descriptions). They do not use sharding rules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,15 +14,15 @@
 namespace mlir::tpc::equivalence {
 
 /// An op as an indexed formula: each dimension of an operand and of the result has a letter, as in
-/// einsum. A letter's dimensions must be laid out alike.
+/// einsum. All dimensions of one letter must have the same layout.
 struct Lemma {
-  /// What the op does along a letter.
+  /// Role of a letter in the op.
   enum class Letter {
-    Each, // computes each index by itself: any layout
+    Each, // independent indices: any layout
     All,  // needs all indices together: whole
-    Sum,  // adds over it: over its axes the result is a part of a sum
-    Max,  // as Sum
-    Min   // as Sum
+    Sum,  // reduced by addition: over the letter's axes the result is a partial sum
+    Max,  // like Sum
+    Min   // like Sum
   };
   static constexpr int broadcast = -1; // size 1, the same for all indices of the result: whole
 
@@ -31,9 +30,8 @@ struct Lemma {
   SmallVector<SmallVector<int, 4>> operands;
   SmallVector<int, 4> result;
 
-  /// f(x + x', y) = f(x, y) + f(x', y): parts of a sum may come in as these operands together, and
-  /// then the result is a part of a sum. `moves`: the op copies elements, so that maxima and
-  /// minima may as well.
+  /// f(x + x', y) = f(x, y) + f(x', y): if these operands are all partial sums, so is the result.
+  /// `moves`: the op copies elements, so the same holds for partial maxima and minima.
   struct Linear {
     SmallVector<int, 2> operands;
     bool moves = false;
@@ -48,8 +46,8 @@ struct Lemma {
   }
 };
 
-/// What a stage computes outside of its rounds is no micro-batch's.
-LogicalResult verifyRounds(ModuleOp module);
+/// Checks that values a stage computes outside of its micro-batch loops are no micro-batch's slice.
+LogicalResult verifyOutsideOfMicroBatches(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence
 

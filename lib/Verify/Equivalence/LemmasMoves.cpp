@@ -9,9 +9,10 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
-/// The axes of a group that have more than one coordinate. Of micro-batches a rank has one at a
-/// time: they can be taken apart, and not put together.
-static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c, bool takesApart = false) {
+/// Returns the axes of a group that have more than one coordinate. A rank has one micro-batch at a
+/// time, so an op may split over micro-batches but not combine them.
+static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
+                                bool splitsMicroBatches = false) {
   Axes axes;
   auto list = op->getAttrOfType<ArrayAttr>("axes");
   if (!list)
@@ -19,8 +20,8 @@ static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c, bool takesApa
   for (auto axis : list.getAsRange<StringAttr>()) {
     if (c.getGrid() && c.getGrid().getAxisSize(axis.getValue()) == 1)
       continue;
-    if (axis.getValue() == "mb" && !takesApart)
-      return c.fail(op) << "it puts micro-batches together, of which a rank has one at a time";
+    if (axis.getValue() == "mb" && !splitsMicroBatches)
+      return c.fail(op) << "it combines micro-batches, of which a rank has one at a time";
     axes.push_back(axis);
   }
   return axes;
@@ -29,28 +30,28 @@ static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c, bool takesApa
 static LogicalResult failToMake(Operation *op, RelationChecker &c, const Axes &axes, size_t dim,
                                 const Layout &from, const Layout &to) {
   return c.differ(c.fail(op) << "over {" << toText(axes) << "} it cannot make dimension " << dim
-                             << " " << to.str() << " of " << from.str(),
+                             << " " << to.str() << " from " << from.str(),
                   to, from);
 }
 
 //===----------------------------------------------------------------------===//
-// What moves
+// Moves
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What happens to the dimensions of a value that is moved; all others stay as they are.
+/// Effect of a move on the dimensions of a value; all others are unchanged.
 struct Move {
-  int64_t lost = -1;    // it is split no more
-  int64_t gained = -1;  // it is split now
-  int64_t shifted = -1; // its elements move, within runs of `every`
+  int64_t lost = -1;    // dimension that is gathered
+  int64_t gained = -1;  // dimension that is split
+  int64_t shifted = -1; // dimension whose elements shift within runs of `every`
   std::optional<::tpc::SymExpr> every = std::nullopt;
-  bool exchangesAll = false; // all of them may be split otherwise
-  bool takesApart = false;   // takes parts of micro-batches
+  bool exchangesAll = false;       // any dimension may be split otherwise
+  bool splitsMicroBatches = false; // may take slices of micro-batches
 };
 } // namespace
 
 static Move getMove(LocalSliceOp op) {
-  return {.gained = int64_t(op.getDim()), .takesApart = true};
+  return {.gained = int64_t(op.getDim()), .splitsMicroBatches = true};
 }
 static Move getMove(AllGatherOp op) { return {.lost = int64_t(op.getDim())}; }
 static Move getMove(AllToAllOp op) {
@@ -63,11 +64,11 @@ static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
-/// What each rank gets follows from the two types; the parts that the result wants must be there,
-/// and nothing else may change.
+/// Checks a move by its two types: the elements of the result must be available, and nothing else
+/// may change.
 static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &move) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
-  FailureOr<Axes> axes = getGroup(op, c, move.takesApart);
+  FailureOr<Axes> axes = getGroup(op, c, move.splitsMicroBatches);
   if (failed(axes))
     return failure();
   if (in.partial != out.partial || (!in.partial.empty() && in.kind != out.kind))
@@ -78,7 +79,7 @@ static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &mo
     for (StringAttr axis : *axes)
       if (in.uses(axis))
         return c.fail(op) << "ranks differ along '" << axis.getValue()
-                          << "', and a broadcast gives all of them the part of coordinate "
+                          << "', and a broadcast gives all of them the value of coordinate "
                           << broadcast.getRoot();
   if (move.gained >= 0 && move.lost < 0)
     for (StringAttr axis : *axes)
@@ -114,22 +115,22 @@ template <typename OpT> struct MoveLemma : LemmaOpInterface::ExternalModel<MoveL
   }
 };
 
-/// The same whole value by definition; what lowers it is checked as communication.
+/// A reshard keeps the whole value by definition; the collectives that lower it are checked.
 struct ReshardLemma : LemmaOpInterface::ExternalModel<ReshardLemma, ReshardOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     if (c.isLocal())
-      return c.fail(op) << "a local program cannot hold it: run tpc-lower-reshards first";
+      return c.fail(op) << "it is not allowed in a local program: run tpc-lower-reshards first";
     return success();
   }
 };
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// What reduces
+// Reductions
 //===----------------------------------------------------------------------===//
 
-/// It must find parts and take away exactly its own axes; these split dimension `split` then, if
-/// there is one.
+/// The operand must be unreduced over the op's axes, which the result then is not. If `split` is a
+/// dimension, the axes split it in the result.
 static LogicalResult checkReduction(Operation *op, RelationChecker &c, int64_t split) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
   FailureOr<Axes> axes = getGroup(op, c);
@@ -146,7 +147,7 @@ static LogicalResult checkReduction(Operation *op, RelationChecker &c, int64_t s
       left.push_back(axis);
   if (left != out.partial || (!left.empty() && in.kind != out.kind))
     return c.fail(op) << "after it the value is unreduced over {" << toText(left)
-                      << "}, but its type says {" << toText(out.partial) << "}";
+                      << "}, but its type declares {" << toText(out.partial) << "}";
   if (in.dims.size() != out.dims.size() || split >= int64_t(in.dims.size()))
     return c.fail(op) << "its dimensions are not those of " << op->getOperand(0).getType();
   for (auto [d, from, to] : llvm::enumerate(in.dims, out.dims))
@@ -173,8 +174,8 @@ struct ReduceScatterLemma : LemmaOpInterface::ExternalModel<ReduceScatterLemma, 
 // Reshapes
 //===----------------------------------------------------------------------===//
 
-/// A value's atoms in row-major order, across dimensions; a dimension whose product is split is
-/// one.
+/// Returns a value's atoms in row-major order across dimensions; a dimension with a split product
+/// is one item.
 static SmallVector<Layout, 4> flatten(const Relation &relation) {
   SmallVector<Layout, 4> items;
   Layout run;
@@ -197,8 +198,8 @@ static SmallVector<Layout, 4> flatten(const Relation &relation) {
 }
 
 namespace {
-/// Row-major order is lexicographic in the atoms, so a local reshape is right if both sides are
-/// made of the same atoms in the same order; what is not split may be divided in any way.
+/// Row-major order is lexicographic in the atoms. A local reshape is therefore valid if both sides
+/// have the same atoms in the same order; atoms without axes may be divided in any way.
 struct ReshapeLemma : LemmaOpInterface::ExternalModel<ReshapeLemma, ReshapeOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));

@@ -1,4 +1,4 @@
-//===- LemmasProgram.cpp - Lemmas of what programs are made of ------------===//
+//===- LemmasProgram.cpp - Lemmas of functions, stages and outputs --------===//
 
 #include "Models.h"
 #include "RelationChecker.h"
@@ -22,8 +22,8 @@ struct CallLemma : LemmaOpInterface::ExternalModel<CallLemma, func::CallOp> {
         return c.fail(call) << "@" << call.getCallee() << " has another number of " << what << "s";
       for (auto [i, a, b] : llvm::enumerate(here, there))
         if (a != b)
-          return c.fail(call) << what << " " << i << " of @" << call.getCallee() << " is " << b
-                              << " there, but here " << a;
+          return c.fail(call) << what << " " << i << " of @" << call.getCallee() << " has type "
+                              << b << ", but the call has " << a;
       return success();
     };
     if (failed(agree(call.getOperandTypes(), callee.getArgumentTypes(), "argument")))
@@ -88,8 +88,8 @@ struct OutputLemma : LemmaOpInterface::ExternalModel<OutputLemma, OutputOp> {
   }
 };
 
-/// It has no result that could be wrong, or one that a stage before has shown: that a value is
-/// received as it was sent is shown when programs are read (ReadProgram.cpp).
+/// The op has no result, or one whose relation is proved elsewhere: ReadProgram.cpp proves that a
+/// value is received as it was sent.
 template <typename OpT> struct NoLemma : LemmaOpInterface::ExternalModel<NoLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *, RelationChecker &) const { return success(); }
 };

@@ -1,4 +1,4 @@
-//===- Models.cpp - What the proof knows, op by op ------------------------===//
+//===- Models.cpp - Registration of the proof's op models -----------------===//
 
 #include "Models.h"
 
@@ -34,22 +34,20 @@ template <typename Interface> static OpConcern makeConcern(StringRef name, Strin
 
 SmallVector<OpConcern> mlir::tpc::getVerificationConcerns() {
   return {
-      makeConcern<BoundsOpInterface>("bounds", "how often its loops run (`BoundsOpInterface`)"),
+      makeConcern<BoundsOpInterface>("bounds", "trip counts of its loops (`BoundsOpInterface`)"),
       makeConcern<LemmaOpInterface>(
-          "lemma", "what its result is of the whole value, by what its operands are "
-                   "(`LemmaOpInterface`)"),
+          "lemma", "relation of its result's slice to those of its operands (`LemmaOpInterface`)"),
       makeConcern<TermOpInterface>(
-          "expression", "what its result is, as an expression of its operands (`TermOpInterface`)"),
-      makeConcern<RepeatOpInterface>(
-          "repetition", "what it makes of dimensions that repeat (`RepeatOpInterface`)"),
-      makeConcern<SizesOpInterface>(
-          "sizes", "what it needs of sizes that are made small (`SizesOpInterface`)"),
+          "expression", "its result as an expression of its operands (`TermOpInterface`)"),
+      makeConcern<RepeatOpInterface>("repetition",
+                                     "operands whose dimensions repeat (`RepeatOpInterface`)"),
+      makeConcern<SizesOpInterface>("sizes", "constraints on reduced sizes (`SizesOpInterface`)"),
       {"evaluator",
-       "what it computes in the reference interpreter: on each `rank` by itself "
+       "evaluation by the reference interpreter: on each `rank` separately "
        "(`EvaluatedOpInterface`), or on `all` together (`RankOpInterface`)",
        {{"rank", TypeID::get<interpret::EvaluatedOpInterface>()},
         {"all", TypeID::get<interpret::RankOpInterface>()}}},
-      makeConcern<interpret::DomainOpInterface>(
-          "domain", "which numbers it can be run with, so that inputs can be drawn "
-                    "(`DomainOpInterface`)")};
+      makeConcern<interpret::DomainOpInterface>("domain",
+                                                "valid inputs, so that inputs can be drawn "
+                                                "(`DomainOpInterface`)")};
 }

@@ -1,4 +1,4 @@
-//===- Models.h - What the proof knows, op by op ----------------*- C++ -*-===//
+//===- Models.h - Registration of the proof's op models ---------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_MODELS_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_MODELS_H

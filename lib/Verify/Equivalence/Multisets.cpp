@@ -1,4 +1,4 @@
-//===- Multisets.cpp - Shared multisets of numbers ------------------------===//
+//===- Multisets.cpp - Hash-consed multisets of numbers -------------------===//
 
 #include "Multisets.h"
 
@@ -6,10 +6,10 @@
 
 using namespace mlir::tpc::equivalence;
 
-// Recursion is at most as deep as a number has bits.
+// The recursion depth is at most the number of bits.
 
 Multisets::Set Multisets::intern(Node node) {
-  // A branch is its two sides; a leaf its number, marked, and how often.
+  // The key of a branch is its two sides; of a leaf, its number (marked) and its multiplicity.
   std::pair<uint64_t, uint64_t> key =
       node.bit ? std::pair<uint64_t, uint64_t>(node.left, node.right)
                : std::pair<uint64_t, uint64_t>(node.bits | uint64_t(1) << 40, node.times);
@@ -28,7 +28,7 @@ Multisets::Set Multisets::makeBranch(unsigned bit, Set left, Set right) {
   return intern({bits, bit, 0, left, right, nodes[left].count + nodes[right].count});
 }
 
-/// Of sets whose numbers begin differently.
+/// Joins sets whose prefixes differ.
 Multisets::Set Multisets::join(Set a, Set b) {
   unsigned bit = llvm::bit_floor(nodes[a].bits ^ nodes[b].bits);
   return nodes[a].bits & bit ? makeBranch(bit, b, a) : makeBranch(bit, a, b);

@@ -1,10 +1,10 @@
-//===- Multisets.h - Shared multisets of numbers ----------------*- C++ -*-===//
+//===- Multisets.h - Hash-consed multisets of numbers -----------*- C++ -*-===//
 //
 // Multisets of numbers >= 0, each stored once: two are equal if they have the same id. They are
-// tries over the bits of the numbers, the highest first, whose shape follows from what is in them;
-// equal parts of different sets are one object. So the sums along a residual, of which each has one
-// addend more than the one before, take a few nodes each, and a sum that is added to itself sixty
-// times has one number with the multiplicity 2^60.
+// tries over the bits of the numbers, highest first. Their shape depends only on their contents,
+// and equal subtrees of different sets are one object. The sums along a residual, each with one
+// addend more than the one before, therefore take a few nodes each. A sum that is added to itself
+// sixty times has one number with multiplicity 2^60.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,22 +26,22 @@ public:
   using Set = int;
   static constexpr Set empty = -1;
 
-  /// One number, several times.
+  /// Returns a set of one number, `times` times.
   Set makeSingle(unsigned number, int64_t times = 1);
-  /// Nothing where a multiplicity passes 2^62.
+  /// Returns the union, or nothing if a multiplicity exceeds 2^62.
   std::optional<Set> add(Set a, Set b);
   std::optional<Set> scale(Set set, int64_t times);
 
-  /// Distinct numbers.
+  /// Returns the number of distinct numbers.
   int64_t count(Set set) const { return set == empty ? 0 : nodes[set].count; }
   int64_t getTimes(Set set, unsigned number) const;
-  /// In ascending order.
+  /// Visits numbers in ascending order.
   void forEach(Set set, llvm::function_ref<void(unsigned, int64_t)> visit) const;
-  /// Without the parts that are in `seen`; they are put there.
+  /// Visits subtrees that are not in `seen`, and inserts them there.
   void forEachNew(Set set, llvm::DenseSet<Set> &seen,
                   llvm::function_ref<void(unsigned)> visit) const;
 
-  /// The nodes of tries: a branch has all numbers that begin with `bits` (up to `bit`), by the bit.
+  /// A node of a trie: a branch has all numbers whose bits above `bit` are `bits`.
   struct Node {
     unsigned bits; // a leaf's number
     unsigned bit;  // 0: a leaf

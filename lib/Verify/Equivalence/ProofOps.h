@@ -1,4 +1,4 @@
-//===- ProofOps.h - What the proof knows of an op ---------------*- C++ -*-===//
+//===- ProofOps.h - Op interfaces of the proof ------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_PROOFOPS_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_PROOFOPS_H
@@ -15,11 +15,11 @@ struct Term;
 class TermReader;
 class Terms;
 
-/// A number of an expression; equal expressions have equal numbers.
+/// Number of an expression; equal expressions have equal numbers.
 using TermId = int;
 
-/// What a value is: a term's value, with repetitions.
-struct Meaning {
+/// A value as a term and its repetitions.
+struct RepeatedTerm {
   TermId term;
   Repeats repeats = {};
 };

@@ -1,8 +1,8 @@
-//===- ProofOps.td - What the proof knows of an op --------------*- tablegen -*-===//
+//===- ProofOps.td - Op interfaces of the proof ------------*- tablegen -*-===//
 //
-// One interface for each thing that the verifiers must know of an op. They are attached to ops here
-// (Models.h), each model written from the op's description: the proof shares nothing with the rules
-// by which programs are split. An op that lacks a model is refused by name where it is needed.
+// One interface for each property of an op that the verifiers use. They are attached to ops here
+// (Models.h). Each model is written from the op's description: the proof shares no code with the
+// rules that split programs. An op that lacks a needed model is rejected by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,45 +13,50 @@ include "mlir/IR/OpBase.td"
 
 def LemmaOpInterface : OpInterface<"LemmaOpInterface"> {
   let description = [{
-    An op of which it can be checked that its result is of the whole value what its type says, if its
-    operands are.
+    An op whose result can be checked against its type: if each operand is the slice of its whole
+    value that its type declares, so is the result.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"Checks it; what is wrong is an error.",
-      "::llvm::LogicalResult", "checkRelation", (ins "::mlir::tpc::equivalence::RelationChecker &":$checker)>,
-    InterfaceMethod<"The lemma as an indexed formula; nothing if it is none.",
-      "::std::optional<::mlir::tpc::equivalence::Lemma>", "getFormula", (ins), "", [{ return std::nullopt; }]>
+    InterfaceMethod<"Checks the relation of result and operands; emits an error if it is violated.",
+      "::llvm::LogicalResult", "checkRelation",
+      (ins "::mlir::tpc::equivalence::RelationChecker &":$checker)>,
+    InterfaceMethod<"Returns the lemma as an indexed formula; nothing if it has none.",
+      "::std::optional<::mlir::tpc::equivalence::Lemma>", "getFormula", (ins), "",
+      [{ return std::nullopt; }]>
   ];
 }
 
 def TermOpInterface : OpInterface<"TermOpInterface"> {
   let description = [{
-    An op with one result, of which it is known what the result is, as an expression of what the operands are.
+    An op with one result that can be expressed by its operands.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"What the result means.",
-      "::mlir::FailureOr<::mlir::tpc::equivalence::Meaning>", "read",
+    InterfaceMethod<"Returns the term and the repetitions of the result.",
+      "::mlir::FailureOr<::mlir::tpc::equivalence::RepeatedTerm>", "read",
       (ins "::mlir::tpc::equivalence::TermReader &":$reader,
-           "::llvm::ArrayRef<::mlir::tpc::equivalence::Meaning>":$operands)>,
-    InterfaceMethod<"The term of the result, which is of type `type`.", "::mlir::tpc::equivalence::TermId", "makeTerm",
-      (ins "::mlir::tpc::equivalence::Terms &":$terms, "::llvm::ArrayRef<::mlir::tpc::equivalence::TermId>":$operands,
+           "::llvm::ArrayRef<::mlir::tpc::equivalence::RepeatedTerm>":$operands)>,
+    InterfaceMethod<"Returns the term of the result, which has type `type`.",
+      "::mlir::tpc::equivalence::TermId", "makeTerm",
+      (ins "::mlir::tpc::equivalence::Terms &":$terms,
+           "::llvm::ArrayRef<::mlir::tpc::equivalence::TermId>":$operands,
            "::mlir::Type":$type)>,
-    StaticInterfaceMethod<"A term of such an op, brought into its normal form; or another one that is equal, -1 if there is none.",
+    StaticInterfaceMethod<"Normalizes a term in place, or returns an equal term; -1 if none.",
       "::mlir::tpc::equivalence::TermId", "normalize",
-      (ins "const ::mlir::tpc::equivalence::Terms &":$terms, "::mlir::tpc::equivalence::Term &":$term), "",
+      (ins "const ::mlir::tpc::equivalence::Terms &":$terms,
+           "::mlir::tpc::equivalence::Term &":$term), "",
       [{ return -1; }]>
   ];
 }
 
 def RepeatOpInterface : OpInterface<"RepeatOpInterface"> {
   let description = [{
-    An op of which it is known what it makes of operands whose dimensions repeat (Repeats.h).
+    An op with a rule for operands whose dimensions repeat (Repeats.h).
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"How the result repeats, if op(x') = op(x)' for operands x' that repeat as said; nothing if that does not hold.",
+    InterfaceMethod<"Returns the result's repetition if op(x') = op(x)' for them; else nothing.",
       "::std::optional<::mlir::tpc::equivalence::Repeats>", "passRepeats",
       (ins "::llvm::ArrayRef<::mlir::tpc::equivalence::Repeats>":$operands)>
   ];
@@ -59,23 +64,24 @@ def RepeatOpInterface : OpInterface<"RepeatOpInterface"> {
 
 def SizesOpInterface : OpInterface<"SizesOpInterface"> {
   let description = [{
-    An op of which it is known what it needs of sizes, so that small ones can stand for them.
+    An op with declared constraints on sizes, so that small sizes can replace large ones.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"Says what must hold for small sizes as well, beyond that equal sizes stay equal.",
+    InterfaceMethod<"Declares what small sizes must satisfy, beyond that equal sizes stay equal.",
       "void", "collectSizes", (ins "::mlir::tpc::equivalence::SizeReduction &":$sizes)>
   ];
 }
 
 def BoundsOpInterface : OpInterface<"BoundsOpInterface"> {
   let description = [{
-    An op of which it is known how often its loops run. That its results are not too large is checked for all ops.
+    An op with a rule for the trip counts of its loops. Sizes of results are checked for all ops.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"Checks that what the op counts fits 64 bits.",
-      "::llvm::LogicalResult", "checkBounds", (ins "::mlir::tpc::equivalence::BoundsChecker &":$checker)>
+    InterfaceMethod<"Checks that the op's trip counts fit in 64 bits.",
+      "::llvm::LogicalResult", "checkBounds",
+      (ins "::mlir::tpc::equivalence::BoundsChecker &":$checker)>
   ];
 }
 

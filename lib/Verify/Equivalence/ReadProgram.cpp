@@ -1,4 +1,4 @@
-//===- ReadProgram.cpp - From programs to terms ---------------------------===//
+//===- ReadProgram.cpp - Conversion of programs to terms ------------------===//
 
 #include "../Interpret/World.h"
 #include "TermReader.h"
@@ -25,14 +25,14 @@ public:
   FailureOr<ProgramTerms> run();
 
 private:
-  using Values = DenseMap<Value, Meaning>;
-  /// A value on its way to another stage.
+  using Values = DenseMap<Value, RepeatedTerm>;
+  /// A value in flight to another stage.
   struct Message {
     TermId term;
     Operation *send;
   };
-  /// One stage's progress: stages run by turns, as far as messages have come.
-  struct Place {
+  /// Progress of one stage. Stages run in turns, each as far as its messages have arrived.
+  struct StageState {
     StageOp stage;
     SmallVector<MicroBatchesOp> loops;
     size_t loop = 0;
@@ -40,15 +40,15 @@ private:
     Values values;
   };
 
-  LogicalResult runFunction(func::FuncOp function, ArrayRef<Meaning> arguments,
+  LogicalResult runFunction(func::FuncOp function, ArrayRef<RepeatedTerm> arguments,
                             SmallVectorImpl<TermId> &results);
-  LogicalResult getMeanings(Operation *op, const Values &values,
-                            SmallVectorImpl<Meaning> &meanings);
+  LogicalResult getRepeatedTerms(Operation *op, const Values &values,
+                                 SmallVectorImpl<RepeatedTerm> &repeatedTerms);
   LogicalResult getTerms(Operation *op, const Values &values, SmallVectorImpl<TermId> &terms);
   LogicalResult runCall(func::CallOp call, Values &values);
   LogicalResult runOp(Operation *op, Values &values);
   LogicalResult runPipeline(PipelineOp pipeline);
-  FailureOr<bool> advance(Place &place);
+  FailureOr<bool> advance(StageState &state);
   LogicalResult takeFirst(Operation *op, Copies copies, TermId &term, Type &type);
   LogicalResult deliver(OutputOp output, MicroBatchesOp loop, TermId term);
 
@@ -56,7 +56,7 @@ private:
   Terms &terms;
   TermReader ops;
   ProgramTerms program;
-  /// Bodies, of variables; by which arguments are the same, and how they repeat.
+  /// Terms of layer bodies over variables, by which arguments are equal and how they repeat.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
@@ -65,37 +65,37 @@ private:
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
-/// Of an op's operands. Nothing is trusted: that an operand is computed before, neither.
-LogicalResult Reader::getMeanings(Operation *op, const Values &values,
-                                  SmallVectorImpl<Meaning> &meanings) {
+/// Looks up the operands of an op. The input is untrusted: an operand may not be computed before.
+LogicalResult Reader::getRepeatedTerms(Operation *op, const Values &values,
+                                       SmallVectorImpl<RepeatedTerm> &repeatedTerms) {
   for (Value operand : op->getOperands()) {
     auto it = values.find(operand);
     if (it == values.end())
       return fail(op) << "takes a value that is not computed before";
-    meanings.push_back(it->second);
+    repeatedTerms.push_back(it->second);
   }
   return success();
 }
 
 LogicalResult Reader::getTerms(Operation *op, const Values &values,
                                SmallVectorImpl<TermId> &terms) {
-  SmallVector<Meaning> meanings;
-  if (failed(getMeanings(op, values, meanings)))
+  SmallVector<RepeatedTerm> repeatedTerms;
+  if (failed(getRepeatedTerms(op, values, repeatedTerms)))
     return failure();
-  for (auto [meaning, operand] : llvm::zip(meanings, op->getOperands()))
-    terms.push_back(ops.complete(meaning, operand, op));
+  for (auto [repeated, operand] : llvm::zip(repeatedTerms, op->getOperands()))
+    terms.push_back(ops.complete(repeated, operand, op));
   return success();
 }
 
-LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<Meaning> arguments,
+LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<RepeatedTerm> arguments,
                                   SmallVectorImpl<TermId> &results) {
   if (!running.insert(function).second)
     return fail(function) << "calls itself";
   if (running.size() > maxDepth)
     return fail(function) << "cannot be proved: more than " << maxDepth << " calls are nested here";
   Values values;
-  for (auto [argument, meaning] : llvm::zip(function.getArguments(), arguments))
-    values[argument] = meaning;
+  for (auto [argument, repeated] : llvm::zip(function.getArguments(), arguments))
+    values[argument] = repeated;
   for (Operation &op : function.front()) {
     if (auto ret = dyn_cast<func::ReturnOp>(op)) {
       if (failed(getTerms(ret, values, results)))
@@ -113,9 +113,9 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
   if (!callee || callee.isExternal() || callee.getNumArguments() != call.getNumOperands() ||
       callee.getNumResults() != call.getNumResults())
-    return fail(call) << "calls @" << call.getCallee() << ", which does not fit";
-  SmallVector<Meaning> arguments;
-  if (failed(getMeanings(call, values, arguments)))
+    return fail(call) << "calls @" << call.getCallee() << ", whose signature does not match";
+  SmallVector<RepeatedTerm> arguments;
+  if (failed(getRepeatedTerms(call, values, arguments)))
     return failure();
   if (!callee->hasAttr(kLayerAttr)) {
     SmallVector<TermId> results;
@@ -125,13 +125,12 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
       values[result] = ops.open(term);
     return success();
   }
-  // One variable for what is passed several times: a split program has an argument for each use
-  // of a weight.
+  // One variable serves equal arguments: a split program has an argument for each use of a weight.
   std::string pattern;
   SmallVector<TermId> operands;
   SmallVector<unsigned> variableOf;
   DenseMap<TermId, unsigned> variables;
-  for (const Meaning &argument : arguments) {
+  for (const RepeatedTerm &argument : arguments) {
     auto [known, first] = variables.try_emplace(argument.term, operands.size());
     variableOf.push_back(known->second);
     if (first)
@@ -140,7 +139,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   }
   auto [it, first] = layers.try_emplace({callee, pattern});
   if (first) {
-    SmallVector<Meaning> variables;
+    SmallVector<RepeatedTerm> variables;
     for (auto [i, type] : llvm::enumerate(callee.getArgumentTypes())) {
       Type variable = removeRepeats(getWholeType(type), arguments[i].repeats);
       variables.push_back({terms.makeVariable(variableOf[i], variable), arguments[i].repeats});
@@ -151,31 +150,30 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     it->second = std::move(bodies);
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
-    // What a layer repeats is a repetition of what it gives.
-    Meaning meaning = ops.open(body);
-    values[result] = {terms.makeCall(meaning.term, operands, call), meaning.repeats};
+    // A layer's repetition is a repetition of its result.
+    RepeatedTerm repeated = ops.open(body);
+    values[result] = {terms.makeCall(repeated.term, operands, call), repeated.repeats};
   }
   return success();
 }
 
 LogicalResult Reader::runOp(Operation *op, Values &values) {
   if (++steps > maxSteps)
-    return fail(op) << "cannot be proved: functions are called more than " << maxSteps
-                    << " ops' worth of times";
+    return fail(op) << "cannot be proved: calls expand to more than " << maxSteps << " ops";
   if (terms.isExhausted())
     return fail(op) << Terms::exhausted;
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values);
-  SmallVector<Meaning> operands;
-  if (failed(getMeanings(op, values, operands)))
+  SmallVector<RepeatedTerm> operands;
+  if (failed(getRepeatedTerms(op, values, operands)))
     return failure();
   auto term = dyn_cast<TermOpInterface>(op);
   if (!term)
-    return fail(op) << "cannot be proved: it is no op of this stage";
-  FailureOr<Meaning> meaning = term.read(ops, operands);
-  if (failed(meaning))
+    return fail(op) << "cannot be proved: this op is not allowed at this level";
+  FailureOr<RepeatedTerm> repeated = term.read(ops, operands);
+  if (failed(repeated))
     return failure();
-  values[op->getResult(0)] = *meaning;
+  values[op->getResult(0)] = *repeated;
   return success();
 }
 
@@ -183,24 +181,24 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
-/// Of copies that are next to each other the first is delivered. They must be copies.
+/// Returns the first of adjacent copies, which is the one delivered; checks that they are copies.
 LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
   if (copies.times == 1)
     return success();
-  Meaning meaning = ops.open(term);
-  auto repeat = meaning.repeats.find(copies.dim);
-  if (meaning.repeats.size() != 1 || repeat == meaning.repeats.end() ||
+  RepeatedTerm repeated = ops.open(term);
+  auto repeat = repeated.repeats.find(copies.dim);
+  if (repeated.repeats.size() != 1 || repeat == repeated.repeats.end() ||
       repeat->second.times != copies.times || repeat->second.minor != 1)
     return fail(op) << "delivers one of " << copies.times << " copies along dimension "
                     << copies.dim << " of a value that is not known to consist of such copies";
-  term = meaning.term;
-  type = removeRepeats(type, meaning.repeats);
+  term = repeated.term;
+  type = removeRepeats(type, repeated.repeats);
   return success();
 }
 
-/// An output is complete if each of its parts is delivered: micro-batches without samples are
-/// skipped, and replicas without samples take part in none, so an axis of the loop may split the
-/// samples and nothing else.
+/// Records an output. It is complete if each of its slices is delivered. Micro-batches without
+/// samples are skipped, and replicas without samples do not run them, so an axis of the loop may
+/// split only the samples.
 LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term) {
   uint64_t index = output.getIndex();
   if (index >= program.outputs.size())
@@ -227,10 +225,10 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
       for (StringAttr axis : axes) {
         if (!batch && axis.getValue() == "mb")
           return fail(output) << "delivers a micro-batch's part of output " << index
-                              << ", but the loop around it has one round";
+                              << ", but the loop around it has one iteration";
         if (!batch || all || !batch.usesAxis(axis.getValue()))
           continue;
-        // What else splits a round's samples leaves nothing of none.
+        // Other factors of an iteration's samples leave nothing of an empty set.
         bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
                        batch.getExpr() == factor.getExpr() &&
                        axes.take_front(batch.getFactors()[0].getAxes().size()) ==
@@ -238,8 +236,8 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
         if (!samples)
           return fail(output) << "splits a dimension of output " << index << " over '"
                               << axis.getValue() << "' in another way than the loop splits "
-                              << batch << ": rounds without samples are skipped, and their parts "
-                              << "would be missing";
+                              << batch << ": iterations without samples are skipped, and their "
+                              << "parts would be missing";
       }
       return success();
     };
@@ -252,24 +250,24 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   return success();
 }
 
-/// Runs a stage until it waits or ends. True if it got on.
-FailureOr<bool> Reader::advance(Place &place) {
+/// Runs a stage until it waits or ends. Returns whether it made progress.
+FailureOr<bool> Reader::advance(StageState &state) {
   bool progress = false;
-  while (place.loop < place.loops.size()) {
-    MicroBatchesOp loop = place.loops[place.loop];
+  while (state.loop < state.loops.size()) {
+    MicroBatchesOp loop = state.loops[state.loop];
     Block &body = loop.getBody().front();
-    if (place.next == body.end()) {
-      if (++place.loop < place.loops.size())
-        place.next = place.loops[place.loop].getBody().front().begin();
+    if (state.next == body.end()) {
+      if (++state.loop < state.loops.size())
+        state.next = state.loops[state.loop].getBody().front().begin();
       continue;
     }
-    Operation *op = &*place.next;
+    Operation *op = &*state.next;
     SmallVector<TermId> operands;
-    if (failed(getTerms(op, place.values, operands)))
+    if (failed(getTerms(op, state.values, operands)))
       return failure();
-    int64_t here = place.stage.getIndex();
+    int64_t here = state.stage.getIndex();
     if (auto recv = dyn_cast<RecvOp>(op)) {
-      auto &queue = messages[{recv.getFrom(), here, place.loop}];
+      auto &queue = messages[{recv.getFrom(), here, state.loop}];
       if (queue.empty())
         return progress;
       Message message = queue.front();
@@ -282,25 +280,25 @@ FailureOr<bool> Reader::advance(Place &place) {
         diag.attachNote(message.send->getLoc()) << "sent here";
         return diag;
       }
-      place.values[recv.getResult()] = ops.open(message.term);
+      state.values[recv.getResult()] = ops.open(message.term);
     } else if (auto send = dyn_cast<SendOp>(op)) {
-      messages[{here, send.getTo(), place.loop}].push_back({operands[0], send});
+      messages[{here, send.getTo(), state.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {
       if (failed(deliver(output, loop, operands[0])))
         return failure();
-    } else if (failed(runOp(op, place.values))) {
+    } else if (failed(runOp(op, state.values))) {
       return failure();
     }
-    ++place.next;
+    ++state.next;
     progress = true;
   }
   return progress;
 }
 
-static std::string describeRounds(DimAttr batch) {
-  std::string text = "has one round";
+static std::string describeIterations(DimAttr batch) {
+  std::string text = "has one iteration";
   if (batch) {
-    text = "repeats for the parts of ";
+    text = "iterates over the parts of ";
     llvm::raw_string_ostream(text) << batch;
   }
   return text;
@@ -321,57 +319,59 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     inputs[input] = {terms.makeInput(input.getArgNumber(), program.inputs.back())};
   }
 
-  SmallVector<Place> places;
+  SmallVector<StageState> states;
   std::optional<DimAttr> batch;
   for (Operation &op : body) {
     auto stage = dyn_cast<StageOp>(op);
-    if (!stage || stage.getIndex() != places.size())
-      return fail(&op) << "stands where stage " << places.size() << " should be";
-    Place place;
-    place.stage = stage;
-    place.values = inputs;
+    if (!stage || stage.getIndex() != states.size())
+      return fail(&op) << "is where stage " << states.size() << " is expected";
+    StageState state;
+    state.stage = stage;
+    state.values = inputs;
     for (Operation &inner : stage.getBody().front()) {
       auto loop = dyn_cast<MicroBatchesOp>(inner);
       if (!loop && isa<SendOp, RecvOp, OutputOp>(inner))
         return fail(&inner) << "is outside of tpc.micro_batches";
-      if (!loop && !place.loops.empty())
-        return fail(&inner) << "stands behind the rounds: what they share is computed before them";
-      // Once, for all rounds: verifyRounds shows that it does not depend on one.
-      if (!loop && failed(runOp(&inner, place.values)))
+      if (!loop && !state.loops.empty())
+        return fail(&inner) << "is after the micro-batch loops: move values that iterations share "
+                            << "before them";
+      // Read once for all iterations: verifyOutsideOfMicroBatches proves that it does not depend on
+      // one.
+      if (!loop && failed(runOp(&inner, state.values)))
         return failure();
       if (!loop)
         continue;
       if (batch && *batch != loop.getBatchAttr())
-        return fail(loop) << describeRounds(loop.getBatchAttr()) << ", but a loop before it "
-                          << describeRounds(*batch) << ": their rounds would not pair";
+        return fail(loop) << describeIterations(loop.getBatchAttr()) << ", but a loop before it "
+                          << describeIterations(*batch) << ": their iterations would not pair";
       batch = loop.getBatchAttr();
-      place.loops.push_back(loop);
+      state.loops.push_back(loop);
     }
-    if (!place.loops.empty())
-      place.next = place.loops[0].getBody().front().begin();
-    places.push_back(std::move(place));
+    if (!state.loops.empty())
+      state.next = state.loops[0].getBody().front().begin();
+    states.push_back(std::move(state));
   }
   bool progress = true;
   while (progress) {
     progress = false;
-    for (Place &place : places) {
-      FailureOr<bool> moved = advance(place);
+    for (StageState &state : states) {
+      FailureOr<bool> moved = advance(state);
       if (failed(moved))
         return failure();
       progress |= *moved;
     }
   }
-  for (Place &place : places)
-    if (place.loop < place.loops.size())
-      return fail(&*place.next) << "waits for a value that stage "
-                                << cast<RecvOp>(*place.next).getFrom() << " never sends";
+  for (StageState &state : states)
+    if (state.loop < state.loops.size())
+      return fail(&*state.next) << "waits for a value that stage "
+                                << cast<RecvOp>(*state.next).getFrom() << " never sends";
   for (auto &[key, queue] : messages)
     if (!queue.empty())
       return fail(queue.front().send)
              << "sends a value that stage " << std::get<1>(key) << " never receives";
   for (auto [i, output] : llvm::enumerate(program.outputs))
     if (!output.op)
-      return fail(pipeline) << "delivers output " << i << " nowhere";
+      return fail(pipeline) << "does not deliver output " << i;
   return success();
 }
 
@@ -384,7 +384,7 @@ FailureOr<ProgramTerms> Reader::run() {
   auto main = module.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
     return emitError(module.getLoc()) << "there is no @main to verify";
-  SmallVector<Meaning> arguments;
+  SmallVector<RepeatedTerm> arguments;
   SmallVector<TermId> results;
   for (auto [i, type] : llvm::enumerate(main.getArgumentTypes())) {
     program.inputs.push_back(getWholeType(type));

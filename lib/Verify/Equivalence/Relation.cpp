@@ -1,4 +1,4 @@
-//===- Relation.cpp - What a rank's value is of the whole one -------------===//
+//===- Relation.cpp - Relation of a rank's value to the whole one ---------===//
 
 #include "Relation.h"
 
@@ -113,7 +113,7 @@ bool Relation::uses(StringAttr axis) const {
 Relation equivalence::readRelation(Type type, GridAttr grid) {
   Relation relation;
   DistAttr dist = getDist(type);
-  // Axes of one coordinate split nothing and leave nothing unreduced.
+  // Axes of size 1 split nothing, and nothing is unreduced over them.
   auto real = [&](ArrayRef<StringAttr> axes) {
     Axes kept;
     for (StringAttr axis : axes)
@@ -154,7 +154,7 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
     without.canonicalize();
     return without == base;
   }
-  // What splits the product comes after what splits its atoms.
+  // Axes of the product split after those of its atoms.
   if (!split.product.empty())
     return false;
   for (unsigned i = 0; i < split.atoms.size(); ++i) {
@@ -169,16 +169,16 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
   return false;
 }
 
-/// What a group over `axes` holds together: the layout without them. Nothing where another axis
-/// splits what they have split.
-static std::optional<Layout> getHeldTogether(const Layout &layout, ArrayRef<StringAttr> axes) {
+/// Returns the union of the layouts of a group over `axes`: the layout without them. Returns
+/// nothing if another axis splits what they have split.
+static std::optional<Layout> getGroupLayout(const Layout &layout, ArrayRef<StringAttr> axes) {
   Layout rest = layout;
   auto drop = [&](Axes &list) {
     while (!list.empty() && llvm::is_contained(axes, list.back()))
       list.pop_back();
   };
   drop(rest.product);
-  // What splits the product comes after what splits its atoms.
+  // Axes of the product split after those of its atoms.
   if (rest.product.empty())
     for (Layout::Atom &atom : rest.atoms)
       drop(atom.axes);
@@ -190,11 +190,11 @@ static std::optional<Layout> getHeldTogether(const Layout &layout, ArrayRef<Stri
 
 std::string equivalence::explainExchange(const Layout &from, const Layout &to,
                                          ArrayRef<StringAttr> axes) {
-  auto before = getHeldTogether(from, axes), after = getHeldTogether(to, axes);
+  auto before = getGroupLayout(from, axes), after = getGroupLayout(to, axes);
   if (before && after && *before == *after)
     return "";
   return (axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}") +
-         " does not hold the same before, " + from.str() + ", and after it, " + to.str();
+         " does not have the same elements before, " + from.str() + ", and after it, " + to.str();
 }
 
 std::string equivalence::explainShift(const Layout &from, const Layout &to,
@@ -207,14 +207,15 @@ std::string equivalence::explainShift(const Layout &from, const Layout &to,
     if (!from.uses(axis) || !to.uses(axis))
       return "'" + axis.getValue().str() + "' does not split both " + from.str() + " and " +
              to.str();
-  auto before = getHeldTogether(from, axes);
-  std::string who = axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}";
+  auto before = getGroupLayout(from, axes);
+  std::string group = axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}";
   if (!every || before->isWhole())
     return "";
   bool whole = !every->isConstant(0) && before->product.empty() &&
                before->atoms.back().axes.empty() && before->atoms.back().size.divideExact(*every);
-  return whole ? ""
-               : who + " has only parts of runs of " + every->str() + " elements, " + before->str();
+  return whole
+             ? ""
+             : group + " has only parts of runs of " + every->str() + " elements, " + before->str();
 }
 
 static std::string describeRange(const std::vector<int64_t> &list) {
@@ -235,7 +236,7 @@ std::string equivalence::describeDifference(const Layout &derived, const Layout 
   for (StringAttr axis : stated.getAxes())
     if (!llvm::is_contained(axes, axis))
       axes.push_back(axis);
-  // Numbers for symbols that show uneven parts; larger sizes show nothing more.
+  // Values for symbols that expose uneven splits; larger sizes expose nothing more.
   auto evaluate = [](const SymExpr &size) -> int64_t {
     std::set<std::string> names;
     size.collectSymbols(names);

@@ -1,7 +1,7 @@
-//===- Relation.h - What a rank's value is of the whole one -----*- C++ -*-===//
+//===- Relation.h - Relation of a rank's value to the whole one -*- C++ -*-===//
 //
-// The verifier's own notion of a distribution. It reads the text of types and shares nothing else
-// with the code that wrote them.
+// The verifier's own model of distributions. It reads types and shares no code with the passes that
+// write them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,11 +14,11 @@ namespace mlir::tpc::equivalence {
 
 using Axes = SmallVector<StringAttr, 2>;
 
-/// Which indices of one dimension a rank holds: those of each atom, major to minor, split over the
-/// atom's axes one after the other; then what is left of the product split over `product`.
+/// Indices of one dimension on a rank. Each atom, major to minor, is split over its axes in order;
+/// the remaining product of atoms is then split over `product`.
 ///
-/// Canonical: axes of size 1 are left out, neighbours without axes are one atom, atoms of size 1
-/// without axes are left out, axes on a product of one atom are that atom's.
+/// The canonical form omits axes of size 1 and atoms of size 1 without axes. It merges neighbors
+/// without axes into one atom, and moves axes of a product of one atom to that atom.
 struct Layout {
   struct Atom {
     ::tpc::SymExpr size;
@@ -34,20 +34,20 @@ struct Layout {
   bool uses(StringAttr axis) const;
   Axes getAxes() const;
   ::tpc::SymExpr getSize() const;
-  /// The layout of the same dimension that every rank has all of.
+  /// Returns the layout of the same dimension without any split.
   Layout getWhole() const;
   void canonicalize();
-  /// "5{tp}*8", as types have it.
+  /// Prints the layout as types do, e.g. "5{tp}*8".
   std::string str() const;
-  /// The indices of a rank in this dimension, for symbols as `evaluate` says.
+  /// Returns the indices of the rank at coordinates `at`; `evaluate` gives the values of sizes.
   std::vector<int64_t>
   getIndices(GridAttr grid, const std::map<std::string, int64_t> &at,
              llvm::function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
 };
 
-/// What a value on a rank is of the value that the model computes: of each dimension the indices
-/// that the layout says; and along the axes of `partial` not the value itself but a part which,
-/// combined over all coordinates, gives it. Along all other axes it is the same everywhere.
+/// Relation of a value on a rank to the value that the model computes. `dims` are the indices of
+/// each dimension. Along the axes of `partial`, ranks have operands of a reduction whose result is
+/// the value. Along all other axes ranks have equal values.
 struct Relation {
   SmallVector<Layout, 4> dims;
   Axes partial; // sorted by name
@@ -61,24 +61,25 @@ struct Relation {
 
 Relation readRelation(Type type, GridAttr grid);
 
-/// True if `split` is `base` with `axes` added after all other axes of one atom, or of the product.
+/// Returns whether `split` is `base` with `axes` after all other axes of one atom, or of the
+/// product.
 bool isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes, const Layout &split);
 
-/// Why a group over `axes` (or, without any, a rank) cannot make `to` of `from` by moving elements
-/// cyclically within runs of `every`, or, without it, to the ranks that have them then. Empty text:
-/// it can.
+/// Explains why a group over `axes` (a rank if there are none) cannot make `to` from `from` by a
+/// shift: it moves elements cyclically within runs of `every`, or, without it, to the ranks that
+/// own them in `to`. Empty if it can.
 std::string explainShift(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes,
                          const std::optional<::tpc::SymExpr> &every);
 
-/// Why a group over `axes` cannot make `to` of `from` by sending elements to those who have them
-/// then, whatever they have of other dimensions. Empty text: it can.
+/// Explains why a group over `axes` cannot make `to` from `from` by sending each element to the
+/// ranks that own it in `to`, independently of other dimensions. Empty if it can.
 std::string explainExchange(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes);
 
-/// A coordinate at which two layouts of one dimension give different indices, in words; empty if
+/// Describes a coordinate at which two layouts of one dimension give different indices. Empty if
 /// there is none among small sizes.
 std::string describeDifference(const Layout &derived, const Layout &stated, GridAttr grid);
 
-/// "tp" or "tp, dp".
+/// Prints axes as "tp" or "tp, dp".
 std::string toText(ArrayRef<StringAttr> axes);
 
 } // namespace mlir::tpc::equivalence

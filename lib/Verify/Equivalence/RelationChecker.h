@@ -1,4 +1,4 @@
-//===- RelationChecker.h - Are the types of a program true? -----*- C++ -*-===//
+//===- RelationChecker.h - Check of distributions in types ------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_RELATIONCHECKER_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_RELATIONCHECKER_H
@@ -7,10 +7,10 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Checks, with the lemma of each op (LemmaOpInterface), that every value of a distributed program
-/// is of the whole value what its type says, if the values before it are. By induction from the
-/// inputs, which are whole, and the parameters, of which a rank loads what the type says, all types
-/// are then true. The first op at which this breaks is an error.
+/// Proves the types of a distributed program by the lemma of each op (LemmaOpInterface). If the
+/// operands of an op have the relation to whole values that their types declare, so has its result.
+/// By induction all types are true: inputs are whole, and a rank loads the slice of a parameter
+/// that its type declares. The first op that violates its lemma is an error.
 class RelationChecker {
 public:
   explicit RelationChecker(ModuleOp module) : module(module), grid(GridAttr::lookup(module)) {}
@@ -19,7 +19,7 @@ public:
   // For lemmas.
   ModuleOp getModule() const { return module; }
   GridAttr getGrid() const { return grid; }
-  /// Whether the program is one of local values.
+  /// Returns whether the program is one of local values.
   bool isLocal() const { return local; }
 
   const Relation &get(Type type) {
@@ -31,11 +31,11 @@ public:
   const Relation &get(Value value) { return get(value.getType()); }
 
   InFlightDiagnostic fail(Operation *op) const;
-  /// Adds where in the grid two layouts differ.
+  /// Appends the first grid coordinate at which two layouts differ.
   LogicalResult differ(InFlightDiagnostic diag, const Layout &derived, const Layout &stated) const;
 
-  /// A type that says something about a rank's value must belong to a program of ranks, and its
-  /// sizes must be those that follow from it. Of results it is checked already.
+  /// Checks that a distributed type is in a program with a grid, and that its sizes are those of
+  /// its distribution. Types of results are checked already.
   LogicalResult checkType(Operation *op, Type type);
   LogicalResult checkFormula(Operation *op, const Lemma &lemma);
 

@@ -1,4 +1,4 @@
-//===- RepeatModels.cpp - What ops make of values that repeat -------------===//
+//===- RepeatModels.cpp - Propagation of repetitions through ops ----------===//
 
 #include "Models.h"
 
@@ -11,8 +11,7 @@ using namespace mlir::tpc::equivalence;
 using ::tpc::SymExpr;
 
 namespace {
-/// An op that does the same at each index of a letter, whichever index it is. Whoever has the
-/// letter must repeat in it.
+/// An op that treats all indices of a letter alike. All operands with the letter must repeat in it.
 template <typename OpT>
 struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
@@ -38,8 +37,8 @@ struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, Op
   }
 };
 
-/// A norm takes means over its last dimension. If each element is there equally often, these are
-/// the means over the elements, so scale and bias must repeat as the last dimension does.
+/// A norm takes means over its last dimension. If each element occurs equally often, these are the
+/// means over the distinct elements. Scale and bias must then repeat as the last dimension does.
 template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<PassesNorm<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
     unsigned last = getSizes(op->getOperand(0)).size() - 1;
@@ -52,8 +51,8 @@ template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<Pas
   }
 };
 
-/// Row by row the repetition stands behind `before` indices; it must be within one dimension of the
-/// result, which it then divides.
+/// In row-major order the repetition follows `before` indices. It must be within one dimension of
+/// the result, which it then divides.
 struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp> {
   std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
     auto op = cast<ReshapeOp>(base);
@@ -83,7 +82,7 @@ struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp
   }
 };
 
-/// Both keys and values have each head several times, next to each other.
+/// Both keys and values repeat each head, with the copies adjacent.
 struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, AttentionOp> {
   std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
     auto op = cast<AttentionOp>(base);
@@ -100,7 +99,7 @@ struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, Atten
   }
 };
 
-/// It takes its operands with their repetitions, which are ops of their own then.
+/// Takes its operands with their repetitions, as separate terms.
 template <typename OpT>
 struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *, ArrayRef<Repeats>) const { return std::nullopt; }

@@ -1,4 +1,4 @@
-//===- Repeats.cpp - Values that are there several times ------------------===//
+//===- Repeats.cpp - Values with repeated slices --------------------------===//
 
 #include "Repeats.h"
 

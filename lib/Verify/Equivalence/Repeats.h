@@ -1,14 +1,14 @@
-//===- Repeats.h - Values that are there several times ----------*- C++ -*-===//
+//===- Repeats.h - Values with repeated slices ------------------*- C++ -*-===//
 //
-// With fewer kv heads than ranks, a program has each kv head several times (tpc-repeat-kv-heads):
-// the views of its weights have a factor of stride 0. Such a value is, as an expression, the value
-// without the repetition, and beside it is known which dimension repeats:
+// With fewer KV heads than ranks, a program replicates each KV head (tpc-repeat-kv-heads): the
+// views of its weights have a factor of stride 0. The term of such a value is the value without
+// the repetition, and a Repeats record lists the dimensions that repeat:
 //
 //     x'[.., (a, t, b), ..] = x[.., (a, b), ..]     for all t < times
 //
-// This begins at a weight, passes through ops that do the same to all indices of the dimension,
-// and ends in attention: query head h uses kv head h / (group / times) of those that are repeated,
-// which is (h / (group / times)) / times = h / group of those that are not.
+// A repetition starts at a weight and passes through ops that treat all indices of the dimension
+// alike. It ends in attention: query head h uses the repeated kv head h / (group / times), which is
+// the unrepeated head (h / (group / times)) / times = h / group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 namespace mlir::tpc::equivalence {
 
-/// How one dimension repeats: (major, times, minor).
+/// Repetition of one dimension: (major, times, minor).
 struct Repeat {
   int64_t major, times, minor;
   bool operator==(const Repeat &o) const {
@@ -28,17 +28,17 @@ struct Repeat {
 };
 using Repeats = std::map<unsigned, Repeat>; // by dimension
 
-/// The type of the value without its repetitions; `whole` is the type of the value with them.
+/// Returns the type of the value without its repetitions; `whole` is its type with them.
 Type removeRepeats(Type whole, const Repeats &repeats);
 
-/// What a lookup repeats: one of 0, 0, 1, 1, .. in a dimension, a constant of which a rank may have
-/// a part.
+/// Returns the repetition that a lookup of 0, 0, 1, 1, .. makes in a dimension. The indices are a
+/// constant, which may be split over ranks.
 Repeats getRepeats(GatherOp gather);
 
-/// What a parameter repeats. Takes the factors of stride 0 out of `view`.
+/// Returns the repetition of a parameter, and removes the factors of stride 0 from `view`.
 Repeats takeRepeats(ViewAttr &view);
 
-/// "0: 2 x 3 x 1", for all dimensions.
+/// Prints "0: 2 x 3 x 1" for each dimension.
 std::string toText(const Repeats &repeats);
 
 } // namespace mlir::tpc::equivalence

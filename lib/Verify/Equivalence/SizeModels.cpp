@@ -1,4 +1,4 @@
-//===- SizeModels.cpp - What ops need of sizes ----------------------------===//
+//===- SizeModels.cpp - Size constraints of ops ---------------------------===//
 
 #include "Models.h"
 #include "SizeReduction.h"
@@ -16,17 +16,17 @@ using MaybeSize = std::optional<int64_t>;
 
 static MaybeSize getStatic(Value value, int64_t dim) { return getSizes(value)[dim].asConstant(); }
 
-/// Joined for one collective, dimensions are such as 8*batch*sequence.
+/// Dimensions merged for one collective have sizes such as 8*batch*sequence.
 static MaybeSize getScaled(Value value, int64_t dim) {
   return getCoefficient(getSizes(value)[dim]);
 }
 
 //===----------------------------------------------------------------------===//
-// One function for each op that needs anything
+// One function for each op with constraints
 //===----------------------------------------------------------------------===//
 
 static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
-  uint64_t products[] = {1, 1}; // wrap: what is that large is kept as it is elsewhere
+  uint64_t products[] = {1, 1}; // may wrap: products that large are frozen elsewhere
   SizeReduction::Factors factors[2];
   Value sides[] = {op.getOperand(), op.getResult()};
   for (auto [i, value] : llvm::enumerate(sides))
@@ -41,7 +41,7 @@ static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
     sizes.freeze(n, op);
 }
 
-/// Query heads are kv heads times heads per kv head. Windows are such that they hide something.
+/// Query heads are kv heads times heads per kv head. Windows are chosen such that they hide keys.
 static void collectSizes(AttentionOp op, SizeReduction &sizes) {
   MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
   if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
@@ -53,7 +53,7 @@ static void collectSizes(AttentionOp op, SizeReduction &sizes) {
       sizes.addWindow(*size, getSizes(op.getK())[1]);
 }
 
-/// What is there several times is so in a dimension of its own: heads, and how often each.
+/// A repeated dimension is the product of heads and their replication.
 static void collectSizes(ParameterOp op, SizeReduction &sizes) {
   ViewAttr view = op.getWeightOp() ? op.getViewOrDense() : ViewAttr();
   for (unsigned dim = 0; view && dim < view.getDims().size(); ++dim) {
@@ -75,7 +75,7 @@ static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
     sizes.addTable(*rows);
 }
 
-/// Where it repeats a dimension, as a parameter does.
+/// Applies if the lookup repeats a dimension, as a parameter may.
 static void collectSizes(GatherOp op, SizeReduction &sizes) {
   for (auto &[dim, repeat] : getRepeats(op)) {
     sizes.equate({repeat.major * repeat.times}, {repeat.major, repeat.times});
@@ -84,14 +84,14 @@ static void collectSizes(GatherOp op, SizeReduction &sizes) {
   }
 }
 
-/// Tuples of indices are as long as there are dimensions to look up.
+/// The length of an index tuple is the number of dimensions it indexes.
 static void collectSizes(GatherNDOp op, SizeReduction &sizes) {
   int64_t last = getSizes(op.getIndices()).size() - 1;
   if (MaybeSize k = getStatic(op.getIndices(), last))
     sizes.freeze(*k, op);
 }
 
-/// What it takes, where it begins, and what lies behind it are parts of the dimension.
+/// The dimension is the sum of the elements before, in, and after the slice.
 static void collectSizes(SliceOp op, SizeReduction &sizes) {
   int64_t dim = op.getDim();
   if (getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim])
@@ -128,7 +128,7 @@ static void collectSizes(ConcatOp op, SizeReduction &sizes) {
     sizes.scaleTogether(op, all);
 }
 
-/// Runs divide the dimension.
+/// The run length divides the dimension.
 static void collectRuns(Value of, int64_t dim, std::optional<SymExpr> every, SizeReduction &sizes) {
   MaybeSize c = every ? getCoefficient(*every) : std::nullopt;
   MaybeSize size = c ? getScaled(of, dim) : std::nullopt;
@@ -142,7 +142,7 @@ static void collectSizes(CollectivePermuteOp op, SizeReduction &sizes) {
   collectRuns(op.getOperand(), op.getDim(), op.getEvery(), sizes);
 }
 
-/// Half of the elements of a head that are rotated.
+/// The tables have half of the rotated elements of a head.
 static void collectSizes(RotaryOp op, SizeReduction &sizes) {
   sizes.scaleTogether(op, {getStatic(op.getX(), 3), getStatic(op.getCos(), 2)});
 }
@@ -154,7 +154,7 @@ template <typename OpT> struct SizesModel : SizesOpInterface::ExternalModel<Size
   }
 };
 
-/// It needs nothing but that equal sizes stay equal.
+/// Has no constraint except that equal sizes stay equal.
 template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySizes<OpT>, OpT> {
   void collectSizes(Operation *, SizeReduction &) const {}
 };

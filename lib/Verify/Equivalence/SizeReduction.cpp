@@ -1,4 +1,4 @@
-//===- SizeReduction.cpp - A program's sizes, made small ------------------===//
+//===- SizeReduction.cpp - Reduced sizes for test runs --------------------===//
 
 #include "SizeReduction.h"
 #include "ProofOps.h"
@@ -22,15 +22,15 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
-  // Places in a dimension first, so that they stay apart.
+  // Begins and ends of slices first, so that they stay distinct.
   std::vector<Equation> others = std::move(equations);
   equations.clear();
-  for (auto &[n, places] : cuts)
-    for (auto it = places.begin(); it != places.end() && std::next(it) != places.end(); ++it)
+  for (auto &[n, indices] : cuts)
+    for (auto it = indices.begin(); it != indices.end() && std::next(it) != indices.end(); ++it)
       if (int64_t next = *std::next(it); next < n)
         addUp(nullptr, next, {*it, next - *it});
   llvm::append_range(equations, others);
-  // After all products: what is composite is no sum.
+  // After all products, because a composite size is no sum.
   for (const Equation &equation : equations)
     define(equation.op, {equation.total}, equation.parts);
   choose(base, rows, distinct);
@@ -74,7 +74,7 @@ void SizeReduction::collectType(Type type) {
         return;
       factors.push_back(*c);
       sizes.insert(*c);
-      // Split over one axis after the other, each part is as even as it was.
+      // A size split over several axes in turn stays as even, or uneven, as it was.
       int64_t parts = 1, here = 1;
       for (StringAttr axis : axes) {
         parts *= grid ? grid.getAxisSize(axis.getValue()) : 1;
@@ -144,7 +144,7 @@ void SizeReduction::expand(int64_t n, Factors &out) const {
     expand(factor, out);
 }
 
-/// From now on the atomic size n is factor times the rest. Both are smaller than n.
+/// Defines the atomic size n as factor times the rest. Both are smaller than n.
 void SizeReduction::divide(int64_t n, int64_t factor) {
   definitions[n] = {factor, n / factor};
   if (frozen.count(n)) {
@@ -169,7 +169,7 @@ void SizeReduction::equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   for (int64_t n : llvm::concat<const int64_t>(a, b))
     if (n < 1)
       return;
-  // Ends: each round divides an atomic size into smaller ones.
+  // Terminates: each iteration divides an atomic size into smaller ones.
   while (true) {
     Factors left, right;
     for (int64_t n : a)
@@ -216,10 +216,10 @@ void SizeReduction::freeze(int64_t n, Operation *why) {
 }
 
 //===----------------------------------------------------------------------===//
-// Choice
+// Choice of sizes
 //===----------------------------------------------------------------------===//
 
-/// The sizes that can be chosen of which `n` is made: it grows with them.
+/// Collects the free sizes that `n` is composed of; it grows with them.
 void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
   Factors factors;
   expand(n, factors);
@@ -246,7 +246,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
   }
   growTables(rows);
   bool changed = true;
-  // Lets the leaf with most room grow until `n` is good.
+  // Increments the leaf that is furthest below its size until `n` is good.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
     Factors leaves;
     collectLeaves(n, leaves);
@@ -265,17 +265,16 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
         ++chosen[largest];
     }
   };
-  // A size that one split has made larger is larger for the others too; what does not settle soon
-  // keeps its size.
+  // A split may enlarge a size that others use too. Sizes that do not converge soon are unchanged.
   for (int round = 0; round < 8 && changed; ++round) {
     changed = false;
     for (auto [n, parts, here] : splits)
       grow(n, round > 5 ? -1 : 4 * here + 8, [&, n = n, parts = parts, here = here](int64_t m) {
-        // Of sizes with empty parts, those that the sample's grid has.
+        // A size with empty parts needs them only if the sample grid has as many parts.
         return n < parts ? here < parts || m >= n
                          : m >= here && (m % here == 0) == (n % parts == 0);
       });
-    // What others leave of a size is not nothing.
+    // The remainder of a size must not be zero.
     for (auto &[n, sum] : sums)
       if (!sum.minus.empty())
         grow(n, round > 5 ? -1 : 64, [](int64_t m) { return m >= 1; });
@@ -283,7 +282,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
   setSample(0);
 }
 
-/// Tables of positions: their rows are no work.
+/// Enlarges tables of positions: their rows cost no computation.
 void SizeReduction::growTables(int64_t rows) {
   std::set<int64_t> others;
   for (int64_t n : computed) {
@@ -307,7 +306,7 @@ bool SizeReduction::setRows(int64_t n, int64_t rows) {
     return false;
   int64_t before = chosen[n];
   int64_t &own = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
-  // Parts stay even, or uneven.
+  // Splits stay even, or uneven.
   auto divides = [&](const std::array<int64_t, 3> &split) {
     auto [size, parts, here] = split;
     return size != n || n < parts || (own >= here && (own % here == 0) == (n % parts == 0));
@@ -330,20 +329,20 @@ std::string SizeReduction::explain() const {
 }
 
 void SizeReduction::setSample(int sample) {
-  // Different ones first: what is exchanged differs, and 5 samples of 3 tokens are not parted
-  // between samples by 2, 3, 4 or 8 ranks.
+  // Different values first, so that swapped dimensions are detected; a split of 5 samples of 3
+  // tokens over 2, 3, 4 or 8 ranks does not coincide with the boundaries of samples.
   current = sample;
   int64_t next = 5;
   for (auto &[name, value] : symbols) {
     value = sample == 0 ? next : samples - sample;
     next = next == 2 ? 5 : next == 3 ? 2 : 3;
   }
-  // Caches have room for what sequences hold and for new tokens.
+  // Caches have capacity for past tokens and new ones.
   if (sample < 2)
     for (const std::string &name : cachedSymbols)
       if (auto it = symbols.find(name); it != symbols.end())
         it->second = std::max<int64_t>(it->second, 6);
-  // So many that each window hides one. The last samples are for tables that do not have as many.
+  // Enough keys that each window hides one. The last samples are for tables with fewer rows.
   if (!windows.empty() && sample < 2)
     for (const std::string &name : windowedSymbols)
       if (auto it = symbols.find(name); it != symbols.end())
@@ -373,7 +372,7 @@ bool SizeReduction::setNextSample() {
 }
 
 //===----------------------------------------------------------------------===//
-// Questions
+// Queries
 //===----------------------------------------------------------------------===//
 
 int64_t SizeReduction::get(int64_t n) const {
@@ -408,7 +407,7 @@ int64_t SizeReduction::evaluateWindow(const SymExpr &window) const {
   std::optional<int64_t> n = window.asConstant();
   if (!n || *n < 1)
     return evaluate(window);
-  // A window of one key shows the query's own token alone, which no other window does.
+  // A window of one key shows only the query's own token, unlike any other window.
   if (*n == 1)
     return 1;
   auto it = windows.find(*n);

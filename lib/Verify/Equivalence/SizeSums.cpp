@@ -1,4 +1,4 @@
-//===- SizeSums.cpp - Small sizes that add up -----------------------------===//
+//===- SizeSums.cpp - Reduced sizes with consistent sums ------------------===//
 
 #include "SizeReduction.h"
 
@@ -16,7 +16,7 @@ void SizeReduction::addUp(Operation *op, int64_t total, ArrayRef<int64_t> parts)
   equations.push_back(std::move(equation));
 }
 
-/// Whether `n` is made of `other`.
+/// Returns whether `n` is composed of `other`.
 bool SizeReduction::dependsOn(int64_t n, int64_t other) const {
   if (n == other)
     return true;
@@ -28,10 +28,10 @@ bool SizeReduction::dependsOn(int64_t n, int64_t other) const {
          (llvm::any_of(it->second.plus, on) || llvm::any_of(it->second.minus, on));
 }
 
-/// Both sides have one sum. Makes one of the sizes follow from others, and takes what is settled
-/// off both sides; false if nothing can.
+/// Both sides have equal sums. Defines one of the sizes by others and removes the settled ones from
+/// both sides; returns false if no size can be defined.
 bool SizeReduction::defineOne(Factors &left, Factors &right) {
-  // What is longer stays as it is: nobody could choose for it.
+  // Longer sums are frozen: there is no feasible choice.
   constexpr size_t maxSums = 256, maxParts = 64;
   auto canBe = [&](int64_t n, ArrayRef<int64_t> plus, ArrayRef<int64_t> minus) {
     return !definitions.count(n) && !sums.count(n) && !frozen.count(n) && sums.size() < maxSums &&
@@ -46,7 +46,7 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
   if (*llvm::max_element(left) < *llvm::max_element(right))
     std::swap(left, right);
   int64_t a = *llvm::max_element(left), b = *llvm::max_element(right);
-  // The largest is the largest of the other side and what remains. All are smaller than it.
+  // The largest becomes the largest of the other side plus the remainder, both smaller than it.
   if (left.size() > 1 && left.size() + right.size() < maxParts && canBe(a, {b, a - b}, {})) {
     sums[a] = {{b, a - b}, {}};
     sizes.insert(a - b);
@@ -55,7 +55,7 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
     right = without(right, b);
     return true;
   }
-  // The largest that can be is what the others leave of the other side.
+  // The largest possible size becomes the other side minus the rest of its own side.
   for (auto [own, other] : {std::pair(&left, &right), std::pair(&right, &left)}) {
     Factors candidates = *own;
     llvm::sort(candidates, std::greater<>());
@@ -71,8 +71,8 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
 }
 
 void SizeReduction::define(Operation *op, Factors left, Factors right) {
-  // What follows from others is replaced by them; what is taken away on one side is added on the
-  // other. Ends, as nothing follows from itself.
+  // Replaces defined sizes by their definitions; terms subtracted on one side are added on the
+  // other. Terminates, because no size depends on itself.
   auto replaceOne = [&](Factors &side, Factors &other) {
     for (int64_t &n : side)
       if (auto sum = sums.find(n); sum != sums.end()) {
@@ -84,7 +84,7 @@ void SizeReduction::define(Operation *op, Factors left, Factors right) {
     return false;
   };
   constexpr size_t maxParts = 256;
-  // Ends: each round makes a size follow from others.
+  // Terminates: each iteration defines a size.
   while (!left.empty() && !right.empty()) {
     while (left.size() + right.size() < maxParts &&
            (replaceOne(left, right) || replaceOne(right, left)))

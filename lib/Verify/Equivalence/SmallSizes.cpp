@@ -1,4 +1,4 @@
-//===- SmallSizes.cpp - Grid and sizes for a run that takes no time -------===//
+//===- SmallSizes.cpp - Grid and sizes of a cheap test run ----------------===//
 
 #include "SmallSizes.h"
 
@@ -18,12 +18,12 @@ using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
 using ::tpc::SymExpr;
 
-/// The program's grid with few replicas and micro-batches, as ranks along those axes do the same,
-/// and at most `largest` ranks along the others; stages are as many as there are.
+/// Returns the program's grid with few replicas and micro-batches, because ranks along those axes
+/// do the same, and at most `largest` ranks along the others. The number of stages is unchanged.
 static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
   MLIRContext *context = program.getContext();
   GridAttr grid = GridAttr::lookup(program);
-  // Before there are stages, ranks do the same along pp as well.
+  // Before stages are split, ranks do the same along pp as well.
   bool staged = !program.getOps<PipelineOp>().empty();
   if (!grid)
     return GridAttr::get(context, {}, {}, 1);
@@ -37,11 +37,11 @@ static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
 }
 
 namespace {
-/// Multiplications that a program takes on all ranks, about; ranks that have the same parts of an
+/// Approximate number of multiplications of a program on all ranks. Ranks with equal slices of an
 /// op's values compute it once. Sizes may still be too large for lists of indices.
 class Estimate {
 public:
-  /// `eachRank`: ranks that have the same compute it all the same.
+  /// `eachRank`: counts replicated computation on each rank.
   Estimate(ModuleOp module, GridAttr grid, const Sizes &sizes, bool eachRank)
       : module(module), grid(grid), sizes(sizes), local(isLocalProgram(module)),
         eachRank(eachRank) {}
@@ -67,7 +67,7 @@ private:
     split(dim.getAxes());
     return elements;
   }
-  /// Of the fullest rank.
+  /// Returns the elements on the rank with the most.
   double countElements(Type type) {
     auto [it, first] = known.try_emplace(type, 1);
     if (first)
@@ -75,7 +75,7 @@ private:
         it->second *= countDim(dim);
     return it->second;
   }
-  /// Ranks that have parts of their own of some of an op's values.
+  /// Returns the number of ranks with distinct slices of an op's values.
   double countRanks(Operation *op) {
     if (local && eachRank)
       return double(grid.getWorldSize() * grid.getMicroBatches());
@@ -94,7 +94,7 @@ private:
     llvm::for_each(op->getResultTypes(), visit);
     double ranks = 1;
     for (StringRef axis : axes)
-      ranks *= double(grid.getAxisSize(axis)); // "mb": as many rounds
+      ranks *= double(grid.getAxisSize(axis)); // "mb": number of micro-batches
     return ranks;
   }
   double count(Operation *function) {
@@ -136,15 +136,15 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   this->model = model;
   this->program = program;
   this->eachRank = eachRank;
-  constexpr int64_t rows = 12; // so many tokens have positions
+  constexpr int64_t rows = 12; // number of tokens with positions
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
     sizes.emplace(model, program, GridAttr::lookup(program), grid, base, rows);
     if (Operation *op = sizes->getUnknown())
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                             << ") cannot be run at small sizes: the verifier does not know what "
-                                "sizes it needs";
+                             << ") cannot be run at small sizes: the verifier has no size "
+                                "constraints for this op";
     double cost = estimate();
     if (cost <= (base == 1 ? limit : budget))
       return success();
@@ -158,7 +158,7 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   return success();
 }
 
-/// The largest of the integers that a value is made of, as they are written.
+/// Returns the largest integer constant that a value is computed from.
 static int64_t findConstant(Value value, int depth = 0) {
   Operation *op = value.getDefiningOp();
   if (!op || depth > 6)
@@ -187,7 +187,7 @@ bool SmallSizes::reachConstants(const Coverage &coverage, double limit) {
     if (own < 2 || own > largest)
       return;
     constant = std::max(constant, own);
-    // Queries and keys, not samples.
+    // Dimensions of queries and keys, not of samples.
     SmallVector<SymExpr> all = getSizes(op->getResult(0));
     llvm::append_range(dims, ArrayRef(all).take_back(2));
   });
@@ -214,7 +214,7 @@ bool SmallSizes::fitTables(const Coverage &coverage) {
   return changed;
 }
 
-void SmallSizes::unfitTables() {
+void SmallSizes::restoreTables() {
   for (auto [n, own] : fitted)
     sizes->setRows(n, 0);
 }

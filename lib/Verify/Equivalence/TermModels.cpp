@@ -1,4 +1,4 @@
-//===- TermModels.cpp - What results are, as expressions ------------------===//
+//===- TermModels.cpp - Rules that convert each op to a term --------------===//
 
 #include "Models.h"
 #include "TermReader.h"
@@ -23,36 +23,37 @@ InFlightDiagnostic TermReader::fail(Operation *op) const {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
-TermId TermReader::complete(const Meaning &meaning, Value value, Operation *op) {
-  return meaning.repeats.empty() ? meaning.term
-                                 : terms.makeRepetition(meaning.term, meaning.repeats,
-                                                        getWholeType(value.getType()), op);
+TermId TermReader::complete(const RepeatedTerm &repeated, Value value, Operation *op) {
+  return repeated.repeats.empty() ? repeated.term
+                                  : terms.makeRepetition(repeated.term, repeated.repeats,
+                                                         getWholeType(value.getType()), op);
 }
 
-Meaning TermReader::open(TermId term) const {
+RepeatedTerm TermReader::open(TermId term) const {
   auto repetition = terms.getRepetition(term);
-  return repetition ? Meaning{repetition->first, repetition->second} : Meaning{term};
+  return repetition ? RepeatedTerm{repetition->first, repetition->second} : RepeatedTerm{term};
 }
 
-FailureOr<Meaning> TermReader::readComputed(Operation *op, ArrayRef<Meaning> operands) {
+FailureOr<RepeatedTerm> TermReader::readComputed(Operation *op, ArrayRef<RepeatedTerm> operands) {
   Type type = getWholeType(op->getResult(0).getType());
   auto make = [&](ArrayRef<TermId> list, Type type) {
     terms.noteUse(list, op);
     return cast<TermOpInterface>(op).makeTerm(terms, list, type);
   };
   SmallVector<TermId> list;
-  if (llvm::any_of(operands, [](const Meaning &operand) { return !operand.repeats.empty(); })) {
+  if (llvm::any_of(operands,
+                   [](const RepeatedTerm &operand) { return !operand.repeats.empty(); })) {
     auto passing = dyn_cast<RepeatOpInterface>(op);
     if (!passing)
-      return fail(op) << "cannot be proved: the verifier does not know what the op makes of a "
-                         "dimension that repeats";
+      return fail(op) << "cannot be proved: the verifier has no rule for how the op treats "
+                         "dimensions that repeat";
     SmallVector<Repeats> repeats;
-    for (const Meaning &operand : operands) {
+    for (const RepeatedTerm &operand : operands) {
       list.push_back(operand.term);
       repeats.push_back(operand.repeats);
     }
     if (std::optional<Repeats> result = passing.passRepeats(repeats))
-      return Meaning{make(list, removeRepeats(type, *result)), *result};
+      return RepeatedTerm{make(list, removeRepeats(type, *result)), *result};
     list.clear();
   }
   for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
@@ -60,11 +61,11 @@ FailureOr<Meaning> TermReader::readComputed(Operation *op, ArrayRef<Meaning> ope
   return open(make(list, type));
 }
 
-FailureOr<Meaning> TermReader::readMoved(Operation *op, ArrayRef<Meaning> operands) {
+FailureOr<RepeatedTerm> TermReader::readMoved(Operation *op, ArrayRef<RepeatedTerm> operands) {
   if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
     return fail(op) << "changes " << op->getOperand(0).getType() << " to "
                     << op->getResult(0).getType();
-  // Stages have different values, and what arrives is not known from one stage's text.
+  // Stages have different values, and one stage's text does not determine what arrives.
   if (auto collective = dyn_cast<CollectiveOpInterface>(op); staged && collective) {
     auto axes = collective.getAxesAttr().getAsValueRange<StringAttr>();
     GridAttr grid = GridAttr::lookup(op);
@@ -82,7 +83,8 @@ FailureOr<Meaning> TermReader::readMoved(Operation *op, ArrayRef<Meaning> operan
 namespace {
 template <typename Model, typename OpT>
 struct ComputedTerm : TermOpInterface::ExternalModel<Model, OpT> {
-  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+  FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader,
+                               ArrayRef<RepeatedTerm> operands) const {
     return reader.readComputed(op, operands);
   }
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
@@ -90,10 +92,10 @@ struct ComputedTerm : TermOpInterface::ExternalModel<Model, OpT> {
   }
 };
 
-/// The op, its attributes and its operands, and nothing else.
+/// Term of the op, its attributes and its operands.
 template <typename OpT> struct TermModel : ComputedTerm<TermModel<OpT>, OpT> {};
 
-/// Sums are multisets, and x - y is x + -y.
+/// Makes sums multisets; x - y is x + -y.
 template <> struct TermModel<AddOp> : ComputedTerm<TermModel<AddOp>, AddOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
     return terms.makeSum(type, operands, op);
@@ -116,7 +118,7 @@ template <> struct TermModel<NegOp> : ComputedTerm<TermModel<NegOp>, NegOp> {
 };
 
 /// A sum over n elements times 1/n is their mean. Over a dimension that repeats it is the mean over
-/// what is repeated, as each element is there equally often. The factor must be 1/n to the bit.
+/// the repeated elements, because each occurs equally often. The factor must be 1/n to the bit.
 template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
   static constexpr StringLiteral mean = "mean";
 
@@ -128,7 +130,7 @@ template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
     return function && function.getValue() == ReduceFunction::Sum ? properties : DictionaryAttr();
   }
 
-  /// Whether a term is the number 1/n in its type.
+  /// Returns whether a term is the number 1/n in its type.
   static bool isInverse(const Term &term, int64_t n) {
     auto properties = dyn_cast_or_null<DictionaryAttr>(term.attributes);
     if (!term.isOp(ConstantOp::getOperationName()) || !properties)
@@ -174,7 +176,7 @@ template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
   }
 };
 
-/// A bias may be added after the product.
+/// Adds the bias after the matmul.
 template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, MatmulOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
     TermId product = terms.makeNamed<MatmulOp>(op, operands.take_front(2), type);
@@ -182,7 +184,7 @@ template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, Matmu
   }
 };
 
-/// A reshape of a reshape is one, and one to the same type is none.
+/// A reshape of a reshape is one reshape; a reshape to the same type is none.
 template <> struct TermModel<ReshapeOp> : ComputedTerm<TermModel<ReshapeOp>, ReshapeOp> {
   static TermId normalize(const Terms &terms, Term &term) {
     if (const Term &operand = terms[term.operands[0]]; operand.isOp(term.name))
@@ -191,7 +193,7 @@ template <> struct TermModel<ReshapeOp> : ComputedTerm<TermModel<ReshapeOp>, Res
   }
 };
 
-/// A slice that takes one operand of a concatenation out again is that operand.
+/// A slice that extracts one operand of a concatenation is that operand.
 template <> struct TermModel<SliceOp> : ComputedTerm<TermModel<SliceOp>, SliceOp> {
   static TermId normalize(const Terms &terms, Term &term) {
     const Term &concat = terms[term.operands[0]];
@@ -217,36 +219,38 @@ template <> struct TermModel<SliceOp> : ComputedTerm<TermModel<SliceOp>, SliceOp
   }
 };
 
-/// Where it looks up 0, 0, 1, 1, … it repeats a dimension.
+/// A lookup of 0, 0, 1, 1, … repeats a dimension.
 template <> struct TermModel<GatherOp> : ComputedTerm<TermModel<GatherOp>, GatherOp> {
-  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+  FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader,
+                               ArrayRef<RepeatedTerm> operands) const {
     if (operands[0].repeats.empty())
       if (Repeats repeats = getRepeats(cast<GatherOp>(op)); !repeats.empty())
-        return Meaning{operands[0].term, repeats};
+        return RepeatedTerm{operands[0].term, repeats};
     return reader.readComputed(op, operands);
   }
 };
 
-/// A weight, its view, and how often the view has each element of a dimension.
+/// Reads a weight, its view, and how often the view repeats each element of a dimension.
 struct ParameterTerm : ComputedTerm<ParameterTerm, ParameterOp> {
-  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning>) const {
+  FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader, ArrayRef<RepeatedTerm>) const {
     auto parameter = cast<ParameterOp>(op);
     Type type = getWholeType(parameter.getType());
     if (!parameter.getWeightOp())
-      return Meaning{reader.getTerms().makeParameter(parameter, {}, type)};
+      return RepeatedTerm{reader.getTerms().makeParameter(parameter, {}, type)};
     ViewAttr view = parameter.getViewOrDense();
     Repeats repeats = takeRepeats(view);
-    return Meaning{reader.getTerms().makeParameter(parameter, view, removeRepeats(type, repeats)),
-                   repeats};
+    return RepeatedTerm{
+        reader.getTerms().makeParameter(parameter, view, removeRepeats(type, repeats)), repeats};
   }
 };
 
 //===----------------------------------------------------------------------===//
-// Ops that move parts between ranks
+// Ops that move slices between ranks
 //===----------------------------------------------------------------------===//
 
 template <typename OpT> struct MovedTerm : TermOpInterface::ExternalModel<MovedTerm<OpT>, OpT> {
-  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+  FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader,
+                               ArrayRef<RepeatedTerm> operands) const {
     return reader.readMoved(op, operands);
   }
   TermId makeTerm(Operation *, Terms &, ArrayRef<TermId> operands, Type) const {
@@ -254,19 +258,20 @@ template <typename OpT> struct MovedTerm : TermOpInterface::ExternalModel<MovedT
   }
 };
 
-/// One that shifts is the model's tpc.roll.
+/// A permute that shifts is the model's tpc.roll.
 template <>
 struct MovedTerm<CollectivePermuteOp>
     : TermOpInterface::ExternalModel<MovedTerm<CollectivePermuteOp>, CollectivePermuteOp> {
-  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+  FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader,
+                               ArrayRef<RepeatedTerm> operands) const {
     auto permute = cast<CollectivePermuteOp>(op);
-    FailureOr<Meaning> moved = reader.readMoved(op, operands);
+    FailureOr<RepeatedTerm> moved = reader.readMoved(op, operands);
     if (failed(moved) || !permute.getFrom())
       return moved;
     Terms &terms = reader.getTerms();
     TermId operand = reader.complete(operands[0], permute.getOperand(), op);
     terms.noteUse(operand, op);
-    return Meaning{makeTerm(op, terms, operand, getWholeType(permute.getType()))};
+    return RepeatedTerm{makeTerm(op, terms, operand, getWholeType(permute.getType()))};
   }
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
     auto permute = cast<CollectivePermuteOp>(op);

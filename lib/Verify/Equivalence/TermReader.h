@@ -1,4 +1,4 @@
-//===- TermReader.h - What ops need to be read as terms ---------*- C++ -*-===//
+//===- TermReader.h - Conversion of ops to terms ----------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_TERMREADER_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_TERMREADER_H
@@ -7,10 +7,10 @@
 
 namespace mlir::tpc::equivalence {
 
-/// The type of the value of which a rank has a part.
+/// Returns the type of the whole value that `type` is a rank's slice of.
 Type getWholeType(Type type);
 
-/// Reads a program's ops as terms, each as its TermOpInterface says.
+/// Reads a program's ops as terms through TermOpInterface.
 class TermReader {
 public:
   TermReader(Terms &terms, bool staged) : terms(terms), staged(staged) {}
@@ -18,18 +18,18 @@ public:
   Terms &getTerms() { return terms; }
   InFlightDiagnostic fail(Operation *op) const;
 
-  /// An op that computes: it passes repetitions of its operands on, or takes the operands with
-  /// their repetitions.
-  FailureOr<Meaning> readComputed(Operation *op, ArrayRef<Meaning> operands);
-  /// What moves parts between ranks, and leaves the whole value as it is: RelationChecker shows
-  /// that it does.
-  FailureOr<Meaning> readMoved(Operation *op, ArrayRef<Meaning> operands);
+  /// Reads an op that computes. It propagates the repetitions of its operands, or else takes the
+  /// operands with their repetitions.
+  FailureOr<RepeatedTerm> readComputed(Operation *op, ArrayRef<RepeatedTerm> operands);
+  /// Reads an op that moves slices between ranks and does not change the whole value, as
+  /// RelationChecker proves.
+  FailureOr<RepeatedTerm> readMoved(Operation *op, ArrayRef<RepeatedTerm> operands);
 
-  /// The term of a value with its repetitions.
-  TermId complete(const Meaning &meaning, Value value, Operation *op);
-  /// What a term means. A repetition that went through a concatenation, say, repeats again when it
-  /// is taken out.
-  Meaning open(TermId term) const;
+  /// Returns the term of a value with its repetitions.
+  TermId complete(const RepeatedTerm &repeated, Value value, Operation *op);
+  /// Splits a term into its repeated operand and the repetition. A repetition that passed through a
+  /// concatenation, for example, repeats again when it is extracted.
+  RepeatedTerm open(TermId term) const;
 
 private:
   Terms &terms;

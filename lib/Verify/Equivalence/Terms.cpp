@@ -1,4 +1,4 @@
-//===- Terms.cpp - What values are, as expressions ------------------------===//
+//===- Terms.cpp - Values as symbolic expressions -------------------------===//
 
 #include "Terms.h"
 
@@ -27,9 +27,9 @@ TermId Terms::intern(Term term, Operation *op) {
   auto [it, first] = known.try_emplace(std::move(key), int(terms.size()));
   if (first)
     terms.push_back(std::move(term));
-  Operation *&place = inProgram ? terms[it->second].inProgram : terms[it->second].inModel;
-  if (!place)
-    place = op;
+  Operation *&firstOp = inProgram ? terms[it->second].inProgram : terms[it->second].inModel;
+  if (!firstOp)
+    firstOp = op;
   return it->second;
 }
 
@@ -79,7 +79,7 @@ TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
   llvm_unreachable("a few addends have small multiplicities");
 }
 
-/// An op's term in its normal form.
+/// Returns the normal form of an op's term.
 TermId Terms::normalize(Term term, Operation *op) {
   if (term.isCommutative)
     llvm::sort(term.operands);
@@ -87,7 +87,7 @@ TermId Terms::normalize(Term term, Operation *op) {
   return known >= 0 ? known : intern(std::move(term), op);
 }
 
-/// A view of merged factors: (a x b*t, b x t) is (a*b x t).
+/// Merges adjacent factors of a view: (a x b*t, b x t) is (a*b x t).
 static Attribute normalizeView(ViewAttr view) {
   Builder builder(view.getContext());
   SmallVector<Attribute> dims = {builder.getI64IntegerAttr(view.getOffset())};
@@ -160,8 +160,8 @@ void Terms::noteUse(ArrayRef<TermId> operands, Operation *op) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// What a term is made of and has not been replaced yet, without the bodies of calls; operands come
-/// first, as they have the smaller numbers.
+/// Returns the subterms that have not been replaced yet, without the bodies of calls. Operands come
+/// first, because they have the smaller numbers.
 std::vector<TermId> Terms::collect(TermId id, const Substitution &substitution) const {
   std::vector<TermId> found;
   DenseSet<TermId> seen;
@@ -203,7 +203,7 @@ std::optional<Multisets::Set> Terms::instantiateSum(Multisets::Set set,
   return result;
 }
 
-/// A term all of whose operands have been replaced.
+/// Replaces one term, all of whose operands have been replaced.
 TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
   Term term = terms[id]; // a copy: the table grows
   Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
@@ -221,7 +221,7 @@ TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
   case Term::Sum: {
     if (std::optional<Multisets::Set> sum = instantiateSum(term.addends, substitution))
       return makeSum(term.type, *sum, op);
-    SmallVector<TermId> addends; // each by itself
+    SmallVector<TermId> addends; // one term per addend
     sums.forEach(term.addends, [&](unsigned addend, int64_t times) {
       addends.push_back(
           makeSum(term.type, sums.makeSingle(substitution.done.lookup(addend), times), op));
@@ -242,8 +242,8 @@ TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
   llvm_unreachable("all kinds of terms");
 }
 
-/// `id` with variables replaced, and with calls replaced by what they compute. The recursion is as
-/// deep as calls of layers are nested.
+/// Returns `id` with variables replaced and calls replaced by their bodies. The recursion is as
+/// deep as layer calls are nested.
 TermId Terms::instantiate(TermId id, Substitution &substitution) {
   for (TermId next : collect(id, substitution))
     substitution.done[next] = instantiateOne(next, substitution);

@@ -1,17 +1,21 @@
-//===- Terms.h - What values are, as expressions ----------------*- C++ -*-===//
+//===- Terms.h - Values as symbolic expressions -----------------*- C++ -*-===//
 //
-// A value of a program as an expression over the model's inputs and weights, each expression
-// stored once: two values are equal if their terms have the same number. Distribution does not
-// occur in it: the term of a rank's part is the term of the whole value of which it is a part.
+// Represents a value of a program as an expression over the model's inputs and weights. Each
+// expression is stored once, so two values are equal if their terms have the same number.
+// Distribution does not occur in a term: the term of a rank's slice is the term of the whole value.
 //
-// A few identities are built in, all of them identities of the numbers in exact arithmetic: sums
-// are multisets, which share what they have in common (so additions may be done in another order,
-// and a bias may be added after the product), x - y is x + -y, a reshape of a reshape is one, a
-// slice that takes one operand of a concatenation out again is that operand, and a sum of n
-// elements times 1/n is their mean, which is the same of each element several times.
+// A few identities of exact arithmetic are built in:
 //
-// A call of a layer stays a call, of the term of the layer's body: a layer is looked at once,
-// and equal bodies are equal whatever they are called.
+//   * Sums are multisets that share common subsets. Additions may therefore be reordered, and a
+//     bias may be added after the matmul.
+//   * x - y is x + -y.
+//   * A reshape of a reshape is one reshape.
+//   * A slice that extracts one operand of a concatenation is that operand.
+//   * A sum of n elements times 1/n is their mean, which does not change if each element is
+//     repeated equally often.
+//
+// A call of a layer stays a call of the term of the layer's body. A layer is therefore read once,
+// and equal bodies are equal whatever their names are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,19 +34,19 @@ struct Term {
   explicit Term(Kind kind) : kind(kind) {}
   Kind kind;
   StringRef name; // of an op or a weight
-  /// What is known of such ops: their normal form.
+  /// Normalization rules of the op; null if it has none.
   const TermOpInterface::Concept *model = nullptr;
-  Attribute attributes;  // of an op; a parameter's normalized view
-  Attribute attributes2; // of a parameter: where its weight lies
-  Type type;             // of the whole value
-  int64_t index = 0;     // of an input or variable; which result a call gives (always one term)
-  TermId body = -1;      // of a call
-  bool isCommutative = false;                // of an op: its operands are sorted
+  Attribute attributes;       // of an op; a parameter's normalized view
+  Attribute attributes2;      // of a parameter: file, offset and type of its weight
+  Type type;                  // of the whole value
+  int64_t index = 0;          // of an input or variable; of a call: which result (always one term)
+  TermId body = -1;           // of a call
+  bool isCommutative = false; // of an op: its operands are sorted
   Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
   SmallVector<TermId, 3> operands;
-  /// Where it was first seen, in the model and in the program.
+  /// First op with this term, in the model and in the program.
   Operation *inModel = nullptr, *inProgram = nullptr;
-  /// What first used it in the program.
+  /// First op of the program that uses this term.
   Operation *usedInProgram = nullptr;
 
   bool isOp(StringRef op) const { return kind == Op && name == op; }
@@ -53,40 +57,40 @@ public:
   const Term &operator[](TermId id) const { return terms[id]; }
   size_t size() const { return terms.size(); }
   const Multisets &getSums() const { return sums; }
-  /// There are too many terms, or sums are too large: nothing can be shown any more.
+  /// Error when there are too many terms or too large sums: the proof gives up.
   static constexpr StringLiteral exhausted = "cannot be proved: the expressions of the programs "
-                                             "take more memory than a proof is given; are "
+                                             "take more memory than a proof may use; are "
                                              "functions called too often, or sums too long?";
   bool isExhausted() const { return terms.size() > maxTerms || sums.size() > maxNodes; }
 
   TermId makeInput(unsigned index, Type type);
   TermId makeVariable(unsigned index, Type type);
-  /// The term of an op with its attributes, with a result of type `type`.
+  /// Returns the term of `op` with its attributes and a result of type `type`.
   TermId makeOp(Operation *op, ArrayRef<TermId> operands, Type type);
-  /// The term of an op of another kind, to which `op` amounts.
+  /// Returns the term of an `OpT`, which `op` is equivalent to.
   template <typename OpT>
   TermId makeNamed(Operation *op, ArrayRef<TermId> operands, Type type, Attribute attributes = {}) {
     return makeOp(OperationName(OpT::getOperationName(), op->getContext()), op, operands, type,
                   attributes);
   }
   TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
-  /// The term of a weight's view.
+  /// Returns the term of a weight's view.
   TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
-  /// The value of type `type` that has a term's value several times, as `repeats` says.
+  /// Returns the value of type `type` that repeats a term's value as `repeats` describes.
   TermId makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op);
-  /// Of a repetition, whatever it was taken out of: what it repeats, and how.
+  /// Returns the repeated term and the repetition of a term that makeRepetition made, else nullopt.
   std::optional<std::pair<TermId, Repeats>> getRepetition(TermId id) const {
     auto it = repetitions.find(id);
     return it == repetitions.end() ? std::nullopt : std::optional(it->second);
   }
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
 
-  /// The term with its calls replaced by what they compute.
+  /// Returns the term with its calls replaced by their bodies.
   TermId expand(TermId id);
 
-  /// An op of the program uses these.
+  /// Records that `op`, of the program, uses these terms.
   void noteUse(ArrayRef<TermId> operands, Operation *op);
-  /// From now on terms come from the program and not from the model.
+  /// Attributes later terms to the program instead of the model.
   void beginProgram() { inProgram = true; }
 
 private:
@@ -95,10 +99,10 @@ private:
   TermId makeOp(OperationName name, Operation *op, ArrayRef<TermId> operands, Type type,
                 Attribute attributes);
   TermId normalize(Term term, Operation *op);
-  /// A term as addends: those of a sum, or itself.
+  /// Returns the addends of a sum; of another term, the term itself.
   Multisets::Set getAddends(TermId id);
 
-  /// Variables replaced by arguments, and what has been made of terms and sums.
+  /// Arguments that replace variables, and the terms and sums already replaced.
   struct Substitution {
     SmallVector<TermId> arguments;
     DenseMap<TermId, TermId> done;
@@ -109,7 +113,7 @@ private:
   std::optional<Multisets::Set> instantiateSum(Multisets::Set set, Substitution &substitution);
   std::vector<TermId> collect(TermId id, const Substitution &substitution) const;
 
-  /// Some hundreds of megabytes. Calls of calls of calls are not replaced beyond this.
+  /// Limits of some hundreds of megabytes, beyond which calls are not expanded.
   static constexpr size_t maxTerms = 1 << 21, maxNodes = 1 << 22;
   std::vector<Term> terms;
   Multisets sums;
@@ -119,7 +123,7 @@ private:
   bool inProgram = false;
 };
 
-/// Terms of what a whole module computes; `outputs` in the order of the model's.
+/// Terms of a whole module's results; `outputs` in the order of the model's.
 struct ProgramTerms {
   struct Output {
     TermId term;
@@ -129,12 +133,12 @@ struct ProgramTerms {
   SmallVector<Output> outputs;
 };
 
-/// Reads a program of any level; of a pipeline it follows the messages. Errors: a message that is
-/// not sent, not received, or of another type; an output that is delivered twice, or never, or not
+/// Reads a program of any level; in a pipeline, follows its messages. Errors: a message that is
+/// not sent, not received, or of another type; an output that is delivered twice, never, or not
 /// by all micro-batches.
 FailureOr<ProgramTerms> readProgram(ModuleOp module, Terms &terms);
 
-/// Compares outputs; the first op at which they differ is an error.
+/// Compares the outputs of both programs; reports the first op at which they differ.
 LogicalResult compareOutputs(ModuleOp program, Terms &terms, const ProgramTerms &actual,
                              const ProgramTerms &expected);
 

@@ -1,4 +1,4 @@
-//===- VerifyBounds.cpp - Are sizes within 64 bits and a budget? ----------===//
+//===- VerifyBounds.cpp - Check of sizes against 64 bits ------------------===//
 
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Verify/Passes.h"
@@ -22,7 +22,7 @@ BoundsChecker::BoundsChecker(ModuleOp module, int64_t symbolMax, int64_t budget)
   readConstraints();
 }
 
-/// What a run's sizes can be: as constraints say where they are about one symbol.
+/// Reads the ranges of symbols from constraints on a single symbol.
 void BoundsChecker::readConstraints() {
   auto list = module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
   if (!list)
@@ -37,7 +37,7 @@ void BoundsChecker::readConstraints() {
     Interval &range = ranges.try_emplace(terms[0].atoms[0].name, anySymbol()).first->second;
     if (low && low.getInt() > range.low.get())
       range.low = Wide(low.getInt());
-    // A limit may be as large as integers are.
+    // A limit may be as large as the largest integer.
     if (high && high.getInt() < (int64_t(1) << 40))
       range.high = Wide(std::max<int64_t>(high.getInt(), int64_t(range.low.get())));
   }
@@ -69,10 +69,10 @@ Interval BoundsChecker::evaluate(const SymExpr &e, const Ranges &symbols, Interv
         value = {Wide(0), std::max(Wide(0), b.high + Wide(-1))};
         break;
       default: { // divisors are positive
-        __int128 least = std::max<__int128>(1, b.low.get());
+        __int128 smallest = std::max<__int128>(1, b.low.get());
         __int128 largest = std::max<__int128>(1, b.high.get());
         value = {Wide(a.low.get() >= 0 ? a.low.get() / largest : a.low.get()),
-                 Wide(a.high.get() >= 0 ? a.high.get() / least : a.high.get())};
+                 Wide(a.high.get() >= 0 ? a.high.get() / smallest : a.high.get())};
       }
       }
       product = product * value;
@@ -114,15 +114,15 @@ LogicalResult BoundsChecker::checkType(Operation *op, Type type) {
     return success();
   for (const SymExpr &size : getSizes(type))
     if (size.isOverflow())
-      return fail(op) << "has a size in " << type << " whose coefficients leave 64 bits";
-  auto [least, most] = countBytes(type);
-  if (!most.fits64())
-    return fail(op) << "makes a value " << type << " of up to " << most.str()
+      return fail(op) << "has a size in " << type << " whose coefficients exceed 64 bits";
+  auto [minimum, maximum] = countBytes(type);
+  if (!maximum.fits64())
+    return fail(op) << "makes a value " << type << " of up to " << maximum.str()
                     << " bytes, more than 64 bits can count (" << INT64_MAX
                     << "); constrain its sizes (symbols without a constraint are taken to be up to "
                     << symbolMax << ")";
-  if (least > Wide(budget))
-    return fail(op) << "makes a value " << type << " of at least " << least.str()
+  if (minimum > Wide(budget))
+    return fail(op) << "makes a value " << type << " of at least " << minimum.str()
                     << " bytes, more than the budget of " << budget
                     << " for one value: is a size of the model wrong?";
   good.insert(type);
@@ -163,7 +163,7 @@ LogicalResult BoundsChecker::checkOp(Operation *op) {
           return failure();
   auto known = dyn_cast<BoundsOpInterface>(op);
   if (!known)
-    return fail(op) << "cannot be bounded: the verifier does not know how often its loops run";
+    return fail(op) << "cannot be bounded: the verifier has no trip counts for this op";
   return known.checkBounds(*this);
 }
 

@@ -1,11 +1,15 @@
-//===- VerifyEquivalence.cpp - Does the split program compute the model? --===//
+//===- VerifyEquivalence.cpp - Equivalence of split program and model -----===//
 //
-// By proof, for all sizes, in two steps. Each value on a rank is shown to be, of some whole value,
-// the part that its type says (RelationChecker). Then that whole value is shown to be the model's:
-// both programs are read as expressions over inputs and weights, and their outputs must be the same
-// (readProgram, compareOutputs). And by a randomized check that has nothing to do with lemmas: both
-// programs are run at small sizes over a prime field (comparePrograms). What programs say beside
-// their ops is compared as well (compareFacts). See docs/design/verification.md.
+// Verifies a split program in three ways:
+//
+//   1. A proof for all sizes, in two steps. RelationChecker proves that each value on a rank is the
+//      slice of some whole value that its type declares. Then both programs are read as expressions
+//      over inputs and weights, and their outputs must be equal (readProgram, compareOutputs).
+//   2. A randomized check that uses no lemmas: both programs run at small sizes over a prime field
+//      (comparePrograms).
+//   3. A comparison of the facts that programs state outside of their ops (compareFacts).
+//
+// See docs/design/verification.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,9 +32,9 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
-/// For all sizes, by lemmas.
+/// Proves equivalence for all sizes by lemmas.
 static LogicalResult prove(ModuleOp model, ModuleOp program) {
-  if (failed(verifyRounds(program)) || failed(RelationChecker(program).run()))
+  if (failed(verifyOutsideOfMicroBatches(program)) || failed(RelationChecker(program).run()))
     return failure();
   Terms terms;
   FailureOr<ProgramTerms> expected = readProgram(model, terms);
@@ -73,7 +77,8 @@ LogicalResult mlir::tpc::verifyDistribution(ModuleOp program) {
     copy = program.clone();
     expandNorms(program = *copy);
   }
-  return failure(failed(verifyRounds(program)) || failed(RelationChecker(program).run()));
+  return failure(failed(verifyOutsideOfMicroBatches(program)) ||
+                 failed(RelationChecker(program).run()));
 }
 
 namespace {

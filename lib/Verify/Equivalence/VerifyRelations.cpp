@@ -1,4 +1,4 @@
-//===- VerifyRelations.cpp - Are the types of a distributed program true? -===//
+//===- VerifyRelations.cpp - Check of distributions in types --------------===//
 
 #include "ProofOps.h"
 #include "RelationChecker.h"
@@ -32,7 +32,7 @@ LogicalResult RelationChecker::checkType(Operation *op, Type type) {
   if (!tensor)
     return success();
   if (relations.contains(type))
-    return success(); // seen and found good
+    return success(); // already checked
   const Relation &relation = get(type);
   DenseSet<StringAttr> seen;
   auto once = [&](ArrayRef<StringAttr> axes) -> LogicalResult {
@@ -61,8 +61,8 @@ LogicalResult RelationChecker::checkType(Operation *op, Type type) {
   return success();
 }
 
-/// Query head h uses kv head h / (heads per kv head) of the same rank. So the kv heads must be laid
-/// out as the major part of the query heads.
+/// Query head h uses kv head h / (heads per kv head) of the same rank. The kv heads must therefore
+/// be laid out as the major factor of the query heads.
 LogicalResult RelationChecker::checkHeads(Operation *op, const Layout &query, const Layout &kv) {
   Layout rest = query;
   bool fits = kv.product.empty() && query.product.empty();
@@ -130,8 +130,8 @@ LogicalResult RelationChecker::checkFormula(Operation *op, const Lemma &lemma) {
       failed(checkHeads(op, *layouts[lemma.queryHeads], *layouts[lemma.kvHeads])))
     return failure();
 
-  // One axis for one letter: split twice, ranks would have blocks on the diagonal only. Kv heads
-  // are a part of the query heads.
+  // An axis may split only one letter: split twice, ranks would have diagonal blocks only. Kv heads
+  // are exempt, because they are a factor of the query heads.
   llvm::MapVector<StringAttr, int> roles;
   for (auto [letter, layout] : llvm::enumerate(layouts)) {
     if (!layout || int(letter) == lemma.kvHeads)
@@ -144,8 +144,8 @@ LogicalResult RelationChecker::checkFormula(Operation *op, const Lemma &lemma) {
   return checkPartial(op, lemma, roles, layouts);
 }
 
-/// The axes over which the result is a part of a sum (or maximum, minimum): those that split a
-/// letter that is summed, and those over which operands are parts that the op passes on.
+/// Checks the axes over which the result is an operand of a sum (or maximum, minimum). These are
+/// the axes that split a reduced letter, and those of partial operands that the op propagates.
 LogicalResult RelationChecker::checkPartial(Operation *op, const Lemma &lemma,
                                             const llvm::MapVector<StringAttr, int> &roles,
                                             ArrayRef<std::optional<Layout>> layouts) {
@@ -183,8 +183,8 @@ LogicalResult RelationChecker::checkPartial(Operation *op, const Lemma &lemma,
     if (!passes)
       return fail(op) << what << " is a part of a "
                       << (kind == ReductionKind::Sum ? "sum" : "maximum or minimum") << " over '"
-                      << axis.getValue() << "' on each rank, and of parts the op does not make "
-                      << "parts of its result: reduce it before, once";
+                      << axis.getValue() << "' on each rank, and the op does not propagate such "
+                      << "parts to its result: reduce the operand before this op";
     derived[axis] = kind;
   }
 
@@ -193,11 +193,11 @@ LogicalResult RelationChecker::checkPartial(Operation *op, const Lemma &lemma,
     if (!result.isPartial(axis) || result.kind != kind)
       return fail(op) << "on each rank of '" << axis.getValue() << "' the result is a part ("
                       << stringifyReductionKind(kind) << "), but its type "
-                      << op->getResult(0).getType() << " says "
-                      << (result.isPartial(axis) ? "that it reduces otherwise" : "it is complete");
+                      << op->getResult(0).getType() << " declares "
+                      << (result.isPartial(axis) ? "another reduction" : "it complete");
   for (StringAttr axis : result.partial)
     if (!derived.contains(axis))
-      return fail(op) << "its type says that the result is a part over '" << axis.getValue()
+      return fail(op) << "its type declares the result a part over '" << axis.getValue()
                       << "', but every rank has all of it: reduced, it would count "
                       << grid.getAxisSize(axis.getValue()) << " times";
   return success();

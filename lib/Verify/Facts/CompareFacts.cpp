@@ -1,4 +1,4 @@
-//===- CompareFacts.cpp - A program's facts are its reference's -----------===//
+//===- CompareFacts.cpp - Comparison of facts with a reference ------------===//
 
 #include "FactTable.h"
 #include "Facts.h"
@@ -72,10 +72,10 @@ FailureOr<Ports> facts::readPorts(ModuleOp module) {
 }
 
 namespace {
-/// Compares a program with what it was made of.
+/// Compares a program with the program that it was made from.
 class Comparison {
 public:
-  /// `whose`: "the model", "the staged program".
+  /// `whose`: name of the reference, "the model" or "the staged program".
   Comparison(ModuleOp program, ModuleOp reference, StringRef whose)
       : program(program), reference(reference), whose(whose) {}
 
@@ -87,7 +87,7 @@ public:
   LogicalResult compareFunctions();
 
 private:
-  /// `what` has a field, an attribute tpc.* or the like.
+  /// Compares a field of `what`, such as an attribute tpc.*.
   LogicalResult compare(Location loc, const Twine &what, const Twine &field, Attribute have,
                         Attribute want) {
     if (have == want)
@@ -106,7 +106,7 @@ private:
            << "the program has " << have << " " << what << "s, but " << whose << " " << want;
   }
   LogicalResult comparePort(const Port &have, const Port &want, const Twine &what, bool all);
-  /// The attributes tpc.* of two ops that are the same.
+  /// Compares the attributes tpc.* of corresponding ops.
   LogicalResult compareMarks(Operation *own, Operation *other, const Twine &what);
 
   ModuleOp program, reference;
@@ -114,13 +114,13 @@ private:
 };
 } // namespace
 
-/// `all`: every attribute, not just those that the model has as well.
+/// `all`: compares every attribute, not only those that the model has as well.
 LogicalResult Comparison::compareAttributes(bool all) {
   for (const AttributeFact &fact : getAttributeFacts()) {
     Attribute have = program->getAttr(fact.name), want = reference->getAttr(fact.name);
     if (!all && fact.reference != Reference::Model)
       continue;
-    // Text without a source gets one where it is read, and text without a schedule where it is
+    // Text without a source gets one when it is parsed, and text without a schedule when it is
     // lowered.
     if (!want && have && fact.name == kSourceAttr)
       continue;
@@ -151,8 +151,8 @@ LogicalResult Comparison::comparePort(const Port &have, const Port &want, const 
   return all ? compare(loc, what, "attributes", have.attributes, want.attributes) : success();
 }
 
-/// `all`: of one program at two levels. From the model on, inputs and outputs without names may
-/// get some, and outputs may be of copies.
+/// `all`: the programs are one program at two levels. Against the model, inputs and outputs without
+/// names may get some, and outputs may be replicated.
 LogicalResult Comparison::comparePorts(bool all) {
   FailureOr<Ports> own = readPorts(program), other = readPorts(reference);
   if (failed(own) || failed(other) ||
@@ -168,7 +168,7 @@ LogicalResult Comparison::comparePorts(bool all) {
   return success();
 }
 
-/// A program may lose weights that it does not need; it gets none.
+/// A program may drop weights that it does not need; it must not add any.
 LogicalResult Comparison::compareWeights() {
   llvm::DenseMap<StringAttr, WeightOp> known;
   for (auto weight : reference.getOps<WeightOp>())
@@ -211,7 +211,8 @@ LogicalResult Comparison::compareMarks(Operation *own, Operation *other, const T
   return success();
 }
 
-/// Stages, and which of them delivers which output in which parts: a cache is kept there.
+/// Compares stages and the outputs that each delivers, with their distributions, because the
+/// distribution of an output determines where a cache resides.
 LogicalResult Comparison::comparePipelines() {
   auto own = llvm::to_vector(program.getOps<PipelineOp>());
   auto other = llvm::to_vector(reference.getOps<PipelineOp>());
@@ -243,7 +244,7 @@ LogicalResult Comparison::comparePipelines() {
   return success();
 }
 
-/// Kernels are functions that only the lowered program has.
+/// Functions without a counterpart are kernels, which only the lowered program has.
 LogicalResult Comparison::compareFunctions() {
   llvm::DenseMap<StringAttr, func::FuncOp> known;
   for (auto function : reference.getOps<func::FuncOp>())
@@ -256,19 +257,19 @@ LogicalResult Comparison::compareFunctions() {
 }
 
 //===----------------------------------------------------------------------===//
-// The whole
+// Entry points
 //===----------------------------------------------------------------------===//
 
-/// What the program itself says must fit together, whatever it was made of.
+/// Checks the consistency of entries within the program.
 static LogicalResult checkEntries(ModuleOp program) {
   llvm::DenseSet<StringAttr> used;
   program.walk([&](buffer::ParameterOp op) { used.insert(op.getEntryAttr().getAttr()); });
   for (auto entry : program.getOps<buffer::EntryOp>()) {
     if (!used.contains(entry.getSymNameAttr()))
-      return entry.emitOpError("is loaded, and no call takes it");
+      return entry.emitOpError("is loaded, but no call takes it");
     if (!program.lookupSymbol<WeightOp>(entry.getLoad().getWeight()))
       return entry.emitOpError() << "loads @" << entry.getLoad().getWeight().getValue()
-                                 << ", and there is no such tpc.weight";
+                                 << ", but there is no such tpc.weight";
   }
   return success();
 }

@@ -1,4 +1,4 @@
-//===- FactTable.cpp - Facts of an executable, and what covers them -------===//
+//===- FactTable.cpp - Facts of an executable and their checks ------------===//
 
 #include "FactTable.h"
 
@@ -20,7 +20,7 @@ using namespace mlir::tpc::facts;
 #define INFORMATION "no effect on a run: "
 
 static constexpr ManifestFact manifestFacts[] = {
-    {"format", "the compiler", "constant; the runtime refuses any other"},
+    {"format", "the compiler", "constant; the runtime rejects any other"},
     {"name", "`--name`, `-o`", INFORMATION "a label"},
     {"compiler", "the compiler", "constant; processes compare it at the start of a run"},
     {"source", "`tpc.source`", FACTS},
@@ -28,7 +28,7 @@ static constexpr ManifestFact manifestFacts[] = {
     {"grid.order[]", "`tpc.grid`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
     {"grid.micro_batches", "`tpc.grid`", EQUIVALENCE ", " COMMS "; " FACTS " on lowered text"},
     {"grid.sequence_parallel", "the reduce-scatters of the program", INFORMATION "a label"},
-    {"groups[][]", "the communication of the program", COMMS ", " BUFFERS},
+    {"groups[][]", "collectives of the program", COMMS ", " BUFFERS},
     {"schedule", "`tpc.schedule`", COMMS "; " FACTS " on lowered text"},
     {"not_verified", "`tpc.not_verified`", "a report of `tpcc`; " FACTS " on lowered text"},
     {"no_randomized_check", "`tpc.no_randomized_check`",
@@ -74,8 +74,8 @@ static constexpr ManifestFact manifestFacts[] = {
     {"generation.window_lengths", "`tpc.step`", FACTS ", " GENERATION},
 
     {"files[].path", "file of the `tpc.weight`, `tpc.source`", FACTS},
-    {"files[].bytes", "the file", "processes compare it when they have found the file"},
-    {"files[].digest", "the file", "processes compare it when they have found the file"},
+    {"files[].bytes", "the file", "processes compare it when they have opened the file"},
+    {"files[].digest", "the file", "processes compare it when they have opened the file"},
     {"files[].tensors[].name", "`tpc.weight`", FACTS},
     {"files[].tensors[].offset", "`tpc.weight`", FACTS},
     {"files[].tensors[].bytes", "`tpc.weight`", FACTS},
@@ -114,12 +114,12 @@ static constexpr AttributeFact attributeFacts[] = {
     {kStepAttr, Reference::Model, FACTS ", " GENERATION},
 
     {kShardingAttr, Reference::None,
-     "what a user asks for; " EQUIVALENCE " proves what became of it"},
+     "a user's request; " EQUIVALENCE " proves the program for any choice"},
     {kShardingSourceAttr, Reference::None, "named in messages only"},
     {kDevicesAttr, Reference::Choice,
-     "what a user asks for; " EQUIVALENCE " proves what became of it"},
+     "a user's request; " EQUIVALENCE " proves the program for any choice"},
     {kPipelineStageAttr, Reference::None,
-     "what a user asks for; " EQUIVALENCE " proves what became of it"},
+     "a user's request; " EQUIVALENCE " proves the program for any choice"},
     {kHeldStagesAttr, Reference::None, "removed before the model level ends"},
     {kLinksAttr, Reference::Choice, "an estimate: no effect on what is computed"},
     {kTargetAttr, Reference::Choice, LOWERED " for any target"},
@@ -129,11 +129,10 @@ static constexpr AttributeFact attributeFacts[] = {
     {kTacticsAttr, Reference::Choice, "a report: no effect on what is computed"},
     {kWarningsAttr, Reference::Choice, "a report: no effect on what is computed"},
     {kBatchAttr, Reference::Choice, EQUIVALENCE ", " COMMS},
-    {kNormAttr, Reference::None, EQUIVALENCE ", which compares what is computed"},
-    {kBiasAttr, Reference::None, EQUIVALENCE ", which compares what is computed"},
+    {kNormAttr, Reference::None, EQUIVALENCE ", which compares the computation"},
+    {kBiasAttr, Reference::None, EQUIVALENCE ", which compares the computation"},
     {kRepeatedHeadsAttr, Reference::None, "a report: no effect on what is computed"},
-    {kNormsWrittenOutAttr, Reference::Choice,
-     EQUIVALENCE ", which then compares all norms by their definition"},
+    {kNormsWrittenOutAttr, Reference::Choice, EQUIVALENCE ", which then decomposes all norms"},
 
     {kStageAttr, Reference::None, "a report; " FACTS " on lowered text"},
     {kSecondsAttr, Reference::None, "a report; " FACTS " on lowered text"},
@@ -170,12 +169,13 @@ void mlir::tpc::printFactTable(llvm::raw_ostream &os) {
         "check.\n\n"
         "## Manifest\n\n"
         "`[]` is each element of a list, `*` each key of an object.\n\n"
-        "| key | made of | covered by |\n|---|---|---|\n";
+        "| key | derived from | covered by |\n|---|---|---|\n";
   for (const ManifestFact &fact : manifestFacts)
     os << "| `" << fact.key << "` | " << fact.source << " | " << fact.covered << " |\n";
   os << "\n## Attributes\n\n"
-        "The second column is what `tpc-verify-facts` compares an attribute of the module with, "
-        "up to the staged\nprogram. On lowered text all of them must be the staged program's.\n\n"
+        "The second column is the program whose module attribute `tpc-verify-facts` compares with, "
+        "up to the staged\nprogram. On lowered text all attributes must equal the staged "
+        "program's.\n\n"
         "| attribute | compared with | covered by |\n|---|---|---|\n";
   for (const AttributeFact &fact : attributeFacts)
     os << "| `" << fact.name << "` | " << (fact.reference == Reference::Model ? "the model" : "")

@@ -1,8 +1,8 @@
-//===- FactTable.h - Facts of an executable, and what covers them -*- C++ -*-===//
+//===- FactTable.h - Facts of an executable and their checks ----*- C++ -*-===//
 //
-// The manifest and the discardable attributes are facts: the executable acts on them, and no
-// expression of the program contains them. Each has a row here that names the check which shows it
-// right. docs/reference/facts.md is printed from these rows (tpc-opt --print-facts).
+// The manifest and the discardable attributes are facts: the executable depends on them, but they
+// are no expressions of the program. Each has a row here with the check that covers it.
+// docs/reference/facts.md is generated from these rows (tpc-opt --print-facts).
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,16 +17,16 @@ namespace mlir::tpc::facts {
 /// A key of the manifest. `[]` is each element of a list, `*` each key of an object.
 struct ManifestFact {
   llvm::StringRef key;
-  llvm::StringRef source; // the fact of the program that it is made of
+  llvm::StringRef source; // origin of the value in the program
   llvm::StringRef covered;
 };
 
-/// What an attribute of the module is compared with, from the staged program on. On lowered text
-/// each is compared with the staged program's as well.
+/// Reference of an attribute of the module, up to the staged program. On lowered text, each is
+/// compared with the staged program's as well.
 enum class Reference {
-  Model,  // the model has the same
-  Choice, // the partitioner or the user chose it; other verifiers prove the program for any choice
-  None    // it is no attribute of the module, or belongs to earlier levels
+  Model,  // must equal the model's
+  Choice, // chosen by the partitioner or the user; the program is proved for any choice
+  None    // not an attribute of the module, or one of earlier levels
 };
 
 /// An attribute tpc.* (lib/Dialect/DiscardableAttrs.cpp).

@@ -1,4 +1,4 @@
-//===- Facts.h - Facts of one program ---------------------------*- C++ -*-===//
+//===- Facts.h - Comparison of a program's facts ----------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_FACTS_FACTS_H
 #define TPC_LIB_VERIFY_FACTS_FACTS_H
@@ -9,24 +9,24 @@
 
 namespace mlir::tpc::facts {
 
-/// An input or output, with its whole type, as the model or the pipeline has it.
+/// An input or output of the model or the pipeline, with its whole type.
 struct Port {
   DictionaryAttr attributes;
   Type type;
-  /// Empty if it has none.
+  /// Empty if there is none.
   StringRef getName() const;
 };
 struct Ports {
   SmallVector<Port> inputs, outputs;
 };
 
-/// Those of @main, or of the pipeline of a staged or lowered program.
+/// Reads the ports of @main, or of the pipeline of a staged or lowered program.
 FailureOr<Ports> readPorts(ModuleOp module);
 
 /// Compares `tpc.step` with the inputs, outputs, caches and windows of the program itself.
 LogicalResult checkStep(ModuleOp program);
 
-/// Each weight of a program must be the reference's of that name.
+/// Checks that each weight of a program equals the reference's of that name.
 LogicalResult compareWeights(ModuleOp program, ModuleOp reference);
 
 } // namespace mlir::tpc::facts

@@ -1,8 +1,8 @@
-//===- StepFacts.cpp - Facts of a step of a generation --------------------===//
+//===- StepFacts.cpp - Facts of a generation step -------------------------===//
 //
-// `tpc.step` says which inputs, sizes and windows the runtime acts on. Each field is read off the
-// program as well: inputs and the first output by their types, the window by the attention that
-// reads sliding-window caches.
+// `tpc.step` lists the inputs, sizes and windows that the runtime uses. This derives each field
+// from the program as well: inputs and the first output from their types, the window from the
+// attention that reads sliding-window caches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
       : program(program), step(step), ports(ports) {}
 
   LogicalResult run() {
-    // What the runtime needs besides only a program with stages must have.
+    // Only a staged program must have the tokens and logits that the runtime requires.
     bool isStaged = !program.getOps<PipelineOp>().empty();
     return failure(failed(checkNames()) || failed(checkInputs()) || failed(checkCaches()) ||
                    (isStaged && (failed(checkTokens()) || failed(checkLogits()))) ||
@@ -39,7 +39,7 @@ public:
 private:
   InFlightDiagnostic fail() { return emitError(program.getLoc()) << "'" << kStepAttr << "' "; }
 
-  /// The runtime finds inputs and outputs by name.
+  /// Checks that names are unique, because the runtime finds inputs and outputs by name.
   LogicalResult checkNames() {
     for (auto [list, what] : {std::pair(&ports.inputs, "input"), {&ports.outputs, "output"}}) {
       std::set<std::string> names;
@@ -51,17 +51,17 @@ private:
     return success();
   }
 
-  /// An input [batch] of i64.
+  /// Checks that the input `name` is [batch] of i64.
   LogicalResult checkCountsOf(StringRef field, StringRef name) {
     auto port =
         llvm::find_if(ports.inputs, [&](const Port &port) { return port.getName() == name; });
     if (port == ports.inputs.end())
       return fail() << "names the input '" << name << "' as '" << field
-                    << "', and the program has none of that name";
+                    << "', but the program has no such input";
     auto tensor = dyn_cast<RankedTensorType>(port->type);
     if (!tensor || tensor.getRank() != 1 || !tensor.getElementType().isInteger(64))
       return fail() << "names the input '" << name << "' as '" << field << "', which is "
-                    << port->type << ", and not [batch] of i64";
+                    << port->type << ", not [batch] of i64";
     if (batch && *batch != getSizes(tensor)[0])
       return fail() << "names inputs of " << batch->str() << " and of " << getSizes(tensor)[0].str()
                     << " sequences";
@@ -76,7 +76,7 @@ private:
       return failure();
     for (auto [field, symbol] : {std::pair("tokens", step.tokens), {"capacity", step.capacity}})
       if (*batch == SymExpr::symbol(symbol))
-        return fail() << "says that '" << field << "' is " << symbol
+        return fail() << "sets '" << field << "' to " << symbol
                       << ", which is the number of sequences";
     return success();
   }
@@ -89,9 +89,9 @@ private:
           getSizes(tensor) == SmallVector<SymExpr>{*batch, SymExpr::symbol(step.tokens)})
         ++ids;
     if (ids != 1)
-      return fail() << "says that 'tokens' is " << step.tokens << ", and " << ids
+      return fail() << "sets 'tokens' to " << step.tokens << ", but " << ids
                     << " inputs are integers [" << batch->str() << ", " << step.tokens
-                    << "]: one must be the token ids";
+                    << "]: exactly one must be the token ids";
     return success();
   }
 
@@ -108,12 +108,11 @@ private:
                << (step.windowed ? ", 'room' is " + step.windowed->room : "") << ")";
     }
     if (step.windowed && !windowed)
-      return fail() << "says that 'room' is " << step.windowed->room
-                    << ", and no cache has that size";
+      return fail() << "sets 'room' to " << step.windowed->room << ", but no cache has that size";
     return success();
   }
 
-  /// The first output: logits of all tokens, or of the last ones.
+  /// Checks that the first output has logits of all tokens, or of the last ones.
   LogicalResult checkLogits() {
     auto tensor = ports.outputs.empty() ? RankedTensorType()
                                         : dyn_cast<RankedTensorType>(ports.outputs[0].type);
@@ -124,14 +123,14 @@ private:
     if (!step.last)
       wanted.push_back(SymExpr::symbol(step.tokens));
     if (sizes.size() != wanted.size() + 1 || ArrayRef(sizes).drop_back() != ArrayRef(wanted))
-      return fail() << (step.last ? "has 'last', and the first output is not ["
-                                  : "has no 'last', and the first output is not [")
+      return fail() << (step.last ? "has 'last', but the first output is not ["
+                                  : "has no 'last', but the first output is not [")
                     << batch->str() << (step.last ? "" : ", " + step.tokens) << ", vocabulary]";
     return success();
   }
 
-  /// Attention that reads a cache with room for a window's tokens has a window; the largest is the
-  /// one that the runtime keeps tokens for.
+  /// Checks that attention over a sliding-window cache has a window. The runtime keeps tokens for
+  /// the largest of these windows.
   LogicalResult checkWindows() {
     if (!step.windowed)
       return success();
@@ -147,7 +146,7 @@ private:
       std::optional<int64_t> window = op.getWindow() ? op.getWindow()->asConstant() : std::nullopt;
       if (!window) {
         op.emitOpError() << "'" << getSourceName(op.getLoc())
-                         << "' has no window, and reads a cache that keeps what a window shows";
+                         << "' has no window, but reads a sliding-window cache";
         return WalkResult::interrupt();
       }
       largest = std::max(largest, *window);
@@ -156,8 +155,8 @@ private:
     if (walk.wasInterrupted())
       return failure();
     if (largest != step.windowed->window)
-      return fail() << "says that 'window' is " << step.windowed->window
-                    << ", and the largest window of attention that reads sliding-window caches is "
+      return fail() << "sets 'window' to " << step.windowed->window
+                    << ", but the largest window of attention that reads sliding-window caches is "
                     << largest;
     return success();
   }
@@ -175,7 +174,7 @@ LogicalResult facts::checkStep(ModuleOp program) {
   if (!step) {
     if (hasCaches && !StepSymbols::lookup(program))
       return emitError(program.getLoc())
-             << "the program has caches, and no '" << kStepAttr << "' that says how they are used";
+             << "the program has caches, but no '" << kStepAttr << "' that describes their use";
     return success();
   }
   FailureOr<Ports> ports = readPorts(program);
@@ -183,11 +182,12 @@ LogicalResult facts::checkStep(ModuleOp program) {
 }
 
 //===----------------------------------------------------------------------===//
-// A step and what it was made of
+// A step and its reference
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Compares the facts of a step with those of the model, or of a placed step with the step's.
+/// Compares the facts of a step with those of the model, or of a step on preallocated caches with
+/// those of the step.
 class StepComparison {
 public:
   StepComparison(ModuleOp reference, ModuleOp step) : reference(reference), step(step) {}
@@ -204,7 +204,7 @@ public:
   }
 
 private:
-  /// An input that both have takes the same, and is the same when it is left out.
+  /// Checks that an input of both programs has the same element type, default and requirement.
   LogicalResult compareInputs() {
     FailureOr<Ports> own = readPorts(step), other = readPorts(reference);
     if (failed(own) || failed(other))
@@ -231,19 +231,20 @@ private:
     return success();
   }
 
-  /// Caches of a placed step are numbered as the step's.
+  /// Checks that a step on preallocated caches numbers its caches as the step does.
   LogicalResult compareOrder() {
     auto own = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
     if (!PlacedStep::lookup(step))
       return success();
     for (auto [have, want] : llvm::zip(own, other))
       if (have.getSymName() != want.getSymName())
-        return have.emitOpError() << "stands where its reference has @" << want.getSymName();
+        return have.emitOpError() << "is in the position of @" << want.getSymName()
+                                  << " in its reference";
     return success();
   }
 
-  /// Inputs and outputs of a cache have its name, where they have one, and caches are declared in
-  /// the order of their inputs.
+  /// Checks that named inputs and outputs of a cache have the cache's name, and that caches are
+  /// declared in the order of their inputs.
   LogicalResult checkCachePorts() {
     FailureOr<Ports> ports = readPorts(step);
     if (failed(ports))
@@ -254,7 +255,7 @@ private:
             cache && !port.getName().empty() && port.getName() != cache.getValue())
           return emitError(step.getLoc())
                  << what << " '" << port.getName() << "' of the step is of cache " << cache
-                 << ", and must have its name";
+                 << ", but must have its name";
     auto caches = step.getOps<CacheOp>();
     auto next = caches.begin();
     for (const Port &port : ports->inputs) {
@@ -263,13 +264,13 @@ private:
         continue;
       if ((*next).getSymName() != cache.getValue())
         return (*next).emitOpError()
-               << "stands where the input of cache " << cache << " is the next";
+               << "is declared in the position of cache " << cache << ", by the order of inputs";
       ++next;
     }
     return success();
   }
 
-  /// The forms that a size of the reference may have in the step.
+  /// Returns the forms that a size of the reference may have in the step.
   SmallVector<SymExpr> getForms(const SymExpr &size) {
     SmallVector<SymExpr> forms{size};
     if (auto placed = PlacedStep::lookup(step)) {
@@ -277,7 +278,8 @@ private:
       if (!before)
         return forms;
       SymExpr capacity = SymExpr::symbol(placed->capacity), past = SymExpr::symbol(before->past);
-      // All that a cache has room for: past and new tokens. Or, of the past alone, no more.
+      // The capacity of a cache, for past and new tokens; or the capacity alone, for the past
+      // alone.
       forms.push_back(
           size.substitute({{before->past, capacity - SymExpr::symbol(before->tokens)}}));
       if (SymExpr rest = size - past; rest.isConstant())
@@ -303,21 +305,22 @@ private:
                         [&](StringRef field) { return own.get(field) == other.get(field); });
   }
 
-  /// A placed step may ask for no past where the step asks for a least one: its pasts are lengths.
+  /// Returns whether the constraint may be absent: on preallocated caches a minimum past is none,
+  /// because pasts are lengths.
   bool mayBeMissing(DictionaryAttr constraint) {
     auto before = StepSymbols::lookup(reference);
     return PlacedStep::lookup(step) && before && !constraint.get("max") &&
            mentions(getSize(constraint), before->past);
   }
 
-  /// What a placed step looks up by positions: `size` rows of a table that has `rows`.
+  /// A lookup by positions on preallocated caches: `size` rows of a table that has `rows`.
   struct Table {
     SymExpr size;
     int64_t rows;
-    std::string weight; // empty: it is none
+    std::string weight; // empty if the table is not a weight
   };
 
-  /// Positions are limited to those of a full cache, `min(position, size "capacity + 1")`.
+  /// Returns the limit of positions to a full cache, `min(position, size "capacity + 1")`.
   static std::optional<SymExpr> getLimit(Value index, StringRef capacity) {
     while (Operation *op = index.getDefiningOp()) {
       if (auto min = dyn_cast<MinOp>(op)) {
@@ -354,8 +357,8 @@ private:
     return tables;
   }
 
-  /// Returns whether caches of that capacity look up rows of the table alone. Limits of positions
-  /// grow with the capacity, also those of a minimum or a quotient.
+  /// Returns whether caches of that capacity look up only rows of the table. Limits of positions,
+  /// including those of a minimum or a quotient, grow with the capacity.
   bool isWithin(const Table &table, int64_t capacity) const {
     auto rows = table.size.evaluate({{PlacedStep::lookup(step)->capacity, capacity}});
     return rows && *rows <= table.rows;
@@ -365,43 +368,44 @@ private:
   /// constraints. Their sizes grow with the capacity.
   std::optional<int64_t> getLargestCapacity(DictionaryAttr constraint) const {
     auto placed = PlacedStep::lookup(step);
-    auto most = constraint.getAs<IntegerAttr>("max");
-    if (!placed || !most)
+    auto maximum = constraint.getAs<IntegerAttr>("max");
+    if (!placed || !maximum)
       return std::nullopt;
     auto accepts = [&](int64_t capacity) {
       auto size = getSize(constraint).evaluate({{placed->capacity, capacity}});
-      return size && *size <= most.getInt();
+      return size && *size <= maximum.getInt();
     };
-    int64_t accepted = 0, refused = int64_t(1) << 40;
-    if (!accepts(accepted) || accepts(refused))
+    int64_t accepted = 0, rejected = int64_t(1) << 40;
+    if (!accepts(accepted) || accepts(rejected))
       return std::nullopt;
-    while (refused - accepted > 1) {
-      int64_t middle = accepted + (refused - accepted) / 2;
-      (accepts(middle) ? accepted : refused) = middle;
+    while (rejected - accepted > 1) {
+      int64_t middle = accepted + (rejected - accepted) / 2;
+      (accepts(middle) ? accepted : rejected) = middle;
     }
     return accepted;
   }
 
   int64_t getLargestCapacity(ArrayRef<DictionaryAttr> constraints) const {
-    int64_t largest = 1 << 20; // where nothing limits it
+    int64_t largest = 1 << 20; // if no constraint limits it
     for (DictionaryAttr constraint : constraints)
       largest = std::min(largest, getLargestCapacity(constraint).value_or(largest));
     return largest;
   }
 
-  /// Returns whether the constraint keeps caches to the rows of the table, asks for no more than
-  /// that, and names the table.
+  /// Returns whether the constraint limits caches to the rows of the table, not below that, and
+  /// names the table.
   bool isOf(const Table &table, DictionaryAttr constraint) const {
-    auto least = constraint.getAs<IntegerAttr>("min"), most = constraint.getAs<IntegerAttr>("max");
+    auto minimum = constraint.getAs<IntegerAttr>("min"),
+         maximum = constraint.getAs<IntegerAttr>("max");
     auto why = constraint.getAs<StringAttr>("why");
     std::string rows = " has " + std::to_string(table.rows) + " rows";
-    if (!least || least.getInt() != 0 || !most || !why ||
+    if (!minimum || minimum.getInt() != 0 || !maximum || !why ||
         (table.weight.empty()
              ? !why.getValue().starts_with("table ") || !why.getValue().ends_with(rows)
              : why.getValue() != "table " + table.weight + rows))
       return false;
     if (getSize(constraint) == table.size)
-      return most.getInt() == table.rows;
+      return maximum.getInt() == table.rows;
     std::optional<int64_t> largest = getLargestCapacity(constraint);
     return largest && isWithin(table, *largest) && !isWithin(table, *largest + 1);
   }
@@ -417,8 +421,8 @@ private:
     SmallVector<Table> tables = findTables();
     for (const Table &table : tables)
       if (!isWithin(table, getLargestCapacity(own)) && llvm::none_of(own, [&](DictionaryAttr have) {
-            auto most = have.getAs<IntegerAttr>("max");
-            return getSize(have) == table.size && most && most.getInt() <= table.rows;
+            auto maximum = have.getAs<IntegerAttr>("max");
+            return getSize(have) == table.size && maximum && maximum.getInt() <= table.rows;
           }))
         return emitError(step.getLoc())
                << "'" << kConstraintsAttr << "' of the step does not limit " << table.size.str()
@@ -427,7 +431,7 @@ private:
       if (llvm::none_of(tables, [&](const Table &table) { return isOf(table, have); }) &&
           llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
         return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
-                                        << ", which nothing of its reference asks for";
+                                        << ", which nothing in its reference requires";
     return success();
   }
 

@@ -1,4 +1,4 @@
-//===- VerifyFacts.cpp - Is an executable told what the model says? -------===//
+//===- VerifyFacts.cpp - Check of facts against the model -----------------===//
 
 #include "Facts.h"
 #include "tpc/Verify/Passes.h"
@@ -26,7 +26,7 @@ struct VerifyFacts : public mlir::tpc::impl::VerifyFactsBase<VerifyFacts> {
   VerifyFacts() = default;
   explicit VerifyFacts(std::shared_ptr<ReferenceModel> recorded) : recorded(std::move(recorded)) {}
 
-  /// What was recorded, or what a file has; null if there is neither.
+  /// Returns the recorded module, or the one in `file`; null if there is neither.
   FailureOr<ModuleOp> find(OwningOpRef<ModuleOp> ReferenceModel::*field, StringRef option,
                            StringRef file, OwningOpRef<ModuleOp> &parsed) {
     if (recorded)

@@ -1,9 +1,9 @@
-//===- EmptyCaches.cpp - On empty caches, a step is the model -------------===//
+//===- EmptyCaches.cpp - Equivalence of model and step without past -------===//
 //
-// Both programs are brought to what they are without a past: its symbol is 0, and inputs of the
-// model that the step does not have are what they are when they are left out. What is empty then
-// goes (joins with nothing, sums with 0, masks that hide nothing), by identities of single ops.
-// What is left must be the same expressions (Terms.h).
+// Specializes both programs to an empty past: its symbol is 0, and inputs that only the model has
+// get their defaults. Identities of single ops then remove operands that are empty (concatenation
+// with nothing, sums with 0, masks that hide nothing). The remaining expressions must be equal
+// (Terms.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ using namespace mlir::tpc::generation;
 using ::tpc::SymExpr;
 
 //===----------------------------------------------------------------------===//
-// No past
+// Empty past
 //===----------------------------------------------------------------------===//
 
 void generation::replaceSymbol(func::FuncOp main, const std::string &name, const SymExpr &by) {
@@ -97,7 +97,7 @@ std::optional<double> generation::findNumber(Value value) { return Numbers::find
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Nothing, joined with x, is x.
+/// Concatenation of an empty value and x is x.
 struct DropEmpty : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
@@ -112,7 +112,7 @@ struct DropEmpty : OpRewritePattern<ConcatOp> {
   }
 };
 
-/// What fills all that a cache has room for is what it holds then.
+/// Append of a value that fills the capacity of a cache is that value.
 struct DropCache : OpRewritePattern<AppendOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AppendOp op, PatternRewriter &rewriter) const override {
@@ -123,8 +123,7 @@ struct DropCache : OpRewritePattern<AppendOp> {
   }
 };
 
-/// Transposed twice is transposed once; and where nothing moves but dimensions of size 1, the
-/// elements stay in their order.
+/// Two transposes are one. A transpose that moves only dimensions of size 1 is a reshape.
 struct JoinTransposes : OpRewritePattern<TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
@@ -149,7 +148,7 @@ struct JoinTransposes : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// x + 0, true and x; and what a condition that is known chooses.
+/// x + 0, true and x; and a select with a known condition.
 struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
   LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
@@ -170,8 +169,8 @@ struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
   }
 };
 
-/// A mask that hides nothing is none. Where each query sees its own key, it does not matter what a
-/// row is that sees none.
+/// Removes masks that hide nothing. If each query sees its own key, the value of rows that see none
+/// does not matter.
 struct DropMasks : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -202,7 +201,7 @@ struct DropMasks : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Where one dimension counts and all others are of size 1, the dimensions of size 1 are nothing.
+/// An iota whose other dimensions have size 1 is a reshape of a one-dimensional iota.
 struct OneIota : OpRewritePattern<IotaOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(IotaOp op, PatternRewriter &rewriter) const override {
@@ -217,7 +216,7 @@ struct OneIota : OpRewritePattern<IotaOp> {
   }
 };
 
-/// Leading dimensions of size 1 of a value, so many of them.
+/// Removes `count` leading dimensions of size 1.
 static Value squeeze(PatternRewriter &rewriter, Value value, unsigned count) {
   SmallVector<SymExpr> sizes = getSizes(value);
   sizes.erase(sizes.begin(), sizes.begin() + count);
@@ -231,8 +230,8 @@ static unsigned countOnes(Value value) {
          sizes.begin();
 }
 
-/// The same op without its leading dimensions of size 1, and these around it: steps of one sequence
-/// have them or not. `keep`: so many dimensions stay, of operands and result.
+/// Rewrites an op without its leading dimensions of size 1, and reshapes around it, because steps
+/// of one sequence may lack them. `keep`: number of trailing dimensions of the result to keep.
 static LogicalResult squeezeOp(Operation *op, PatternRewriter &rewriter, unsigned keep,
                                llvm::function_ref<void(Operation *, unsigned)> fix = nullptr) {
   Value result = op->getResult(0);
@@ -279,7 +278,7 @@ struct SqueezeMatmul : OpRewritePattern<MatmulOp> {
 struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
-    // Only what stays in front.
+    // Only leading dimensions that are not moved.
     unsigned same = 0;
     while (same < op.getPermutation().size() && op.getPermutation()[same] == int64_t(same))
       ++same;
@@ -306,7 +305,7 @@ template <typename OpT> struct SqueezeAlong : OpRewritePattern<OpT> {
   }
 };
 
-/// Of what is looked up, the places.
+/// Squeezes the indices of a lookup.
 struct SqueezeGather : OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
@@ -323,7 +322,7 @@ struct SqueezeGather : OpRewritePattern<GatherOp> {
   }
 };
 
-/// All of a dimension, as it is.
+/// A slice of a whole dimension is its operand.
 struct DropSlice : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
@@ -335,7 +334,7 @@ struct DropSlice : OpRewritePattern<SliceOp> {
   }
 };
 
-/// What only adds dimensions of size 1.
+/// An expand that only adds dimensions of size 1 is a reshape.
 struct DropExpand : OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
@@ -355,7 +354,7 @@ static void simplify(ModuleOp module) {
                DropExpand, SqueezeScalar, SqueezeMatmul, SqueezeTranspose, SqueezeAlong<ConcatOp>,
                SqueezeGather, SqueezeAlong<SliceOp>>(module.getContext());
   FrozenRewritePatternSet frozen(std::move(patterns));
-  // What one identity makes is for another one in the next round.
+  // The result of one pattern may match another in the next iteration.
   for (int round = 0; round < 3; ++round)
     walkAndApplyPatterns(module, frozen);
 }
@@ -369,7 +368,7 @@ static StringRef getName(DictionaryAttr attributes) {
   return name ? name.getValue() : StringRef();
 }
 
-/// What an input is where it is left out and there is no past.
+/// Returns the default of an omitted input without a past.
 static Value makeDefault(OpBuilder &builder, BlockArgument input, InputDefaultAttr left) {
   auto type = cast<RankedTensorType>(input.getType());
   Location loc = input.getLoc();
@@ -384,7 +383,7 @@ static Value makeDefault(OpBuilder &builder, BlockArgument input, InputDefaultAt
   return ExpandOp::create(builder, loc, type, value);
 }
 
-/// Arguments in this order.
+/// Reorders the arguments.
 static void permuteInputs(func::FuncOp main, ArrayRef<unsigned> order) {
   unsigned count = main.getNumArguments();
   for (unsigned from : order) {
@@ -398,8 +397,8 @@ static void permuteInputs(func::FuncOp main, ArrayRef<unsigned> order) {
   (void)main.eraseArguments(old);
 }
 
-/// Gives inputs of the same name the same number in both programs; of the others, those of the
-/// model are what they are when they are left out, and caches and what was the past are empty.
+/// Gives inputs of the same name the same number in both programs. Other inputs of the model get
+/// their defaults; caches and inputs of the past are empty.
 static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
   SmallVector<unsigned> inModel, inStep, rest;
   for (unsigned i = 0; i < step.getNumArguments(); ++i) {
@@ -411,12 +410,12 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
           !llvm::is_contained(inModel, k))
         same = k;
     if (isEmpty(type) || getCache(step.getArgAttrDict(i))) {
-      rest.push_back(i); // of a cache that is not empty, nothing may be used
+      rest.push_back(i); // a cache that is not empty must not be used
       continue;
     }
     if (!same)
       return step.emitError() << "input '" << name << "' of the step, " << type
-                              << " where there is no past, is no input of the model";
+                              << " without a past, is no input of the model";
     inStep.push_back(i);
     inModel.push_back(*same);
   }
@@ -440,7 +439,7 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
   return success();
 }
 
-/// Outputs of the step that are no caches, and those of the model that have their names.
+/// Selects the outputs of the step other than caches, and the model's outputs of the same names.
 static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
                                  equivalence::ProgramTerms &modelTerms,
                                  equivalence::ProgramTerms &stepTerms) {
@@ -463,7 +462,7 @@ static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
     take(expected, modelTerms, *same);
   }
   if (actual.outputs.empty())
-    return step.emitError("has no output but what is in its caches");
+    return step.emitError("has no outputs other than caches");
   modelTerms = std::move(expected);
   stepTerms = std::move(actual);
   return success();

@@ -1,4 +1,4 @@
-//===- EmptyCaches.h - On empty caches, a step is the model -----*- C++ -*-===//
+//===- EmptyCaches.h - Equivalence of model and step without past ---------===//
 
 #ifndef TPC_LIB_VERIFY_GENERATION_EMPTYCACHES_H
 #define TPC_LIB_VERIFY_GENERATION_EMPTYCACHES_H
@@ -10,14 +10,14 @@
 
 namespace mlir::tpc::generation {
 
-/// Shows for all sizes that the outputs of `step`, where the symbol `past` is 0, are those of
-/// `model`: the same expressions of inputs and weights. Both have no calls, and are changed. What
-/// the model takes and the step does not is empty then, or what it is when it is left out.
+/// Proves for all sizes that the outputs of `step`, with the symbol `past` set to 0, are those of
+/// `model`: the same expressions of inputs and weights. Both must have no calls, and are modified.
+/// Inputs that only the model has are empty then, or have their defaults.
 LogicalResult proveEmpty(ModuleOp model, ModuleOp step, const std::string &past);
 
-/// In types and attributes.
+/// Replaces a symbol in types and attributes.
 void replaceSymbol(func::FuncOp main, const std::string &name, const ::tpc::SymExpr &by);
-/// The number that all elements of a value are, if it is made of constants alone.
+/// Returns the number that all elements of a value equal, if it is computed from constants alone.
 std::optional<double> findNumber(Value value);
 
 } // namespace mlir::tpc::generation

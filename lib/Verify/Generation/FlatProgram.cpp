@@ -1,4 +1,4 @@
-//===- FlatProgram.cpp - A program without calls --------------------------===//
+//===- FlatProgram.cpp - Inlining of all calls ----------------------------===//
 
 #include "FlatProgram.h"
 
@@ -34,14 +34,14 @@ public:
   }
 
 private:
-  /// What a function computes of `arguments`.
+  /// Inlines a function on `arguments`.
   LogicalResult copy(func::FuncOp function, ArrayRef<Value> arguments,
                      SmallVectorImpl<Value> &results) {
     if (!llvm::hasSingleElement(function.getBody()) ||
         function.getNumArguments() != arguments.size() || depth >= maxDepth)
       return function.emitError() << "cannot be proved: @" << function.getName()
-                                  << " is no function of one block, is called with other "
-                                     "arguments than it has, or calls itself";
+                                  << " has more than one block, is called with other "
+                                     "arguments than it declares, or calls itself";
     ++depth;
     IRMapping map;
     map.map(function.getArguments(), arguments);
@@ -54,8 +54,8 @@ private:
       auto call = dyn_cast<func::CallOp>(op);
       if (!call) {
         if (++steps > maxSteps)
-          return function.emitError() << "cannot be proved: functions are called more than "
-                                      << maxSteps << " ops' worth of times";
+          return function.emitError()
+                 << "cannot be proved: calls expand to more than " << maxSteps << " ops";
         builder.clone(op, map);
         continue;
       }
@@ -63,7 +63,8 @@ private:
       SmallVector<Value> given = llvm::map_to_vector(call.getOperands(), get), found;
       if (!callee || callee.isExternal() || failed(copy(callee, given, found)) ||
           found.size() != call.getNumResults())
-        return call.emitError() << "calls @" << call.getCallee() << ", which does not fit";
+        return call.emitError() << "calls @" << call.getCallee()
+                                << ", whose signature does not match";
       map.map(call.getResults(), found);
     }
     --depth;
@@ -77,7 +78,7 @@ private:
 };
 } // namespace
 
-FailureOr<OwningOpRef<ModuleOp>> generation::makeFlat(ModuleOp module) {
+FailureOr<OwningOpRef<ModuleOp>> generation::inlineCalls(ModuleOp module) {
   OwningOpRef<ModuleOp> flat = module.clone();
   if (failed(Flattener(*flat).run()))
     return failure();

@@ -1,4 +1,4 @@
-//===- FlatProgram.h - A program without calls ------------------*- C++ -*-===//
+//===- FlatProgram.h - Inlining of all calls --------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_GENERATION_FLATPROGRAM_H
 #define TPC_LIB_VERIFY_GENERATION_FLATPROGRAM_H
@@ -8,9 +8,9 @@
 
 namespace mlir::tpc::generation {
 
-/// A copy of a module in which @main has what it calls in place of the calls. Errors: there is no
-/// @main; functions without a body, of another form, that call themselves or are called too often.
-FailureOr<OwningOpRef<ModuleOp>> makeFlat(ModuleOp module);
+/// Returns a copy of a module in which all calls of @main are inlined. Errors: there is no @main; a
+/// function has no body or another form, calls itself, or is called too often.
+FailureOr<OwningOpRef<ModuleOp>> inlineCalls(ModuleOp module);
 
 inline func::FuncOp getMain(ModuleOp module) { return module.lookupSymbol<func::FuncOp>("main"); }
 

@@ -1,6 +1,6 @@
-//===- PieceModels.cpp - What ops make of tokens that come in pieces ------===//
+//===- PieceModels.cpp - Lemmas on tokens in pieces -----------------------===//
 //
-// Of ops of which the formula does not say it all. Each lemma is written from the op's description.
+// Lemmas of ops whose formula is not sufficient. Each lemma is written from the op's description.
 // W, F and S are an op's result in the whole run, in the first and in the second piece.
 //
 //===----------------------------------------------------------------------===//
@@ -14,77 +14,77 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::generation;
 using ::tpc::SymExpr;
-using Parts = ArrayRef<Part>;
+using Relations = ArrayRef<PieceRelation>;
 
-/// What the formula says of operands that are not moved.
-static FailureOr<Part> relateUnmoved(Operation *op, PieceProver &p, Parts operands) {
-  SmallVector<Part> unmoved(operands);
-  for (Part &part : unmoved)
-    part.takeShift({});
+/// Applies the formula to operands without their shifts.
+static FailureOr<PieceRelation> relateUnshifted(Operation *op, PieceProver &p, Relations operands) {
+  SmallVector<PieceRelation> unmoved(operands);
+  for (PieceRelation &relation : unmoved)
+    relation.setShift({});
   return p.relateByFormula(op, unmoved);
 }
 
 //===----------------------------------------------------------------------===//
-// Where numbers come from
+// Sources
 //===----------------------------------------------------------------------===//
 
-static FailureOr<Part> relate(ConstantOp op, PieceProver &p, Parts) {
-  Part part;
+static FailureOr<PieceRelation> relate(ConstantOp op, PieceProver &p, Relations) {
+  PieceRelation relation;
   if (auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
       splat && isa<IntegerType>(splat.getElementType())) {
     const APInt value = splat.getSplatValue<APInt>();
-    part.number =
+    relation.number =
         splat.getElementType().isInteger(1) ? int64_t(value.getZExtValue()) : value.getSExtValue();
   }
-  return part;
+  return relation;
 }
 
-/// A number made of lengths is another one in each run; by how much is known.
-static FailureOr<Part> relate(SizeOp op, PieceProver &p, Parts) {
+/// A number computed from lengths differs between runs by a known amount.
+static FailureOr<PieceRelation> relate(SizeOp op, PieceProver &p, Relations) {
   const SymExpr &e = op.getExpr();
-  Part part;
-  part.inFirst = p.inFirst(e) - p.inWhole(e);
-  part.inSecond = p.inSecond(e) - p.inWhole(e);
+  PieceRelation relation;
+  relation.inFirst = p.inFirst(e) - p.inWhole(e);
+  relation.inSecond = p.inSecond(e) - p.inWhole(e);
   if (!p.dependsOnTokens(e))
-    part.number = e.asConstant();
-  return part;
+    relation.number = e.asConstant();
+  return relation;
 }
 
-/// Tokens count from 0 in each run: S[i] = i = W[a + i] - a. With those of the past, they are the
-/// same ones.
-static FailureOr<Part> relate(IotaOp op, PieceProver &p, Parts) {
+/// The iota of tokens begins at 0 in each run: S[i] = i = W[a + i] - a. An iota that includes the
+/// past is equal.
+static FailureOr<PieceRelation> relate(IotaOp op, PieceProver &p, Relations) {
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(sizes[dim]))
-    return Part(); // the same along all other dimensions
-  std::optional<Part> part = p.makeTokens(sizes[dim], dim);
-  if (!part)
+    return PieceRelation(); // equal along all other dimensions
+  std::optional<PieceRelation> relation = p.makeTokens(sizes[dim], dim);
+  if (!relation)
     return p.fail(op) << "counts " << sizes[dim].str()
                       << " elements, which are neither the tokens of the step nor those of the "
                          "past and the step";
-  if (part->kind == Part::New)
-    part->inSecond = -p.getFirst();
-  return *part;
+  if (relation->kind == PieceRelation::New)
+    relation->inSecond = -p.getFirst();
+  return *relation;
 }
 
-/// Of v everywhere, the sum up to token i is (i + 1) v, or i v without its own: as an iota, v
-/// times. From the end it is (n - i) v, which is c v less in the first piece.
-static FailureOr<Part> relate(CumSumOp op, PieceProver &p, Parts operands) {
+/// If all elements are v, the sum up to token i is (i + 1) v, or i v in exclusive mode: an iota
+/// times v. In reverse it is (n - i) v, which is smaller by c v in the first piece.
+static FailureOr<PieceRelation> relate(CumSumOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
   if (!p.dependsOnTokens(size))
     return p.relateByFormula(op, operands);
-  const Part &operand = operands[0];
-  std::optional<Part> part = p.makeTokens(size, dim);
-  if (!part || !operand.number || operand.isMoved())
-    return p.fail(op) << "adds up something of the tokens that is not one number for each: what "
-                         "was added before a step is not known";
+  const PieceRelation &operand = operands[0];
+  std::optional<PieceRelation> relation = p.makeTokens(size, dim);
+  if (!relation || !operand.number || operand.isShifted())
+    return p.fail(op) << "sums values that are not one constant for each token: the sum "
+                         "before a step is unknown";
   SymExpr each = *operand.number;
   if (op.getReverse())
-    part->inFirst = each * (p.inFirst(size) - p.inWhole(size));
-  else if (part->kind == Part::New)
-    part->inSecond = -each * p.getFirst();
-  return *part;
+    relation->inFirst = each * (p.inFirst(size) - p.inWhole(size));
+  else if (relation->kind == PieceRelation::New)
+    relation->inSecond = -each * p.getFirst();
+  return *relation;
 }
 
 //===----------------------------------------------------------------------===//
@@ -92,60 +92,60 @@ static FailureOr<Part> relate(CumSumOp op, PieceProver &p, Parts operands) {
 //===----------------------------------------------------------------------===//
 
 /// (x + s) + (y + t) = (x + y) + (s + t).
-static FailureOr<Part> relate(AddOp op, PieceProver &p, Parts operands) {
-  FailureOr<Part> part = relateUnmoved(op, p, operands);
-  if (succeeded(part)) {
-    part->inFirst = operands[0].inFirst + operands[1].inFirst;
-    part->inSecond = operands[0].inSecond + operands[1].inSecond;
+static FailureOr<PieceRelation> relate(AddOp op, PieceProver &p, Relations operands) {
+  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+  if (succeeded(relation)) {
+    relation->inFirst = operands[0].inFirst + operands[1].inFirst;
+    relation->inSecond = operands[0].inSecond + operands[1].inSecond;
   }
-  return part;
+  return relation;
 }
 
-static FailureOr<Part> relate(SubOp op, PieceProver &p, Parts operands) {
-  FailureOr<Part> part = relateUnmoved(op, p, operands);
-  if (succeeded(part)) {
-    part->inFirst = operands[0].inFirst - operands[1].inFirst;
-    part->inSecond = operands[0].inSecond - operands[1].inSecond;
+static FailureOr<PieceRelation> relate(SubOp op, PieceProver &p, Relations operands) {
+  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+  if (succeeded(relation)) {
+    relation->inFirst = operands[0].inFirst - operands[1].inFirst;
+    relation->inSecond = operands[0].inSecond - operands[1].inSecond;
   }
-  return part;
+  return relation;
 }
 
-static FailureOr<Part> relate(NegOp op, PieceProver &p, Parts operands) {
-  FailureOr<Part> part = relateUnmoved(op, p, operands);
-  if (succeeded(part)) {
-    part->inFirst = -operands[0].inFirst;
-    part->inSecond = -operands[0].inSecond;
+static FailureOr<PieceRelation> relate(NegOp op, PieceProver &p, Relations operands) {
+  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+  if (succeeded(relation)) {
+    relation->inFirst = -operands[0].inFirst;
+    relation->inSecond = -operands[0].inSecond;
   }
-  return part;
+  return relation;
 }
 
-static FailureOr<Part> relate(MulOp op, PieceProver &p, Parts operands) {
+static FailureOr<PieceRelation> relate(MulOp op, PieceProver &p, Relations operands) {
   for (unsigned i : {0, 1}) {
-    const Part &moved = operands[i], &other = operands[1 - i];
-    if (!moved.isMoved() || !other.number)
+    const PieceRelation &moved = operands[i], &other = operands[1 - i];
+    if (!moved.isShifted() || !other.number)
       continue;
-    FailureOr<Part> part = relateUnmoved(op, p, operands);
-    if (succeeded(part)) {
-      part->inFirst = *other.number * moved.inFirst;
-      part->inSecond = *other.number * moved.inSecond;
+    FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+    if (succeeded(relation)) {
+      relation->inFirst = *other.number * moved.inFirst;
+      relation->inSecond = *other.number * moved.inSecond;
     }
-    return part;
+    return relation;
   }
   return p.relateByFormula(op, operands);
 }
 
-/// Numbers are exact, so that an integer is the same one in any type but i1; what is cut off of
-/// others depends on the number.
-static FailureOr<Part> relate(CastOp op, PieceProver &p, Parts operands) {
+/// Numbers are exact, so an integer is the same in any type but i1. Truncation of other numbers
+/// depends on the number.
+static FailureOr<PieceRelation> relate(CastOp op, PieceProver &p, Relations operands) {
   Type from = elementTypeOf(op.getOperand()), to = elementTypeOf(op.getResult());
   bool exact = !to.isInteger(1) && !from.isInteger(1) &&
                (isa<IntegerType>(from) || (isa<FloatType>(from) && isa<FloatType>(to)));
   if (!exact)
     return p.relateByFormula(op, operands);
-  FailureOr<Part> part = relateUnmoved(op, p, operands);
-  if (succeeded(part))
-    part->takeShift(operands[0]);
-  return part;
+  FailureOr<PieceRelation> relation = relateUnshifted(op, p, operands);
+  if (succeeded(relation))
+    relation->setShift(operands[0]);
+  return relation;
 }
 
 //===----------------------------------------------------------------------===//
@@ -159,13 +159,14 @@ static SymExpr multiply(ArrayRef<SymExpr> sizes) {
   return all;
 }
 
-/// The quotient, where it is known that nothing is divided by 0.
+/// Returns the quotient if the divisor is known not to be 0.
 static std::optional<SymExpr> divide(const SymExpr &a, const SymExpr &b) {
   return b.isConstant(0) ? std::nullopt : a.divideExact(b);
 }
 
-/// Row by row, elements are major x tokens x minor in both shapes.
-static FailureOr<Part> relateTokens(ReshapeOp op, PieceProver &p, const Part &operand) {
+/// In row-major order, elements are major x tokens x minor in both shapes.
+static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
+                                             const PieceRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   SymExpr before = multiply(ArrayRef(from).take_front(operand.dim)) * operand.major;
   SymExpr behind = operand.minor * multiply(ArrayRef(from).drop_front(operand.dim + 1));
@@ -176,19 +177,19 @@ static FailureOr<Part> relateTokens(ReshapeOp op, PieceProver &p, const Part &op
     auto minor = divide(behind, multiply(ArrayRef(to).drop_front(d + 1)));
     if (!major || !minor || size != *major * p.countTokens(operand.kind) * *minor)
       break;
-    Part part = operand;
-    part.dim = d;
-    part.major = *major;
-    part.minor = *minor;
-    part.joint = nullptr;
-    return part;
+    PieceRelation relation = operand;
+    relation.dim = d;
+    relation.major = *major;
+    relation.minor = *minor;
+    relation.joint = nullptr;
+    return relation;
   }
-  return p.fail(op) << "takes tokens apart: in " << op.getType()
-                    << " no dimension has each of them as a whole";
+  return p.fail(op) << "splits tokens: no dimension of " << op.getType() << " has whole tokens";
 }
 
-/// What is the same along a dimension is so along all that it is divided into.
-static FailureOr<Part> relateSame(ReshapeOp op, PieceProver &p, const Part &operand) {
+/// A value that is equal along a dimension is equal along all factors of that dimension.
+static FailureOr<PieceRelation> relateSame(ReshapeOp op, PieceProver &p,
+                                           const PieceRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   auto inTokens = [&](const SymExpr &size) { return p.dependsOnTokens(size); };
   auto dim = llvm::find_if(from, inTokens);
@@ -206,175 +207,173 @@ static FailureOr<Part> relateSame(ReshapeOp op, PieceProver &p, const Part &oper
           std::none_of(std::next(dim), from.end(), inTokens))
         return operand;
     }
-  return p.fail(op) << "puts together what is the same for all tokens with what is not";
+  return p.fail(op) << "merges values that are equal for all tokens with values that are not";
 }
 
-static FailureOr<Part> relate(ReshapeOp op, PieceProver &p, Parts operands) {
-  const Part &operand = operands[0];
-  if (operand.kind == Part::Held)
-    return p.fail(op) << "takes what is in cache " << operand.cache
-                      << " before the step otherwise than to put new tokens behind it";
+static FailureOr<PieceRelation> relate(ReshapeOp op, PieceProver &p, Relations operands) {
+  const PieceRelation &operand = operands[0];
+  if (operand.kind == PieceRelation::Cached)
+    return p.fail(op) << "uses cache " << operand.cache
+                      << " before the step in another way than to append new tokens to it";
   return operand.hasTokens() ? relateTokens(op, p, operand) : relateSame(op, p, operand);
 }
 
-/// W[i] is element start + i step of the operand; S[i] must be W[a + i], or, where the past is
-/// taken as well, W[i].
-static FailureOr<Part> relate(SliceOp op, PieceProver &p, Parts operands) {
+/// W[i] is element start + i step of the operand; S[i] must be W[a + i], or W[i] if the slice
+/// includes the past.
+static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
-  const Part &operand = operands[0];
+  const PieceRelation &operand = operands[0];
   SymExpr from = getSizes(op.getOperand())[dim], size = getSizes(op.getResult())[dim];
   const SymExpr &start = op.getStart();
-  bool here = operand.kind != Part::Same && operand.dim == dim;
+  bool here = operand.kind != PieceRelation::Same && operand.dim == dim;
   if (!p.dependsOnTokens(size) && !p.dependsOnTokens(from) && !here)
     return p.relateByFormula(op, operands);
-  if (operand.kind == Part::Same && p.dependsOnTokens(from))
-    return operand; // one of them is like another
+  if (operand.kind == PieceRelation::Same && p.dependsOnTokens(from))
+    return operand; // all elements are equal
   auto refuse = [&] {
     return p.fail(op) << "takes " << size.str() << " of " << from.str() << " elements from "
-                      << start.str()
-                      << " on: which of them are of which token is another thing in each step";
+                      << start.str() << " on: their tokens differ from step to step";
   };
   if (here && from == size && start.isConstant(0) && op.getStep() == 1) {
-    Part part = operand;
-    part.joint = nullptr;
-    return part;
+    PieceRelation relation = operand;
+    relation.joint = nullptr;
+    return relation;
   }
-  std::optional<Part> part = p.makeTokens(size, dim);
-  // Of a table, or of all tokens, some in a row.
-  bool table = operand.kind == Part::Same && !p.dependsOnTokens(op.getOperand().getType());
-  bool all = operand.kind == Part::Joined && here && from == p.countTokens(Part::Joined);
-  if (!part || !(table || all) || (all && part->kind != Part::New))
+  std::optional<PieceRelation> relation = p.makeTokens(size, dim);
+  // Contiguous elements of a table, or of all tokens.
+  bool table = operand.kind == PieceRelation::Same && !p.dependsOnTokens(op.getOperand().getType());
+  bool all = operand.kind == PieceRelation::Appended && here &&
+             from == p.countTokens(PieceRelation::Appended);
+  if (!relation || !(table || all) || (all && relation->kind != PieceRelation::New))
     return refuse();
-  SymExpr step = part->kind == Part::New ? op.getStep() * p.getFirst() : SymExpr(0);
+  SymExpr step = relation->kind == PieceRelation::New ? op.getStep() * p.getFirst() : SymExpr(0);
   if (p.inFirst(start) != p.inWhole(start) || p.inSecond(start) != p.inWhole(start) + step)
     return refuse();
-  part->takeShift(operand);
-  return *part;
+  relation->setShift(operand);
+  return *relation;
 }
 
-/// W = old + x, F = old + x[.. a], and S = F + x[a ..] = W: what is in the cache before the second
-/// piece is F.
-static FailureOr<Part> relate(ConcatOp op, PieceProver &p, Parts operands) {
+/// W = old + x, F = old + x[.. a], and S = F + x[a ..] = W: the cache before the second piece is F.
+static FailureOr<PieceRelation> relate(ConcatOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(getSizes(op.getResult())[dim]))
     return p.relateByFormula(op, operands);
   std::optional<int64_t> number = operands[0].number;
-  if (number && llvm::all_of(operands, [&](const Part &part) {
-        return part.number == number && !part.isMoved();
+  if (number && llvm::all_of(operands, [&](const PieceRelation &relation) {
+        return relation.number == number && !relation.isShifted();
       }))
-    return Part{.number = number};
-  bool joins = operands.size() == 2 && operands[0].kind == Part::Held && operands[0].dim == dim &&
-               !operands[1].isMoved() &&
-               p.isTokens(op.getOperands()[1], operands[1], dim, Part::New);
+    return PieceRelation{.number = number};
+  bool joins = operands.size() == 2 && operands[0].kind == PieceRelation::Cached &&
+               operands[0].dim == dim && !operands[1].isShifted() &&
+               p.isTokens(op.getOperands()[1], operands[1], dim, PieceRelation::New);
   if (!joins)
-    return p.fail(op) << "joins tokens with something else than what one cache holds with those of "
-                         "the step behind: tokens would not be where they are in a longer step";
-  p.noteJoint(operands[0].cache, op);
-  return Part{.kind = Part::Joined, .dim = dim, .joint = op};
+    return p.fail(op) << "concatenates tokens with other values than one cache followed by the "
+                         "tokens of the step: positions would differ in a longer step";
+  p.recordAppend(operands[0].cache, op);
+  return PieceRelation{.kind = PieceRelation::Appended, .dim = dim, .joint = op};
 }
 
-/// In place of what is joined: behind as many tokens as the cache holds. What it has room for
-/// besides is not known.
-static FailureOr<Part> relate(AppendOp op, PieceProver &p, Parts operands) {
-  if (operands[0].kind != Part::Held)
+/// In-place concatenation at the length of the cache. Elements after the new tokens are unknown.
+static FailureOr<PieceRelation> relate(AppendOp op, PieceProver &p, Relations operands) {
+  if (operands[0].kind != PieceRelation::Cached)
     return p.relateByFormula(op, operands);
-  if (!p.isLengths(op.getLengths()) || operands[1].isMoved() ||
-      !p.isTokens(op.getFresh(), operands[1], CacheOp::tokenDim, Part::New))
-    return p.fail(op) << "puts something else than the tokens of the step behind as many as the "
-                         "cache holds";
-  p.noteJoint(operands[0].cache, op);
-  return Part{.kind = Part::Joined, .dim = CacheOp::tokenDim, .joint = op};
+  if (!p.isLengths(op.getLengths()) || operands[1].isShifted() ||
+      !p.isTokens(op.getFresh(), operands[1], CacheOp::tokenDim, PieceRelation::New))
+    return p.fail(op) << "does not append the tokens of the step at the length of the cache";
+  p.recordAppend(operands[0].cache, op);
+  return PieceRelation{.kind = PieceRelation::Appended, .dim = CacheOp::tokenDim, .joint = op};
 }
 
-static FailureOr<Part> relate(RollOp op, PieceProver &p, Parts operands) {
-  const Part &operand = operands[0];
-  if (operand.kind == Part::Held || p.dependsOnTokens(getSizes(op.getOperand())[op.getDim()]) ||
+static FailureOr<PieceRelation> relate(RollOp op, PieceProver &p, Relations operands) {
+  const PieceRelation &operand = operands[0];
+  if (operand.kind == PieceRelation::Cached ||
+      p.dependsOnTokens(getSizes(op.getOperand())[op.getDim()]) ||
       p.dependsOnTokens(op.getFrom()) || p.dependsOnTokens(op.getEvery()))
-    return p.fail(op) << "shifts tokens: what it gives for one of them is another one's";
-  Part part = operand;
-  part.joint = nullptr;
-  return part;
+    return p.fail(op) << "shifts tokens: its result for a token is another token's";
+  PieceRelation relation = operand;
+  relation.joint = nullptr;
+  return relation;
 }
 
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Each row sees a key, its own at least. Where a row that sees none is uniform, it would be so
-/// over more keys in a longer step.
+/// Checks that each row sees a key, at lowest its own. A row that sees none may be uniform, and
+/// would be uniform over more keys in a longer step.
 static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProver &p) {
   if (op.getMaskedRow() == MaskedRow::Zero)
     return success();
-  auto least = offset.lowerBound();
+  auto lowest = offset.lowerBound();
   auto window = op.getWindow() ? op.getWindow()->lowerBound() : std::optional<int64_t>(1);
-  if (op.getKeyMask() || !least || *least < 0 || !window || *window < 1)
-    return p.fail(op) << "may have rows that see no key: they are uniform over all keys, of which "
-                         "there are more as new tokens come";
+  if (op.getKeyMask() || !lowest || *lowest < 0 || !window || *window < 1)
+    return p.fail(op) << "may have rows that see no key: they are uniform over all keys, whose "
+                         "number grows with each new token";
   return success();
 }
 
-/// Query i of the whole run stands at i + offset. In the first piece it stands there as well, and
-/// the keys that are missing there are those of later tokens, which it does not see. In the second
-/// piece query i is query a + i of the whole run, and all keys are there.
-static FailureOr<Part> relate(AttentionOp op, PieceProver &p, Parts operands) {
+/// Query i of the whole run is at position i + offset. It is at the same position in the first
+/// piece, which lacks only keys of later tokens, which the query does not see. In the second piece
+/// query i is query a + i of the whole run, and all keys are present.
+static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations operands) {
   auto inRows = [&](Value value) { return p.dependsOnTokens(getSizes(value)[1]); };
   bool queries = inRows(op.getQ()), keys = inRows(op.getK()) || inRows(op.getV());
   if (!keys && (!queries || (!op.getCausal() && !op.getWindow() && !op.getSlopes())))
-    return p.relateByFormula(op, operands); // of something that has nothing to do with tokens
+    return p.relateByFormula(op, operands); // operands without tokens
   if (!op.getCausal())
-    return p.fail(op) << "lets a token see later ones: what it gives for old tokens would change "
-                         "as new ones come";
+    return p.fail(op) << "is not causal: its results for earlier tokens would change with each "
+                         "new token";
   if (op.getMask() || op.getBias())
     return p.fail(op) << "takes a " << (op.getMask() ? "mask" : "bias")
-                      << " of queries and keys as a tensor (a prefix mask?): what a step sees of "
-                         "the past is not known";
-  for (auto [part, value] : llvm::zip(operands, op.getOperands())) {
-    if (part.isMoved() && !p.isLengths(value))
-      return p.fail(op) << "takes numbers that depend on how many tokens there are";
-    if (part.kind == Part::Held)
-      return p.fail(op) << "sees what is in cache " << part.cache
+                      << " of queries and keys as a tensor (a prefix mask?): the visible past of a "
+                         "step is unknown";
+  for (auto [relation, value] : llvm::zip(operands, op.getOperands())) {
+    if (relation.isShifted() && !p.isLengths(value))
+      return p.fail(op) << "takes values that depend on the number of tokens";
+    if (relation.kind == PieceRelation::Cached)
+      return p.fail(op) << "reads cache " << relation.cache
                         << " before the step, without the tokens of the step";
   }
-  if (!p.isTokens(op.getQ(), operands[0], 1, Part::New))
+  if (!p.isTokens(op.getQ(), operands[0], 1, PieceRelation::New))
     return p.fail(op) << "has queries that are not the tokens of the step";
   for (unsigned i : {1, 2})
-    if (!p.isTokens(op.getOperand(i), operands[i], 1, Part::Joined))
+    if (!p.isTokens(op.getOperand(i), operands[i], 1, PieceRelation::Appended))
       return p.fail(op) << "has " << getSizes(op.getOperand(i))[1].str() << " "
                         << (i == 1 ? "keys" : "values")
                         << ", which are not those of the past and then those of the step";
   unsigned next = 3;
-  if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, Part::Joined))
-    return p.fail(op) << "hides keys by a mask that is not one of each token of the past and of "
-                         "the step";
+  if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, PieceRelation::Appended))
+    return p.fail(op) << "has a key mask without one element for each token of the past and the "
+                         "step";
   if (op.getSlopes() && p.dependsOnTokens(op.getSlopes().getType()))
-    return p.fail(op) << "has slopes of tokens";
+    return p.fail(op) << "has slopes that depend on tokens";
 
   SymExpr offset = op.getCausalOffset();
   if (op.getLengths() && !p.isLengths(op.getLengths()))
-    return p.fail(op) << "takes lengths that are not how many tokens caches hold";
+    return p.fail(op) << "takes lengths that are not the numbers of tokens in caches";
   if (op.getLengths())
     offset = offset + p.getPast();
   if (p.inFirst(offset) != p.inWhole(offset) ||
       p.inSecond(offset) != p.inWhole(offset) + p.getFirst())
-    return p.fail(op) << "has queries that stand " << offset.str()
-                      << " tokens behind the first key: of a later step they must stand as many "
-                         "further behind as tokens have come in between";
-  std::optional<int64_t> least = (p.getPast() - offset).lowerBound();
-  if (!least || *least < 0)
-    return p.fail(op) << "has queries that stand " << offset.str()
-                      << " tokens behind the first key, and see tokens that have not come yet in a "
-                         "shorter step";
+    return p.fail(op) << "has queries at offset " << offset.str()
+                      << " from the first key: in a later step the offset must grow by the number "
+                         "of tokens in between";
+  std::optional<int64_t> lowest = (p.getPast() - offset).lowerBound();
+  if (!lowest || *lowest < 0)
+    return p.fail(op) << "has queries at offset " << offset.str()
+                      << " from the first key, which see tokens that a shorter step does not have";
   if (op.getWindow() && p.dependsOnTokens(*op.getWindow()))
     return p.fail(op) << "has a window of " << op.getWindow()->str()
-                      << ", which changes as new tokens come";
+                      << ", which changes with the number of tokens";
   if (failed(checkRows(op, offset, p)))
     return failure();
-  return Part{.kind = Part::New, .dim = 1};
+  return PieceRelation{.kind = PieceRelation::New, .dim = 1};
 }
 
 namespace {
 template <typename OpT> struct PieceModel : PieceOpInterface::ExternalModel<PieceModel<OpT>, OpT> {
-  FailureOr<Part> relate(Operation *op, PieceProver &prover, ArrayRef<Part> operands) const {
+  FailureOr<PieceRelation> relate(Operation *op, PieceProver &prover,
+                                  ArrayRef<PieceRelation> operands) const {
     return ::relate(cast<OpT>(op), prover, operands);
   }
 };

@@ -1,4 +1,4 @@
-//===- Pieces.cpp - A step at once, and in two pieces ---------------------===//
+//===- Pieces.cpp - Proof that steps may be cut into pieces ---------------===//
 
 #include "Pieces.h"
 
@@ -15,18 +15,18 @@ using ::tpc::SymExpr;
 // No program has symbols with a number sign.
 PieceProver::PieceProver(func::FuncOp main, const std::string &pastName,
                          const std::string &tokensName)
-    : main(main), past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)), held(past),
-      joined(past + tokens), first(SymExpr::symbol("#first")), second(SymExpr::symbol("#second")),
-      names{pastName, tokensName}, whole{{tokensName, first + second}},
-      firstPiece{{tokensName, first}}, secondPiece{{pastName, past + first}, {tokensName, second}} {
-}
+    : main(main), past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)),
+      cached(past), appended(past + tokens), first(SymExpr::symbol("#first")),
+      second(SymExpr::symbol("#second")), names{pastName, tokensName},
+      whole{{tokensName, first + second}}, firstPiece{{tokensName, first}},
+      secondPiece{{pastName, past + first}, {tokensName, second}} {}
 
 PieceProver::PieceProver(func::FuncOp main, const StepSymbols &symbols)
     : PieceProver(main, symbols.past, symbols.tokens) {}
 
 PieceProver::PieceProver(func::FuncOp main, const PlacedStep &step)
     : PieceProver(main, "#past", step.tokens) {
-  held = joined = SymExpr::symbol(step.capacity);
+  cached = appended = SymExpr::symbol(step.capacity);
   names = {step.tokens, step.capacity};
   firstPiece[step.capacity] = secondPiece[step.capacity] = SymExpr::symbol("#capacity");
   for (BlockArgument argument : main.getArguments()) {
@@ -38,7 +38,7 @@ PieceProver::PieceProver(func::FuncOp main, const PlacedStep &step)
   }
 }
 
-PieceProver PieceProver::ofRows(func::FuncOp main, const std::string &batch) {
+PieceProver PieceProver::forRows(func::FuncOp main, const std::string &batch) {
   PieceProver prover(main, "#none", batch);
   prover.hasCaches = false;
   return prover;
@@ -58,19 +58,20 @@ bool PieceProver::dependsOnTokens(Type type) const {
   return llvm::any_of(getSizes(type), [&](const SymExpr &size) { return dependsOnTokens(size); });
 }
 
-std::optional<Part> PieceProver::makeTokens(const SymExpr &size, unsigned dim) const {
-  for (Part::Kind kind : {Part::New, Part::Joined})
+std::optional<PieceRelation> PieceProver::makeTokens(const SymExpr &size, unsigned dim) const {
+  for (PieceRelation::Kind kind : {PieceRelation::New, PieceRelation::Appended})
     if (size == countTokens(kind))
-      return Part{.kind = kind, .dim = dim};
+      return PieceRelation{.kind = kind, .dim = dim};
   return std::nullopt;
 }
 
-bool PieceProver::isTokens(Value value, const Part &part, unsigned dim, Part::Kind kind) const {
+bool PieceProver::isTokens(Value value, const PieceRelation &relation, unsigned dim,
+                           PieceRelation::Kind kind) const {
   for (auto [d, size] : llvm::enumerate(getSizes(value)))
     if (d == dim ? size != countTokens(kind) : dependsOnTokens(size))
       return false;
-  // What is the same for all tokens is so for these.
-  return part.kind == Part::Same || (part.kind == kind && part.dim == dim);
+  // A value that is equal for all tokens is equal for these.
+  return relation.kind == PieceRelation::Same || (relation.kind == kind && relation.dim == dim);
 }
 
 //===----------------------------------------------------------------------===//
@@ -80,42 +81,43 @@ bool PieceProver::isTokens(Value value, const Part &part, unsigned dim, Part::Ki
 static StringRef describe(Lemma::Letter letter) {
   switch (letter) {
   case Lemma::Letter::Sum:
-    return "adds up the tokens";
+    return "sums over tokens";
   case Lemma::Letter::Max:
-    return "takes the largest of the tokens";
+    return "takes the maximum over tokens";
   case Lemma::Letter::Min:
-    return "takes the least of the tokens";
+    return "takes the minimum over tokens";
   default:
-    return "does not do the same for each token by itself";
+    return "does not compute each token independently";
   }
 }
 
-/// Of the sets of operands in which the op is linear, one that is moved and not changed: then it
-/// also moves what is added to all of their elements.
-static LogicalResult passShift(const Lemma &lemma, ArrayRef<Part> operands, Part &result) {
+/// Propagates a shift through an op that only moves elements of one set of linear operands: all of
+/// the set must have the same shift, and no other operand any.
+static LogicalResult passShift(const Lemma &lemma, ArrayRef<PieceRelation> operands,
+                               PieceRelation &result) {
   for (const Lemma::Linear &linear : lemma.linear) {
-    const Part &one = operands[linear.operands[0]];
+    const PieceRelation &one = operands[linear.operands[0]];
     bool passes = linear.moves;
-    for (auto [i, part] : llvm::enumerate(operands))
+    for (auto [i, relation] : llvm::enumerate(operands))
       passes &= llvm::is_contained(linear.operands, int(i))
-                    ? part.inFirst == one.inFirst && part.inSecond == one.inSecond
-                    : !part.isMoved();
+                    ? relation.inFirst == one.inFirst && relation.inSecond == one.inSecond
+                    : !relation.isShifted();
     if (!passes)
       continue;
-    result.takeShift(one);
+    result.setShift(one);
     return success();
   }
   return failure();
 }
 
-/// The number that all elements of the result are.
+/// Returns the number that all elements of the result equal, if it is known.
 static std::optional<int64_t> findNumber(Operation *op, const Lemma &lemma,
-                                         ArrayRef<Part> operands) {
+                                         ArrayRef<PieceRelation> operands) {
   SmallVector<double> numbers;
-  for (const Part &part : operands) {
-    if (!part.number || part.isMoved())
+  for (const PieceRelation &relation : operands) {
+    if (!relation.number || relation.isShifted())
       return std::nullopt;
-    numbers.push_back(double(*part.number));
+    numbers.push_back(double(*relation.number));
   }
   if (numbers.size() == 1 && llvm::any_of(lemma.linear, [](auto &l) { return l.moves; }))
     return operands[0].number;
@@ -129,23 +131,24 @@ static std::optional<int64_t> findNumber(Operation *op, const Lemma &lemma,
              : std::nullopt;
 }
 
-FailureOr<Part> PieceProver::relateByFormula(Operation *op, ArrayRef<Part> operands) {
+FailureOr<PieceRelation> PieceProver::relateByFormula(Operation *op,
+                                                      ArrayRef<PieceRelation> operands) {
   auto known = dyn_cast<equivalence::LemmaOpInterface>(op);
   std::optional<Lemma> lemma = known ? known.getFormula() : std::nullopt;
   if (!lemma)
-    return fail(op) << "cannot be proved: the verifier has no lemma that says what it does to each "
+    return fail(op) << "cannot be proved: the verifier has no lemma for its effect on each "
                        "token";
   for (NamedAttribute attribute : op->getAttrDictionary())
     if (auto size = dyn_cast<SymExprAttr>(attribute.getValue());
         size && dependsOnTokens(size.getExpr()))
       return fail(op) << "has an attribute '" << attribute.getName().getValue()
-                      << "' that depends on how many tokens there are, " << size.getExpr().str();
-  const Part *place = nullptr;
+                      << "' that depends on the number of tokens, " << size.getExpr().str();
+  const PieceRelation *layout = nullptr;
   int letter = Lemma::broadcast;
-  for (auto [i, part, value] : llvm::enumerate(operands, op->getOperands())) {
-    if (part.kind == Part::Held)
-      return fail(op) << "takes what is in cache " << part.cache
-                      << " before the step otherwise than to put new tokens behind it";
+  for (auto [i, relation, value] : llvm::enumerate(operands, op->getOperands())) {
+    if (relation.kind == PieceRelation::Cached)
+      return fail(op) << "uses cache " << relation.cache
+                      << " before the step in another way than to append new tokens to it";
     for (auto [d, size] : llvm::enumerate(getSizes(value))) {
       if (!dependsOnTokens(size))
         continue;
@@ -154,32 +157,32 @@ FailureOr<Part> PieceProver::relateByFormula(Operation *op, ArrayRef<Part> opera
         return fail(op) << describe(own == Lemma::broadcast ? Lemma::Letter::All
                                                             : lemma->letters[own])
                         << " (dimension " << d << " of operand " << i
-                        << "): what it gives for old tokens would change as new ones come";
-      if (!part.hasTokens())
-        continue; // all alike
-      if (place && (letter != own || !place->isSamePlace(part)))
-        return fail(op) << "takes tokens in two dimensions, or in different orders: it is not "
-                           "known what it gives for each token by itself";
-      place = &part;
+                        << "): its results for earlier tokens would change with each new token";
+      if (!relation.hasTokens())
+        continue; // all elements are equal
+      if (layout && (letter != own || !layout->hasSameLayout(relation)))
+        return fail(op) << "takes tokens in two dimensions, or in different orders: its result for "
+                           "each token is unknown";
+      layout = &relation;
       letter = own;
     }
   }
-  Part result;
+  PieceRelation result;
   SmallVector<SymExpr> sizes = getSizes(op->getResult(0));
-  if (place) {
-    result = *place;
+  if (layout) {
+    result = *layout;
     result.joint = nullptr;
-    result.takeShift({});
+    result.setShift({});
     if (llvm::count(lemma->result, letter) != 1)
-      return fail(op) << "gives something that does not have the dimension of its tokens";
+      return fail(op) << "has a result without the dimension of its tokens";
     result.dim = llvm::find(lemma->result, letter) - lemma->result.begin();
   } else {
     result.number = findNumber(op, *lemma, operands);
   }
-  if (llvm::any_of(operands, [](const Part &part) { return part.isMoved(); }) &&
+  if (llvm::any_of(operands, [](const PieceRelation &relation) { return relation.isShifted(); }) &&
       failed(passShift(*lemma, operands, result)))
-    return fail(op) << "takes numbers that depend on how many tokens there are: of the same token "
-                       "they are others in another step (positions that do not move by the past, "
+    return fail(op) << "takes values that depend on the number of tokens: for the same token they "
+                       "differ from step to step (positions without the offset of the past, "
                        "or lengths)";
   return result;
 }
@@ -188,110 +191,111 @@ FailureOr<Part> PieceProver::relateByFormula(Operation *op, ArrayRef<Part> opera
 // Programs
 //===----------------------------------------------------------------------===//
 
-FailureOr<Part> PieceProver::findInput(BlockArgument argument) {
+FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
   unsigned index = argument.getArgNumber();
   SmallVector<SymExpr> sizes = getSizes(argument);
-  Part part;
+  PieceRelation relation;
   FlatSymbolRefAttr cache = hasCaches ? getCache(main.getArgAttrDict(index)) : FlatSymbolRefAttr();
   if (argument == lengths)
-    part.inSecond = first;
-  if (argument == counts) { // as many as there are
-    part.inFirst = -second;
-    part.inSecond = -first;
+    relation.inSecond = first;
+  if (argument == counts) { // all tokens of the step count
+    relation.inFirst = -second;
+    relation.inSecond = -first;
   }
   for (auto [d, size] : llvm::enumerate(sizes)) {
     if (!dependsOnTokens(size))
       continue;
-    bool good =
-        cache ? d == CacheOp::tokenDim && size == held : part.kind == Part::Same && size == tokens;
+    bool good = cache ? d == CacheOp::tokenDim && size == cached
+                      : relation.kind == PieceRelation::Same && size == tokens;
     if (!good)
       return main.emitError() << "argument " << index << ", " << argument.getType()
                               << (cache ? ", has other tokens than those of the past in dimension "
                                         : ", has no dimension of its own for tokens: dimension ")
                               << d;
-    part = {.kind = cache ? Part::Held : Part::New, .dim = unsigned(d)};
+    relation = {.kind = cache ? PieceRelation::Cached : PieceRelation::New, .dim = unsigned(d)};
   }
-  if (cache && part.kind != Part::Held)
+  if (cache && relation.kind != PieceRelation::Cached)
     return main.emitError() << "argument " << index << ", cache " << cache
                             << ", has no tokens of the past";
-  part.cache = cache;
-  return part;
+  relation.cache = cache;
+  return relation;
 }
 
-/// Sizes are what the part says; of a value that is not the same for all tokens, no others have to
-/// do with tokens.
-LogicalResult PieceProver::checkPart(Operation *op, Type type, const Part &part) const {
-  if (!part.hasTokens())
+/// Checks that the sizes of a value with tokens match its relation, and that no other dimensions
+/// depend on tokens.
+LogicalResult PieceProver::checkRelation(Operation *op, Type type,
+                                         const PieceRelation &relation) const {
+  if (!relation.hasTokens())
     return success();
   for (auto [d, size] : llvm::enumerate(getSizes(type)))
-    if (d == part.dim ? size != part.major * countTokens(part.kind) * part.minor ||
-                            dependsOnTokens(part.major) || dependsOnTokens(part.minor)
-                      : dependsOnTokens(size))
-      return fail(op) << "gives tokens in two dimensions, or parts of them: it is not known what "
-                         "is of which token";
+    if (d == relation.dim ? size != relation.major * countTokens(relation.kind) * relation.minor ||
+                                dependsOnTokens(relation.major) || dependsOnTokens(relation.minor)
+                          : dependsOnTokens(size))
+      return fail(op) << "has tokens in two dimensions, or parts of tokens: the token of each "
+                         "element is unknown";
   return success();
 }
 
-FailureOr<Part> PieceProver::relate(Operation *op) {
+FailureOr<PieceRelation> PieceProver::relate(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumRegions())
-    return fail(op) << "cannot be proved: it is no op of the model level";
-  SmallVector<Part> operands;
+    return fail(op) << "cannot be proved: this op is not allowed at the model level";
+  SmallVector<PieceRelation> operands;
   for (Value operand : op->getOperands()) {
-    auto it = parts.find(operand);
-    if (it == parts.end())
+    auto it = relations.find(operand);
+    if (it == relations.end())
       return fail(op) << "takes a value that is not computed before";
     operands.push_back(it->second);
   }
   auto lemma = dyn_cast<PieceOpInterface>(op);
-  FailureOr<Part> part = lemma ? lemma.relate(*this, operands) : relateByFormula(op, operands);
-  if (failed(part) || failed(checkPart(op, op->getResult(0).getType(), *part)))
+  FailureOr<PieceRelation> relation =
+      lemma ? lemma.relate(*this, operands) : relateByFormula(op, operands);
+  if (failed(relation) || failed(checkRelation(op, op->getResult(0).getType(), *relation)))
     return failure();
-  return part;
+  return relation;
 }
 
 LogicalResult PieceProver::checkOutput(unsigned index, Value value) {
-  auto it = parts.find(value);
+  auto it = relations.find(value);
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
-  if (it == parts.end())
+  if (it == relations.end())
     return main.emitError() << "returns a value that is not computed before";
-  const Part &part = it->second;
-  if (part.kind == Part::Held || part.kind == Part::Joined)
-    return fail(op) << "gives output " << index << " tokens of the past";
-  if (part.isMoved())
-    return fail(op) << "gives output " << index
-                    << " numbers that depend on how many tokens there are";
+  const PieceRelation &relation = it->second;
+  if (relation.kind == PieceRelation::Cached || relation.kind == PieceRelation::Appended)
+    return fail(op) << "returns tokens of the past as output " << index;
+  if (relation.isShifted())
+    return fail(op) << "returns values that depend on the number of tokens as output " << index;
   bool found = false;
   for (const SymExpr &size : getSizes(value)) {
     if (dependsOnTokens(size) && (found || size != tokens))
-      return fail(op) << "gives output " << index << ", " << value.getType()
+      return fail(op) << "returns output " << index << ", " << value.getType()
                       << ", which has no dimension of its own for tokens";
     found |= dependsOnTokens(size);
   }
   return success();
 }
 
-/// The second piece's cache holds what the first one has left there. The lemma of what is joined
-/// with it holds if that is the joined value.
+/// Checks that the result of a cache is its concatenation with the tokens of the step, which the
+/// lemmas assumed: the cache of the second piece is the result of the first one.
 LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
-  auto it = parts.find(value);
+  auto it = relations.find(value);
   ArrayRef<Operation *> own = joints[cache];
-  Operation *joint = it == parts.end() ? nullptr : it->second.joint;
+  Operation *joint = it == relations.end() ? nullptr : it->second.joint;
   if (!joint || !llvm::is_contained(own, joint)) {
-    InFlightDiagnostic diag = fail(op)
-                              << "is what cache " << cache
-                              << " holds after the step, which is not what it holds before with "
-                                 "the tokens of the step behind";
+    InFlightDiagnostic diag =
+        fail(op) << "is cache " << cache
+                 << " after the step, but is not its contents before the step followed "
+                    "by the tokens of the step";
     for (auto &[other, list] : joints)
       if (joint && llvm::is_contained(list, joint))
-        diag.attachNote() << "it is what cache " << other << " should hold";
+        diag.attachNote() << "it is the expected contents of cache " << other;
     return diag;
   }
   for (Operation *other : own)
     if (other->getName() != joint->getName() || other->getOperands() != joint->getOperands() ||
         other->getAttrDictionary() != joint->getAttrDictionary())
-      return fail(other) << "puts other tokens behind what is in cache " << cache
-                         << " than the cache holds after the step";
+      return fail(other) << "appends other tokens to cache " << cache
+                         << " than the cache has after the step";
   return success();
 }
 
@@ -303,10 +307,10 @@ LogicalResult PieceProver::run() {
     FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(argument.getArgNumber()));
     if (cache && hasCaches && !given.insert(cache).second)
       return main.emitError() << "cache " << cache << " has two arguments";
-    FailureOr<Part> part = findInput(argument);
-    if (failed(part))
+    FailureOr<PieceRelation> relation = findInput(argument);
+    if (failed(relation))
       return failure();
-    parts[argument] = *part;
+    relations[argument] = *relation;
   }
   DenseSet<Operation *> needed;
   for (Operation &op : llvm::reverse(main.front()))
@@ -316,10 +320,10 @@ LogicalResult PieceProver::run() {
   for (Operation &op : main.front().without_terminator()) {
     if (!needed.contains(&op))
       continue;
-    FailureOr<Part> part = relate(&op);
-    if (failed(part))
+    FailureOr<PieceRelation> relation = relate(&op);
+    if (failed(relation))
       return failure();
-    parts[op.getResult(0)] = *part;
+    relations[op.getResult(0)] = *relation;
   }
   DenseSet<Attribute> kept;
   for (auto [i, value] : llvm::enumerate(main.front().getTerminator()->getOperands())) {
@@ -331,6 +335,6 @@ LogicalResult PieceProver::run() {
   }
   for (Attribute cache : given)
     if (!kept.count(cache))
-      return main.emitError() << "cache " << cache << " has an argument and no result";
+      return main.emitError() << "cache " << cache << " has an argument but no result";
   return success();
 }

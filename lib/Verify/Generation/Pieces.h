@@ -1,30 +1,29 @@
-//===- Pieces.h - A step at once, and in two pieces -------------*- C++ -*-===//
+//===- Pieces.h - Proof that steps may be cut into pieces -------*- C++ -*-===//
 //
-// Three runs of one step. The whole one adds a + c tokens to a past of p. The first piece adds the
-// first a of them to the same past. The second piece adds the other c to p + a tokens; its caches
-// hold what the first piece has left in them. p, a and c are symbols: whatever is shown holds for
+// Compares three runs of one step. The whole run adds a + c tokens to a past of p. The first piece
+// adds the first a of them to the same past. The second piece adds the other c to p + a tokens; its
+// caches have the contents that the first piece left. p, a and c are symbols, so results hold for
 // all of them.
 //
 //   whole    past p      tokens a + c
 //   first    past p      tokens a
 //   second   past p + a  tokens c
 //
-// Op by op, by one lemma for each, it is shown what pieces have of each value of the whole run. Of
-// iota, say, the second piece has what the whole run has of its tokens, less a: each begins at 0.
-// `tpc.size past` is a more in the second piece than in the whole run. So the sum of both, which
-// are positions, is the same for each token in all runs.
+// One lemma per op relates the pieces' values to each value of the whole run. For example, an iota
+// begins at 0 in each run, so the second piece's elements are those of the whole run for the same
+// tokens, minus a. `tpc.size past` is larger by a in the second piece than in the whole run. Their
+// sum, which is positions, is therefore the same for each token in all runs.
 //
-// Of a placed step (PlacedStep) sizes do not have the past. Caches have room for more tokens than
-// they hold; in the pieces for other numbers of tokens than in the whole run. What is known of
-// them, and of what is made of them, is known of the tokens that they hold: whatever lies behind
-// those may differ.
+// In a step on preallocated caches (PlacedStep) sizes do not depend on the past. Caches have
+// capacity for more tokens than they contain, and the capacity differs between pieces and the whole
+// run. Relations hold for the tokens in a cache; elements after them may differ.
 //
-// Sequences of a batch are pieces as well, of a program in which nothing is kept: what a row gives
-// does not depend on the others.
+// Sequences of a batch are pieces as well, of a program without caches: the result of a row does
+// not depend on the other rows.
 //
-// What a cache holds before the second piece is by definition what its result was in the first.
-// That this is the joined value of which the lemma of concatenation speaks is shown last, when all
-// of them are known.
+// By definition, a cache before the second piece is its result in the first piece. The lemma of
+// concatenation assumes that this is the concatenated value. That is checked last, when all values
+// are related.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,32 +37,31 @@
 
 namespace mlir::tpc::generation {
 
-/// What the pieces have of a value, by what the whole run has of it.
-struct Part {
+/// Relation of the pieces' values to a value of the whole run.
+struct PieceRelation {
   enum Kind {
-    Same,   // the same; and along dimensions of which the size has to do with tokens, all elements
-            // are
-    New,    // of each piece's tokens what the whole run has of them
-    Joined, // of tokens of the past and of the step: those before the piece's end
-    Held    // what a cache holds before the step
+    Same,     // equal; and along dimensions whose sizes depend on tokens, all elements are equal
+    New,      // elements of the piece's tokens
+    Appended, // tokens of the past and of the step, up to the end of the piece
+    Cached    // contents of a cache before the step
   };
   Kind kind = Same;
-  /// New, Joined: where the tokens are. This dimension is major x tokens x minor.
+  /// New, Appended: dimension of the tokens, which is major x tokens x minor.
   unsigned dim = 0;
   ::tpc::SymExpr major = 1, minor = 1;
-  /// How much more the elements are in the first piece than in the whole run, and in the second.
+  /// Difference of the elements in the first and second piece from those of the whole run.
   ::tpc::SymExpr inFirst = 0, inSecond = 0;
-  FlatSymbolRefAttr cache = {}; // Held: in which
-  Operation *joint = nullptr;   // Joined: the op that has joined it, of which it is the result
-  /// Of all elements in all runs, if that is known.
+  FlatSymbolRefAttr cache = {}; // Cached: which cache
+  Operation *joint = nullptr;   // Appended: the op that appended, if the value is its result
+  /// Value of all elements in all runs, if it is one known number.
   std::optional<int64_t> number = std::nullopt;
 
-  bool isMoved() const { return !inFirst.isConstant(0) || !inSecond.isConstant(0); }
-  bool hasTokens() const { return kind == New || kind == Joined; }
-  bool isSamePlace(const Part &o) const {
+  bool isShifted() const { return !inFirst.isConstant(0) || !inSecond.isConstant(0); }
+  bool hasTokens() const { return kind == New || kind == Appended; }
+  bool hasSameLayout(const PieceRelation &o) const {
     return kind == o.kind && major == o.major && minor == o.minor;
   }
-  void takeShift(const Part &o) {
+  void setShift(const PieceRelation &o) {
     inFirst = o.inFirst;
     inSecond = o.inSecond;
   }
@@ -73,45 +71,50 @@ class PieceProver {
 public:
   using SymExpr = ::tpc::SymExpr;
 
-  /// @main of a step without calls.
+  /// `main`: @main of a step without calls.
   PieceProver(func::FuncOp main, const StepSymbols &symbols);
   PieceProver(func::FuncOp main, const PlacedStep &step);
-  /// Rows of a batch in place of tokens; caches are inputs and outputs as others are.
-  static PieceProver ofRows(func::FuncOp main, const std::string &batch);
+  /// Proves independence of the rows of a batch; caches are ordinary inputs and outputs.
+  static PieceProver forRows(func::FuncOp main, const std::string &batch);
   LogicalResult run();
 
   // For lemmas.
   const SymExpr &getPast() const { return past; }
   const SymExpr &getTokens() const { return tokens; }
-  const SymExpr &getFirst() const { return first; }   // how many are in the first piece
+  const SymExpr &getFirst() const { return first; }   // number of tokens in the first piece
   const SymExpr &getSecond() const { return second; } // and in the second
   SymExpr inWhole(const SymExpr &e) const { return e.substitute(whole); }
   SymExpr inFirst(const SymExpr &e) const { return e.substitute(firstPiece); }
   SymExpr inSecond(const SymExpr &e) const { return e.substitute(secondPiece); }
   bool dependsOnTokens(const SymExpr &e) const;
   bool dependsOnTokens(Type type) const;
-  /// How many tokens a value of this kind has, or room for.
-  const SymExpr &countTokens(Part::Kind kind) const {
-    return kind == Part::New ? tokens : kind == Part::Joined ? joined : held;
+  /// Returns the number of tokens, or the capacity, of a value of this kind.
+  const SymExpr &countTokens(PieceRelation::Kind kind) const {
+    return kind == PieceRelation::New        ? tokens
+           : kind == PieceRelation::Appended ? appended
+                                             : cached;
   }
-  /// How many tokens caches hold, for each row: only this input of a placed step says so.
+  /// Returns whether `value` is the input with the number of tokens in caches (preallocated
+  /// caches).
   bool isLengths(Value value) const { return lengths && value == lengths; }
-  /// A value whose dimension `dim`, of this size, is tokens and nothing else; nothing if it is not.
-  std::optional<Part> makeTokens(const SymExpr &size, unsigned dim) const;
-  /// Whether dimension `dim` of `value`, which is `part`, is tokens of this kind, and no other one
-  /// has to do with tokens.
-  bool isTokens(Value value, const Part &part, unsigned dim, Part::Kind kind) const;
+  /// Returns a value whose dimension `dim`, of this size, has only tokens; nothing if it has
+  /// others.
+  std::optional<PieceRelation> makeTokens(const SymExpr &size, unsigned dim) const;
+  /// Returns whether dimension `dim` of `value` has tokens of this kind and no other dimension
+  /// depends on tokens. `relation` is the relation of `value`.
+  bool isTokens(Value value, const PieceRelation &relation, unsigned dim,
+                PieceRelation::Kind kind) const;
 
   InFlightDiagnostic fail(Operation *op) const;
-  /// What follows from the op's formula.
-  FailureOr<Part> relateByFormula(Operation *op, ArrayRef<Part> operands);
-  /// The op puts tokens of the step behind what is in a cache.
-  void noteJoint(FlatSymbolRefAttr cache, Operation *op) { joints[cache].push_back(op); }
+  /// Returns the relation that follows from the op's formula.
+  FailureOr<PieceRelation> relateByFormula(Operation *op, ArrayRef<PieceRelation> operands);
+  /// Records that the op appends tokens of the step to a cache.
+  void recordAppend(FlatSymbolRefAttr cache, Operation *op) { joints[cache].push_back(op); }
 
 private:
-  FailureOr<Part> relate(Operation *op);
-  FailureOr<Part> findInput(BlockArgument argument);
-  LogicalResult checkPart(Operation *op, Type type, const Part &part) const;
+  FailureOr<PieceRelation> relate(Operation *op);
+  FailureOr<PieceRelation> findInput(BlockArgument argument);
+  LogicalResult checkRelation(Operation *op, Type type, const PieceRelation &relation) const;
   LogicalResult checkOutput(unsigned index, Value value);
   LogicalResult checkCache(FlatSymbolRefAttr cache, Value value);
 
@@ -119,11 +122,11 @@ private:
 
   func::FuncOp main;
   bool hasCaches = true;
-  Value lengths, counts; // inputs of a placed step
-  SymExpr past, tokens, held, joined, first, second;
-  std::set<std::string> names; // of sizes that have to do with tokens
+  Value lengths, counts; // inputs of a step on preallocated caches
+  SymExpr past, tokens, cached, appended, first, second;
+  std::set<std::string> names; // symbols of sizes that depend on tokens
   std::map<std::string, SymExpr> whole, firstPiece, secondPiece;
-  DenseMap<Value, Part> parts;
+  DenseMap<Value, PieceRelation> relations;
   DenseMap<Attribute, SmallVector<Operation *, 1>> joints;
 };
 

@@ -1,4 +1,4 @@
-//===- TokenParts.h - Some tokens of a tensor --------------------*- C++ -*-===//
+//===- TokenParts.h - Slices of tensors by token ----------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_GENERATION_TOKENPARTS_H
 #define TPC_LIB_VERIFY_GENERATION_TOKENPARTS_H
@@ -9,7 +9,7 @@
 
 namespace mlir::tpc::generation {
 
-/// Elements `from`, … of a dimension; without one, all.
+/// Returns `count` elements of a dimension from `from` on; the whole tensor without a dimension.
 inline interpret::Tensor<uint64_t> take(const interpret::Tensor<uint64_t> &whole,
                                         std::optional<unsigned> dim, int64_t from, int64_t count) {
   if (!dim)

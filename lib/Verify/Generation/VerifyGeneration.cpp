@@ -1,15 +1,15 @@
-//===- VerifyGeneration.cpp - Is a step with caches the model? -----------===//
+//===- VerifyGeneration.cpp - Verification of steps with caches -----------===//
 //
-// Two claims, from which it follows that a prompt may be cut into any pieces, each done with what
-// the ones before it have left in the caches, and the model is computed:
+// Verifies two claims. Together they imply that a prompt may be cut into any pieces, each run on
+// the caches that the previous ones left, and the model is computed:
 //
-//   empty   a step of n tokens on empty caches gives what the model gives of n tokens;
-//   pieces  on any caches of p tokens, a step of a + c gives what one of a and then one of c give,
-//           in results and in caches.
+//   empty   a step of n tokens on empty caches gives the same as the model on n tokens;
+//   pieces  on any caches of p tokens, a step of a + c gives the same results and caches as a step
+//           of a followed by one of c.
 //
-// Both are proved for all sizes (EmptyCaches.h, Pieces.h), and checked at small sizes with random
-// elements of a prime field for numbers, as split programs are (CompareRuns.h). Neither knows of
-// the other. The passes that make steps are not asked.
+// Both are proved for all sizes (EmptyCaches.h, Pieces.h). Independently, both are checked at small
+// sizes with random elements of a prime field, as split programs are (CompareRuns.h). Neither
+// shares code with the passes that make steps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,11 +17,11 @@
 #include "../Equivalence/SmallSizes.h"
 #include "../Interpret/Inputs.h"
 #include "../Interpret/Machine.h"
-#include "CheckPlaced.h"
+#include "CheckPreallocatedStep.h"
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
 #include "Pieces.h"
-#include "PlacedCaches.h"
+#include "PreallocatedCaches.h"
 #include "TokenParts.h"
 #include "Windows.h"
 #include "tpc/Dialect/State.h"
@@ -45,26 +45,26 @@ using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
 namespace {
-/// How the tokens of a run come: what caches hold before it, and the pieces.
+/// Cut of a run's tokens: number in the caches before it, and numbers of the two pieces.
 struct Pieces {
   int64_t past, first, second;
 };
-/// How small a run is: static sizes that may be anything; tokens, so few that tables of positions
-/// are long enough (but for the last, which is for models that have none); and the cuts. A window
-/// of 2 (SizeReduction) is passed in each piece and between them.
+/// Sizes of a test run: value of free static sizes, number of tokens, and cuts. Tokens are so few
+/// that tables of positions suffice (except the last scale, for models without them). A window of 2
+/// (SizeReduction) is exceeded in each piece and between them.
 struct Scale {
   int64_t base, tokens;
   Pieces cuts[3];
 };
-/// The first with which a run does not take too long, and nothing is looked up behind a table: the
-/// second leaves room for the rows that OPT has before the first token's.
+/// The first scale whose run is fast enough and has no index past the end of a table is used. The
+/// second leaves space for the rows that OPT has before the first token's.
 constexpr Scale scales[] = {{8, 7, {{3, 2, 3}, {0, 1, 4}, {2, 4, 1}}},
                             {8, 5, {{2, 2, 1}, {0, 1, 4}, {1, 1, 3}}},
                             {4, 3, {{1, 1, 2}, {0, 1, 3}, {1, 2, 1}}},
                             {3, 2, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}},
                             {2, 1, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}}};
 
-/// The dimension of tokens of an argument or a result, which is no cache; none if it has no tokens.
+/// Returns the token dimension of an argument or result that is no cache; none if it has no tokens.
 FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &tokens) {
   std::optional<unsigned> found;
   for (auto [i, size] : llvm::enumerate(getSizes(type))) {
@@ -79,13 +79,13 @@ FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &toke
   return found;
 }
 
-/// One of the two programs.
+/// One of the two programs and its runs.
 struct Program {
   ModuleOp module;
   func::FuncOp main;
   GridAttr grid;
   const SizeReduction &sizes;
-  bool misses = false; // a table is shorter than what is looked up in it
+  bool misses = false; // an index was past the end of a table
   Coverage coverage = {};
 
   DictionaryAttr getInput(unsigned i) { return main.getArgAttrDict(i); }
@@ -125,7 +125,7 @@ public:
         model{model, model.lookupSymbol<func::FuncOp>("main"), grid, sizes},
         step{step, step.lookupSymbol<func::FuncOp>("main"), grid, sizes} {}
 
-  /// `skipped`: why it cannot be run, or takes too long.
+  /// `skipped`: why the check cannot be run, or is too expensive.
   LogicalResult run(std::string &skipped) {
     skipped.clear();
     if (!model.main || model.main.isExternal() || !step.main || step.main.isExternal())
@@ -149,7 +149,7 @@ public:
                   return succeeded(checkPieces(pieces));
                 });
     if (!same && (model.misses || step.misses)) {
-      skipped = "a table is shorter than what is looked up in it";
+      skipped = "an index is past the end of a table";
       return success();
     }
     if (same)
@@ -224,8 +224,8 @@ private:
     return diag << " is not the same " << what;
   }
 
-  /// What the model takes where the step takes `inputs`: what has the same name, an empty past, and
-  /// what is left out.
+  /// Returns the model's inputs for the step's `inputs`: those of the same name, an empty past, and
+  /// defaults.
   FailureOr<std::vector<Data>> makeModelInputs(ArrayRef<Data> inputs) {
     World world(model.module, grid, sizes);
     std::vector<Data> result;
@@ -278,14 +278,13 @@ private:
         return step.main.emitError() << "output '" << name << "' is none of the model";
       any = true;
       if (failed(compare((*actual)[i], (*expected)[*same], i, 0, outputDims[i],
-                         "as in the model, where nothing is in the caches")))
+                         "as in the model, with empty caches")))
         return failure();
     }
-    return any ? success()
-               : LogicalResult(step.main.emitError("has no output but what is in its caches"));
+    return any ? success() : LogicalResult(step.main.emitError("has no outputs other than caches"));
   }
 
-  /// The inputs of a piece: tokens of all, and caches as they are then.
+  /// Returns the inputs of a piece: its tokens, and the caches after the previous piece.
   std::vector<Data> makePiece(ArrayRef<Data> inputs, const std::vector<Data> *before, int64_t from,
                               int64_t count) {
     std::vector<Data> result;
@@ -314,7 +313,7 @@ private:
     auto end = step.run(makePiece(*inputs, &*begin, first, second));
     if (failed(end))
       return failure();
-    std::string text = "in a step of " + std::to_string(first + second) + " tokens behind " +
+    std::string text = "in a step of " + std::to_string(first + second) + " tokens after " +
                        std::to_string(past) + " and in one of " + std::to_string(first) +
                        " and then one of " + std::to_string(second);
     for (unsigned i = 0; i < whole->size(); ++i) {
@@ -340,9 +339,9 @@ private:
   DenseMap<Attribute, unsigned> resultOf;
 };
 
-/// For all sizes.
+/// Proves the claims for all sizes.
 LogicalResult prove(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
-  auto flatStep = generation::makeFlat(step), flatModel = generation::makeFlat(model);
+  auto flatStep = generation::inlineCalls(step), flatModel = generation::inlineCalls(model);
   if (failed(flatStep) || failed(flatModel))
     return failure();
   generation::PieceProver pieces(generation::getMain(**flatStep), symbols);
@@ -350,13 +349,14 @@ LogicalResult prove(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
                  failed(generation::proveEmpty(**flatModel, **flatStep, symbols.past)));
 }
 
-LogicalResult provePlaced(ModuleOp before, ModuleOp step, const PlacedStep &symbols) {
-  auto flatStep = generation::makeFlat(step), flatBefore = generation::makeFlat(before);
+LogicalResult provePreallocated(ModuleOp before, ModuleOp step, const PlacedStep &symbols) {
+  auto flatStep = generation::inlineCalls(step), flatBefore = generation::inlineCalls(before);
   return failure(failed(flatStep) || failed(flatBefore) ||
-                 failed(generation::provePlaced(**flatBefore, **flatStep, symbols)));
+                 failed(generation::provePreallocated(**flatBefore, **flatStep, symbols)));
 }
 
-/// At small sizes; where there are none, an error, or a warning if it is proved.
+/// Checks the claims at small sizes. If there are none, emits an error, or a warning if the step is
+/// proved.
 LogicalResult check(ModuleOp model, ModuleOp step, const StepSymbols &symbols,
                     EquivalenceMethods methods) {
   std::string skipped;
@@ -395,30 +395,30 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
 };
 } // namespace
 
-/// What the ops of a step compute.
+/// Verifies the computation of a step.
 static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMethods methods) {
   if (auto placed = PlacedStep::lookup(step)) {
     auto before = StepSymbols::lookup(reference);
     if (!before)
       return emitError(step.getLoc())
-             << "reference: is no step of a generation: a placed step is compared with the one "
-                "that it was made of";
+             << "reference: is no generation step: a step on preallocated caches is compared with "
+                "the step that it was made from";
     if (placed->windowed) {
-      auto flat = generation::makeFlat(step);
+      auto flat = generation::inlineCalls(step);
       if (failed(flat) || failed(widenWindows(**flat, *placed)))
         return failure();
       return verifyOps(reference, **flat, methods);
     }
-    // The proof for all sizes takes some programs that are right for wrong ones, and none of the
-    // last token alone: it is made where it is asked for by itself.
+    // The proof for all sizes rejects some correct programs, and all that return only the last
+    // token. It therefore runs only if it is requested without the check.
     bool proves = methods.symbolic && !methods.interpret;
-    return failure((proves && failed(provePlaced(reference, step, *placed))) ||
-                   (methods.interpret &&
-                    failed(checkPlacedStep(reference, *before, step, *placed, methods.report))));
+    return failure((proves && failed(provePreallocated(reference, step, *placed))) ||
+                   (methods.interpret && failed(checkPreallocatedStep(reference, *before, step,
+                                                                      *placed, methods.report))));
   }
   auto symbols = StepSymbols::lookup(step);
   if (!symbols)
-    return emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
+    return emitError(step.getLoc(), "is no generation step: it has no 'tpc.step'; "
                                     "tpc-recognize-caches or tpc-derive-caches make one");
   return failure((methods.symbolic && failed(prove(reference, step, *symbols))) ||
                  (methods.interpret && failed(check(reference, step, *symbols, methods))));
@@ -428,6 +428,6 @@ LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
                                           EquivalenceMethods methods) {
   if (failed(verifyOps(reference, step, methods)))
     return failure();
-  auto flat = generation::makeFlat(step);
+  auto flat = generation::inlineCalls(step);
   return failure(failed(flat) || failed(verifyStepFacts(reference, **flat)));
 }

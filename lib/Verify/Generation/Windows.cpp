@@ -1,4 +1,4 @@
-//===- Windows.cpp - Caches that keep what a window shows -----------------===//
+//===- Windows.cpp - Proof of sliding-window caches -----------------------===//
 
 #include "Windows.h"
 
@@ -21,22 +21,23 @@ public:
     counts = find(form.counts);
     if (!lengths || !all || !counts || lengths.getType() != all.getType())
       return main.emitError() << "has no input '" << form.windowed->lengths
-                              << "' beside its lengths";
+                              << "' in addition to its lengths";
     if (failed(checkLengths(lengths, /*queries=*/false)))
       return failure();
     for (BlockArgument argument : main.getArguments())
       if (hasRoom(argument.getType()) && failed(checkCache(argument)))
         return failure();
-    // What has room comes from these caches, and from nothing else.
+    // Values with the capacity of sliding-window caches must derive from these caches.
     for (Operation &op : main.front().without_terminator())
       for (Value result : op.getResults())
         if (hasRoom(result.getType()) && !fromCaches.contains(result))
-          return fail(&op) << "has the room of windowed caches, and is none";
+          return fail(&op) << "has the capacity of sliding-window caches, but is not one";
     WalkResult walk = main.walk([&](Operation *op) {
       for (NamedAttribute attribute : op->getAttrs())
         if (auto size = dyn_cast<SymExprAttr>(attribute.getValue()))
           if (hasRoom(size.getExpr()))
-            return fail(op) << "depends on the room of windowed caches", WalkResult::interrupt();
+            return fail(op) << "depends on the capacity of sliding-window caches",
+                   WalkResult::interrupt();
       return WalkResult::advance();
     });
     return failure(walk.wasInterrupted());
@@ -63,8 +64,8 @@ private:
            llvm::any_of(getSizes(type), [&](const SymExpr &size) { return hasRoom(size); });
   }
 
-  /// Whether a value says which of the step's tokens of a sequence is meant: made of counts and
-  /// numbers alone.
+  /// Returns whether a value selects one of the step's tokens for each sequence: it is computed
+  /// from counts and constants only.
   bool isOfCounts(Value value) const {
     if (value == counts)
       return true;
@@ -77,14 +78,14 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isOfCounts(operand); });
   }
 
-  /// `queries`: behind these, not in front of the step's first token.
+  /// `queries`: `value` is an offset after the lengths, not the position of the step's first token.
   LogicalResult checkLengths(Value value, bool queries) {
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
       if (auto append = dyn_cast<AppendOp>(user);
           append && !queries && &use == &append.getLengthsMutable()) {
         if (!hasRoom(append.getType()))
-          return fail(user) << "puts tokens where they are in windowed caches, and has none";
+          return fail(user) << "appends at the lengths of sliding-window caches, but not to one";
         continue;
       }
       if (auto attention = dyn_cast<AttentionOp>(user);
@@ -99,23 +100,23 @@ private:
           return failure();
         continue;
       }
-      return fail(user) << "takes how many tokens windowed caches hold: other tokens than a window "
-                           "shows have an effect";
+      return fail(user) << "uses the number of tokens in sliding-window caches: tokens outside of "
+                           "the window have an effect";
     }
     return success();
   }
 
   LogicalResult checkAttention(AttentionOp op) {
     if (!op.getCausal() || !op.getWindow())
-      return fail(op) << "has no window, and reads a cache that keeps what a window shows";
+      return fail(op) << "has no window, but reads a sliding-window cache";
     std::optional<int64_t> window = op.getWindow()->asConstant();
     if (!window || *window < 1 || *window > form.windowed->window)
-      return fail(op) << "has a window of " << op.getWindow()->str()
-                      << ", and reads a cache that keeps " << form.windowed->window << " tokens";
+      return fail(op) << "has a window of " << op.getWindow()->str() << ", but reads a cache of "
+                      << form.windowed->window << " tokens";
     if (op.getMask() || op.getBias() || op.getKeyMask())
-      return fail(op) << "takes masks or a bias, and reads a cache that keeps what a window shows";
+      return fail(op) << "takes masks or a bias, but reads a sliding-window cache";
     if (!hasRoom(op.getK().getType()) || !hasRoom(op.getV().getType()))
-      return fail(op) << "has its queries among tokens of windowed caches, and reads others";
+      return fail(op) << "has queries at the lengths of sliding-window caches, but reads others";
     return success();
   }
 
@@ -123,8 +124,9 @@ private:
     auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
     if (!getCache(main.getArgAttrDict(cache.getArgNumber())) || !append ||
         append.getCache() != cache || append.getLengths() != lengths)
-      return main.emitError() << "argument " << cache.getArgNumber()
-                              << " has the room of windowed caches, and is not appended to as one";
+      return main.emitError()
+             << "argument " << cache.getArgNumber()
+             << " has the capacity of sliding-window caches, but is not appended to as one";
     SmallVector<Value> todo{append.getResult()};
     while (!todo.empty()) {
       Value value = todo.pop_back_val();
@@ -135,13 +137,13 @@ private:
           continue;
         if (auto attention = dyn_cast<AttentionOp>(user)) {
           if (use.getOperandNumber() != 1 && use.getOperandNumber() != 2)
-            return fail(user) << "takes a windowed cache as something else than keys or values";
+            return fail(user) << "takes a sliding-window cache other than as keys or values";
           if (!isOfLengths(attention.getLengths()))
-            return fail(user) << "reads windowed caches, and has its queries elsewhere";
+            return fail(user) << "reads sliding-window caches, but has queries at other lengths";
           continue;
         }
         if (!isa<TransposeOp, ReshapeOp, ExpandOp>(user))
-          return fail(user) << "takes a windowed cache otherwise than as keys or values";
+          return fail(user) << "takes a sliding-window cache other than as keys or values";
         todo.push_back(user->getResult(0));
       }
     }

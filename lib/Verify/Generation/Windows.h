@@ -1,4 +1,4 @@
-//===- Windows.h - Caches that keep what a window shows ---------*- C++ -*-===//
+//===- Windows.h - Proof of sliding-window caches ---------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_GENERATION_WINDOWS_H
 #define TPC_LIB_VERIFY_GENERATION_WINDOWS_H
@@ -9,10 +9,9 @@
 
 namespace mlir::tpc {
 
-/// Proves that it does not matter from which token on windowed caches hold tokens: what they are
-/// told to hold says only where tokens are put, and where attention with no larger a window than
-/// the step says has its queries among these. Then makes the step one whose caches hold all tokens,
-/// which is left to be verified.
+/// Proves that results do not depend on the first token in sliding-window caches: their lengths
+/// only determine where tokens are appended, and the position of queries of attention whose window
+/// is at most the step's. Then replaces them by caches of all tokens, which remain to be verified.
 LogicalResult widenWindows(ModuleOp step, const PlacedStep &form);
 
 } // namespace mlir::tpc

@@ -347,7 +347,7 @@ static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowere
       if (succeeded(fit) && *fit && suffices(**fit))
         reference = std::move(fit);
       else
-        small.unfitTables();
+        small.restoreTables();
     }
     skipped.clear();
     unexercised.clear();

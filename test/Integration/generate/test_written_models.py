@@ -321,9 +321,9 @@ REFUSED = {
     "mean-of-rows": (
         variant(between=mean_of_rows),
         "sequences together",
-        "not what the step gives of it alone",
+        "differs from the step's for that sequence alone",
     ),
-    "number-of-row": (variant(positions=number_of_row), "'Add_", "the same for all tokens"),
+    "number-of-row": (variant(positions=number_of_row), "'Add_", "equal for all tokens"),
     "next-id": (variant(last=next_id), "'behind'", "each token independently"),
     "first-id": (variant(last=first_id), "'first'", "each token independently"),
     "largest-id": (variant(last=largest_id), "'largest'", "each token independently"),
@@ -331,9 +331,9 @@ REFUSED = {
     "last-row-first": (
         variant(WithPast, last=last_row_first),
         "sequences together",
-        "not what the step gives of it alone",
+        "differs from the step's for that sequence alone",
     ),
-    "window-of-length": (variant(sees=half_of_all), "'attention'", "changes as new tokens come"),
+    "window-of-length": (variant(sees=half_of_all), "'attention'", "changes with the number of tokens"),
     "keys-by-length": (
         variant(keys_and_values=keys_by_length),
         "'count'",

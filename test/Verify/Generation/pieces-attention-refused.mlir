@@ -13,7 +13,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
-  // expected-error @unknown {{'heads' (tpc.attention) lets a token see later ones: what it gives for old tokens would change as new ones come}}
+  // expected-error @unknown {{'heads' (tpc.attention) is not causal: its results for earlier tokens would change with each new token}}
   %y = tpc.attention %x, %k, %k scale 1.0 : !h, !keys, !keys -> !h loc("heads")
   return %y, %2 : !h, !all
 }
@@ -36,7 +36,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
   %yes = tpc.constant dense<true> : tensor<i1> : tensor<i1>
   %m2 = tpc.expand %yes : tensor<i1> -> !mask
-  // expected-error @unknown {{'heads' (tpc.attention) takes a mask of queries and keys as a tensor (a prefix mask?): what a step sees of the past is not known}}
+  // expected-error @unknown {{'heads' (tpc.attention) takes a mask of queries and keys as a tensor (a prefix mask?): the visible past of a step is unknown}}
   %y = tpc.attention causal %x, %k, %k mask %m2 scale 1.0 offset p : !h, !keys, !keys mask !mask -> !h loc("heads")
   return %y, %2 : !h, !all
 }
@@ -56,7 +56,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
-  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand 0 tokens behind the first key: of a later step they must stand as many further behind as tokens have come in between}}
+  // expected-error @unknown {{'heads' (tpc.attention) has queries at offset 0 from the first key: in a later step the offset must grow by the number of tokens in between}}
   %y = tpc.attention causal %x, %k, %k scale 1.0 : !h, !keys, !keys -> !h loc("heads")
   return %y, %2 : !h, !all
 }
@@ -76,7 +76,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
-  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand p + s - 1 tokens behind the first key: of a later step}}
+  // expected-error @unknown {{'heads' (tpc.attention) has queries at offset p + s - 1 from the first key: in a later step}}
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset "p + s - 1" : !h, !keys, !keys -> !h loc("heads")
   return %y, %2 : !h, !all
 }
@@ -96,7 +96,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
-  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand p + 1 tokens behind the first key, and see tokens that have not come yet in a shorter step}}
+  // expected-error @unknown {{'heads' (tpc.attention) has queries at offset p + 1 from the first key, which see tokens that a shorter step does not have}}
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset "p + 1" : !h, !keys, !keys -> !h loc("heads")
   return %y, %2 : !h, !all
 }
@@ -116,7 +116,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
-  // expected-error @unknown {{'heads' (tpc.attention) has a window of p + s, which changes as new tokens come}}
+  // expected-error @unknown {{'heads' (tpc.attention) has a window of p + s, which changes with the number of tokens}}
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset p window "p + s" : !h, !keys, !keys -> !h loc("heads")
   return %y, %2 : !h, !all
 }

@@ -31,7 +31,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
-  // expected-error @unknown {{'past' (tpc.transpose) takes what is in cache @c before the step otherwise than to put new tokens behind it}}
+  // expected-error @unknown {{'past' (tpc.transpose) uses cache @c before the step in another way than to append new tokens to it}}
   %k = tpc.transpose %c [0, 2, 1, 3] : !old -> tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>> loc("past")
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>>, tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>> -> !h
   return %y, %2 : !h, !all
@@ -50,7 +50,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
-  // expected-error @unknown {{'front' (tpc.concat) joins tokens with something else than what one cache holds with those of the step behind}}
+  // expected-error @unknown {{'front' (tpc.concat) concatenates tokens with other values than one cache followed by the tokens of the step}}
   %2 = tpc.concat %1, %c dim 2 : !t, !old -> !all loc("front")
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
@@ -73,8 +73,8 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}, %d: !old {tpc.cache = @d}) ->
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %3 = tpc.neg %1 : !t -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("keys")
-  // expected-error @unknown {{'values' (tpc.concat) is what cache @c holds after the step, which is not what it holds before with the tokens of the step behind}}
-  // expected-note @unknown {{it is what cache @d should hold}}
+  // expected-error @unknown {{'values' (tpc.concat) is cache @c after the step, but is not its contents before the step followed by the tokens of the step}}
+  // expected-note @unknown {{it is the expected contents of cache @d}}
   %4 = tpc.concat %d, %3 dim 2 : !old, !t -> !all loc("values")
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
   %v = tpc.transpose %4 [0, 2, 1, 3] : !all -> !keys
@@ -96,7 +96,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %3 = tpc.neg %1 : !t -> !t
-  // expected-error @unknown {{'seen' (tpc.concat) puts other tokens behind what is in cache @c than the cache holds after the step}}
+  // expected-error @unknown {{'seen' (tpc.concat) appends other tokens to cache @c than the cache has after the step}}
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("seen")
   %4 = tpc.concat %c, %3 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
@@ -120,7 +120,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
   %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
   %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
-  // expected-error @unknown {{'again' (tpc.neg) is what cache @c holds after the step, which is not what it holds before with the tokens of the step behind}}
+  // expected-error @unknown {{'again' (tpc.neg) is cache @c after the step, but is not its contents before the step followed by the tokens of the step}}
   %4 = tpc.neg %2 : !all -> !all loc("again")
   return %y, %4 : !h, !all
 }
@@ -160,7 +160,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
-  // expected-error @unknown {{'places' (tpc.iota) gives output 0 numbers that depend on how many tokens there are}}
+  // expected-error @unknown {{'places' (tpc.iota) returns values that depend on the number of tokens as output 0}}
   %y = tpc.iota dim 1 : !h loc("places")
   return %y, %2 : !h, !all
 }
@@ -178,7 +178,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!all, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
-  // expected-error @unknown {{'held' (tpc.concat) gives output 0 tokens of the past}}
+  // expected-error @unknown {{'held' (tpc.concat) returns tokens of the past as output 0}}
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("held")
   return %2, %2 : !all, !all
 }

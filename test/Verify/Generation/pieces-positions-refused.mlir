@@ -12,7 +12,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %n = tpc.size "p + s" : tensor<i64>
   %g = tpc.cast %n : tensor<i64> -> tensor<f32>
-  // expected-error @unknown {{'length' (tpc.log) takes numbers that depend on how many tokens there are: of the same token they are others in another step}}
+  // expected-error @unknown {{'length' (tpc.log) takes values that depend on the number of tokens: for the same token they differ from step to step}}
   %l = tpc.log %g : tensor<f32> -> tensor<f32> loc("length")
   %0 = tpc.mul %x, %l : !h, tensor<f32> -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -37,7 +37,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %w = tpc.parameter @table : tensor<64x1x4xf32>
   %p = tpc.iota dim 1 : tensor<?x?xi64, #tpc.dist<[b, s]>>
-  // expected-error @unknown {{'positions' (tpc.gather) takes numbers that depend on how many tokens there are: of the same token they are others in another step (positions that do not move by the past, or lengths)}}
+  // expected-error @unknown {{'positions' (tpc.gather) takes values that depend on the number of tokens: for the same token they differ from step to step (positions without the offset of the past, or lengths)}}
   %e = tpc.gather %w, %p dim 0 : tensor<64x1x4xf32>, tensor<?x?xi64, #tpc.dist<[b, s]>> -> !h loc("positions")
   %0 = tpc.add %x, %e : !h, !h -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -64,7 +64,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
   %p = tpc.iota dim 1 : tensor<?x?xi64, #tpc.dist<[b, s]>>
   %n = tpc.size s : tensor<i64>
   %q = tpc.add %p, %n : tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<i64> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
-  // expected-error @unknown {{'rows of positions' (tpc.gather) takes numbers that depend on how many tokens there are}}
+  // expected-error @unknown {{'rows of positions' (tpc.gather) takes values that depend on the number of tokens}}
   %e = tpc.gather %w, %q dim 0 : tensor<64x1x4xf32>, tensor<?x?xi64, #tpc.dist<[b, s]>> -> !h loc("rows of positions")
   %0 = tpc.add %x, %e : !h, !h -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -88,7 +88,7 @@ tpc.weight @table in "w" at 0 : tensor<64x1x4xf32>
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %w = tpc.parameter @table : tensor<64x1x4xf32>
-  // expected-error @unknown {{'rows' (tpc.slice) takes s of 64 elements from 0 on: which of them are of which token is another thing in each step}}
+  // expected-error @unknown {{'rows' (tpc.slice) takes s of 64 elements from 0 on: their tokens differ from step to step}}
   %e = tpc.slice %w dim 0 from 0 : tensor<64x1x4xf32> -> tensor<?x1x4xf32, #tpc.dist<[s, 1, 4]>> loc("rows")
   %0 = tpc.add %x, %e : !h, tensor<?x1x4xf32, #tpc.dist<[s, 1, 4]>> -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -110,7 +110,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
-  // expected-error @unknown {{'count' (tpc.cumsum) adds up something of the tokens that is not one number for each: what was added before a step is not known}}
+  // expected-error @unknown {{'count' (tpc.cumsum) sums values that are not one constant for each token: the sum before a step is unknown}}
   %0 = tpc.cumsum %x dim 1 : !h -> !h loc("count")
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all

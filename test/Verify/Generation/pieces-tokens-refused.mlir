@@ -10,7 +10,7 @@
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
-  // expected-error @unknown {{'mean' (tpc.reduce) does not do the same for each token by itself (dimension 1 of operand 0): what it gives for old tokens would change as new ones come}}
+  // expected-error @unknown {{'mean' (tpc.reduce) does not compute each token independently (dimension 1 of operand 0): its results for earlier tokens would change with each new token}}
   %m = tpc.reduce mean %x [1] keep : !h -> tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> loc("mean")
   %0 = tpc.sub %x, %m : !h, tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -33,7 +33,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.reshape %x : !h -> tensor<?x4xf32, #tpc.dist<["b * s", 4]>>
-  // expected-error @unknown {{'norm' (tpc.reduce) takes the largest of the tokens (dimension 0 of operand 0): what it gives for old tokens would change as new ones come}}
+  // expected-error @unknown {{'norm' (tpc.reduce) takes the maximum over tokens (dimension 0 of operand 0): its results for earlier tokens would change with each new token}}
   %m = tpc.reduce max %f [0] keep : tensor<?x4xf32, #tpc.dist<["b * s", 4]>> -> tensor<1x4xf32> loc("norm")
   %g = tpc.sub %f, %m : tensor<?x4xf32, #tpc.dist<["b * s", 4]>>, tensor<1x4xf32> -> tensor<?x4xf32, #tpc.dist<["b * s", 4]>>
   %0 = tpc.reshape %g : tensor<?x4xf32, #tpc.dist<["b * s", 4]>> -> !h
@@ -56,7 +56,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
-  // expected-error @unknown {{'weights' (tpc.softmax) does not do the same for each token by itself (dimension 1 of operand 0): what it gives for old tokens would change as new ones come}}
+  // expected-error @unknown {{'weights' (tpc.softmax) does not compute each token independently (dimension 1 of operand 0): its results for earlier tokens would change with each new token}}
   %0 = tpc.softmax %x dim 1 : !h -> !h loc("weights")
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
@@ -77,7 +77,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
-  // expected-error @unknown {{'shift' (tpc.roll) shifts tokens: what it gives for one of them is another one's}}
+  // expected-error @unknown {{'shift' (tpc.roll) shifts tokens: its result for a token is another token's}}
   %0 = tpc.roll %x dim 1 from -1 every s : !h -> !h loc("shift")
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
@@ -100,7 +100,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
   %z = tpc.expand %zero : tensor<f32> -> tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>
-  // expected-error @unknown {{'before' (tpc.slice) takes s - 1 of s elements from 0 on: which of them are of which token is another thing in each step}}
+  // expected-error @unknown {{'before' (tpc.slice) takes s - 1 of s elements from 0 on: their tokens differ from step to step}}
   %b = tpc.slice %x dim 1 from 0 : !h -> tensor<?x?x1x4xf32, #tpc.dist<[b, "s - 1", 1, 4]>> loc("before")
   %0 = tpc.concat %z, %b dim 1 : tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>, tensor<?x?x1x4xf32, #tpc.dist<[b, "s - 1", 1, 4]>> -> !h
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
@@ -126,7 +126,7 @@ tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [0, 2, 3, 1] : !h -> !t4
   %x2 = tpc.transpose %x [0, 2, 1, 3] : !h -> !h2
-  // expected-error @unknown {{'mix' (tpc.matmul) adds up the tokens (dimension 3 of operand 0): what it gives for old tokens would change as new ones come}}
+  // expected-error @unknown {{'mix' (tpc.matmul) sums over tokens (dimension 3 of operand 0): its results for earlier tokens would change with each new token}}
   %q = tpc.matmul %f, %x2 : !t4, !h2 -> tensor<?x1x4x4xf32, #tpc.dist<[b, 1, 4, 4]>> loc("mix")
   %r = tpc.reduce sum %q [2] keep : tensor<?x1x4x4xf32, #tpc.dist<[b, 1, 4, 4]>> -> tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>
   %0 = tpc.sub %x, %r : !h, tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> -> !h

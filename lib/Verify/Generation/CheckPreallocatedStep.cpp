@@ -1,18 +1,19 @@
-//===- CheckPlaced.cpp - A placed step against the step -------------------===//
+//===- CheckPreallocatedStep.cpp - Test of steps on preallocated caches ---===//
 //
-// For sequences that have different numbers of tokens in their caches, and different numbers of new
-// ones, in one batch:
+// Runs batches of sequences with different numbers of tokens in their caches and different numbers
+// of new tokens:
 //
-//   placed  each has the outputs, for its real tokens, that the step gives of it alone; its cache
-//           holds the old tokens as they were and the new ones behind them; and where there is
-//           neither an old token nor one of this step, nothing has been written.
+//   placed  each sequence has the outputs, for its real tokens, that the step gives for it alone;
+//   its
+//           cache has the old tokens unchanged, followed by the new ones; elements after the tokens
+//           of the step are not written.
 //
-// What caches hold behind their lengths is random, and the step alone does not have it: who reads
-// it is found out. So is who takes another sequence's length, slot or positions.
+// Contents of caches after their lengths are random and do not occur in the step's run, so reads of
+// them are detected. So is the use of another sequence's length, slot or positions.
 //
 //===----------------------------------------------------------------------===//
 
-#include "CheckPlaced.h"
+#include "CheckPreallocatedStep.h"
 #include "TokenParts.h"
 
 #include "../Equivalence/SizeReduction.h"
@@ -31,7 +32,7 @@ using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
 namespace {
-/// Tokens that a sequence has in its caches, and real ones among those of the step.
+/// Number of tokens in the caches of a sequence, and number of real tokens of the step.
 struct Row {
   int64_t length, count;
 };
@@ -40,7 +41,7 @@ struct Batch {
   SmallVector<Row> rows;
 };
 
-/// Empty and full caches, steps with a token too many, and sequences that have nothing to do.
+/// Empty and full caches, steps with one token too many, and sequences without new tokens.
 SmallVector<Batch> getBatches(int64_t capacity) {
   int64_t few = std::max<int64_t>(2, capacity * 3 / 8), many = capacity / 2 + 1;
   return {{few, {{capacity - few, few}, {0, few - 1}, {capacity - 1, 1}, {1, 0}}},
@@ -48,9 +49,10 @@ SmallVector<Batch> getBatches(int64_t capacity) {
           {many, {{0, many}, {1, many - 1}, {capacity - many, many}, {2, 1}}}};
 }
 
-class PlacedCheck {
+class PreallocatedStepCheck {
 public:
-  PlacedCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp placed, const PlacedStep &form)
+  PreallocatedStepCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
+                        const PlacedStep &form)
       : step(step), placed(placed), symbols(symbols), form(form),
         grid(GridAttr::get(step.getContext(), {}, {}, 1)) {}
 
@@ -64,16 +66,16 @@ public:
       return placedMain.emitError("is not the step with two more inputs");
     if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()) || failed(checkBatches()))
       return failure();
-    for (const Coverage *own : {&ofStep, &ofPlaced})
+    for (const Coverage *own : {&stepCoverage, &placedCoverage})
       if (!own->isSufficient())
         return placedMain.emitError() << "run at small sizes: " << own->explainMissing();
     return success();
   }
-  void print(llvm::raw_ostream &os) const { ofPlaced.print(os); }
+  void print(llvm::raw_ostream &os) const { placedCoverage.print(os); }
 
 private:
-  /// Tables may have rows before the first token's (OPT's have two): then fewer tokens fit, those
-  /// of which the step alone looks up nothing behind a table.
+  /// Reduces the capacity until the step alone looks up only rows of its tables. Tables may have
+  /// rows before the first token's (OPT's have two), so fewer tokens fit.
   LogicalResult fitTables() {
     for (; capacity >= 3; --capacity) {
       setSizes(1, capacity - 1, 1);
@@ -87,8 +89,8 @@ private:
       if (!world.misses)
         return success();
     }
-    return stepMain.emitError("cannot be checked at small sizes: a table is shorter than what is "
-                              "looked up in it");
+    return stepMain.emitError("cannot be checked at small sizes: an index is past the end of a "
+                              "table");
   }
 
   LogicalResult checkBatches() {
@@ -105,7 +107,7 @@ private:
     return success();
   }
 
-  /// As many tokens as fit small caches; of the largest caches that can be run.
+  /// Chooses the largest caches that can be run, with as many tokens as fit in them.
   LogicalResult chooseSizes() {
     constexpr double limit = 2e9;
     double work = 0;
@@ -156,7 +158,7 @@ private:
     return attributes ? attributes : DictionaryAttr::get(main.getContext());
   }
 
-  /// Inputs and outputs of the two, by name and by cache.
+  /// Pairs inputs and outputs of the two programs by name and by cache.
   LogicalResult pair() {
     auto find = [&](StringRef name) -> FailureOr<unsigned> {
       for (unsigned i = 0; i < placedMain.getNumArguments(); ++i)
@@ -186,12 +188,12 @@ private:
 
   FailureOr<std::vector<Data>> execute(ModuleOp module, func::FuncOp main, ArrayRef<Data> inputs) {
     World world(module, grid, *sizes);
-    world.coverage = module == step ? &ofStep : &ofPlaced;
+    world.coverage = module == step ? &stepCoverage : &placedCoverage;
     Machine<Field> machine(world, inputs);
     if (failed(machine.run()))
       return failure();
     if (world.misses)
-      return main.emitError("looks up what is behind a table");
+      return main.emitError("looks up rows past the end of a table");
     std::vector<Data> outputs;
     for (auto &output : machine.outputs)
       outputs.push_back(output.tensor);
@@ -255,7 +257,7 @@ private:
       Data own = take(actual[i], findDim(type, batchSymbol), at, 1);
       if (getCache(getOutput(placedMain, i))) {
         const Data *after = count > 0 ? &expected[i] : nullptr;
-        // The argument that it was before.
+        // The cache's contents before the step.
         const Data *before = nullptr;
         for (unsigned k = 0; k < placedMain.getNumArguments(); ++k)
           if (getCache(placedMain.getArgAttrDict(k)) == getCache(getOutput(placedMain, i)))
@@ -272,7 +274,7 @@ private:
       Data wanted = last ? take(expected[i], tokens, count - 1, 1) : expected[i];
       Data given = last ? own : take(own, tokens, 0, count);
       if (given.data != wanted.data)
-        return fail(i) << text << "is not what the step gives of it alone";
+        return fail(i) << text << "differs from the step's for that sequence alone";
     }
     return success();
   }
@@ -288,9 +290,9 @@ private:
     if (!same(old, 0, row.length))
       return fail(output) << text << "has lost old tokens";
     if (after && !same(*after, row.length, row.count))
-      return fail(output) << text << "does not hold the new ones behind the old ones";
+      return fail(output) << text << "does not have the new tokens after the old ones";
     if (int64_t end = row.length + tokens; !same(old, end, capacity - end))
-      return fail(output) << text << "was written to where it has no tokens";
+      return fail(output) << text << "was written past its tokens";
     return success();
   }
 
@@ -301,16 +303,17 @@ private:
   func::FuncOp stepMain, placedMain;
   std::optional<SizeReduction> sizes;
   std::optional<std::string> batchSymbol;
-  Coverage ofStep, ofPlaced;
+  Coverage stepCoverage, placedCoverage;
   int64_t capacity = 0;
   unsigned lengthsAt = 0, countsAt = 0;
   SmallVector<unsigned> inputOf;
 };
 } // namespace
 
-LogicalResult mlir::tpc::checkPlacedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                                         const PlacedStep &form, bool report) {
-  PlacedCheck check(step, symbols, placed, form);
+LogicalResult mlir::tpc::checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols,
+                                               ModuleOp placed, const PlacedStep &form,
+                                               bool report) {
+  PreallocatedStepCheck check(step, symbols, placed, form);
   if (failed(check.run()))
     return failure();
   if (report)

@@ -1,9 +1,9 @@
-//===- VerifyRounds.cpp - What all rounds have in common ------------------===//
+//===- VerifyOutsideOfMicroBatches.cpp - Values of all micro-batches ------===//
 //
-// What stands in a stage, but not in its rounds, is computed once, and every round reads the same.
-// By the rules of SSA it reads inputs, which are whole, and what is computed there as well. So it
-// may only differ from what a round would compute if it takes a micro-batch's part of something,
-// which its type says: RelationChecker shows that types are true.
+// An op of a stage outside of its micro-batch loops runs once, and every iteration reads its
+// result. By the rules of SSA, it reads only whole inputs and other such results. It can therefore
+// differ from what an iteration would compute only if it takes one micro-batch's slice of a value.
+// Its type states that, and RelationChecker proves that types are true.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,10 +18,10 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
 namespace {
-class Rounds {
+class OutsideOfMicroBatches {
 public:
-  explicit Rounds(ModuleOp module) : module(module) {}
-  LogicalResult checkOnce(Operation *op);
+  explicit OutsideOfMicroBatches(ModuleOp module) : module(module) {}
+  LogicalResult checkOp(Operation *op);
 
 private:
   LogicalResult checkTypes(Operation *op, TypeRange types);
@@ -31,17 +31,18 @@ private:
 };
 } // namespace
 
-LogicalResult Rounds::checkTypes(Operation *op, TypeRange types) {
+LogicalResult OutsideOfMicroBatches::checkTypes(Operation *op, TypeRange types) {
   for (Type type : types)
     if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
-      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                             << ") is computed once, before the rounds, but " << type
-                             << " is one micro-batch's part: other rounds would read the first's";
+      return op->emitError()
+             << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+             << ") is computed once, before the micro-batch loop, but " << type
+             << " is one micro-batch's part: other iterations would read the first's";
   return success();
 }
 
-/// With all that is in it and all that it calls.
-LogicalResult Rounds::checkOnce(Operation *op) {
+/// Checks an op, its regions, and its callees.
+LogicalResult OutsideOfMicroBatches::checkOp(Operation *op) {
   WalkResult result = op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
     if (failed(checkTypes(inner, inner->getResultTypes())))
       return WalkResult::interrupt();
@@ -51,22 +52,22 @@ LogicalResult Rounds::checkOnce(Operation *op) {
           return WalkResult::interrupt();
     auto call = dyn_cast<func::CallOp>(inner);
     auto callee = call ? module.lookupSymbol<func::FuncOp>(call.getCallee()) : func::FuncOp();
-    if (callee && functions.insert(callee).second && failed(checkOnce(callee)))
+    if (callee && functions.insert(callee).second && failed(checkOp(callee)))
       return WalkResult::interrupt();
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
 }
 
-LogicalResult equivalence::verifyRounds(ModuleOp module) {
+LogicalResult equivalence::verifyOutsideOfMicroBatches(ModuleOp module) {
   GridAttr grid = GridAttr::lookup(module);
   if (!grid || grid.getMicroBatches() == 1)
     return success();
-  Rounds rounds(module);
+  OutsideOfMicroBatches outside(module);
   for (auto pipeline : module.getOps<PipelineOp>())
     for (auto stage : pipeline.getBody().front().getOps<StageOp>())
       for (Operation &op : stage.getBody().front())
-        if (!isa<MicroBatchesOp>(op) && failed(rounds.checkOnce(&op)))
+        if (!isa<MicroBatchesOp>(op) && failed(outside.checkOp(&op)))
           return failure();
   return success();
 }

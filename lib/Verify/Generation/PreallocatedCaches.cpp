@@ -1,6 +1,6 @@
-//===- PlacedCaches.cpp - A step at lengths that are data -----------------===//
+//===- PreallocatedCaches.cpp - Proof of steps on preallocated caches -----===//
 
-#include "PlacedCaches.h"
+#include "PreallocatedCaches.h"
 
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
@@ -21,13 +21,13 @@ static BlockArgument findInput(func::FuncOp main, StringRef name) {
 }
 
 namespace {
-/// Places of tokens that are held within a table: min(place, size). Of tokens that count, there is
-/// room for all, so that the places are within it.
-class Places {
+/// Indices of tokens that are clamped to a table: min(index, size). Caches have capacity for all
+/// tokens that count, so the clamp has no effect on these.
+class ClampedIndices {
 public:
-  Places(func::FuncOp main, const PlacedStep &step)
+  ClampedIndices(func::FuncOp main, const PlacedStep &step)
       : main(main), lengths(findInput(main, step.lengths)) {
-    // There is room for what the cache holds and for the step's tokens, and for some more.
+    // The capacity is the length of the cache, the step's tokens, and some more.
     room[step.capacity] =
         SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#room");
   }
@@ -35,12 +35,12 @@ public:
   void release() {
     for (auto op : llvm::make_early_inc_range(main.getOps<MinOp>()))
       for (unsigned i : {0, 1}) {
-        std::optional<SymExpr> place = findLargest(op->getOperand(i), 0);
+        std::optional<SymExpr> index = findLargest(op->getOperand(i), 0);
         std::optional<SymExpr> bound = findSize(op->getOperand(1 - i));
-        if (!place || !bound || op->getOperand(i).getType() != op.getType())
+        if (!index || !bound || op->getOperand(i).getType() != op.getType())
           continue;
-        std::optional<int64_t> least = (*bound - *place).substitute(room).lowerBound();
-        if (!least || *least < 0)
+        std::optional<int64_t> lowest = (*bound - *index).substitute(room).lowerBound();
+        if (!lowest || *lowest < 0)
           continue;
         op.getResult().replaceAllUsesWith(op->getOperand(i));
         op.erase();
@@ -57,7 +57,7 @@ private:
     return size ? std::optional(size.getExpr()) : std::nullopt;
   }
 
-  /// At most this, of places that are sums of what counts tokens and of what caches hold.
+  /// Returns an upper bound of an index that is a sum of iotas, lengths of caches and constants.
   std::optional<SymExpr> findLargest(Value value, unsigned depth) const {
     if (value == lengths)
       return SymExpr::symbol("#past");
@@ -83,7 +83,7 @@ private:
 };
 } // namespace
 
-/// An input becomes a number for each sequence.
+/// Replaces an input by a number for each sequence.
 static void fixInput(func::FuncOp main, StringRef name, const SymExpr &number) {
   BlockArgument input = findInput(main, name);
   if (!input)
@@ -95,18 +95,18 @@ static void fixInput(func::FuncOp main, StringRef name, const SymExpr &number) {
   (void)main.eraseArgument(input.getArgNumber());
 }
 
-LogicalResult generation::provePlaced(ModuleOp reference, ModuleOp step,
-                                      const PlacedStep &symbols) {
+LogicalResult generation::provePreallocated(ModuleOp reference, ModuleOp step,
+                                            const PlacedStep &symbols) {
   func::FuncOp main = getMain(step), other = getMain(reference);
   BlockArgument lengths = findInput(main, symbols.lengths);
   if (!lengths || rankOf(lengths) != 1)
-    return main.emitError() << "input '" << symbols.lengths
-                            << "', how many tokens caches hold for each sequence, is not there";
+    return main.emitError() << "there is no input '" << symbols.lengths
+                            << "', the number of tokens in caches for each sequence";
   if (symbols.last)
-    return main.emitError("cannot be proved: it gives the last token alone");
-  Places(main, symbols).release();
+    return main.emitError("cannot be proved: it returns only the last token");
+  ClampedIndices(main, symbols).release();
   if (std::optional<std::string> batch = getSymbolName(getSizes(lengths)[0])) {
-    if (failed(PieceProver::ofRows(main, *batch).run()))
+    if (failed(PieceProver::forRows(main, *batch).run()))
       return failure();
     replaceSymbol(main, *batch, 1);
     replaceSymbol(other, *batch, 1);
@@ -116,7 +116,7 @@ LogicalResult generation::provePlaced(ModuleOp reference, ModuleOp step,
   }
   if (failed(PieceProver(main, symbols).run()))
     return failure();
-  // As it does not matter how much room there is, there is as much as is needed.
+  // Results do not depend on the capacity, so it is set to the number of tokens.
   replaceSymbol(main, symbols.capacity, SymExpr::symbol(symbols.tokens));
   fixInput(main, symbols.lengths, 0);
   fixInput(main, symbols.counts, SymExpr::symbol(symbols.tokens));

@@ -1,0 +1,18 @@
+//===- CheckPreallocatedStep.h - Test of steps on preallocated caches -----===//
+
+#ifndef TPC_LIB_VERIFY_GENERATION_CHECKPREALLOCATEDSTEP_H
+#define TPC_LIB_VERIFY_GENERATION_CHECKPREALLOCATEDSTEP_H
+
+#include "tpc/Dialect/State.h"
+
+namespace mlir::tpc {
+
+/// Runs a step on preallocated caches (tpc-preallocate-caches) and checks that it computes, for
+/// each sequence of a batch, what `step` computes for that sequence alone. `report`: prints the
+/// coverage.
+LogicalResult checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
+                                    const PlacedStep &form, bool report);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_VERIFY_GENERATION_CHECKPREALLOCATEDSTEP_H
