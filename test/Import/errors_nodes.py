@@ -584,6 +584,14 @@ NODES = [
         ),
         "has a branch with inputs",
     ),
+    (
+        17,
+        "float[4] x",
+        "bool yes = {1}",
+        "If <axis = 1, then_branch = b () => (float[4] a) { a = Exp(x) }, "
+        "else_branch = c () => (float[4] a) { a = Exp(x) }> (yes)",
+        "has an attribute 'axis', which the op does not have",
+    ),
     (17, "float[4] x", "", "y, z, u = local.two(x)", "has 3 outputs, but function 'two' has 2"),
     (17, "float[4] x", "", "local.same(x, x)", "calls a function with two inputs named 'x'"),
     (17, "float[4] x", "", "local.two(x, x)", "has 2 inputs, but takes at most 1"),

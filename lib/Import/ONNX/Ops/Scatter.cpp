@@ -194,6 +194,6 @@ static LogicalResult importScatterND(Node &n) {
 
 void mlir::tpc::frontend::addScatterOps(OpTable &t) {
   t.add("ScatterND", {11, 13, 16, 18}, importScatterND,
-        "indices select a box, each position once, that is known while importing; reduction none, "
-        "add, mul; from opset 18 max, min");
+        "indices known while importing, of a box, each position once; reduction none, add, mul; "
+        "from opset 18 max, min");
 }
