@@ -87,7 +87,10 @@ TEST(Launcher, Torch) {
   EXPECT_EQ(launcher.problem, "");
   EXPECT_EQ(detect(merge({{"TPC_PORT", "31000"}}, torch)).port, 31000);
   EXPECT_EQ(detect(merge({{"WORLD_SIZE", "many"}}, torch)).problem,
-            "there is no such rank: RANK=2 of -1");
+            "WORLD_SIZE=many: expected a number from 0 to 16777216, in decimal digits");
+  EXPECT_EQ(detect(merge({{"RANK", "0x1"}}, torch)).problem,
+            "RANK=0x1: expected a number from 0 to 16777216, in decimal digits");
+  EXPECT_EQ(detect(merge({{"LOCAL_WORLD_SIZE", "2"}}, torch)).localSize, 2);
   // One of them alone is somebody else's.
   EXPECT_EQ(detect({{"RANK", "0"}}).kind, Kind::None);
   EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).problem, "");
