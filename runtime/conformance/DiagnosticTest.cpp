@@ -9,6 +9,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,26 @@ TEST(Diagnostic, BeginsOnALineOfItsOwn) {
                       printDiagnostic("note", "other");
                     }),
             "\nnote: other\n");
+}
+
+TEST(Diagnostic, NotifiesOfTheMiddleOfALine) {
+  int event = eventfd(0, EFD_NONBLOCK);
+  auto isNotified = [&] {
+    eventfd_t count = 0;
+    return eventfd_read(event, &count) == 0;
+  };
+  notifyMidLine(event);
+  setMidLine(true);
+  EXPECT_TRUE(isNotified());
+  setMidLine(true); // no change
+  EXPECT_FALSE(isNotified());
+  setMidLine(false);
+  EXPECT_TRUE(isNotified());
+  notifyMidLine(-1);
+  setMidLine(true);
+  setMidLine(false);
+  EXPECT_FALSE(isNotified());
+  close(event);
 }
 
 TEST(MessageClaim, IsOneUntilItEnds) {

@@ -1,4 +1,4 @@
-//===- LauncherTest.cpp - launcher detection from the environment ---------===//
+//===- LauncherTest.cpp - what the environment says -----------------------===//
 
 #include "core/Launcher.h"
 #include <cstdlib>
@@ -10,7 +10,7 @@ using Kind = Launcher::Kind;
 
 namespace {
 
-/// Returns the launcher detected with these variables, and no other relevant ones.
+/// What is found where these variables are set, and none of the others that matter.
 Launcher detect(const std::map<std::string, std::string> &variables) {
   for (const char *name : {"TPC_TRANSPORT",
                            "TPC_PORT",
@@ -87,7 +87,10 @@ TEST(Launcher, Torch) {
   EXPECT_EQ(launcher.problem, "");
   EXPECT_EQ(detect(merge({{"TPC_PORT", "31000"}}, torch)).port, 31000);
   EXPECT_EQ(detect(merge({{"WORLD_SIZE", "many"}}, torch)).problem,
-            "there is no such rank: RANK=2 of -1");
+            "WORLD_SIZE=many: expected a number from 0 to 16777216, in decimal digits");
+  EXPECT_EQ(detect(merge({{"RANK", "0x1"}}, torch)).problem,
+            "RANK=0x1: expected a number from 0 to 16777216, in decimal digits");
+  EXPECT_EQ(detect(merge({{"LOCAL_WORLD_SIZE", "2"}}, torch)).localSize, 2);
   // One of the variables alone belongs to another tool.
   EXPECT_EQ(detect({{"RANK", "0"}}).kind, Kind::None);
   EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).problem, "");
@@ -104,14 +107,14 @@ TEST(Launcher, Slurm) {
   EXPECT_LT(launcher.port, 30000);
   EXPECT_NE(launcher.port, detect(merge({{"SLURM_STEP_ID", "4"}}, slurm)).port);
   EXPECT_EQ(detect(merge({{"MASTER_ADDR", "x"}, {"MASTER_PORT", "5"}}, slurm)).port, 6);
-  // No launched step: a batch script; the shell of salloc. And a single task.
+  // No step: a batch script; the shell of salloc. And a task that is alone.
   EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_ID", "4294967290"}}, slurm)).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
 }
 
 TEST(Launcher, HalfOfAPair) {
-  // An address for rendezvous is set, and no launcher provides the missing half.
+  // Where ranks are to find each other, and no launcher says the other half.
   Variables address = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(detect(merge({{"RANK", "1"}}, address)).problem,
             "RANK is set, and WORLD_SIZE is not: each rank needs both");

@@ -4,6 +4,7 @@
 #include "tpc/printable.h"
 #include <atomic>
 #include <cstdio>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ namespace tpc::rt {
 namespace {
 
 std::atomic<bool> isOwn{false}, isOfOther{false};
+std::atomic<int> listener{-1};
 
 bool haveOnePlace() {
   struct stat out{}, err{};
@@ -31,7 +33,12 @@ void printDiagnostic(const char *kind, const std::string &text) {
 }
 
 bool isMidLine() { return isOwn.load() && haveOnePlace(); }
-void setMidLine(bool is) { isOwn.store(is); }
+void setMidLine(bool is) {
+  int event = listener.load();
+  if (isOwn.exchange(is) != is && event >= 0)
+    eventfd_write(event, 1);
+}
+void notifyMidLine(int event) { listener.store(event); }
 void setMidLineOfOther(bool is) { isOfOther.store(is); }
 
 } // namespace tpc::rt

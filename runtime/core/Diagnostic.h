@@ -19,6 +19,8 @@ void printDiagnostic(const char *kind, const std::string &text);
 bool isMidLine();
 /// Standard output ends in the middle of a line, or no longer does.
 void setMidLine(bool is);
+/// Writes to this eventfd when that changes; -1: no longer. For one watch at a time.
+void notifyMidLine(int event);
 /// The same of another process of this run, whose standard output it is: rank 0's.
 void setMidLineOfOther(bool is);
 

@@ -30,6 +30,8 @@ constexpr double period = 0.5; ///< between looks
 constexpr double firstPeriod = 0.1, firstSeconds = 2;
 /// Between SIGTERM and the end by it.
 constexpr double graceForTermination = 0.5;
+/// How long a rank that was started is not there.
+constexpr double graceForMissing = 1;
 /// A host may have many ranks; each is seen by so many others.
 constexpr size_t mostWatched = 16;
 
@@ -89,12 +91,18 @@ PeerProcess launcherOf(const Launcher &launcher) {
   return process > 0 ? PeerProcess(process, true) : PeerProcess();
 }
 
+/// Whether two processes run the same file.
+bool isSameFile(int64_t a, int64_t b) {
+  struct stat one{}, other{};
+  return stat((folderOf(a) + "/exe").c_str(), &one) == 0 &&
+         stat((folderOf(b) + "/exe").c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 } // namespace
 
 int Siblings::rankOf(int64_t process) const {
-  struct stat own{}, its{};
-  if (stat("/proc/self/exe", &own) != 0 || stat((folderOf(process) + "/exe").c_str(), &its) != 0 ||
-      own.st_dev != its.st_dev || own.st_ino != its.st_ino)
+  if (!isSameFile(process, getpid()))
     return -1;
   Variables variables(process);
   for (const char *name : Launcher::runVariables) {
@@ -106,34 +114,77 @@ int Siblings::rankOf(int64_t process) const {
   return rank ? std::atoi(rank) : -1;
 }
 
+Siblings::Siblings(const Launcher &launcher) : launcher(launcher), parent(launcherOf(launcher)) {
+  if (!parent.number())
+    parent = PeerProcess(getppid(), true);
+}
+
+int Siblings::startedAs(int64_t process) const {
+  auto old = starts.find(process);
+  if (old != starts.end() && !old->second.process.hasEnded())
+    return old->second.rank;
+  const Variables variables(process);
+  const char *text = variables.get(launcher.rankVariable);
+  PeerProcess peer(process, true);
+  int rank = text && *text ? std::atoi(text) : -1;
+  if (rank < 0 || peer.hasEnded())
+    return -1;
+  starts.insert_or_assign(process, Known{rank, peer});
+  return rank;
+}
+
+void Siblings::add(int64_t child, int depth, std::multimap<int, PeerProcess> &found) {
+  if (child == getpid())
+    return;
+  auto old = known.find(child);
+  Known item = old != known.end() ? old->second : Known{rankOf(child), PeerProcess(child, true)};
+  // Before a child has become the program it has the launcher's file.
+  if (item.rank < 0) {
+    for (int64_t below : depth > 0 ? childrenOf(child) : std::vector<int64_t>())
+      add(below, depth - 1, found);
+    return;
+  }
+  if (item.process.hasEnded())
+    return;
+  found.emplace(item.rank, item.process);
+  seen.emplace(child, item);
+}
+
 std::multimap<int, PeerProcess> Siblings::look() {
+  constexpr int deepest = 3; // scripts that start each other
   std::multimap<int, PeerProcess> found;
+  ranks = {launcher.rank};
+  quiet = false;
   if (launcher.rankVariable.empty())
     return found;
-  std::map<int64_t, Known> now;
-  for (int64_t child : childrenOf(getppid())) {
-    if (child == getpid())
-      continue;
-    auto old = known.find(child);
-    Known item = old != known.end() ? old->second : Known{rankOf(child), PeerProcess(child, true)};
-    // Before a child has become the program it has the launcher's file.
-    if (item.rank < 0 || item.process.hasEnded())
-      continue;
-    found.emplace(item.rank, item.process);
-    now.emplace(child, item);
+  seen.clear();
+  quiet = parent.state() == PeerProcess::State::Asleep;
+  for (int64_t child : childrenOf(parent.number())) {
+    int rank = startedAs(child);
+    if (rank >= 0) {
+      ranks.insert(rank);
+      add(child, deepest, found);
+    } else if (isSameFile(child, parent.number())) {
+      quiet = false; // it is about to become a rank
+    }
   }
-  known = std::move(now);
+  known = std::move(seen);
   return found;
 }
 
 bool Siblings::hasRankZero() const {
-  std::vector<int64_t> children = childrenOf(getppid());
-  return std::any_of(children.begin(), children.end(), [&](int64_t child) {
-    Variables variables(child);
-    const char *rank = variables.get(launcher.rankVariable);
-    return child != getpid() && rank && !std::strcmp(rank, "0") &&
-           !PeerProcess(child, true).hasEnded();
-  });
+  std::vector<int64_t> children = childrenOf(parent.number());
+  return std::any_of(children.begin(), children.end(),
+                     [&](int64_t child) { return child != getpid() && startedAs(child) == 0; });
+}
+
+bool Siblings::exist() const {
+  std::vector<int64_t> children = childrenOf(parent.number());
+  return !launcher.rankVariable.empty() &&
+         std::any_of(children.begin(), children.end(), [&](int64_t child) {
+           int rank = startedAs(child);
+           return rank >= 0 && rank != launcher.rank;
+         });
 }
 
 LaunchWatch::LaunchWatch(const Launcher &launcher, double timeout)
@@ -237,6 +288,8 @@ void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
       fate.isStopped = first != last && std::all_of(first, last, [](const auto &item) {
                          return item.second.isStopped();
                        });
+    if (first != last)
+      fate.wasStopped = fate.isStopped;
     fate.gone = first == last ? fate.gone + passed : 0;
     fate.stopped = fate.isStopped ? fate.stopped + passed : 0;
     std::string name = "rank " + std::to_string(rank);
@@ -250,9 +303,42 @@ void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
               " ago " +
               (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
     }
+    // The rank that has found it stopped has killed it, and reports it.
+    if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
+      end(name, name + " is frozen: its process was stopped (before all ranks had met)");
     if (now == Phase::Start && fate.gone >= graceForOthers)
       end(name, name + endedText);
   }
+  if (now == Phase::Start)
+    judgeMissing(passed);
+}
+
+void LaunchWatch::judgeMissing(double passed) {
+  int expected = launcher.localSize, there = static_cast<int>(siblings.started().size());
+  if (!process.number() || expected < 0 || there >= expected) {
+    missing = 0;
+    return;
+  }
+  if (siblings.isQuiet())
+    missing += passed;
+  if (missing < graceForMissing)
+    return;
+  std::vector<int> absent;
+  for (int rank = 0; expected == launcher.size && rank < expected; ++rank)
+    if (!siblings.started().contains(rank))
+      absent.push_back(rank);
+  // Of several hosts it is not known which ranks are on this one.
+  std::string subject = std::to_string(expected - there) + " of the " + std::to_string(expected) +
+                        " ranks of this host";
+  bool isOne = expected - there == 1;
+  if (!absent.empty()) {
+    subject = isOne ? "rank " : "ranks ";
+    for (size_t i = 0; i < absent.size(); ++i)
+      subject += (i ? ", " : "") + std::to_string(absent[i]);
+  }
+  end(subject, subject + (isOne ? " has" : " have") +
+                   " ended before all ranks had met, without taking part: all processes must run "
+                   "this program, and none with --help or --describe");
 }
 
 void LaunchWatch::report(const std::string &subject, const std::string &message) const {

@@ -25,17 +25,25 @@ long numberOf(const char *text) {
   return end && *end == 0 ? value : -1;
 }
 
-/// The number in the first of the variables that is set to one; -1 otherwise.
-int numberIn(std::initializer_list<const char *> names) {
-  for (const char *name : names)
-    if (long value = numberOf(get(name)); value >= 0 && value <= 1 << 24)
-      return static_cast<int>(value);
-  return -1;
-}
-
 void complain(Launcher &launcher, const std::string &what) {
   if (launcher.problem.empty())
     launcher.problem = what;
+}
+
+/// Returns the number in the first of the variables that has one, or -1. Complains about variables
+/// before that one which have something else.
+int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
+  constexpr long largest = 1 << 24;
+  for (const char *name : names) {
+    const char *text = get(name);
+    long value = numberOf(text);
+    if (value >= 0 && value <= largest)
+      return static_cast<int>(value);
+    if (text)
+      complain(launcher, std::string(name) + "=" + text + ": expected a number from 0 to " +
+                             std::to_string(largest) + ", in decimal digits");
+  }
+  return -1;
 }
 
 /// What a launcher says of both; -1 where it says nothing.
@@ -55,18 +63,23 @@ bool detectMpi(Launcher &launcher) {
       for (const char *rank : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
         if (get(rank))
           launcher.rankVariable = rank;
-      launcher.rank = numberIn({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
-      launcher.size = numberIn({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+      launcher.rank = numberIn(launcher, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+      launcher.size =
+          numberIn(launcher, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
       checkRank(launcher);
       return true;
     }
   return false;
 }
 
-/// Launchers say it in their own words; whoever sets LOCAL_RANK means it.
-void findLocalRank(Launcher &launcher) {
-  launcher.local = numberIn({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-                             "PMIX_LOCAL_RANK", "SLURM_LOCALID"});
+/// Launchers have variables of their own for it; whoever sets LOCAL_RANK means it.
+void findLocalRanks(Launcher &launcher) {
+  launcher.local = numberIn(launcher, {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                       "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID"});
+  if (launcher.kind == Launcher::Kind::Mpi)
+    launcher.localSize = numberIn(launcher, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (launcher.kind == Launcher::Kind::Torch)
+    launcher.localSize = numberIn(launcher, {"LOCAL_WORLD_SIZE"});
 }
 
 /// Rank and size are known: how ranks find each other.
@@ -103,8 +116,8 @@ bool detectTorch(Launcher &launcher) {
     return false;
   launcher.kind = Launcher::Kind::Torch;
   launcher.variable = launcher.rankVariable = "RANK";
-  launcher.rank = numberIn({"RANK"});
-  launcher.size = numberIn({"WORLD_SIZE"});
+  launcher.rank = numberIn(launcher, {"RANK"});
+  launcher.size = numberIn(launcher, {"WORLD_SIZE"});
   if (const char *run = get("TORCHELASTIC_RUN_ID")) {
     launcher.run = run;
     // Ranks of the last attempt may still be there.
@@ -121,13 +134,13 @@ bool detectSlurm(Launcher &launcher) {
   long step = numberOf(get("SLURM_STEP_ID") ? get("SLURM_STEP_ID") : get("SLURM_STEPID"));
   if (step < 0 || step >= 0xfffffff0L || !get("SLURM_PROCID"))
     return false;
-  int size = numberIn({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  int size = numberIn(launcher, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   // A task that is alone has all ranks as threads, as outside of Slurm.
   if (size <= 1)
     return false;
   launcher.kind = Launcher::Kind::Slurm;
   launcher.variable = launcher.rankVariable = "SLURM_PROCID";
-  launcher.rank = numberIn({"SLURM_PROCID"});
+  launcher.rank = numberIn(launcher, {"SLURM_PROCID"});
   launcher.size = size;
   const char *job = get("SLURM_JOB_ID") ? get("SLURM_JOB_ID") : "";
   launcher.run = std::string(job) + "." + std::to_string(step);
@@ -148,7 +161,7 @@ void findHalf(Launcher &launcher) {
     return;
   launcher.kind = Launcher::Kind::Torch;
   launcher.variable = hasRank ? "RANK" : "WORLD_SIZE";
-  launcher.rank = numberIn({"RANK"});
+  launcher.rank = numberIn(launcher, {"RANK"});
   complain(launcher, launcher.variable + " is set, and " + (hasRank ? "WORLD_SIZE" : "RANK") +
                          " is not: each rank needs both");
 }
@@ -204,7 +217,7 @@ Launcher detectLauncher() {
         findHalf(launcher);
       return launcher;
     }
-  findLocalRank(launcher);
+  findLocalRanks(launcher);
   return launcher;
 }
 

@@ -21,7 +21,8 @@ struct Launcher {
   std::string rankVariable; ///< the one that has the rank; empty: none
   int rank = -1;            ///< -1: not said
   int size = -1;
-  int local = -1; ///< rank among those of this host
+  int local = -1;     ///< rank among those of this host
+  int localSize = -1; ///< number of ranks that were started on this host
 
   // Where MPI does not say how ranks find each other:
   std::string address; ///< of rank 0: a name or a number

@@ -49,6 +49,8 @@ PeerState::PeerState(int64_t process) {
       state = field[0];
     else if (number == 4)
       parent = std::strtoll(field.c_str(), nullptr, 10);
+    else if (number == 9)
+      exits = std::strtoull(field.c_str(), nullptr, 10) & 4; // PF_EXITING
     else if (number == 22)
       begin = std::strtoull(field.c_str(), nullptr, 10);
 }
@@ -98,6 +100,31 @@ bool PeerProcess::hasEnded() const {
   return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
 }
 
+bool PeerProcess::isAlive() const {
+  State now = state();
+  return now != State::Unseen && now != State::Ended && !PeerState(process).exits;
+}
+
+uint64_t PeerProcess::countWaits() const {
+  if (begin == 0)
+    return 0;
+  std::error_code error;
+  std::filesystem::path tasks = "/proc/" + std::to_string(process) + "/task";
+  std::filesystem::path thread = tasks / std::to_string(process);
+  for (std::filesystem::directory_iterator task(tasks, error), end; !error && task != end;
+       task.increment(error)) {
+    std::string name;
+    std::getline(std::ifstream(task->path() / "comm") >> std::ws, name);
+    if (name == watchThreadName)
+      thread = task->path();
+  }
+  std::ifstream status(thread / "status");
+  for (std::string word; status >> word;)
+    if (uint64_t count = 0; word == "voluntary_ctxt_switches:" && status >> count)
+      return count;
+  return 0;
+}
+
 void PeerProcess::kill() const {
   if (begin != 0 && process > 1 && PeerState(process).begin == begin)
     ::kill(static_cast<pid_t>(process), SIGKILL);
@@ -107,17 +134,30 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
                            const std::string &address) {
   using State = PeerProcess::State;
   seconds = heard ? 0 : seconds + passed;
-  if (seconds < ofStopped)
+  if (seconds < ofStopped) {
+    waits = 0;
     return "";
+  }
   State state = peer.state();
+  if (waits == 0)
+    waits = peer.countWaits();
   if (state == State::Traced)
     seconds = 0;
   bool isStopped = state == State::Stopped || state == State::Frozen;
-  double most = isStopped ? ofStopped : state == State::Runs ? ofStarved : ofUnseen;
+  // A thread that goes on waiting for its next heartbeat has sent those before.
+  constexpr uint64_t heartbeats = 4;
+  cutOff = !isStopped && seconds >= ofCutOff && peer.countWaits() >= waits + heartbeats;
+  double most = cutOff                 ? ofCutOff
+                : isStopped            ? ofStopped
+                : state == State::Runs ? ofStarved
+                                       : ofUnseen;
   if (seconds < most)
     return "";
   char text[16];
   std::snprintf(text, sizeof(text), "%.0f s", seconds);
+  if (cutOff)
+    return "is cut off: its process runs, but nothing has come from it for " + std::string(text) +
+           "; something between the two processes, such as a proxy, does not forward it";
   if (state == State::Unseen && !address.empty())
     return "is frozen or cut off: nothing has come from " + address + " for " + text +
            "; its process is stopped, its host is down, or the network between them is cut";

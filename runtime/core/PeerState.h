@@ -8,12 +8,16 @@
 
 namespace tpc::rt {
 
+/// The name of the thread that sends a rank's heartbeats (Watch.h), for `PeerProcess::countWaits`.
+constexpr const char *watchThreadName = "tpc-watch";
+
 struct PeerState {
   /// 'T' stopped, 't' held by a debugger, another letter, or 0 if there is no such process.
   char state = 0;
   /// When it started: a number may be given to another process, later.
   uint64_t begin = 0;
   int64_t parent = 0;
+  bool exits = false;
 
   explicit PeerState(int64_t process);
 };
@@ -39,6 +43,11 @@ public:
   bool isStopped() const;
   /// Certainly: not if it cannot be seen for another reason.
   bool hasEnded() const;
+  /// Whether it is seen, and does not exit.
+  bool isAlive() const;
+  /// How often the thread that sends its heartbeats has waited: that of its watch, or, before there
+  /// is one, the first. 0 if it cannot be seen.
+  uint64_t countWaits() const;
   /// Sends SIGKILL if it is still that process.
   void kill() const;
 
@@ -58,9 +67,15 @@ public:
   /// Until a peer that can be seen to be stopped counts as frozen; one that cannot be seen, or of
   /// which no thread runs; and one that is seen to live: it gets no core.
   static constexpr double ofStopped = 2.5, ofUnseen = 4, ofStarved = 60;
+  /// And one that goes on sending what does not come.
+  static constexpr double ofCutOff = 3.5;
+  /// Whether the peer lives, and what it sends does not come: after `judge` has returned a text.
+  bool isCutOff() const { return cutOff; }
 
 private:
   double seconds = 0;
+  uint64_t waits = 0; ///< of the peer's thread, when it was looked at first; 0: not yet
+  bool cutOff = false;
 };
 
 } // namespace tpc::rt

@@ -1,11 +1,11 @@
 //===- Watch.cpp - who of a world of processes is alive -------------------===//
 
-#include "core/Watch.h"
 #include "core/Context.h"
 #include "core/Diagnostic.h"
 #include "core/LaunchWatch.h"
 #include "core/Termination.h"
 #include "core/Transport.h"
+#include "core/WatchPeer.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <exception>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <utility>
 
@@ -33,24 +34,9 @@ constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated
 constexpr double graceForOthersToBeAsked = 0.4, graceForTerminatedAlone = 1.2;
 /// Last messages of one that has ended may still be on their way.
 constexpr double graceForLeft = 1.5;
-
-struct VerdictText {
-  int32_t culprit;
-  int32_t sayWaits;
-};
-
+/// Between the end of a process's connections and its own.
+constexpr double graceForEnd = 0.5;
 } // namespace
-
-struct Watch::Other {
-  std::unique_ptr<MessageSocket> line;
-  PeerProcess process;
-  uint64_t host = 0;
-  std::string address; ///< if it is on another host
-  Heartbeat beat;
-  Silence silence;
-  bool heard = false, saidBye = false, wasTerminated = false;
-  double closed = 0, stuck = 0, terminated = 0;
-};
 
 Watch::Watch(int rank, std::vector<Member> members, double timeout)
     : rank(rank), timeout(timeout), others(members.size()) {
@@ -65,6 +51,8 @@ Watch::Watch(int rank, std::vector<Member> members, double timeout)
   if (members.size() == 1)
     return;
   wakeUp = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (isHub())
+    notifyMidLine(wakeUp);
   Termination::expect();
   LaunchWatch::noteThatRanksHaveMet();
   thread = std::thread(&Watch::run, this);
@@ -81,6 +69,8 @@ Watch::~Watch() {
   }
   eventfd_write(wakeUp, 1);
   thread.join();
+  if (isHub())
+    notifyMidLine(-1);
   Termination::forget();
   close(wakeUp);
 }
@@ -153,6 +143,7 @@ Heartbeat Watch::beat() const {
 }
 
 void Watch::run() {
+  prctl(PR_SET_NAME, watchThreadName);
   auto last = Clock::now();
   double untilHeartbeat = 0;
   std::vector<pollfd> polled;
@@ -171,7 +162,8 @@ void Watch::run() {
     double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilHeartbeat, 0.0);
     poll(polled.data(), polled.size(), static_cast<int>(wait * 1e3) + 1);
     eventfd_t ignored;
-    eventfd_read(wakeUp, &ignored);
+    if (eventfd_read(wakeUp, &ignored) == 0)
+      untilHeartbeat = 0;
 
     auto now = Clock::now();
     double passed = std::chrono::duration<double>(now - last).count();
@@ -310,6 +302,13 @@ void Watch::judgeLine(int of, double seconds) {
     if (isTerminatedAlone)
       endByLauncher(); // the others have said so, and end
     other.closed += std::min(seconds, 0.03);
+    if (!other.wasTerminated && terminated < 0 && timeout > 0 && other.process.isAlive()) {
+      if (other.closed > graceForEnd)
+        endAll(describe(of) + " is cut off: its process runs, but the connection to it was closed" +
+                   lastSeen(of),
+               -1, true, /*isCut=*/true);
+      return;
+    }
     if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
                             : other.closed > graceForLine || terminated >= 0)
       endAll(describe(of) +
@@ -321,8 +320,9 @@ void Watch::judgeLine(int of, double seconds) {
     return;
   }
   std::string what = other.silence.judge(other.heard, seconds, other.process, other.address);
+  bool isCut = other.silence.isCutOff();
   if (timeout > 0 && !what.empty())
-    endAll(describe(of) + " " + what + lastSeen(of), of, true);
+    endAll(describe(of) + " " + what + lastSeen(of), isCut ? -1 : of, true, isCut);
 }
 
 void Watch::reportOwnTermination() {
@@ -394,106 +394,6 @@ HangDetector Watch::standstill() const {
   return {static_cast<int>(others.size()),
           [this](int of) -> const Heartbeat & { return others[of].beat; },
           [this](int of) { return describe(of); }};
-}
-
-void Watch::sayOwnWait() {
-  others[rank].beat = beat();
-  if (others[rank].beat.waits)
-    printDiagnostic("note", "waits: " + standstill().describeWait(rank));
-}
-
-void Watch::killStopped(int culprit) const {
-  for (size_t i = 0; i < others.size(); ++i) {
-    int of = static_cast<int>(i);
-    if (of != rank && (of == culprit || others[i].process.isStopped()))
-      others[i].process.kill();
-  }
-}
-
-bool Watch::becomeSpeaker() {
-  return isHub() || speaker.claim("tpc-" + toHexDigits(others[0].host) + "-" +
-                                  std::to_string(others[0].process.number()));
-}
-
-bool Watch::anyoneNear() const {
-  for (size_t i = 0; i < others.size(); ++i)
-    switch (others[i].process.state()) {
-    case PeerProcess::State::Asleep:
-    case PeerProcess::State::Runs:
-      if (static_cast<int>(i) != rank)
-        return true;
-      break;
-    default:
-      break;
-    }
-  return false;
-}
-
-void Watch::tell(int culprit, bool sayWaits) {
-  VerdictText verdict{culprit, sayWaits};
-  std::string_view text(reinterpret_cast<const char *>(&verdict), sizeof(verdict));
-  for (size_t i = 0; i < others.size(); ++i)
-    if (others[i].line)
-      others[i].line->say(isHub() ? MessageSocket::Word::Verdict : MessageSocket::Word::Failed,
-                          isHub() ? text : std::string_view());
-  // Until they have ended, so that no launcher ends them before they have said what they have to.
-  bool answered = false; // rank 0 does
-  for (int i = 0; i < 100 && !answered; ++i) {
-    bool anyOpen = false;
-    for (size_t j = 0; j < others.size(); ++j)
-      if (MessageSocket *line = others[j].line.get(); line && static_cast<int>(j) != culprit) {
-        line->hear([&](MessageSocket::Word word, std::string_view) {
-          answered |= word == MessageSocket::Word::Verdict;
-        });
-        anyOpen |= line->isOpen();
-      }
-    if (!anyOpen)
-      break;
-    poll(nullptr, 0, 10);
-  }
-}
-
-void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
-  // The watch of the launcher has found something, and says it.
-  if (LaunchWatch::endsProcess())
-    for (;;)
-      poll(nullptr, 0, 1000);
-  bool speaks = !error.empty() && becomeSpeaker();
-  if (!error.empty())
-    printDiagnostic(speaks ? "error" : "note", error);
-  if (sayWaits)
-    sayOwnWait();
-  if (isHub())
-    tell(culprit, sayWaits);
-  else
-    // Nobody can tell the others. Who has said why stays until they have ended, so that none of
-    // them takes its place; they wait a moment, because it may be killed before it has.
-    for (int i = 0; speaks ? i < 100 && anyoneNear() : i < 30; ++i) {
-      poll(nullptr, 0, 10);
-      if (!speaks && !error.empty() && (speaks = becomeSpeaker()))
-        printDiagnostic("error", error);
-    }
-  killStopped(culprit);
-  leave();
-}
-
-void Watch::leave() {
-  std::lock_guard<std::mutex> lock(mutex);
-  // Whoever waits for a device then does not go on with what it has not computed: the run has
-  // failed, and somebody has said why.
-  if (world && world->watchesDevices()) {
-    world->recordError(rank, "");
-    world->abortDevices();
-  }
-  if (isTerminatedAlone)
-    endByLauncher();
-  _exit(1);
-}
-
-void Watch::endByLauncher() {
-  std::signal(SIGTERM, SIG_DFL);
-  kill(getpid(), SIGTERM);
-  _exit(128 + SIGTERM);
 }
 
 } // namespace tpc::rt

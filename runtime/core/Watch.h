@@ -96,7 +96,9 @@ private:
   /// Of what is known of all ranks.
   HangDetector standstill() const;
   /// Ends all processes. `culprit`: whose process is to be killed, or -1.
-  [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits);
+  /// `isCut`: of a link, which a rank at its other end may report as well.
+  [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits,
+                           bool isCut = false);
   /// The others are told, and have a moment.
   void tell(int culprit, bool sayWaits);
   void sayOwnWait();
@@ -106,7 +108,7 @@ private:
   /// `culprit`, if there is one.
   void killStopped(int culprit) const;
   /// Whether it is for this rank to say why the run ends: for one on each host.
-  bool becomeSpeaker();
+  bool becomeSpeaker(bool isCut);
   /// Whether another process of this host has not ended yet, and is not stopped.
   bool anyoneNear() const;
   [[noreturn]] void endByLauncher();

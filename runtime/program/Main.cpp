@@ -38,15 +38,16 @@ using namespace tpc::rt;
 
 namespace {
 
-/// For an error that each process meets by itself: the first one says it. The others wait a little,
-/// because a launcher ends all as soon as one has failed.
+/// Reports an error that each process meets by itself. Rank 0 reports it; the others wait a little,
+/// because a launcher ends all as soon as one has failed. They report it where rank 0 lives, which
+/// has not met the error, and where no launcher is seen that has started others.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
   bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
   if (launcher.rank <= 0 || !exists) // nobody else has the number that is wrong
     throw UserError(message);
+  bool isAlone = launcher.localSize < 0 && !Siblings(launcher).exist();
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  // If the first lives it has not met the error.
-  bool isOwn = !launcher.rankVariable.empty() && Siblings(launcher).hasRankZero();
+  bool isOwn = isAlone || (!launcher.rankVariable.empty() && Siblings(launcher).hasRankZero());
   throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/Cores.h"
 #include "core/Diagnostic.h"
+#include "core/MessageClaim.h"
 #include "core/RuntimeLibrary.h"
 #include "core/Timeout.h"
 #include "core/World.h"
@@ -42,7 +43,7 @@ struct Unfinished {
 /// Ends the process if what MPI does by itself takes too long: the launcher then ends the others.
 class Alarm {
 public:
-  Alarm(double seconds, const std::string &who, const char *what) {
+  Alarm(double seconds, const Launcher &launcher, int rank, const char *what) {
     if (seconds > 0)
       watch = std::thread([=, this] {
         // In steps, so that time in which all of it was stopped does not count.
@@ -50,9 +51,14 @@ public:
         for (Timeout patience(seconds); !patience.isOver();)
           if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
             return;
-        std::fprintf(stderr, "error: %s: has waited for %g s (--timeout=%g) %s\n", who.c_str(),
-                     seconds, seconds, what);
-        std::fflush(stderr);
+        char text[64];
+        std::snprintf(text, sizeof(text), ": has waited for %g s (--timeout=%g) ", seconds,
+                      seconds);
+        // One for all of this host, whose time ends at once.
+        if (claimMessage(launcher.key(), what))
+          printDiagnostic("error",
+                          (rank < 0 ? "a rank" : "rank " + std::to_string(rank)) + text + what);
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
         _exit(1);
       });
   }
@@ -75,14 +81,15 @@ private:
 
 class MpiMessenger final : public Messenger {
 public:
-  MpiMessenger(const tpc_mpi_shim &shim, int rank, int size, double seconds)
-      : shim(shim), rank(rank), size(size), seconds(seconds) {
+  MpiMessenger(const tpc_mpi_shim &shim, const Launcher &launcher, int rank, int size,
+               double seconds)
+      : shim(shim), launcher(launcher), rank(rank), size(size), seconds(seconds) {
     unfinished.shim = &shim;
   }
 
   ~MpiMessenger() override {
     unfinished.shim = nullptr;
-    Alarm alarm(seconds, "rank " + std::to_string(rank), "for all ranks to end");
+    Alarm alarm(seconds, launcher, rank, "for all ranks to end");
     shim.finalize();
   }
 
@@ -111,6 +118,7 @@ public:
 
 private:
   const tpc_mpi_shim &shim;
+  const Launcher launcher;
   int rank, size;
   double seconds;
 };
@@ -195,15 +203,14 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   char text[256] = "";
   int32_t status = 0;
   {
-    Alarm alarm(timeout, launcher.rank < 0 ? "a rank" : "rank " + std::to_string(launcher.rank),
-                "for all ranks to start");
+    Alarm alarm(timeout, launcher, launcher.rank, "for all ranks to start");
     status = shim->init(&rank, &size, &onHost, &cores, text, sizeof(text));
   }
   if (status) {
     error = why + text;
     return nullptr;
   }
-  auto messenger = std::make_unique<MpiMessenger>(*shim, rank, size, timeout);
+  auto messenger = std::make_unique<MpiMessenger>(*shim, launcher, rank, size, timeout);
   if (launcher.size > 0 && launcher.size != size) {
     // Another MPI's launcher: each process would be a world of its own.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +

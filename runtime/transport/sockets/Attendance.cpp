@@ -6,6 +6,7 @@
 #include "core/MessageClaim.h"
 #include "core/Termination.h"
 #include <algorithm>
+#include <poll.h>
 
 namespace tpc::rt {
 
@@ -43,8 +44,12 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
   std::string name = "rank " + std::to_string(rank);
   if (claimMessage(key, name))
     printDiagnostic("error", name + " " + what);
-  if (process.isStopped())
-    process.kill();
+  if (!process.isStopped())
+    return;
+  // The others find the same, each at its next look, and not a rank that has ended.
+  constexpr int graceForLooks = 700;
+  poll(nullptr, 0, graceForLooks);
+  process.kill();
 }
 
 } // namespace tpc::rt

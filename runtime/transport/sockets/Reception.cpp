@@ -55,7 +55,7 @@ Attendee Attendee::self() {
 }
 
 Answer::Answer(const std::string &why) {
-  std::memcpy(magic, Greeting::expectedMagic, sizeof(magic));
+  std::memcpy(magic, expectedMagic, sizeof(magic));
   welcome = why.empty();
   std::memcpy(reason, why.data(), std::min(why.size(), sizeof(reason) - 1));
 }

@@ -43,8 +43,11 @@ struct Greeting {
   Attendee attendee;
 };
 
-/// What is answered at once.
+/// What is answered at once. Its magic is another than a greeting's: a process that sends back what
+/// it receives is no rank.
 struct Answer {
+  static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
+
   char magic[8] = {};
   uint32_t welcome = 0;
   char reason[228] = {}; ///< why not

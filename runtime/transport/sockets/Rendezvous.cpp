@@ -64,7 +64,9 @@ Objection objection(const Role &role, const Greeting &greeting, const Meeting &m
                 " as one of " + std::to_string(greeting.size) +
                 ": the number of ranks (WORLD_SIZE) must be the same everywhere",
             true};
-  if (greeting.rank == 0 || greeting.rank >= greeting.size)
+  if (greeting.rank == 0)
+    return {"there is a rank 0 already: each process needs a RANK of its own"};
+  if (greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
   // One that has ended meanwhile may be started again.
   if (const Arrival &arrival = meeting.arrivals[greeting.rank];
@@ -272,18 +274,33 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &patience, So
   constexpr size_t first = sizeof(answer.magic);
   bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
                  readAll(socket.get(), bytes, first, some);
-  if (isHeard && !std::memcmp(answer.magic, Greeting::expectedMagic, first) &&
+  if (isHeard && !std::memcmp(answer.magic, Answer::expectedMagic, first) &&
       readAll(socket.get(), bytes + first, sizeof(answer) - first, some)) {
     answer.reason[sizeof(answer.reason) - 1] = 0;
     return true;
   }
-  reason = address.text() + (some.isOver() ? ": a process listens there and says nothing: rank 0 "
-                                             "is stopped, or that is another program"
-                                           : ": who listens there is no rank of a tpc program");
+  const std::string other = address.text() + ": what listens there is not rank 0 of a tpc program";
+  if (!some.isOver())
+    reason = other;
+  else if (reason != other) // an earlier try, which had more time, says more
+    reason = address.text() + ": a process listens there and says nothing: rank 0 is stopped, or "
+                              "that is another program";
   return false;
 }
 
 } // namespace
+
+std::string findOtherRankZero(const Role &role, const Attendee &self, const Address &address) {
+  Timeout patience(1);
+  Socket socket;
+  Answer answer;
+  std::string reason;
+  if (!ask(address, greet(role, Greeting::Attend, self, {}), patience, socket, answer, reason))
+    return "";
+  return "another process" +
+         (answer.host == self.host ? " (" + std::to_string(answer.process) + ")" : "") +
+         " is rank 0 there already";
+}
 
 bool attend(const Role &role, const Attendee &self, const std::string &where,
             const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
@@ -404,7 +421,7 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeo
       Answer answer;
       if (writeAll(socket.get(), &mine, sizeof(mine), patience) &&
           readAll(socket.get(), &answer, sizeof(answer), patience) && answer.welcome &&
-          !std::memcmp(answer.magic, Greeting::expectedMagic, sizeof(answer.magic))) {
+          !std::memcmp(answer.magic, Answer::expectedMagic, sizeof(answer.magic))) {
         sockets[peer] = std::move(socket);
         break;
       }

@@ -52,6 +52,10 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
             const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
             Meeting &meeting, std::string &error);
 
+/// "another process (1234) is rank 0 there already", or nothing if no rank 0 that still waits for
+/// others listens at `address`.
+std::string findOtherRankZero(const Role &role, const Attendee &self, const Address &address);
+
 /// After receiveAll has failed and the error has been printed: tells ranks that come too late, for
 /// some seconds, or until all have been told.
 void refuseLate(const Role &role, Meeting &meeting, const std::string &error);

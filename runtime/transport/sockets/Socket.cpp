@@ -216,6 +216,14 @@ Socket connectTo(const Address &address, Timeout &patience, std::string &error) 
     error = address.text() + ": " + std::strerror(problem);
     return Socket();
   }
+  // A port of the range from which the system takes those of clients may be connected to itself.
+  sockaddr_storage own;
+  size = sizeof(own);
+  if (getsockname(result.get(), reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
+      Address::of(reinterpret_cast<sockaddr *>(&own)).text() == address.text()) {
+    error = address.text() + ": " + std::strerror(ECONNREFUSED);
+    return Socket();
+  }
   int yes = 1;
   setsockopt(result.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   return result;

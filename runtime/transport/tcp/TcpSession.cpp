@@ -37,7 +37,8 @@ bool isExact(const Launcher &launcher, const Address &address) {
 }
 
 /// What rank 0 listens on: where others are told to look, if that is one address.
-Socket listenAsFirst(const Launcher &launcher, const Address &found, std::string &error) {
+Socket listenAsFirst(const Launcher &launcher, const Role &role, const Attendee &self,
+                     const Address &found, std::string &error) {
   Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
   errno = 0;
   Socket listener = listenOn(address, std::max(launcher.size, 64), error);
@@ -45,9 +46,15 @@ Socket listenAsFirst(const Launcher &launcher, const Address &found, std::string
     address = anyAddress(launcher.port);
     listener = listenOn(address, std::max(launcher.size, 64), error);
   }
-  if (!listener)
-    error = "rank 0 cannot listen on " + address.text() + ": " + error +
-            (errno == EADDRINUSE ? "; TPC_PORT chooses another port, on all ranks" : "");
+  if (listener)
+    return listener;
+  bool isInUse = errno == EADDRINUSE;
+  std::string other = isInUse ? findOtherRankZero(role, self, found) : "";
+  error = "rank 0 cannot listen on " + address.text() + ": " + (other.empty() ? error : other) +
+          (!other.empty() ? "; each process of a run needs a RANK of its own, and each run a "
+                            "TPC_PORT of its own"
+           : isInUse      ? "; TPC_PORT chooses another port, on all ranks"
+                          : "");
   return listener;
 }
 
@@ -79,7 +86,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (found.empty())
       return complain();
     Socket first, listener;
-    if (role.rank == 0 && !(first = listenAsFirst(launcher, found[0], error)))
+    if (role.rank == 0 && !(first = listenAsFirst(launcher, role, self, found[0], error)))
       return complain();
     bool onlyHere = isExact(launcher, found[0]) && found[0].isLoopback();
     if (!(listener = listenForOthers(onlyHere, self, error)))

@@ -1,5 +1,7 @@
-"""How ranks that are processes find each other, and how they end where they cannot: listeners that are not rank 0, ranks that end or
-freeze before all have met, launchers that end. Small processes without a model; whole programs are in test_liveness.py.
+"""Rendezvous of ranks that are processes, and its failures.
+
+Listeners that are not rank 0, ranks that end or freeze before all have met, launchers that end.
+Small processes without a model; whole programs are in test_liveness.py.
 """
 
 import os
@@ -13,12 +15,13 @@ import time
 
 import pytest
 
-from harness import BUILD, LAUNCH, LoadClock, run
+from harness import BUILD, LAUNCH, Grid, LoadClock, run
 from liveness import is_there, until
+from models import COMMITTED
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
-MAGIC = b"tpc-run2"
-# Far below what it took before there was one clock for all waits, and far above the time-out: machines are busy.
+MAGIC, ANSWER_MAGIC = b"tpc-run2", b"tpc-ans2"
+# Far above the time-out, because machines are busy, and far below a wait that restarts its clock.
 TIMEOUT, GENEROUS = 3, 18
 
 
@@ -69,6 +72,14 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def listens(port):
+    """Without a connection."""
+    return any(
+        line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
+        for line in open("/proc/net/tcp").readlines()[1:]
+    )
 
 
 def connected(port):
@@ -141,14 +152,19 @@ def drip(connection, over, text=b"", then=b"\0"):
         time.sleep(0.02)
 
 
-ANSWER = MAGIC + struct.pack("<I", 1) + bytes(228) + struct.pack("<Qq", 0, 0)
+def echo(connection):
+    while data := connection.recv(4096):
+        connection.sendall(data)
+
+
+ANSWER = ANSWER_MAGIC + struct.pack("<I", 1) + bytes(228) + struct.pack("<Qq", 0, 0)
 BEAT = struct.pack("<2I", 0, 0)
 LISTENERS = {
     "accepts and is silent": lambda connection, over: None,
     "closes at once": lambda connection, over: connection.close(),
     "sends garbage byte by byte": drip,
     "sends the beginning of an answer byte by byte": lambda connection, over: drip(
-        connection, over, MAGIC
+        connection, over, ANSWER_MAGIC
     ),
     "sends half of an answer": lambda connection, over: connection.sendall(ANSWER[:100]),
     "sends much garbage": lambda connection, over: connection.sendall(
@@ -158,6 +174,7 @@ LISTENERS = {
         connection.recv(4096),
         connection.close(),
     ),
+    "sends everything back": lambda connection, over: echo(connection),
     "never accepts": None,
     "welcomes and is silent": lambda connection, over: connection.sendall(ANSWER),
     "welcomes and only says that it lives": lambda connection, over: (
@@ -201,10 +218,13 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
                 f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within {TIMEOUT} s ("
                 in text
             ), (name, text)
+    for name in ("sends everything back", "sends garbage byte by byte", "sends much garbage"):
+        assert "what listens there is not rank 0 of a tpc program" in texts[name], texts[name]
     for name in ("accepts and is silent", "never accepts"):
         assert (
             "a process listens there and says nothing: rank 0 is stopped, or that is another"
-            " program" in texts[name]
+            " program"
+            in texts[name]
         ), texts[name]
 
 
@@ -247,7 +267,7 @@ def test_rank_0_ends_while_others_come(ranks):
 
 
 def test_who_comes_late_is_told(ranks):
-    """A rank that belongs to the run was refused: rank 0 waits a moment for the others, to tell them."""
+    """Rank 0 rejects a rank of the run, and waits a moment for the others to report it to them."""
     port = free_port()
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
     assert "refuses this rank" in said(stranger)
@@ -272,10 +292,142 @@ def test_who_comes_late_is_told(ranks):
             "there is no such rank: OMPI_COMM_WORLD_RANK=2 of 2",
         ),
         ({"PMI_RANK": "3", "PMI_SIZE": "3"}, "there is no such rank: PMI_RANK=3 of 3"),
+        (
+            {"RANK": "0x1", "WORLD_SIZE": "2"},
+            "RANK=0x1: expected a number from 0 to 16777216, in decimal digits",
+        ),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK=-1: expected a number"),
+        ({"RANK": "0", "WORLD_SIZE": "2 "}, "WORLD_SIZE=2 : expected a number"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "99999999999999999999"},
+            "WORLD_SIZE=99999999999999999999: expected a number",
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "x"}, "LOCAL_RANK=x: expected a number"),
+        ({"PMI_RANK": "x", "PMI_SIZE": "3"}, "PMI_RANK=x: expected a number"),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "99999999999", "OMPI_COMM_WORLD_RANK": "1"},
+            "OMPI_COMM_WORLD_SIZE=99999999999: expected a number",
+        ),
     ],
 )
 def test_ranks_that_there_cannot_be(ranks, variables, words):
     assert words in said(ranks.start(0, 4, 29999, "end", 0, 120, **variables))
+
+
+def test_two_processes_as_rank_0(ranks):
+    """The second names the first, which goes on."""
+    port = free_port()
+    first = ranks.start(0, 2, port, "end", 0, 120)
+    connected(port).close()
+    text = said(ranks.start(0, 2, port, "end", 0, 120))
+    assert (
+        f"another process ({first.pid}) is rank 0 there already; each process of a run needs a RANK"
+        " of its own"
+        in text
+    ), text
+    ranks.start(1, 2, port, "end", 0, 120)
+    assert "2 ranks" in first.communicate(timeout=120)[0] and first.returncode == 0
+
+
+@pytest.mark.parametrize("launcher", ["mpi", "torch"])
+@pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.long)])
+def test_a_rank_that_takes_no_part(launcher, victim):
+    """A rank ends with status 0 before the others look for it; the launcher sees a success."""
+    variable = "OMPI_COMM_WORLD_RANK" if launcher == "mpi" else "RANK"
+    start = (
+        ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3"]
+        if launcher == "mpi"
+        else [*LAUNCH, "--as", "torch", "-n", "3"]
+    )
+    clock = LoadClock()
+    result = run(
+        [*start, "sh", "-c", f'[ "${variable}" = {victim} ] || exec {SCENARIO} end 0 100'],
+        env={"TPC_RUNTIME_DIR": str(BUILD / "lib")},
+    )
+    assert result.returncode != 0 and clock.seconds() < 30
+    assert re.findall("^error: (.*)", result.stderr, re.M) == [
+        f"rank {victim} has ended before all ranks had met, without taking part: all processes must"
+        " run this program, and none with "
+        "--help or --describe"
+    ], result.stderr
+
+
+def test_a_size_that_is_none_of_the_programs(tpcc):
+    """Also where no launcher is seen, and no rank 0."""
+    program = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(tp=2)).path
+    for variables in (
+        {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "1"},
+        {"PMI_SIZE": "3", "PMI_RANK": "2"},
+    ):
+        result = run([program, "--bench"], env=variables)
+        assert result.returncode == 1 and re.search(
+            "^error: rank [12]: the program was compiled for 2 ranks, but 3 were started",
+            result.stderr,
+        ), result
+
+
+class Proxy:
+    """Proxy between rank 1 and rank 0 that cuts the link.
+
+    `mode`: drops bytes from rank 0 (down), from rank 1 (up) or both, or closes both connections
+    (close).
+    """
+
+    def __init__(self, target, mode):
+        self.target, self.mode, self.is_cut = target, mode, False
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                near = self.listening.accept()[0]
+            except OSError:
+                return
+            far = connected(self.target)
+            for name, source, sink in (("up", near, far), ("down", far, near)):
+                threading.Thread(target=self.pump, args=(name, source, sink), daemon=True).start()
+
+    def pump(self, name, source, sink):
+        try:
+            while data := source.recv(65536):
+                if self.is_cut and self.mode == "close":
+                    break
+                if not self.is_cut or self.mode not in (name, "both"):
+                    sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+def test_a_link_that_is_cut_between_processes_that_run(ranks):
+    """Neither of the two is killed, or said to have ended."""
+    cases = []
+    for mode in ("down", "up", "both", "close"):
+        port = free_port()
+        first = ranks.start(0, 2, port, "deadlock", 0, 300)
+        until(lambda: listens(port))
+        proxy = Proxy(port, mode)
+        cases.append((mode, proxy, first, ranks.start(1, 2, proxy.port, "deadlock", 0, 300)))
+    time.sleep(1)
+    for _, proxy, *_ in cases:
+        proxy.is_cut = True
+    for mode, proxy, *pair in cases:
+        text = "".join(said(process) for process in pair)
+        assert re.search(
+            r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing has come from"
+            r" it for \d s"
+            "|the connection to it was closed)",
+            text,
+            re.M,
+        ), (mode, text)
+        assert len(re.findall("^error", text, re.M)) == 1, (mode, text)
+        proxy.listening.close()
 
 
 def descendants(process):
