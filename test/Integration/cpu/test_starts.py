@@ -1,5 +1,6 @@
-"""How ranks that are processes find each other, and how they end where they cannot: listeners that are not rank 0, ranks that end or
-freeze before all have met, launchers that end. Small processes without a model; whole programs are in test_liveness.py.
+"""How ranks that are processes find each other, and how they end where they cannot: listeners that
+are not rank 0, ranks that end or freeze before all have met, launchers that end. Small processes
+without a model; whole programs are in test_liveness.py.
 """
 
 import os
@@ -18,7 +19,8 @@ from liveness import is_there, until
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 MAGIC = b"tpc-run2"
-# Far below what it took before there was one clock for all waits, and far above the time-out: machines are busy.
+# Far below what it took before there was one clock for all waits, and far above the time-out:
+# machines are busy.
 TIMEOUT, GENEROUS = 3, 18
 
 
@@ -247,7 +249,9 @@ def test_rank_0_ends_while_others_come(ranks):
 
 
 def test_who_comes_late_is_told(ranks):
-    """A rank that belongs to the run was refused: rank 0 waits a moment for the others, to tell them."""
+    """A rank that belongs to the run was refused: rank 0 waits a moment for the others, to tell
+    them.
+    """
     port = free_port()
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
     assert "refuses this rank" in said(stranger)
