@@ -1,7 +1,9 @@
-"""Time as limits of tests count it: a machine that is busy with other work does not make a test fail.
+"""Time as limits of tests count it: a machine that is busy with other work does not make a test
+fail.
 
-A test that hangs is told from one that has to wait for a processor: `LoadClock` counts seconds of a machine that would be idle
-otherwise, `tree_seconds` what processes have used of processors."""
+A test that hangs is told from one that has to wait for a processor: `LoadClock` counts seconds of a
+machine that would be idle otherwise, `tree_seconds` what processes have used of processors.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,24 @@ PROCESSORS = os.cpu_count() or 1
 
 
 def load() -> float:
-    """How many threads could run for each processor, averaged over the last minute, but those of the moment where they are more.
-    1 at least."""
+    """How many threads could run for each processor, averaged over the last minute, but those of
+    the moment where they are more. 1 at least.
+    """
     average, _, _, running, *_ = open("/proc/loadavg").read().split()
     return max(1.0, float(average) / PROCESSORS, (int(running.split("/")[0]) - 1) / PROCESSORS)
 
 
 def scaled(seconds: float) -> float:
-    """A limit by the wall clock, as long as the machine needs now for what it does in `seconds` when it is idle."""
+    """A limit by the wall clock, as long as the machine needs now for what it does in `seconds`
+    when it is idle.
+    """
     return seconds * load()
 
 
 class LoadClock:
-    """Counts a second as the part of it that a thread would have had of a processor. `seconds` has to be called now and then: what the
-    load was in between is not known."""
+    """Counts a second as the part of it that a thread would have had of a processor. `seconds` has
+    to be called now and then: what the load was in between is not known.
+    """
 
     def __init__(self, now=time.monotonic, load=load):
         self._now, self._load = now, load
@@ -40,8 +46,9 @@ class LoadClock:
 
 
 def tree(root: int) -> dict[int, float]:
-    """A process and all that it has started, in whatever sessions, with what each has used of processors, and those that it has waited
-    for."""
+    """A process and all that it has started, in whatever sessions, with what each has used of
+    processors, and those that it has waited for.
+    """
     parents, used = {}, {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -70,8 +77,9 @@ def tree_seconds(root: int) -> float:
 
 
 class Watch:
-    """Says when a process that runs tests should be stopped: when it has used more than `limit` seconds of processors, or when for
-    `patience` seconds (of a LoadClock) nothing has happened: `progress` is what it was, and processors were not used.
+    """Says when a process that runs tests should be stopped: when it has used more than `limit`
+    seconds of processors, or when for `patience` seconds (of a LoadClock) nothing has happened:
+    `progress` is what it was, and processors were not used.
     """
 
     # Of a second of the clock. Ranks that hang still look whether the others live.

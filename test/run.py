@@ -3,14 +3,14 @@
 
     test/run.py [--quick | --long] [--build DIR] [unit] [lit] [pytest]
 
-By default everything but the long tests. --quick: each test function of pytest once, with the first of its
-parameters, the small worlds of the runtime's conformance, no test that takes seconds; all of lit. --long:
-everything.
+By default everything but the long tests. --quick: each test function of pytest once, with the first
+of its parameters, the small worlds of the runtime's conformance, no test that takes seconds; all of
+lit. --long: everything.
 
-GoogleTest programs and then lit run beside pytest, so that every processor has work. Each runner writes its
-results to a file (JUnit XML) and those are counted; a runner that dies or hangs counts as a failure of its own,
-and so does a test that is skipped for any other reason than those of OPTIONAL. The exit status is not 0 if
-anything failed or nothing ran.
+GoogleTest programs and then lit run beside pytest, so that every processor has work. Each runner
+writes its results to a file (JUnit XML) and those are counted; a runner that dies or hangs counts
+as a failure of its own, and so does a test that is skipped for any other reason than those of
+OPTIONAL. The exit status is not 0 if anything failed or nothing ran.
 """
 
 import argparse
@@ -34,7 +34,8 @@ PATIENCE = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
 # Each of them may start as many ranks as it likes.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
-# What a test may be skipped for, and what a reason begins with that says so ("corpus: ... is absent").
+# What a test may be skipped for, and what a reason begins with that says so ("corpus: ... is
+# absent").
 OPTIONAL = {
     "long run": "test/run.py --long",
     "full run": "left out by --quick",
@@ -111,8 +112,9 @@ class Processes:
         self.stopped = False
 
     def run(self, command, limit, patience=PATIENCE, env=None, cwd=TOP, output=None):
-        """Runs with output passed through, or into a file. Returns the exit status, or why it was stopped: it has used more than
-        `limit` seconds of processors, or has done nothing for the seconds of `patience`, and written nothing.
+        """Runs with output passed through, or into a file. Returns the exit status, or why it was
+        stopped: it has used more than `limit` seconds of processors, or has done nothing for the
+        seconds of `patience`, and written nothing.
         """
         if self.stopped:
             return "stopped"
@@ -157,8 +159,9 @@ class Processes:
 
 
 def judge(results, name, status, report):
-    """Takes one runner's report; a report that is missing, or that the exit status denies, is a failure. `status` may be why the
-    runner was stopped."""
+    """Takes one runner's report; a report that is missing, or that the exit status denies, is a
+    failure. `status` may be why the runner was stopped.
+    """
     before = len(results.failures)
     if isinstance(status, str):
         results.failures.append(f"{name}: {status}")
@@ -198,8 +201,9 @@ class Suite:
         self.processes, self.results, self.lock = Processes(), Results(), threading.Lock()
 
     def run(self, name, command, minutes, cwd=TOP):
-        """One runner: its report becomes part of the results, what it prints is shown if something failed. It may use what all
-        processors have in so many minutes, however long that takes on a machine that does other work as well.
+        """One runner: its report becomes part of the results, what it prints is shown if something
+        failed. It may use what all processors have in so many minutes, however long that takes on a
+        machine that does other work as well.
         """
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
@@ -233,7 +237,8 @@ class Suite:
                 60 if self.level == "long" else 10,
             )
 
-        # As many at once as there are processors, and one that waits for frozen ranks most of the time.
+        # As many at once as there are processors, and one that waits for frozen ranks most of the
+        # time.
         with ThreadPoolExecutor(PROCESSORS + 1) as pool:
             list(pool.map(run, chosen))
         if not chosen:

@@ -3,8 +3,8 @@
 
     tools/mutants.py [FOLDER]
 
-FOLDER has the tables that the tests wrote: TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py. Without it the
-tests are run, which takes an hour of two processors.
+FOLDER has the tables that the tests wrote: TPC_MUTANT_TABLES=FOLDER pytest --long
+cpu/test_*mutants.py. Without it the tests are run, which takes an hour of two processors.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Compiling for few and many ranks: CPU seconds, those of them that verify, and peak memory. The weights are not there:
-none are read. Grids take turns.
+"""Compiling for few and many ranks: CPU seconds, those of them that verify, and peak memory. The
+weights are not there: none are read. Grids take turns.
 
     python test/Benchmark/bench_compile.py [--json results.json]     # GPT-2 124M for 1, 8 and 32 ranks
     python test/Benchmark/bench_compile.py --llama                   # 405 billion parameters for 8 and 8,192 ranks

@@ -1,18 +1,22 @@
-"""Tokens of GPT-2 124M: an executable of tpc beside ONNX Runtime, OpenVINO and PyTorch, and beside reading memory.
+"""Tokens of GPT-2 124M: an executable of tpc beside ONNX Runtime, OpenVINO and PyTorch, and beside
+reading memory.
 
     python test/Benchmark/bench_decode.py [--json results.json]
 
-The same file with a KV cache for all that read files; f32, two cores, a sequence at a time. All take turns in a process each,
-and wait while others run: ONNX Runtime with 2 threads, OpenVINO and PyTorch likewise (where they are installed), one rank with
-2 threads, and two ranks (tp2) with 1 thread each. A round is a prompt and 16 tokens of each, and before and after each turn a
-probe that reads as many bytes as the weights have, by as many threads. Memory of virtual machines is fast and slow for seconds
-at a time: so a turn is compared with the probes beside it, and with the turn of another in its round; the table has the medians
-of the rounds. Where the probes differ by more than a tenth of the fastest, everything is measured again (three times at most,
-and then said).
+The same file with a KV cache for all that read files; f32, two cores, a sequence at a time. All
+take turns in a process each, and wait while others run: ONNX Runtime with 2 threads, OpenVINO and
+PyTorch likewise (where they are installed), one rank with 2 threads, and two ranks (tp2) with 1
+thread each. A round is a prompt and 16 tokens of each, and before and after each turn a probe that
+reads as many bytes as the weights have, by as many threads. Memory of virtual machines is fast and
+slow for seconds at a time: so a turn is compared with the probes beside it, and with the turn of
+another in its round; the table has the medians of the rounds. Where the probes differ by more than
+a tenth of the fastest, everything is measured again (three times at most, and then said).
 
-"of probe": bytes that a token has to read (weights once, keys and values once) per second, as a fraction of what the probe reads
-per second. "speed to …": more than 1 is faster. "prefill": until the first token of a prompt of 128, with the logits of its last
-position only, and with those of all positions."""
+"of probe": bytes that a token has to read (weights once, keys and values once) per second, as a
+fraction of what the probe reads per second. "speed to …": more than 1 is faster. "prefill": until
+the first token of a prompt of 128, with the logits of its last position only, and with those of all
+positions.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,9 @@ THREADS, STEPS, TRIES = 2, 16, 3
 
 
 class Sizes:
-    """What a token has to read of a file with a KV cache: weights but tables that are only looked up, and keys and values."""
+    """What a token has to read of a file with a KV cache: weights but tables that are only looked
+    up, and keys and values.
+    """
 
     def __init__(self, model: Path):
         graph = onnxfile.load_structure(model).graph
@@ -103,8 +109,9 @@ class Program:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def measure(self, ids: np.ndarray) -> tuple[float, float]:
-        """Seconds until the first token, and the median of those from token to token. Who computes has all cores: lines are only
-        read when they come, and looked into at the end."""
+        """Seconds until the first token, and the median of those from token to token. Who computes
+        has all cores: lines are only read when they come, and looked into at the end.
+        """
         asked, times, said = time.monotonic(), [], b""
         self.process.stdin.write(
             json.dumps({"id": "a", "ids": ids[0].tolist(), "max_new_tokens": STEPS + 1}).encode()

@@ -1,11 +1,14 @@
-"""Prefill of GPT-2 124M: an executable of tpc beside ONNX Runtime and OpenVINO, same file, same number of threads.
+"""Prefill of GPT-2 124M: an executable of tpc beside ONNX Runtime and OpenVINO, same file, same
+number of threads.
 
     python test/Benchmark/bench_vs_onnxruntime.py [--json results.json]
 
-All take turns, so that a machine that slows down slows all of them: ONNX Runtime with 2 threads, OpenVINO with 2 threads
-(where it is installed: pip install openvino), one rank with 2 threads, and two ranks (tp2) with 1 thread each. Each round
-takes the median of its steps, the table the median of the rounds. Ratios are speeds: more than 1 is faster than what is
-compared with. "products": which part of a step of one rank products are, of a profiled run."""
+All take turns, so that a machine that slows down slows all of them: ONNX Runtime with 2 threads,
+OpenVINO with 2 threads (where it is installed: pip install openvino), one rank with 2 threads, and
+two ranks (tp2) with 1 thread each. Each round takes the median of its steps, the table the median
+of the rounds. Ratios are speeds: more than 1 is faster than what is compared with. "products":
+which part of a step of one rank products are, of a profiled run.
+"""
 
 from __future__ import annotations
 

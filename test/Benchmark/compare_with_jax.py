@@ -3,11 +3,13 @@
     pip install jax onnx numpy
     python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--table table.md]
 
-JAX gets shardings of the weights (and, with dp, of the ids) as Megatron-LM has them, and no others; with sp also one of
-the residual, because nothing else could say it. What it then communicates is read off the compiled HLO.
+JAX gets shardings of the weights (and, with dp, of the ids) as Megatron-LM has them, and no others;
+with sp also one of the residual, because nothing else could say it. What it then communicates is
+read off the compiled HLO.
 
-It refuses to split 50257 rows over 8 devices, so that it has table and head whole on every device. tpc is then compiled
-with both annotated as whole, and also as it would split them by itself. Fails if tpc sends more than JAX.
+It refuses to split 50257 rows over 8 devices, so that it has table and head whole on every device.
+tpc is then compiled with both annotated as whole, and also as it would split them by itself. Fails
+if tpc sends more than JAX.
 """
 
 from __future__ import annotations

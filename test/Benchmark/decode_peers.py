@@ -1,7 +1,9 @@
-"""Others that generate from GPT-2 124M, on CPUs in f32: each as its own documentation says that it is fast.
+"""Others that generate from GPT-2 124M, on CPUs in f32: each as its own documentation says that it
+is fast.
 
-A peer takes a prompt (`prefill`) and then one token at a time (`step`); the cache stays where it has put it. None of them
-chooses a token: that is not part of their times."""
+A peer takes a prompt (`prefill`) and then one token at a time (`step`); the cache stays where it
+has put it. None of them chooses a token: that is not part of their times.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import numpy as np
 
 
 class OnnxRuntime:
-    """Bound inputs and outputs: what a step writes as present the next one reads as past, and nobody copies it."""
+    """Bound inputs and outputs: what a step writes as present the next one reads as past, and
+    nobody copies it.
+    """
 
     name = "ONNX Runtime"
 
@@ -165,7 +169,9 @@ class Torch:
 
 
 def main() -> None:
-    """NAME MODEL THREADS: says when it is ready, and then for each line {"ids": …, "steps": N} how long each of them took."""
+    """NAME MODEL THREADS: says when it is ready, and then for each line {"ids": …, "steps": N} how
+    long each of them took.
+    """
     name, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     try:
         peer = next(peer for peer in (OnnxRuntime, OpenVino, Torch) if peer.name == name)(

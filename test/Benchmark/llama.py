@@ -1,9 +1,10 @@
-"""Writes a LLaMA-shaped model (RMS norms, rotary embedding, grouped heads, gated MLP) as ONNX, without its weights.
+"""Writes a LLaMA-shaped model (RMS norms, rotary embedding, grouped heads, gated MLP) as ONNX,
+without its weights.
 
     python test/Benchmark/llama.py llama.onnx [--layers 126 --hidden 16384 …] [--past]
 
-The weights are external data in a file that does not exist: enough to compile. The default is as large as the largest
-LLaMA 3.1: 126 layers, 405 billion parameters.
+The weights are external data in a file that does not exist: enough to compile. The default is as
+large as the largest LLaMA 3.1: 126 layers, 405 billion parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Imports the tests of single ops that the onnx package carries, and compares with their expected outputs.
+"""Imports the tests of single ops that the onnx package carries, and compares with their expected
+outputs.
 
     backend.py [--list] GROUP: NAME-PATTERN... GROUP: NAME-PATTERN...
 
@@ -39,7 +40,9 @@ REFUSED = [
 
 
 def cases():
-    """Name, model and data of all tests. Node tests are generated, those of PyTorch's exporter are files of the package."""
+    """Name, model and data of all tests. Node tests are generated, those of PyTorch's exporter are
+    files of the package.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for test in load_model_tests(kind="node"):

@@ -1,4 +1,5 @@
-"""Compares what the importer makes of models with ONNX Runtime, for several sizes: compare.py FILE-OR-FOLDER...
+"""Compares what the importer makes of models with ONNX Runtime, for several sizes: compare.py
+FILE-OR-FOLDER...
 
 Symbols of the inputs get sizes; those that the program's constraints exclude are skipped.
 """

@@ -136,7 +136,8 @@ def field(number, content):
     return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
-# A sequence of a sequence of …, which is the type of an input more; a second graph is merged with the first.
+# A sequence of a sequence of …, which is the type of an input more; a second graph is merged with
+# the first.
 sequence = field(1, b"\x08\x01")
 for _ in range(120):
     sequence = field(4, field(1, sequence))

@@ -1,7 +1,7 @@
 """Files that the importer must refuse, and the words for each: errors_nodes.py [PART-OF-A-MESSAGE]
 
-Each case is a file of its own, which must be refused, and the first error must be the one that is expected: from its
-first word on for the nodes of NODES, as a part of it for the files of MODELS.
+Each case is a file of its own, which must be refused, and the first error must be the one that is
+expected: from its first word on for the nodes of NODES, as a part of it for the files of MODELS.
 """
 
 import re
@@ -20,7 +20,8 @@ NO_BOX = (
     " without it, for instance with another attention implementation"
 )
 
-# Version of ai.onnx, inputs, initializers, nodes, of which y of the last one is the result, and what is said of that node.
+# Version of ai.onnx, inputs, initializers, nodes, of which y of the last one is the result, and
+# what is said of that node.
 NODES = [
     # Operands.
     (17, "float[4] x", "", "Add(x)", "lacks input 1"),
@@ -687,7 +688,8 @@ MODELS = [
         ),
         "the graph has more than 500000 nodes, those of functions counted for each call",
     ),
-    # A branch of the caller's that the function has for an attribute is not looked into from the top.
+    # A branch of the caller's that the function has for an attribute is not looked into from the
+    # top.
     (
         whole(
             "g (float[4] x) => (float[4] y) { [call] y = local.f <branch = b () => (float[4] a) {"
@@ -699,7 +701,8 @@ MODELS = [
         ),
         "node 'odd' (Det, opset 17) is not supported",
     ),
-    # In one file branches cannot be nested so deeply that the importer minds; with functions in between they can.
+    # In one file branches cannot be nested so deeply that the importer minds; with functions in
+    # between they can.
     (
         whole(
             "g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f0(x)"),

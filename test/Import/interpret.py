@@ -1,7 +1,8 @@
 """Runs programs of the import level with numpy.
 
-Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic` prints it), so that what
-the importer makes of a model can be compared with ONNX Runtime, independently of all later stages.
+Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic`
+prints it), so that what the importer makes of a model can be compared with ONNX Runtime,
+independently of all later stages.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     text2onnx.py FOLDER
 
-Values that are declared in <…> after the graph's signature and that no node computes become initializers with
-random elements. Lines that begin with // are comments.
+Values that are declared in <…> after the graph's signature and that no node computes become
+initializers with random elements. Lines that begin with // are comments.
 """
 
 import sys

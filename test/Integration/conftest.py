@@ -136,7 +136,9 @@ def model_124m(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_findings(request):
-    """No test of programs for GPUs passes while the simulator has found something wrong with what they called for."""
+    """No test of programs for GPUs passes while the simulator has found something wrong with what
+    they called for.
+    """
     if request.path.parent.name != "cuda":
         yield
         return

@@ -66,7 +66,9 @@ def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
 
 
 def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
-    """Each node computes in f32, and its results are rounded to the type: what ONNX says of a model of that type."""
+    """Each node computes in f32, and its results are rounded to the type: what ONNX says of a model
+    of that type.
+    """
     model = rounded_weights(model, kind)
     known = onnx.shape_inference.infer_shapes(model).graph
     single = {

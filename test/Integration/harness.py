@@ -27,16 +27,20 @@ from machine_time import LoadClock, scaled  # noqa: E402, F401
 os.environ.setdefault("TPC_CACHE", "")
 
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
-# Makes an executable of a staged program, for tests that write one. Tests fail where it is not built.
+# Makes an executable of a staged program, for tests that write one. Tests fail where it is not
+# built.
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
 # Starts processes as torchrun does.
 LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
-# A run that takes longer hangs, by a clock that goes slower on a machine that is busy (machine_time.LoadClock).
+# A run that takes longer hangs, by a clock that goes slower on a machine that is busy
+# (machine_time.LoadClock).
 TIMEOUT_SECONDS = 300
 
 
 def stale_tools() -> list[tuple[Path, Path]]:
-    """Tools of tests that were not linked again with the compiler, as where only `tpc-product` was built."""
+    """Tools of tests that were not linked again with the compiler, as where only `tpc-product` was
+    built.
+    """
     library = BUILD / "lib" / "libTPCDialect.a"
     tools = [
         BUILD / "test" / "bin" / name
@@ -50,7 +54,9 @@ def stale_tools() -> list[tuple[Path, Path]]:
 
 
 def find_cuda_tool(name: str) -> Path | None:
-    """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as well."""
+    """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as
+    well.
+    """
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=f"{home}/bin" if home else None) or (
         None if home else shutil.which(name, path="/usr/local/cuda/bin")
@@ -111,7 +117,9 @@ class Grid:
 
     @staticmethod
     def all(max_ranks: int = 32) -> list[Grid]:
-        """Every combination that the numbers are promised for. Sequence parallelism needs something to share."""
+        """Every combination that the numbers are promised for. Sequence parallelism needs something
+        to share.
+        """
         grids = [
             Grid(tp, pp, dp, sp, mb)
             for tp, pp, dp, sp, mb in itertools.product(
@@ -154,7 +162,9 @@ class Result:
 
     @property
     def peak_bytes(self) -> int:
-        """The compiler's peak of memory with --timing. (What wait4 says begins with the memory of this process.)"""
+        """The compiler's peak of memory with --timing. (What wait4 says begins with the memory of
+        this process.)
+        """
         return max(step.peak_bytes for step in self.steps)
 
     def __str__(self) -> str:
@@ -188,8 +198,9 @@ class Result:
 def run(
     command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None
 ) -> Result:
-    """Runs a command in a process group of its own, which ends with it: nothing is left behind when it hangs. `timeout` is in seconds
-    of a machine that does nothing else."""
+    """Runs a command in a process group of its own, which ends with it: nothing is left behind when
+    it hangs. `timeout` is in seconds of a machine that does nothing else.
+    """
     command = [str(part) for part in command]
     environment = {
         **os.environ,
@@ -253,7 +264,9 @@ def configured(name: str) -> str:
 
 
 def sanitized() -> bool:
-    """Sanitizers reserve terabytes of addresses and multiply memory: limits on it say nothing there."""
+    """Sanitizers reserve terabytes of addresses and multiply memory: limits on it say nothing
+    there.
+    """
     return bool(configured("TPC_SANITIZE"))
 
 

@@ -1,5 +1,6 @@
-"""Runs programs in processes, of which one is killed or frozen: in the middle of a step, or while they start. And hosts, as
-network namespaces, between which links are cut."""
+"""Runs programs in processes, of which one is killed or frozen: in the middle of a step, or while
+they start. And hosts, as network namespaces, between which links are cut.
+"""
 
 import contextlib
 import os
@@ -15,7 +16,8 @@ import pytest
 
 from harness import LoadClock
 
-# Seconds on a machine that has nothing else to do, until the rank is named and until everybody has ended.
+# Seconds on a machine that has nothing else to do, until the rank is named and until everybody has
+# ended.
 PROMISED = {("tcp", "kill"): 1, ("mpi", "kill"): 3, ("tcp", "freeze"): 5, ("mpi", "freeze"): 5}
 PROMISED_AT_START = PROMISED_OF_GROUPS = PROMISED_OF_CUTS = 5
 FATES = {
@@ -60,7 +62,9 @@ class Steps:
     """Steps without end, in processes, or what arguments say."""
 
     def __init__(self, program, transport, log, more=None, arguments=BENCH, waits=True):
-        """`transport`: tcp, mpi, or torch, whose agent ends all as soon as one has. `waits`: until weights are loaded."""
+        """`transport`: tcp, mpi, or torch, whose agent ends all as soon as one has. `waits`: until
+        weights are loaded.
+        """
         self.program, self.log, self.waits = program, log, waits
         environment = {
             **os.environ,
@@ -116,7 +120,8 @@ def check(program, transport, fate, seed, log, more=None):
         gone = time.monotonic() - begin
         assert steps.run.wait() != 0
         said = steps.said()
-    # What it was at last: of the program's communication with its node, or between the steps of --bench.
+    # What it was at last: of the program's communication with its node, or between the steps of
+    # --bench.
     assert re.search(
         r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
         r" ranks|the assembling of outputs)"
@@ -301,7 +306,9 @@ class Hosts:
 
 
 def check_cut(program, what, seed, log):
-    """Each rank on a host of its own. `what`: a link is cut, a host is cut off from all, or a rank is frozen."""
+    """Each rank on a host of its own. `what`: a link is cut, a host is cut off from all, or a rank
+    is frozen.
+    """
     draw = random.Random(seed)
     ranks = range(program.grid.ranks)
     with Hosts(len(ranks)) as hosts, open(log, "w") as file:
@@ -328,7 +335,8 @@ def check_cut(program, what, seed, log):
             time.sleep(draw.uniform(0.1, 0.5))
             assert all(process.poll() is None for process in running), log.read_text()
             if what == "link":
-                # Of those over which this grid's ranks talk in each step (tp, pp), and that are not rank 0's.
+                # Of those over which this grid's ranks talk in each step (tp, pp), and that are not
+                # rank 0's.
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
                 named = "|".join(
@@ -371,7 +379,9 @@ def check_cut(program, what, seed, log):
 
 
 def repeat(promised, check, path):
-    """By the clock, because it is promised; again if it took longer, because the machine may be busy."""
+    """By the clock, because it is promised; again if it took longer, because the machine may be
+    busy.
+    """
     tries = []
     while not tries or (tries[-1][0] > promised and len(tries) < 3):
         tries.append((*check(path / f"log{len(tries)}"), os.getloadavg()[0]))

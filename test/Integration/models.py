@@ -1,4 +1,6 @@
-"""The ONNX files that the tests run, what their inputs look like, and what ONNX Runtime computes for them."""
+"""The ONNX files that the tests run, what their inputs look like, and what ONNX Runtime computes
+for them.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ CORPUS = Path(os.environ.get("TPC_CORPUS") or TOP.parent / "shared" / "corpus")
 
 @dataclass(frozen=True)
 class Model:
-    """What a file does not say about itself. A model without `vocab` takes hidden states instead of ids.
+    """What a file does not say about itself. A model without `vocab` takes hidden states instead of
+    ids.
 
-    `reductions`: row-parallel products of a layer that are summed apart: two, or one where attention and MLP are both added
-    to the residual at once, or None where the plan has more than that (see test_families.py). `norm_sums`: numbers per token
-    that the norms of a layer over all heads are made of; tp splits the heads, and one all-reduce adds them up.
+    `reductions`: row-parallel products of a layer that are summed apart: two, or one where
+    attention and MLP are both added to the residual at once, or None where the plan has more than
+    that (see test_families.py). `norm_sums`: numbers per token that the norms of a layer over all
+    heads are made of; tp splits the heads, and one all-reduce adds them up.
     """
 
     path: Path
@@ -52,8 +56,10 @@ class Model:
     def inputs(
         self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0
     ) -> dict[str, np.ndarray]:
-        """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by about r/batch of its
-        length, at least by one, so that no two rows are alike; none leaves out nothing."""
+        """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by
+        about r/batch of its length, at least by one, so that no two rows are alike; none leaves out
+        nothing.
+        """
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
             return {

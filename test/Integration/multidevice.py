@@ -27,8 +27,8 @@ def shard(
 ) -> None:
     """Cuts a tensor in all nodes that use it.
 
-    devices: of each part, a device or a list of devices with copies. dims: axis -> number of parts, or a list of
-    (size, number of parts), major to minor, where the axis is a product.
+    devices: of each part, a device or a list of devices with copies. dims: axis -> number of parts,
+    or a list of (size, number of parts), major to minor, where the axis is a product.
     """
     users = nodes_with(model, tensor)
     assert users, tensor

@@ -1,7 +1,8 @@
 """Mutants: kinds of `tpc-mutate`, and tables of the verdict on each mutant.
 
-A verdict is None where the program has no place for the fault. Else it is the set of verifiers that refuse the mutant, or
-one of EQUAL, or ACCEPTED. Where TPC_MUTANT_TABLES is a folder, each table is written there, for tools/mutants.py.
+A verdict is None where the program has no place for the fault. Else it is the set of verifiers that
+refuse the mutant, or one of EQUAL, or ACCEPTED. Where TPC_MUTANT_TABLES is a folder, each table is
+written there, for tools/mutants.py.
 """
 
 import collections
@@ -65,7 +66,9 @@ class Table:
         self.accepted = []
 
     def judge(self, judge, cases, key):
-        """Calls judge(case) for all, two at a time; key(case) is the level, the kind and a name of the case."""
+        """Calls judge(case) for all, two at a time; key(case) is the level, the kind and a name of
+        the case.
+        """
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for case, verdict in zip(cases, pool.map(judge, cases), strict=True):
                 level, kind, name = key(case)

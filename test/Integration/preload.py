@@ -1,4 +1,6 @@
-"""Libraries in C that are preloaded into a program, and do at a known moment what luck would have to do otherwise."""
+"""Libraries in C that are preloaded into a program, and do at a known moment what luck would have
+to do otherwise.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def build(name: str, folder: Path) -> Path:
 def meddle(
     library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1
 ) -> dict[str, str]:
-    """For a program that is to find `file` changed by `action` (meddle.c) before it maps it for the `turn`-th time."""
+    """For a program that is to find `file` changed by `action` (meddle.c) before it maps it for the
+    `turn`-th time.
+    """
     return {
         "LD_PRELOAD": str(library),
         "MEDDLE_FILE": str(file.resolve()),

@@ -1,4 +1,6 @@
-"""What the trace of the simulated libraries says of products: which algorithms were measured, and which were used."""
+"""What the trace of the simulated libraries says of products: which algorithms were measured, and
+which were used.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,17 @@ def ranks_of(trace: str) -> list[Rank]:
 
 
 def is_whole(product: str) -> bool:
-    """What is added to a bias for which there is no epilogue is measured for each alignment of that, which does not show here."""
+    """What is added to a bias for which there is no epilogue is measured for each alignment of
+    that, which does not show here.
+    """
     return not product.endswith(":0:C")
 
 
 def wrong(ranks: list[Rank]) -> str:
-    """What is not as it should be, if anything is: each product was measured by one rank at most, and all that compute it do so as
-    that one found to be fastest. Nothing is measured that nobody computes."""
+    """What is not as it should be, if anything is: each product was measured by one rank at most,
+    and all that compute it do so as that one found to be fastest. Nothing is measured that nobody
+    computes.
+    """
     used, measured = defaultdict(set), defaultdict(list)
     for rank in ranks:
         for product, choices in rank.used.items():

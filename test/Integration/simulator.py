@@ -1,5 +1,6 @@
-"""How tests give programs for GPUs the libraries that simulate the vendor's (test/Simulator): the executables are those that
-users have."""
+"""How tests give programs for GPUs the libraries that simulate the vendor's (test/Simulator): the
+executables are those that users have.
+"""
 
 from __future__ import annotations
 

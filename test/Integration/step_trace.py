@@ -1,5 +1,6 @@
-"""What the trace of the simulated driver says of a program's steps: from the second of a shape on each is one launch of a graph,
-which allocates nothing and waits for nothing before its outputs."""
+"""What the trace of the simulated driver says of a program's steps: from the second of a shape on
+each is one launch of a graph, which allocates nothing and waits for nothing before its outputs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ MAKES = {
     "cuModuleLoadDataEx",
     "cuGraphInstantiateWithFlags",
 }
-# What is told a device behind one launch and before the next: outputs and status of the one, inputs and env of the other.
+# What is told a device behind one launch and before the next: outputs and status of the one, inputs
+# and env of the other.
 TELLS = {
     "cuGraphLaunch",
     "cuCtxSetCurrent",
@@ -57,8 +59,8 @@ def wrong(trace: str, order: list, ranks: int) -> str:
             if not (known[step - 1] and known[step]):
                 continue
             between = calls[place[step - 1] : place[step]]
-            # A step that is captured says more: the second of a shape, or one behind another shape's first, which may have moved
-            # memory.
+            # A step that is captured says more: the second of a shape, or one behind another
+            # shape's first, which may have moved memory.
             last = max(i for i in range(step) if order[i] == order[step])
             more = set(between) - TELLS - WAITS if all(known[last:step]) else set()
             if more := more | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
@@ -69,8 +71,9 @@ def wrong(trace: str, order: list, ranks: int) -> str:
 
 
 def messages_in_the_way(trace: str) -> str:
-    """Messages of pipelines have a stream of their own, beside what computes and its collectives: one with both, or nothing. The
-    first call of a kind, to a peer, connects and is of no step."""
+    """Messages of pipelines have a stream of their own, beside what computes and its collectives:
+    one with both, or nothing. The first call of a kind, to a peer, connects and is of no step.
+    """
     line = re.compile(
         r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream"
         r" (\w+)$",

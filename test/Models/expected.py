@@ -1,10 +1,12 @@
-"""Writes expected.json: what transformers' greedy `generate` says to eight prompts of each model of this directory.
+"""Writes expected.json: what transformers' greedy `generate` says to eight prompts of each model of
+this directory.
 
     PYTHONPATH=python python test/Models/expected.py [NAME …]        # needs torch and transformers; tests need neither
 
-Each model is built as make.py builds it, from its seed, and compared with the committed file in ONNX Runtime before it says
-anything: a model with other weights is an error. Prompts are drawn once, from the model's name, and none is left out. Of each
-step the margin is kept, the largest logit less the second: where it is small, other orders of addition may choose otherwise.
+Each model is built as make.py builds it, from its seed, and compared with the committed file in
+ONNX Runtime before it says anything: a model with other weights is an error. Prompts are drawn
+once, from the model's name, and none is left out. Of each step the margin is kept, the largest
+logit less the second: where it is small, other orders of addition may choose otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Makes the ONNX files of this directory. Needs what `python -m tpc.export` needs; tests need none of it.
+"""Makes the ONNX files of this directory. Needs what `python -m tpc.export` needs; tests need none
+of it.
 
 PYTHONPATH=python python test/Models/make.py [NAME …]
 """
@@ -55,9 +56,9 @@ MODELS = {
 }
 
 
-# Other families, each as two exporters write it: NAME-dynamo, and NAME-past with a KV cache (and, from optimum, a mask).
-# Depths, heads and widths differ, so that some divide by two and four and some by nothing; windows are shorter than the
-# tests' sequences.
+# Other families, each as two exporters write it: NAME-dynamo, and NAME-past with a KV cache (and,
+# from optimum, a mask). Depths, heads and widths differ, so that some divide by two and four and
+# some by nothing; windows are shorter than the tests' sequences.
 FAMILIES = {
     "llama": "--layers 4 --hidden 32 --heads 8 --kv-heads 2 --ffn 24 --vocab 151 --positions 64",
     "mistral": (

@@ -1,4 +1,6 @@
-"""The steps of chains: each takes a value and three small numbers, and gives another value, or None if it does not fit."""
+"""The steps of chains: each takes a value and three small numbers, and gives another value, or None
+if it does not fit.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,15 @@ def has_batch(dim: Dim) -> bool:
 
 
 def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int | None:
-    """One that a step may need as a whole: replicas and micro-batches cannot have that of the batch."""
+    """One that a step may need as a whole: replicas and micro-batches cannot have that of the
+    batch.
+    """
     axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not has_batch(dim)]
     return pick(axes, number)
 
 
-# Movement -----------------------------------------------------------------------------------------------------------
+# Movement
+# ------------------------------------------------------------------------------------------------
 
 
 @step
@@ -261,12 +266,15 @@ def roll(c: Context, v: Value, a: int, b: int, d: int):
     )
 
 
-# Element by element -------------------------------------------------------------------------------------------------
+# Element by element
+# ------------------------------------------------------------------------------------------------
 
 
 @step
 def constant(c: Context, v: Value, a: int, b: int, d: int):
-    """A bias, scale or mask of any shape that broadcasts: one number or all elements, and all between."""
+    """A bias, scale or mask of any shape that broadcasts: one number or all elements, and all
+    between.
+    """
     shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
     while shape and shape[0] == 1 and b % 3:
         shape.pop(0)
@@ -338,8 +346,8 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
                 ways.remove(("int8",))
     way = pick(ways, a * 12 + b + d)
     name = v.name
-    # So that something is lost. Of a product of 16 bits ONNX Runtime rounds what it likes (docs/reference/onnx-differences.md), and a
-    # whole number may come next.
+    # So that something is lost. Of a product of 16 bits ONNX Runtime rounds what it likes
+    # (docs/reference/onnx-differences.md), and a whole number may come next.
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")
     if lossy:
@@ -450,7 +458,8 @@ def again(c: Context, v: Value, a: int, b: int, d: int):
     )
 
 
-# Sums and products --------------------------------------------------------------------------------------------------
+# Sums and products
+# ------------------------------------------------------------------------------------------------
 
 
 @step

@@ -20,7 +20,8 @@ class Writer:
         self.masks: dict[tuple[str, int], str] = {}
         self.far: dict[bool, str] = {}
         self.source = self.keys = self.inner = ""
-        # Of chains: where the size of a symbol is found, how inputs are made, how exactly outputs are known.
+        # Of chains: where the size of a symbol is found, how inputs are made, how exactly outputs
+        # are known.
         self.sources: dict[str, tuple[str, int]] = {}
         self.fills: dict[str, tuple[str, list, list]] = {}
         self.judged: dict[str, str] = {}
@@ -39,14 +40,17 @@ class Writer:
         )
         return names[0] if outputs == 1 else names
 
-    # Inputs, outputs ----------------------------------------------------------------------------------------------
+    # Inputs, outputs
+    # --------------------------------------------------------------------------------------------
 
     def input(self, name: str, shape, integers: bool = True) -> None:
         kind = TensorProto.INT64 if integers else TensorProto.FLOAT
         self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def free_input(self, name: str, atoms: list, kind: str, bounds=()) -> str:
-        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one for each column)."""
+        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one for
+        each column).
+        """
         self.input(name, atoms, integers=kind in ("indices", "bits"))
         self.fills[name] = (kind, list(atoms), list(bounds))
         for i, atom in enumerate(atoms):
@@ -81,7 +85,8 @@ class Writer:
         self.output(name, value, shape)
         self.judges.append((self.nodes.pop(), self.outputs.pop()))
 
-    # Weights: a tensor's values depend on its name and the seed alone ---------------------------------------------
+    # Weights: a tensor's values depend on its name and the seed alone
+    # ---------------------------------------------
 
     def tensor(self, name: str, array: np.ndarray, node: bool | None = None) -> str:
         """An initializer or, where the spec or the caller says so, a Constant node."""
@@ -149,7 +154,8 @@ class Writer:
             "bool": TensorProto.BOOL,
         }[name]
 
-    # Shapes ---------------------------------------------------------------------------------------------------------
+    # Shapes
+    # --------------------------------------------------------------------------------------------
 
     def size(self, value: str, dim: int) -> str:
         """The size of a dimension as a vector of one element."""
@@ -176,7 +182,9 @@ class Writer:
         return product
 
     def reshape_to(self, x: str, old, new) -> str:
-        """From the dimensions of a chain's value to others. Computed sizes, or constants with 0 and one -1 if that is enough."""
+        """From the dimensions of a chain's value to others. Computed sizes, or constants with 0 and
+        one -1 if that is enough.
+        """
         old, new = list(old), list(new)
         if old == new:
             return x
@@ -211,7 +219,8 @@ class Writer:
             self("Expand", x, self("Concat", *sizes, axis=0)), [0, kv * group, -1, size]
         )
 
-    # Positions and masks, made once ---------------------------------------------------------------------------------
+    # Positions and masks, made once
+    # ---------------------------------------------------------------------------------
 
     def range(self, begin: str, end: str) -> str:
         return self("Unsqueeze", self("Range", begin, end, self.scalar(1)), self.ints([0]))
@@ -278,7 +287,9 @@ class Writer:
         return self("Expand", self.mask(spec, window), self("Concat", *sizes, axis=0))
 
     def mask(self, spec, window: int = 0) -> str:
-        """Booleans [1 or b, 1, s or 1, s]: which keys a query sees, of a window (0: none) if there is causality."""
+        """Booleans [1 or b, 1, s or 1, s]: which keys a query sees, of a window (0: none) if there
+        is causality.
+        """
         key = (spec.mask, window)
         if key not in self.masks:
             parts = []
@@ -313,7 +324,9 @@ class Writer:
         )
 
     def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
-        """Outputs in another order, with names that nodes give them themselves, or the same value twice."""
+        """Outputs in another order, with names that nodes give them themselves, or the same value
+        twice.
+        """
         nodes, outputs, how = list(self.nodes), list(self.outputs), self.spec.outputs
         if how == "twice" and outputs:
             again = onnx.ValueInfoProto()

@@ -1,4 +1,6 @@
-"""Programs as text, each function of which becomes a kernel: rows of lengths that test models do not have."""
+"""Programs as text, each function of which becomes a kernel: rows of lengths that test models do
+not have.
+"""
 
 import re
 
@@ -44,7 +46,8 @@ func.func private @gelu_NAME(%x: XX, %b: WW) -> XX attributes {tpc.kernel = 1} {
 }
 """
 
-# Of a warp with and without whole chunks, of blocks of all sizes, longer than registers hold; known when it runs.
+# Of a warp with and without whole chunks, of blocks of all sizes, longer than registers hold; known
+# when it runs.
 LENGTHS = [34, 33, 250, 1024, 1500, 1501, 3000, 5002, None]
 NUM_FORMS = FORM.count("func.func")
 
@@ -68,8 +71,8 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
     return text
 
 
-# Queries; keys beside those of a cache; and where only the first elements of a head are turned. What is turned comes as a
-# concat of both halves.
+# Queries; keys beside those of a cache; and where only the first elements of a head are turned.
+# What is turned comes as a concat of both halves.
 ROTARY = """
 tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])
     -> (%y: memref<?x?x?xTT> of [n, 8, DIM]) {

@@ -1,9 +1,11 @@
-"""Seeded mistakes in kernels that change no result, each with the reason. What a statement computes is written without registers
-(Explain.cpp): `env[0]` is a size, `block` and `blocks` are the number of this block and how many there are, `thread` is the number in
-the block; `one of (a or b)` is what a loop or a branch leaves in a register; `for bra, return` is who reads the result.
+"""Seeded mistakes in kernels that change no result, each with the reason. What a statement computes
+is written without registers (Explain.cpp): `env[0]` is a size, `block` and `blocks` are the number
+of this block and how many there are, `thread` is the number in the block; `one of (a or b)` is what
+a loop or a branch leaves in a register; `for bra, return` is who reads the result.
 
-States, as running says: `not reached`: no case comes to the statement; `no difference`: in all cases it leaves what the right one
-does; `the same bits`: it leaves something else, and results are the same; `other bits`: and so are results, within the bound.
+States, as running says: `not reached`: no case comes to the statement; `no difference`: in all
+cases it leaves what the right one does; `the same bits`: it leaves something else, and results are
+the same; `other bits`: and so are results, within the bound.
 """
 
 import re
@@ -208,8 +210,8 @@ ENTRIES = [
         r"^bar.sync 0;$",
         "between passes over global memory: each thread reads what it has written itself",
     ),
-    # Rows whose length is known at run time: of up to 4096 elements in registers, four at once where all is aligned; else from
-    # memory, which is right for rows of any length.
+    # Rows whose length is known at run time: of up to 4096 elements in registers, four at once
+    # where all is aligned; else from memory, which is right for rows of any length.
     Entry(
         (ALWAYS,),
         SAME,

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Kills and freezes ranks, at any moment of a start and of steps, by signals and control groups, and cuts links between hosts.
+"""Kills and freezes ranks, at any moment of a start and of steps, by signals and control groups,
+and cuts links between hosts.
 
     liveness_run.py [--cases 340] [--jobs 2] [--seed 0] [--kind start] [--keep DIR]
 
-Each case: is the rank, or the link, named, after how many seconds, and is nothing left behind. Prints what fails, and in the end a
-table of times by kind. The cases are those of test_liveness.py --long, side by side."""
+Each case: is the rank, or the link, named, after how many seconds, and is nothing left behind.
+Prints what fails, and in the end a table of times by kind. The cases are those of test_liveness.py
+--long, side by side.
+"""
 
 import argparse
 import collections

@@ -1,13 +1,15 @@
 """Chains: random sequences of small steps on one value, beside the layers of a random graph.
 
-A chain begins somewhere (the hidden states, an input with a batch of its own, one without a batch, a weight, a
-constant), goes through its steps, and ends as an output or is added to the hidden states. A step is a name and three
-small numbers, whose meaning depends on the value that it finds: an axis is taken modulo the rank, a size from those that
-divide. A step that does not fit does nothing. So every chain means something, and stays so when steps are taken out.
+A chain begins somewhere (the hidden states, an input with a batch of its own, one without a batch,
+a weight, a constant), goes through its steps, and ends as an output or is added to the hidden
+states. A step is a name and three small numbers, whose meaning depends on the value that it finds:
+an axis is taken modulo the rank, a size from those that divide. A step that does not fit does
+nothing. So every chain means something, and stays so when steps are taken out.
 
-Inputs and weights of chains are small multiples of a power of two. As long as sums of them are exact in the value's type,
-the value is `exact`: ONNX Runtime and any number of ranks must get the very same bits, and casts to narrower types,
-comparisons and indices that are computed from it mean the same.
+Inputs and weights of chains are small multiples of a power of two. As long as sums of them are
+exact in the value's type, the value is `exact`: ONNX Runtime and any number of ranks must get the
+very same bits, and casts to narrower types, comparisons and indices that are computed from it mean
+the same.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Where a chain begins. own: an input whose batch has a symbol of its own. special: the same with infinities, NaN and -0.
+# Where a chain begins. own: an input whose batch has a symbol of its own. special: the same with
+# infinities, NaN and -0.
 BASES = ("stream", "own", "static", "plain", "special", "weight", "constant", "table")
 ENDS = ("row", "output", "row_output")
 # How a constant is stored. Up to 64 elements of a Constant node are read by the compiler.
@@ -57,8 +60,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor on the way. `largest` and `quantum`: all finite elements are multiples of the one and at most the other;
-    without them the value is rounded in ways that depend on the order of sums."""
+    """A tensor on the way. `largest` and `quantum`: all finite elements are multiples of the one
+    and at most the other; without them the value is rounded in ways that depend on the order of
+    sums.
+    """
 
     name: str
     dims: tuple[Dim, ...]
@@ -168,9 +173,9 @@ def draw_chain(r: random.Random, depth: int) -> Chain:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Constants and inputs
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 class Context:
@@ -212,8 +217,9 @@ class Context:
     def indices(
         self, v: Value, dims: tuple[Dim, ...], bounds: list[Dim], mode: int, salt: int
     ) -> str:
-        """Indices of the shape `dims`; if there are several bounds, their number is the last dimension. Constants if
-        the sizes are known and the mode says so, else an input, or the rest of an input's division by the size.
+        """Indices of the shape `dims`; if there are several bounds, their number is the last
+        dimension. Constants if the sizes are known and the mode says so, else an input, or the rest
+        of an input's division by the size.
         """
         w = self.w
         static = all(size(dim) is not None for dim in dims)
@@ -244,9 +250,9 @@ class Context:
         return w("Mod", name, limit)
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Running a chain
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 def begin(c: Context, stream: Value) -> Value:

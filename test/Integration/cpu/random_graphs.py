@@ -1,7 +1,9 @@
-"""Random transformer-like graphs, written with onnx's helper functions the way exporters write them.
+"""Random transformer-like graphs, written with onnx's helper functions the way exporters write
+them.
 
-A graph is a Spec: plain numbers and words, so that a failure can be printed on one line, built again from that line,
-and made smaller field by field. `draw` draws one; `build` makes the ONNX file; `make_inputs` what goes into it.
+A graph is a Spec: plain numbers and words, so that a failure can be printed on one line, built
+again from that line, and made smaller field by field. `draw` draws one; `build` makes the ONNX
+file; `make_inputs` what goes into it.
 """
 
 from __future__ import annotations
@@ -117,9 +119,9 @@ class Spec:
         return json.dumps(self.json(), separators=(",", ":"))
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Drawing
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 FUSED_EVEN = ("gpt2", "neox", "bloom", "codegen")  # as many kv heads as query heads
 FUSED_GROUPED = ("falcon", "phi3")
@@ -260,9 +262,9 @@ def draw_shapes(r: random.Random) -> list[tuple[int, int]]:
     return [(r.choice((1, 1, 2, 3, 5)), r.choice((1, 2, 3, 5, 8, 13))) for _ in range(2)]
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Building
-# --------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 def linear(
@@ -463,7 +465,8 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
         if product:
             mask = w("Unsqueeze", mask, w.ints([1]))
         if spec.masking == "where":
-            # Scores without norms may be below -1e9, which hides no key then but in tpc (docs/reference/onnx-differences.md).
+            # Scores without norms may be below -1e9, which hides no key then but in tpc
+            # (docs/reference/onnx-differences.md).
             low = -1e9 if layer.norm != "none" else float(np.finfo(np.float32).min)
             scores = w("Where", mask, scores, w.number(low if "padded" in spec.mask else -np.inf))
         else:
@@ -572,7 +575,9 @@ def add_chains(w: Writer, spec: Spec, behind: int, stream: Value) -> Value:
 
 
 def build(spec: Spec) -> Writer:
-    """The graph. Its writer makes the model, with or without the outputs that are only needed to judge others."""
+    """The graph. Its writer makes the model, with or without the outputs that are only needed to
+    judge others.
+    """
     w = Writer(spec)
     table = None
     if spec.ids:

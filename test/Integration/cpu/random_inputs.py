@@ -40,7 +40,8 @@ def make_inputs(w: Writer, batch: int, sequence: int) -> dict[str, np.ndarray]:
     past = (batch + sequence) % 4 if spec.cache else 0
     mask = np.ones((batch, past + sequence), np.int64)
     for row in range(batch):
-        # Left padding, right padding, none. Attention as one op says for itself what rows without keys are.
+        # Left padding, right padding, none. Attention as one op says for itself what rows without
+        # keys are.
         count = int(r.integers(0, sequence))
         if row % 3 == 0 and spec.opset < 23:
             mask[row, :count] = 0

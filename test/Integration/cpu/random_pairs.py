@@ -32,9 +32,11 @@ from random_graphs import Spec, build, draw, draw_shapes  # noqa: E402
 from random_inputs import make_inputs  # noqa: E402
 from tpc.reference import TOLERANCE, Session, difference  # noqa: E402
 
-# All values are near 1 on the way; a result near zero by chance is no more exact than what it comes from.
+# All values are near 1 on the way; a result near zero by chance is no more exact than what it comes
+# from.
 NOISE = 2e-6
-# What was rounded to 16 bits on the way, as a fraction of the largest value or of 1: another sum may round the other way.
+# What was rounded to 16 bits on the way, as a fraction of the largest value or of 1: another sum
+# may round the other way.
 LOOSE = 1e-2
 # So many runs on other numbers show how much a graph enlarges rounding.
 DISTURBED = 4
@@ -71,7 +73,9 @@ class Pair:
 
 
 def draw_grid(r: random.Random, spec: Spec) -> Grid:
-    """Tensor parallelism of two dimensions as often as of one, micro-batches and replicas as often as neither."""
+    """Tensor parallelism of two dimensions as often as of one, micro-batches and replicas as often
+    as neither.
+    """
     limit = 32 if r.random() < 0.02 else 16
     two = r.random() < 0.5
     while True:
@@ -130,12 +134,14 @@ def may_refuse(pair: Pair) -> list[str]:
     """What tpcc may say instead of compiling: words of its messages. Nothing else is a reason."""
     spec, grid, words = pair.spec, pair.grid, []
     if grid.xy:
-        # The first dimension splits what matrices have on their other side: the width of the residual.
+        # The first dimension splits what matrices have on their other side: the width of the
+        # residual.
         if spec.hidden == 1:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
             words.append("the first dimension is larger than what it splits")
-        # Steps on the hidden states themselves, without a product before them, may need that width in one piece.
+        # Steps on the hidden states themselves, without a product before them, may need that width
+        # in one piece.
         if any(chain.base == "stream" and not chain.product for chain in spec.chains):
             words.append("no matrix of the model can be split in two dimensions")
     if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
@@ -158,8 +164,8 @@ def may_refuse(pair: Pair) -> list[str]:
     if spec.hidden == 1 or any(
         layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used
     ):
-        # Narrower inside than outside, or with weights that have one row: the sums of its parts are larger than what a rank
-        # would save.
+        # Narrower inside than outside, or with weights that have one row: the sums of its parts are
+        # larger than what a rank would save.
         words.append("in parts would send")
     if grid.dp * grid.mb > 1 and any(
         chain.whole or chain.base in ("static", "plain") for chain in spec.chains
@@ -181,8 +187,9 @@ def may_refuse(pair: Pair) -> list[str]:
 
 @dataclass
 class Outcome:
-    """What became of a pair. kind: ok, refused (rightly), unjudged (ONNX Runtime has no such op), or a kind of failure:
-    wrong, run, unexpected (a refusal), crash."""
+    """What became of a pair. kind: ok, refused (rightly), unjudged (ONNX Runtime has no such op),
+    or a kind of failure: wrong, run, unexpected (a refusal), crash.
+    """
 
     kind: str
     text: str = ""
@@ -338,8 +345,9 @@ def run_graph(
 
 
 def judge(w: Writer, name: str) -> str:
-    """How well an output is known: exact (to the bit), sum (but for the sign of zero), close, loose (rounded to 16 bits on
-    the way), or empty: made of layers, and close."""
+    """How well an output is known: exact (to the bit), sum (but for the sign of zero), close, loose
+    (rounded to 16 bits on the way), or empty: made of layers, and close.
+    """
     return w.judged.get(name) or ("loose" if w.loose else "")
 
 
@@ -396,7 +404,9 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class GatherElements(OpRun):
-    """ONNX's definition; the evaluator's own wants as many indices as there are elements along the other dimensions."""
+    """ONNX's definition; the evaluator's own wants as many indices as there are elements along the
+    other dimensions.
+    """
 
     def _run(self, data, indices, axis=0):
         where = list(np.indices(indices.shape, sparse=True))
@@ -405,8 +415,9 @@ class GatherElements(OpRun):
 
 
 def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
-    """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision; or, where the evaluator
-    fails, the other way round."""
+    """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision;
+    or, where the evaluator fails, the other way round.
+    """
     model = in_double(model)
     doubles = {
         key: value.astype(np.float64) if value.dtype == np.float32 else value
@@ -421,7 +432,9 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
 
 
 def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelProto, dict]:
-    """The same graph on other numbers: each float that is known or given is off by up to one unit in the last place."""
+    """The same graph on other numbers: each float that is known or given is off by up to one unit
+    in the last place.
+    """
     r = np.random.default_rng(seed)
 
     def other(array: np.ndarray) -> np.ndarray:
@@ -443,10 +456,12 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
 
 
 class Noise:
-    """What rounding may make of an output. A norm of nearly equal numbers enlarges it, and so do layers without norms and a
-    softmax of large numbers. Rounding on the way does as much as rounding what goes in. So a result is no mistake that is
-    off from what doubles give by up to ten times as much as ONNX Runtime is, on the same numbers or on others that differ in
-    the last place. Mistakes are larger by orders of magnitude (test_mistakes_are_no_noise)."""
+    """What rounding may make of an output. A norm of nearly equal numbers enlarges it, and so do
+    layers without norms and a softmax of large numbers. Rounding on the way does as much as
+    rounding what goes in. So a result is no mistake that is off from what doubles give by up to ten
+    times as much as ONNX Runtime is, on the same numbers or on others that differ in the last
+    place. Mistakes are larger by orders of magnitude (test_mistakes_are_no_noise).
+    """
 
     def __init__(self, w: Writer, given: dict, wanted: dict):
         self.w, self.given, self.wanted = w, given, wanted

@@ -143,7 +143,9 @@ def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome
 
 
 def signature(outcome: Outcome) -> str:
-    """The kind of failure and, of messages, the words without names and numbers: what is the same for one mistake."""
+    """The kind of failure and, of messages, the words without names and numbers: what is the same
+    for one mistake.
+    """
     if outcome.kind in ("ok", "wrong"):
         return outcome.kind
     lines = [

@@ -1,5 +1,6 @@
-"""A tensor is computed in one layout and wanted in another: what lies between is what was asked for, and nothing lies
-behind it. All layouts of a matrix over two axes, as annotations."""
+"""A tensor is computed in one layout and wanted in another: what lies between is what was asked
+for, and nothing lies behind it. All layouts of a matrix over two axes, as annotations.
+"""
 
 import itertools
 import re

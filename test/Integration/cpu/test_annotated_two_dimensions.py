@@ -1,5 +1,7 @@
-"""Annotations over tpx and tpy, in any order and on any tensor: the program computes what ONNX Runtime does. (No combination
-makes the compiler search without end, or splits what a norm needs whole.)"""
+"""Annotations over tpx and tpy, in any order and on any tensor: the program computes what ONNX
+Runtime does. (No combination makes the compiler search without end, or splits what a norm needs
+whole.)
+"""
 
 import itertools
 
@@ -9,7 +11,8 @@ from models import FAMILIES, COMMITTED
 from tpc.reference import TOLERANCE, difference
 
 ENTRIES = ["-", "?", "tpx", "tpy", "tpx+tpy", "tpy+tpx"]
-# pattern -> number of dimensions: a head, a table, products of both kinds, a norm, biases of both kinds
+# pattern -> number of dimensions: a head, a table, products of both kinds, a norm, biases of both
+# kinds
 TENSORS = {
     "gpt2-tiny-nopast": {
         "onnx::MatMul_659": 2,

@@ -32,7 +32,8 @@ CASES = {
         "tp2,manual",
         "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]",
     ),
-    # The residual's width, which norms need whole: weights are held in parts, and gathered where that costs less.
+    # The residual's width, which norms need whole: weights are held in parts, and gathered where
+    # that costs less.
     "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
     "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
     # As FSDP holds them: parts on the replicas, gathered layer by layer in each micro-batch.
@@ -64,7 +65,9 @@ def test_numbers(tpcc, tmp_path, name):
 
 
 def test_weights_on_replicas(tpcc, tmp_path):
-    """Each replica holds its part; a layer's weights are gathered once for each micro-batch, and reports say so."""
+    """Each replica holds its part; a layer's weights are gathered once for each micro-batch, and
+    reports say so.
+    """
     path = tmp_path / "annotations.txt"
     path.write_text("*.h.*.mlp.*.weight: [dp, -]\n*.h.*.attn.*.weight: [dp, -]\n")
     grid, arguments = Grid.parse("dp2,mb3"), [f"--annotations={path}"]

@@ -1,5 +1,7 @@
-"""Which keys causal attention shows to each query where there are more or fewer new keys than queries: the table of
-docs/design/onnx-import.md, row by row, beside ONNX Runtime and onnx's reference implementation."""
+"""Which keys causal attention shows to each query where there are more or fewer new keys than
+queries: the table of docs/design/onnx-import.md, row by row, beside ONNX Runtime and onnx's
+reference implementation.
+"""
 
 import numpy as np
 import onnx
@@ -77,7 +79,9 @@ ROWS = {
 
 
 def save(path, opset):
-    """Queries and keys are made by products, so that tp splits heads; all rows of an operator set in one model."""
+    """Queries and keys are made by products, so that tp splits heads; all rows of an operator set
+    in one model.
+    """
     make = helper.make_node
     nodes = [make("MatMul", ["x", "wq"], ["q"], "/q")]
     for name in "kv":

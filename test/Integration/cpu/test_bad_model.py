@@ -1,4 +1,6 @@
-"""Files and options that the compiler must refuse in words: no crash, no hang, nothing half written."""
+"""Files and options that the compiler must refuse in words: no crash, no hang, nothing half
+written.
+"""
 
 import os
 import shutil
@@ -90,7 +92,8 @@ def test_mutated_bytes(tpcc, tmp_path, seed):
     """Any flip of bytes in the structure is refused or compiles: it never ends abnormally."""
     random = np.random.default_rng(seed)
     data = bytearray(TINY.read_bytes())
-    # Weights are most of a file and hardly ever matter: half of the mutations go where the nodes are.
+    # Weights are most of a file and hardly ever matter: half of the mutations go where the nodes
+    # are.
     begin = data.find(b"node_") if seed % 2 else 0
     for _ in range(int(random.integers(1, 12))):
         position = int(random.integers(begin, min(len(data), begin + 4000)))
@@ -326,7 +329,9 @@ def test_external_data_outside_its_file(refuse, folder, offset, length):
 
 
 def test_external_data_of_a_hugging_face_cache(tpcc, tmp_path):
-    """A snapshot is a folder of links to files that are named after their digests: model and data alike."""
+    """A snapshot is a folder of links to files that are named after their digests: model and data
+    alike.
+    """
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
     blobs.mkdir()
     snapshot.mkdir(parents=True)

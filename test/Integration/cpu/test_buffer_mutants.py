@@ -1,4 +1,6 @@
-"""Seeded mistakes in plans of memory: each is refused by tpc-verify-buffers, or the program computes the same."""
+"""Seeded mistakes in plans of memory: each is refused by tpc-verify-buffers, or the program
+computes the same.
+"""
 
 import functools
 import json

@@ -1,4 +1,6 @@
-"""tpcc --certificate and tpc-check-certificate: every proof is accepted, every tampered one refused."""
+"""tpcc --certificate and tpc-check-certificate: every proof is accepted, every tampered one
+refused.
+"""
 
 import copy
 import json
@@ -246,8 +248,9 @@ def test_refusals_say_why(tmp_path):
 
 
 def refuses(tmp_path, model, grid, step):
-    """Tampers with a proof everywhere. Whoever repairs the hash as well has a proof about another program, if he
-    has one at all."""
+    """Tampers with a proof everywhere. Whoever repairs the hash as well has a proof about another
+    program, if he has one at all.
+    """
     proof, staged = certify(tmp_path, model, grid)
     good = json.loads(proof.read_text())
     assert hash_of(good["schedule"]) == good["hash"]

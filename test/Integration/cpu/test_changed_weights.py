@@ -1,5 +1,6 @@
-"""Weight files that change between the comparison of their digests and the end of loading. The change is made by the process
-itself, when it maps the file (meddle.c): no run depends on luck."""
+"""Weight files that change between the comparison of their digests and the end of loading. The
+change is made by the process itself, when it maps the file (meddle.c): no run depends on luck.
+"""
 
 import os
 import sys
@@ -55,7 +56,8 @@ def call(program, files, *arguments, **options):
     )
 
 
-# What happens to the file, and what the message says: None where the file that is open stays as it is.
+# What happens to the file, and what the message says: None where the file that is open stays as it
+# is.
 ACTIONS = [
     ("rewrite", CHANGED),
     ("restore", CHANGED),
@@ -85,7 +87,9 @@ def test_changes_while_weights_load(compiled, library, files, action, words, fil
 
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
 def test_changes_behind_the_first_rank(compiled, library, files, transport, request):
-    """The second of two ranks loads something else than the first. As processes, each finds it for itself."""
+    """The second of two ranks loads something else than the first. As processes, each finds it for
+    itself.
+    """
     if transport == "mpi":
         request.getfixturevalue("mpi")
     environment = preload.meddle(
@@ -103,7 +107,9 @@ def test_changes_behind_the_first_rank(compiled, library, files, transport, requ
 
 
 def test_a_writer_without_time_stamps(tpcc, library, tmp_path):
-    """Memory that is a file's is written to without a stamp. Samples show the ends of tensors, --verify-weights all of it."""
+    """Memory that is a file's is written to without a stamp. Samples show the ends of tensors,
+    --verify-weights all of it.
+    """
     large = np.arange(1 << 14, dtype=np.float32).reshape(4, -1)
     other = large.copy()
     other[2, 7] += 1
@@ -154,7 +160,9 @@ def test_files_that_were_just_written(compiled, files):
     ],
 )
 def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
-    """The compiler reads annotations when it has read the model, and digests weights at the end: a pipe of annotations makes it wait."""
+    """The compiler reads annotations when it has read the model, and digests weights at the end: a
+    pipe of annotations makes it wait.
+    """
     save(files / "m.onnx", "w.bin", "v.bin")
     os.mkfifo(files / "pipe")
 
@@ -184,8 +192,10 @@ def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
 
 
 def test_changes_before_ranks_start_again(tpcc, tmp_path):
-    """A step that is broken ends the ranks, and the next call loads the weights again: those of before, or none. What the program was
-    compiled with does not tell, where there were no weights then."""
+    """A step that is broken ends the ranks, and the next call loads the weights again: those of
+    before, or none. What the program was compiled with does not tell, where there were no weights
+    then.
+    """
     import tpc
 
     graph = onnx.parser.parse_model(

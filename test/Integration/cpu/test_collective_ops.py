@@ -1,4 +1,6 @@
-"""Collectives by themselves: whatever way a value takes through the distributions, it stays the same value."""
+"""Collectives by themselves: whatever way a value takes through the distributions, it stays the
+same value.
+"""
 
 import subprocess
 
@@ -38,7 +40,8 @@ PATHS = {
         ('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
         ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m")),
     ],
-    # As tpc-lower-reshards makes them: one axis at a time, and an axis that waits in another dimension.
+    # As tpc-lower-reshards makes them: one axis at a time, and an axis that waits in another
+    # dimension.
     "move_two": [
         ('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
         ('all_to_all {} over ["tp"] from 0 to 1', local("n{dp}", "m{tp}")),
@@ -132,7 +135,9 @@ tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y
 
 
 def test_split_table(tmp_path):
-    """A rank with a part of the rows adds zero for ids of other parts; more ranks than rows, and negative ids."""
+    """A rank with a part of the rows adds zero for ids of other parts; more ranks than rows, and
+    negative ids.
+    """
     ids = "tensor<?x?xi64, #tpc.dist<[n, m], local>>"
     table = "tensor<?x?xf32, #tpc.dist<[v, h], local>>"
     split = "tensor<?x?xf32, #tpc.dist<[v{dp, tp}, h], local>>"

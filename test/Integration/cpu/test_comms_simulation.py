@@ -1,4 +1,6 @@
-"""tpc-verify-comms against a simulation without buffers, on random pipelines: right ones, and ones that are wrong in one place."""
+"""tpc-verify-comms against a simulation without buffers, on random pipelines: right ones, and ones
+that are wrong in one place.
+"""
 
 import random
 import re
@@ -44,7 +46,9 @@ def spoil(rng, lists):
 
 
 def runs_to_its_end(programs):
-    """Whether stages that wait for each other at every event come to their end. `programs`: what each does, turn by turn."""
+    """Whether stages that wait for each other at every event come to their end. `programs`: what
+    each does, turn by turn.
+    """
     at = [0] * len(programs)
 
     def now(stage):

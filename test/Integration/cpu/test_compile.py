@@ -1,4 +1,6 @@
-"""`tpc.compile`: a model compiled and opened in this process. Options are tpcc's, errors carry node and remedy."""
+"""`tpc.compile`: a model compiled and opened in this process. Options are tpcc's, errors carry node
+and remedy.
+"""
 
 import gc
 import json
@@ -266,7 +268,9 @@ def test_flags_of_the_session(session):
 
 
 def test_a_program_that_is_cut_off(tmp_path, cache):
-    """The dynamic linker would map what is not there, and the process end by SIGBUS: so processes of their own try it."""
+    """The dynamic linker would map what is not there, and the process end by SIGBUS: so processes
+    of their own try it.
+    """
     with tpc.compile(MODEL.path) as session:
         whole, path = session.path.read_bytes(), session.path
     for share in (0, 20, 64, 4096, len(whole) // 3, len(whole) * 2 // 3, len(whole) - 1):
@@ -423,7 +427,9 @@ def test_the_compiler_ends_with_its_caller(tmp_path):
 
 
 def test_an_interrupt_ends_the_compiler(tmp_path):
-    """As notebooks interrupt: SIGINT to Python alone. A compiler that would never end stands for a slow one."""
+    """As notebooks interrupt: SIGINT to Python alone. A compiler that would never end stands for a
+    slow one.
+    """
     slow = tmp_path / "tpcc"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     slow.chmod(0o755)
@@ -451,7 +457,9 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
 
 
 def test_an_installation_works_elsewhere(tmp_path):
-    """`cmake --install` copies what the tools need: those of the copy link programs with the copy's runtime."""
+    """`cmake --install` copies what the tools need: those of the copy link programs with the copy's
+    runtime.
+    """
     run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr", "--component", "tpc"]).check()
     assert (tmp_path / "usr/include/tpc/session.h").is_file()
     run(

@@ -1,4 +1,6 @@
-"""Inputs that are left out: the logits are those that ONNX Runtime computes from what Hugging Face would have given."""
+"""Inputs that are left out: the logits are those that ONNX Runtime computes from what Hugging Face
+would have given.
+"""
 
 import numpy as np
 import onnx

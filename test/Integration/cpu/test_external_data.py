@@ -1,4 +1,6 @@
-"""Weights that are not beside the model: what is refused of a file that may come from anybody, and what `--weights=` allows."""
+"""Weights that are not beside the model: what is refused of a file that may come from anybody, and
+what `--weights=` allows.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Seeded faults in what programs say beside their ops: each is refused at its level, or the executable is the same."""
+"""Seeded faults in what programs say beside their ops: each is refused at its level, or the
+executable is the same.
+"""
 
 import collections
 import concurrent.futures
@@ -14,7 +16,8 @@ import test_facts
 from models import MODELS
 from mutants import tpc_opt
 
-# Sliding-window caches and copies of heads; tables of positions; defaults and masks; a past that is given.
+# Sliding-window caches and copies of heads; tables of positions; defaults and masks; a past that is
+# given.
 PROGRAMS = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("gpt2-tiny-nopast", "tp2,pp2", "--generate"),
@@ -83,7 +86,9 @@ def programs(tmp_path_factory):
 
 
 def verifiers(folder, level):
-    """The verifiers of the level by name. That of facts stands alone: others are not asked about what it refuses."""
+    """The verifiers of the level by name. That of facts stands alone: others are not asked about
+    what it refuses.
+    """
     model, staged = folder / "model.mlir", folder / "staged.mlir"
     if level in ("step", "placed"):
         return {
@@ -150,7 +155,9 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """One place of each kind in the buffers of one program, or of another where it has none; of steps also in the staged program."""
+    """One place of each kind in the buffers of one program, or of another where it has none; of
+    steps also in the staged program.
+    """
     where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
     cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]
     cases += [(PROGRAMS[0], "staged", kind, 2) for kind in kinds() if kind.startswith("fact-step")]
@@ -159,7 +166,8 @@ def test_sample(programs):
     assert table.by("facts") >= 45 and not table.by("lowering")
 
 
-# Read off the compiler, files and ops: faults in ops are in test_kernel_mutants.py and test_buffer_mutants.py.
+# Read off the compiler, files and ops: faults in ops are in test_kernel_mutants.py and
+# test_buffer_mutants.py.
 NO_FACTS = {
     "format",
     "name",

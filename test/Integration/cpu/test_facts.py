@@ -1,4 +1,6 @@
-"""Each fact of an executable has a row that names its verifier, in the table that docs/reference/facts.md is printed from."""
+"""Each fact of an executable has a row that names its verifier, in the table that
+docs/reference/facts.md is printed from.
+"""
 
 import json
 import re
@@ -8,7 +10,8 @@ import pytest
 import harness
 from models import CORPUS, MODELS
 
-# Defaults and masks; several stages and replicas; a past that is given; caches, with and without windows; packed and copied heads.
+# Defaults and masks; several stages and replicas; a past that is given; caches, with and without
+# windows; packed and copied heads.
 CASES = [
     ("gpt2-odd-opset20", "tp2,dp2,sp", "--digest-weights"),
     ("llama-past", "tp2,pp2,mb2"),

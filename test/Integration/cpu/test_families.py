@@ -1,5 +1,6 @@
-"""Families of models as exporters write them: what they compute, and what they communicate. Caches are plain inputs and
-outputs here: heads over tp."""
+"""Families of models as exporters write them: what they compute, and what they communicate. Caches
+are plain inputs and outputs here: heads over tp.
+"""
 
 import pytest
 
@@ -134,7 +135,9 @@ COUNTED = [(name, "tp2" if name.endswith("-past") else "tp2,sp") for name in FAM
 
 @pytest.mark.parametrize("model,grid", cases(SPLIT, COUNTED))
 def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
-    """Rotary angles, biases of positions, groups of key heads and norms of one head add nothing to it."""
+    """Rotary angles, biases of positions, groups of key heads and norms of one head add nothing to
+    it.
+    """
     skip_if_absent(model)
     found = totals(tpcc.report(model.path, grid, model.shape(5, 7, 3)))
     found.pop(("output", "gather"), None)
@@ -150,7 +153,9 @@ def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
 
 
 def test_each_rank_has_the_kv_head_that_it_needs(tpcc):
-    """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [32, 2 * 4], one head on each."""
+    """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [32, 2 * 4], one
+    head on each.
+    """
     model = FAMILIES["llama-dynamo"]
     held = [
         weight["bytes"] for weight in tpcc.compile(model.path, Grid(tp=4)).describe()["parameters"]

@@ -1,5 +1,6 @@
-"""Files that flags name, of every tool: what is read has a limit, what is to be written is looked at before the work, and what could
-not be written is an error."""
+"""Files that flags name, of every tool: what is read has a limit, what is to be written is looked
+at before the work, and what could not be written is an error.
+"""
 
 import os
 import subprocess
@@ -43,7 +44,9 @@ def made(tpcc, tmp_path_factory):
 
 
 def commands(made, program):
-    """Each tool with a flag that names a file to read, which the test puts in the place of READ; and one to write, WRITTEN."""
+    """Each tool with a flag that names a file to read, which the test puts in the place of READ;
+    and one to write, WRITTEN.
+    """
     opt, reduce, translate = tool("tpc-opt"), tool("tpc-reduce"), tool("tpc-translate")
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]
     return {
@@ -206,7 +209,9 @@ WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"
     ],
 )
 def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
-    """Before the work: a program has no weights here, and what is read is nothing that could be compiled."""
+    """Before the work: a program has no weights here, and what is read is nothing that could be
+    compiled.
+    """
     command = commands(made, program)[name]
     if command[0] == program.path and "--weights=READ" not in command:
         command = [*command, "--weights=/no/weights"]

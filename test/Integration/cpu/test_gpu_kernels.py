@@ -93,7 +93,8 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
     for kernel in by_name.values():
         assert set(kernel["architectures"]) == ({"sm_80", "sm_90"} if toolkit else set())
         for needs in kernel["architectures"].values():
-            # Attention keeps its sums and scores in registers; its blocks are of 128 or 256 threads.
+            # Attention keeps its sums and scores in registers; its blocks are of 128 or 256
+            # threads.
             most = 255 if kernel["name"].startswith("attention_") else 64
             assert needs["spill_bytes"] == 0 and 0 < needs["registers"] <= most
     attention = kernels["attention"]

@@ -16,7 +16,9 @@ GRIDS = ["tp1", "tp2,pp2,sp"]
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.parametrize("file", FILES)
 def test_models(tpcc, tmp_path, file, kind):
-    """f16 is compared with ONNX Runtime on the same file, bf16, which it cannot run, with the model in f32."""
+    """f16 is compared with ONNX Runtime on the same file, bf16, which it cannot run, with the model
+    in f32.
+    """
     path = tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(MODELS / f"{file}.onnx"), kind), path)
     single = onnx.load(MODELS / f"{file}.onnx")
@@ -39,7 +41,8 @@ def test_models(tpcc, tmp_path, file, kind):
     scale = np.abs(wanted).max()
     for grid in GRIDS:
         got = as_float(tpcc.compile(path, grid).run(inputs)["logits"])
-        # A unit in the last place is 2^-11 of a number in f16, 2^-8 in bf16; a dozen ops follow each other.
+        # A unit in the last place is 2^-11 of a number in f16, 2^-8 in bf16; a dozen ops follow
+        # each other.
         assert np.abs(got - wanted).max() < scale * (4e-3 if kind == "f16" else 4e-2), grid
 
 

@@ -80,7 +80,9 @@ def change(path, offset):
 
 
 def test_other_weights(tpcc, mpi, ids, tmp_path):
-    """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by --verify-weights."""
+    """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by
+    --verify-weights.
+    """
     text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import", "--plain"]).check().stdout
     offset, rows, columns = max(
         (
@@ -137,7 +139,8 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     )
     same.check()
 
-    # With digests of all weights from compile time, one process finds it too, and says which tensor.
+    # With digests of all weights from compile time, one process finds it too, and says which
+    # tensor.
     digested = tpcc.compile(MODEL, "tp2", "--digest-weights")
     digested.call(["--input", ids, "--verify-weights"]).check()
     digested.call(["--input", ids, f"--weights={middle}"]).check()

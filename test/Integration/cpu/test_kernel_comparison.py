@@ -1,5 +1,6 @@
-"""Each kernel for GPUs, as the PTX interpreter runs it, against the same kernel for CPUs: numbers, findings of the checkers,
-seeded mistakes, sectors of memory. What reads PTX and compares is build/test/bin/tpc-compare-kernels.
+"""Each kernel for GPUs, as the PTX interpreter runs it, against the same kernel for CPUs: numbers,
+findings of the checkers, seeded mistakes, sectors of memory. What reads PTX and compares is
+build/test/bin/tpc-compare-kernels.
 """
 
 import concurrent.futures
@@ -51,7 +52,9 @@ def totals(said):
 
 
 def compare_all(jobs, *flags):
-    """In two processes: kernels with the same text are in the same one, as far as models that are alike are."""
+    """In two processes: kernels with the same text are in the same one, as far as models that are
+    alike are.
+    """
     jobs = [str(job) for job in jobs]
     half = len(jobs) // 2
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -84,7 +87,9 @@ STEPS = [
 
 @pytest.mark.parametrize("name", STEPS)
 def test_kernels_that_append(tmp_path, name):
-    """Rotated keys behind those of a cache: some of them where it ends, and behind it, where nothing may be written."""
+    """Rotated keys behind those of a cache: some of them where it ends, and behind it, where
+    nothing may be written.
+    """
     path = tmp_path / "kernels.mlir"
     harness.run(
         [
@@ -158,8 +163,9 @@ def test_kernels_of_all_operations(tmp_path):
 
 
 def test_functions_are_as_on_cpus():
-    """sin, cos and pow, for which CPUs have libm, within 2 units of the last place, also of huge, tiny and hard arguments;
-    the others have the bits that they have on CPUs."""
+    """sin, cos and pow, for which CPUs have libm, within 2 units of the last place, also of huge,
+    tiny and hard arguments; the others have the bits that they have on CPUs.
+    """
     said = compare("--functions").check()
     worst = {
         name: float(ulp)
@@ -308,7 +314,9 @@ def test_elements_of_all_kernels_of_all_models_are_moved_once():
     ],
 )
 def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
-    """Heads share the cosines and sines of their token, and what is turned is not read again. Numbers are the CPU's."""
+    """Heads share the cosines and sines of their token, and what is turned is not read again.
+    Numbers are the CPU's.
+    """
     path = tmp_path / "rotary.mlir"
     path.write_text(make_rotary(sizes, kind))
     rows = count_sectors(path, "--work=100000")
@@ -319,8 +327,10 @@ def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
 
 
 def test_elements_are_moved_once():
-    """What a row has of its own: at most 1.1 x the sectors that its bytes need, and of a layer of GPT-2 in f32 (two norms and a
-    GELU) at most 64 x hidden bytes for each token. Sectors are of requests: there is no cache."""
+    """What a row has of its own: at most 1.1 x the sectors that its bytes need, and of a layer of
+    GPT-2 in f32 (two norms and a GELU) at most 64 x hidden bytes for each token. Sectors are of
+    requests: there is no cache.
+    """
     rows = count_sectors(f"{COMMITTED['gpt2-tiny'].path}@tp1", "--work=200000")
     assert len(rows) >= 3 and not judge_sectors(rows)
     of_token = {name: 32 * moved / count for name, count, moved, _ in rows}
@@ -387,7 +397,9 @@ def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
 
 
 def test_what_a_device_computes_otherwise_is_found(tmp_path):
-    """The error of an approximate instruction is another for each seed; no difference is allowed here."""
+    """The error of an approximate instruction is another for each seed; no difference is allowed
+    here.
+    """
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"
     path.write_text(text)

@@ -1,5 +1,6 @@
-"""Seeded mistakes in kernels, and in functions of tensors with what was made of them: each is refused by tpc-verify-lowered, or the
-executable computes the same."""
+"""Seeded mistakes in kernels, and in functions of tensors with what was made of them: each is
+refused by tpc-verify-lowered, or the executable computes the same.
+"""
 
 import functools
 import random
@@ -27,7 +28,8 @@ CASES = [
     ("llama-dynamo.generate", "tp2"),
     ("gpt_neox-past.generate", "pp2,mb2"),
 ]
-# Needs indices that are multiplied or divided: tables of positions in graphs that the tests make have them.
+# Needs indices that are multiplied or divided: tables of positions in graphs that the tests make
+# have them.
 WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
 
 
@@ -69,7 +71,9 @@ class Lowered:
         return self.folder / f"{level}.mlir"
 
     def verify(self, *arguments):
-        """By verifier, what refuses the program: the ops' own, and the others on what these would refuse."""
+        """By verifier, what refuses the program: the ops' own, and the others on what these would
+        refuse.
+        """
         models = f"reference={self.text('model')} staged={self.text('staged')}"
         checks = {"ops": [], "lowered": [f"--tpc-verify-lowered={models}"]}
         results = {}
@@ -80,7 +84,9 @@ class Lowered:
         return results
 
     def run(self, text):
-        """What an executable of this program computes, for two shapes, or behind two prompts, of which the first fills the caches."""
+        """What an executable of this program computes, for two shapes, or behind two prompts, of
+        which the first fills the caches.
+        """
         path = text.with_suffix("")
         harness.run([harness.BUILD_STAGED, text, "-o", path]).check()
         if self.generates:

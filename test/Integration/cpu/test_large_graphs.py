@@ -1,4 +1,6 @@
-"""Graphs that are large, or that stand for something large: sums of sums, long chains, many outputs."""
+"""Graphs that are large, or that stand for something large: sums of sums, long chains, many
+outputs.
+"""
 
 import onnx
 import pytest

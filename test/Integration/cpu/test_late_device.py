@@ -1,5 +1,7 @@
-"""Programs on a device that does what it may (runtime/conformance/LateDevice.h): late, in pieces, on memory that the host cannot
-touch and that holds NaN where nothing was written. Nothing of that changes a bit."""
+"""Programs on a device that does what it may (runtime/conformance/LateDevice.h): late, in pieces,
+on memory that the host cannot touch and that holds NaN where nothing was written. Nothing of that
+changes a bit.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""Which folder includes which, and which library links which: what docs/reference/folders.md declares, and nothing else."""
+"""Which folder includes which, and which library links which: what docs/reference/folders.md
+declares, and nothing else.
+"""
 
 import collections
 import re
@@ -24,7 +26,9 @@ def folder_of(path):
 
 
 def find(name, includer):
-    """The file of the repository that `#include "name"` means; of a generated one, its neighbour (none: it is the includer's own)."""
+    """The file of the repository that `#include "name"` means; of a generated one, its neighbour
+    (none: it is the includer's own).
+    """
     roots = [
         includer.parent,
         TOP / "include",

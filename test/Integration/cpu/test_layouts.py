@@ -1,8 +1,9 @@
-"""Lowered kernels of dimensions of several factors: wherever an op or a collective looks for an element, each rank finds
-its own, and the parts together are what one rank would compute.
+"""Lowered kernels of dimensions of several factors: wherever an op or a collective looks for an
+element, each rank finds its own, and the parts together are what one rank would compute.
 
-Each program takes whole inputs, takes them apart into a layout one axis at a time, runs one op after the other on the
-parts, and puts the results together."""
+Each program takes whole inputs, takes them apart into a layout one axis at a time, runs one op
+after the other on the parts, and puts the results together.
+"""
 
 import itertools
 import math
@@ -16,7 +17,8 @@ from harness import BUILD_STAGED
 
 GRID = {"tp": 3, "dp": 2}
 WIDTH = 6
-# Even, uneven, and with more ranks than there are elements; every subset of the factors, in every order of axes.
+# Even, uneven, and with more ranks than there are elements; every subset of the factors, in every
+# order of axes.
 LAYOUTS = [
     "24{dp, tp}",
     "3*8{tp}",

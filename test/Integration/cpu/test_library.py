@@ -1,5 +1,6 @@
-"""Programs that a process loads: tpc/session.h, and tpc.load on it. Results are the executable's, bit by bit; nothing that goes wrong
-ends the process, and the process's own things are left alone."""
+"""Programs that a process loads: tpc/session.h, and tpc.load on it. Results are the executable's,
+bit by bit; nothing that goes wrong ends the process, and the process's own things are left alone.
+"""
 
 import os
 import re
@@ -203,7 +204,8 @@ def masked(hidden):
     return np.ma.array(IDS, mask=np.arange(IDS.size).reshape(IDS.shape) == (0 if hidden else -1))
 
 
-# What may be given instead of arrays by name: each is refused in words that name it, none is read as something else.
+# What may be given instead of arrays by name: each is refused in words that name it, none is read
+# as something else.
 WRONG_INPUTS = [
     (None, "by name.*NoneType"),
     (IDS, "by name.*ndarray"),

@@ -1,5 +1,6 @@
-"""Generation by a process that has loaded a program: the executable's tokens, as they come, in any order of calls. The program is one
-that is written by hand (runtime/generate/test/program), whose tokens depend on all of a sequence's.
+"""Generation by a process that has loaded a program: the executable's tokens, as they come, in any
+order of calls. The program is one that is written by hand (runtime/generate/test/program), whose
+tokens depend on all of a sequence's.
 """
 
 import importlib.util
@@ -177,7 +178,9 @@ refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stre
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("every", [0, 1], ids=["last", "all"])
 def test_run_gives_logits(grid, every):
-    """Of what would follow, or, where the program keeps them, of each token; the most probable one is what is generated."""
+    """Of what would follow, or, where the program keeps them, of each token; the most probable one
+    is what is generated.
+    """
     python(
         f"""
 assert [port.name for port in session.inputs] == ["ids"] and session.description["generation"]["vocabulary"] == 101
@@ -258,8 +261,10 @@ def test_a_program_without_generation_says_so(tpcc):
 
 
 def test_the_package_as_it_is_installed(tmp_path):
-    """`pip install ./python` has all modules of the package, and needs nothing else of this repository. Without `wheel`, of which
-    pip brings its own where it has a network, what wheels are made of is looked at."""
+    """`pip install ./python` has all modules of the package, and needs nothing else of this
+    repository. Without `wheel`, of which pip brings its own where it has a network, what wheels are
+    made of is looked at.
+    """
     pytest.importorskip("setuptools", reason="setuptools: it is not installed")
     source, target = tmp_path / "source", tmp_path / "installed"
     shutil.copytree(

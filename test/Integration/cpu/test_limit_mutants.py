@@ -1,4 +1,6 @@
-"""Seeded mistakes in windows, caps and edges of masks, at all levels: each is refused, or compiles to the same code."""
+"""Seeded mistakes in windows, caps and edges of masks, at all levels: each is refused, or compiles
+to the same code.
+"""
 
 import functools
 import random
@@ -10,7 +12,8 @@ import mutants
 from models import MODELS
 from mutants import tpc_opt
 
-# Windows in all layers, in every second one with caps of scores and of the head, and with few kv heads.
+# Windows in all layers, in every second one with caps of scores and of the head, and with few kv
+# heads.
 FILES = ["mistral-dynamo", "phi3-dynamo", "gemma2-dynamo"]
 # Attention with a cap and a mask that is made of comparisons; it is no step.
 CAPPED, FORWARD = "unraised-window", ["staged", "buffers"]

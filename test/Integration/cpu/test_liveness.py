@@ -1,6 +1,8 @@
-"""A rank that is killed or frozen in the middle of a step: one of the others names it, and what it was at, and no process
-is left behind; in the first second of a start; frozen by its control group; links that are cut between hosts. How it goes at certain
-moments of the start and the end is in test_starts.py and runtime/conformance/ProcessTest.cpp."""
+"""A rank that is killed or frozen in the middle of a step: one of the others names it, and what it
+was at, and no process is left behind; in the first second of a start; frozen by its control group;
+links that are cut between hosts. How it goes at certain moments of the start and the end is in
+test_starts.py and runtime/conformance/ProcessTest.cpp.
+"""
 
 import os
 import signal

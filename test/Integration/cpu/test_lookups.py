@@ -1,4 +1,6 @@
-"""Indices that are computed while the program runs: what ONNX Runtime finds is found, what it refuses is refused."""
+"""Indices that are computed while the program runs: what ONNX Runtime finds is found, what it
+refuses is refused.
+"""
 
 import dataclasses
 
@@ -201,7 +203,9 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
 
 
 def test_rows_behind_others(tpcc, tmp_path):
-    """Rows of a table behind those of an input: what is looked up has fewer rows than the kernel that does it."""
+    """Rows of a table behind those of an input: what is looked up has fewer rows than the kernel
+    that does it.
+    """
     path = tmp_path / "model.onnx"
     onnx.save(
         graph(
@@ -240,7 +244,8 @@ def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
     assert not (tmp_path / "y.npy").exists()
 
 
-# Types that ids are cast to, from the first on, and values to try: what wraps around, and what does not.
+# Types that ids are cast to, from the first on, and values to try: what wraps around, and what does
+# not.
 NUMBERS = [
     0,
     9,
@@ -275,7 +280,9 @@ CASTS = {
 
 @pytest.mark.parametrize("types", CASTS, ids="-".join)
 def test_casts_before_a_lookup(tpcc, tmp_path, types):
-    """What is found after a cast is found, what is missing after it is refused: before anything runs, or by the kernel."""
+    """What is found after a cast is found, what is missing after it is refused: before anything
+    runs, or by the kernel.
+    """
     names = ["ids", *(f"cast{i}" for i in range(1, len(types)))]
     nodes = [node("Cast", before, to=after) for before, after in zip(names, names[1:])]
     for cast, kind in zip(nodes, types[1:]):

@@ -42,8 +42,9 @@ def shard_elements(name, dims, heads, hidden, tp, rank):
 
 
 def expected_bytes(model, grid, stages, stage, rank):
-    """What a rank of a stage holds of the tensors of that stage. One stage that looks the embedding up and multiplies by it
-    holds its rows once."""
+    """What a rank of a stage holds of the tensors of that stage. One stage that looks the embedding
+    up and multiplies by it holds its rows once.
+    """
     elements = 0
     for tensor in weights_of(model):
         if stage in stages[tensor.name]:
@@ -63,8 +64,9 @@ def weights_of(model):
 
 
 def stages_of_weights(description, model, grid):
-    """The stages that hold each tensor: all tensors are somewhere, none is in two stages but the tied embedding, which is
-    in the first and the last, and stages hold the layers in order."""
+    """The stages that hold each tensor: all tensors are somewhere, none is in two stages but the
+    tied embedding, which is in the first and the last, and stages hold the layers in order.
+    """
     stages = collections.defaultdict(set)
     for parameter in description["parameters"]:
         stages[parameter["name"]].add(parameter["stage"])
@@ -124,7 +126,9 @@ def test_compiling_needs_no_weights(tpcc):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_compiling_stays_small(tpcc, tmp_path):
-    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this process holds."""
+    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this
+    process holds.
+    """
     ballast = b"x" * (600 << 20)
     result = run(
         [

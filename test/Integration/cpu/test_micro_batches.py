@@ -1,5 +1,7 @@
-"""What depends on the batch in unusual ways, or not at all: replicas and micro-batches compute what one rank computes, each
-output is delivered once, and what cannot be split is refused with the node and a remedy."""
+"""What depends on the batch in unusual ways, or not at all: replicas and micro-batches compute what
+one rank computes, each output is delivered once, and what cannot be split is refused with the node
+and a remedy.
+"""
 
 import numpy as np
 import onnx
@@ -128,8 +130,9 @@ MODELS = {
 
 
 def layered():
-    """Three layers, which become one function: weights with a row for each sample are its arguments, and so is what is
-    picked from all samples."""
+    """Three layers, which become one function: weights with a row for each sample are its
+    arguments, and so is what is picked from all samples.
+    """
     nodes, weights, x = [node("ReduceMax", "u axes", "top")], {"axes": np.array([0])}, "x"
     for i in range(3):
         weights |= {f"w{i}": weight(6, 10), f"v{i}": weight(10, 6), f"b{i}": weight(4, 1, 6)}
@@ -243,8 +246,9 @@ def test_replicas_add_up_samples(tpcc, tmp_path):
 
 
 def test_what_rounds_share_is_of_this_step(tpcc, tmp_path):
-    """Rotary tables and masks of Gemma-2 are computed before the rounds of each step: in one process steps of several
-    shapes, with as many samples as micro-batches, more, and fewer. Compiled from the staged program as text.
+    """Rotary tables and masks of Gemma-2 are computed before the rounds of each step: in one
+    process steps of several shapes, with as many samples as micro-batches, more, and fewer.
+    Compiled from the staged program as text.
     """
     model, staged, path = FAMILIES["gemma2-past"], tmp_path / "staged.mlir", tmp_path / "gemma2"
     tpcc.call([model.path, "--megatron-shard=dp2,mb2", "--emit=staged", "-o", staged]).check()

@@ -1,4 +1,6 @@
-"""Seeded bugs in partitioned programs: each is refused at compile time, or the program still computes the same."""
+"""Seeded bugs in partitioned programs: each is refused at compile time, or the program still
+computes the same.
+"""
 
 import functools
 import random
@@ -32,8 +34,9 @@ SHARDING = [
 
 
 def kinds() -> list[str]:
-    # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in test_step_mutants.py,
-    # those in facts in test_fact_mutants.py, in windows and caps in test_limit_mutants.py, in constants in test_kernel_mutants.py.
+    # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in
+    # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
+    # test_limit_mutants.py, in constants in test_kernel_mutants.py.
     others = ("buffer-", "kernel-", "lowered-", "step-", "place-", "fact-", "limit-")
     return [kind for kind in mutants.all_kinds() if not kind.startswith(others)]
 

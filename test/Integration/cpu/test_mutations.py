@@ -1,4 +1,6 @@
-"""The tolerance catches what it is there to catch: each of these mistakes moves the logits by far more."""
+"""The tolerance catches what it is there to catch: each of these mistakes moves the logits by far
+more.
+"""
 
 import copy
 import math

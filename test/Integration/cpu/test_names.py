@@ -1,4 +1,6 @@
-"""Names are any bytes: what is printed of them is text, and constants of one name are told apart as ONNX Runtime does."""
+"""Names are any bytes: what is printed of them is text, and constants of one name are told apart as
+ONNX Runtime does.
+"""
 
 import json
 import re

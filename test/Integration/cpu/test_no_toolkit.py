@@ -1,4 +1,6 @@
-"""Without a CUDA toolkit all is built, and tests pass but for those that need ptxas or a vendor's library, which say so."""
+"""Without a CUDA toolkit all is built, and tests pass but for those that need ptxas or a vendor's
+library, which say so.
+"""
 
 import re
 import sys

@@ -15,8 +15,9 @@ ODD = COMMITTED["gpt2-odd-opset20"]
 
 
 def pairwise(grids):
-    """A small part of `grids` in which every pair of settings that occurs together in one of them occurs together.
-    Greedy and deterministic: take the grid that shows most pairs not yet seen."""
+    """A small part of `grids` in which every pair of settings that occurs together in one of them
+    occurs together. Greedy and deterministic: take the grid that shows most pairs not yet seen.
+    """
 
     def pairs(grid):
         settings = [
@@ -109,7 +110,9 @@ def test_files_of_others(tpcc, model, grid):
 )
 @pytest.mark.parametrize("name", ["gpt2-odd-nopast", "gpt2-tiny-nopast"])
 def test_padded_batches(tpcc, name, grid):
-    """Left and right: rows of padding see nothing, or padding only, and are compared like all others."""
+    """Left and right: rows of padding see nothing, or padding only, and are compared like all
+    others.
+    """
     model = COMMITTED[name]
     check(tpcc.compile(model.path, grid), model, [(1, 7), (4, 7), (4, 64)], ["left", "right"])
 
@@ -167,14 +170,18 @@ def test_no_rows_give_no_rows(tpcc):
 
 
 def test_no_tokens_give_no_tokens_or_a_reason(tpcc):
-    """The dynamo exporter's masks slice the first token out: without one there is no answer, and that is said."""
+    """The dynamo exporter's masks slice the first token out: without one there is no answer, and
+    that is said.
+    """
     executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, sp=True))
     np.save(executable.scratch / "none.npy", np.zeros((2, 0), np.int64))
     executable.call(["--input", executable.scratch / "none.npy"]).refused("sequence", "at least 1")
 
 
 def test_a_model_without_its_q_is_not_mistaken_for_the_model(tpcc, tmp_path):
-    """test_mutations.py shows that the tolerance catches such things; this, that an executable is compared by it."""
+    """test_mutations.py shows that the tolerance catches such things; this, that an executable is
+    compared by it.
+    """
     path = tmp_path / "no-q.onnx"
     onnx.save(
         with_tensor(onnx.load(ODD.path), "model.transformer.h.1.attn.c_attn.weight", zeroed_q), path

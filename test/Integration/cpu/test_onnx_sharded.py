@@ -503,7 +503,9 @@ def test_refusals(tmp_path):
 
 
 def layers_of_products(tmp_path, count, change, spec):
-    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; as compiled for a configuration of two devices."""
+    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; as compiled for a configuration of two
+    devices.
+    """
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
     for i in range(count):
@@ -593,7 +595,9 @@ def test_stages_and_devices_agree(tmp_path):
 
 
 def held(size, factors, parts):
-    """Indices of a dimension that each part has; factors: (size, number of parts), major to minor, one of them cut."""
+    """Indices of a dimension that each part has; factors: (size, number of parts), major to minor,
+    one of them cut.
+    """
     inner, (f, n) = size, next(entry for entry in factors if entry[1] > 1)
     sets = [set() for _ in range(parts)]
     for factor, shards in factors:

@@ -1,4 +1,6 @@
-"""Who asks an op what it is: only those that docs/dev/adding-a-pass.md names, with a reason. All others ask an interface."""
+"""Who asks an op what it is: only those that docs/dev/adding-a-pass.md names, with a reason. All
+others ask an interface.
+"""
 
 import re
 
@@ -20,7 +22,9 @@ def dialect_ops():
 
 
 def functions(text):
-    """Functions of a file, and methods of its classes, more or less: up to a brace that stands there by itself."""
+    """Functions of a file, and methods of its classes, more or less: up to a brace that stands
+    there by itself.
+    """
     return re.split(r"\n(?=\}|  \}\n)", re.sub(r"//.*", "", text))
 
 

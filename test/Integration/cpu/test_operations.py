@@ -1,5 +1,6 @@
-"""Small graphs, one idea each, unsplit and split, against ONNX Runtime: every operation that importers know in each of its
-opset's spellings, and shapes of programs that GPT-2 does not have."""
+"""Small graphs, one idea each, unsplit and split, against ONNX Runtime: every operation that
+importers know in each of its opset's spellings, and shapes of programs that GPT-2 does not have.
+"""
 
 import re
 
@@ -12,8 +13,9 @@ from onnx import TensorProto, numpy_helper
 from harness import Grid
 from tpc.reference import TOLERANCE, Session, difference
 
-# Values named w… are weights, i… are integers below 5, m… are booleans, all others are inputs. A result named z is compared
-# exactly. Every output is of an unknown shape: the compiler must find it.
+# Values named w… are weights, i… are integers below 5, m… are booleans, all others are inputs. A
+# result named z is compared exactly. Every output is of an unknown shape: the compiler must find
+# it.
 X = "float[batch, sequence, 12] x"
 GRAPHS = {
     # ---- element by element ----
@@ -449,7 +451,9 @@ def attention(masked):
 
 
 def grids(name):
-    """Without a matrix there is nothing that tensor parallelism could split; what adds over the batch cannot split it."""
+    """Without a matrix there is nothing that tensor parallelism could split; what adds over the
+    batch cannot split it.
+    """
     if name in ("gemm-of-a-transposed", "reduction-over-the-batch"):
         return [Grid()]
     if name == "mlp-of-a-single-token":

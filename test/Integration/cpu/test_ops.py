@@ -1,4 +1,6 @@
-"""Every model op, compiled alone and run, against numpy: several shapes, among them empty ones and ones."""
+"""Every model op, compiled alone and run, against numpy: several shapes, among them empty ones and
+ones.
+"""
 
 import math
 import subprocess
@@ -43,7 +45,9 @@ class Program:
         return next(tensor(e, *d) for n, e, d in self.inputs if n == name)
 
     def op(self, text, element, dims, reference):
-        """`text` is an op up to its types; {0}, {1}, … are inputs and {t0}, {t1}, … their types, {r} the result's."""
+        """`text` is an op up to its types; {0}, {1}, … are inputs and {t0}, {t1}, … their types,
+        {r} the result's.
+        """
         result = tensor(element, *dims)
         names = {f"t{i}": tensor(e, *d) for i, (_, e, d) in enumerate(self.inputs)}
         values = [f"%{n}" for n, _, _ in self.inputs]
@@ -559,7 +563,9 @@ def test_generated_values(tmp_path):
 
 
 def test_long_chains(tmp_path):
-    """Kernels are cut to a bounded size, so that neither the compiler's stack nor its time depends on a model's."""
+    """Kernels are cut to a bounded size, so that neither the compiler's stack nor its time depends
+    on a model's.
+    """
     p = Program()
     p.input("f32", "n", "m")
     type_ = p.type_of("x0")
@@ -724,7 +730,9 @@ def test_attention(tmp_path, causal):
     ],
 )
 def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
-    """Also windows wider than the sequence, of nothing, and behind all keys: rows without keys are uniform."""
+    """Also windows wider than the sequence, of nothing, and behind all keys: rows without keys are
+    uniform.
+    """
     p = Program()
     p.input("f32", "n", "m", 4, 8)
     p.input("f32", "n", "m", 2, 8)

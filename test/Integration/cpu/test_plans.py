@@ -1,5 +1,6 @@
-"""Plans that nobody looks at: right values say nothing about who computes them. Layers and weights of each stage, bytes
-between stages, what is computed twice; what of the weights, heads, tokens and samples each rank has.
+"""Plans that nobody looks at: right values say nothing about who computes them. Layers and weights
+of each stage, bytes between stages, what is computed twice; what of the weights, heads, tokens and
+samples each rank has.
 """
 
 import functools
@@ -76,8 +77,8 @@ def check_stages(plan, model, pp):
         assert f"none of {model.layers} layers" in said
     if max(seconds) > 1.5 * sum(seconds) / pp:
         assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
-    # What all stages compute takes next to nothing of their time or, in models as small as these, each value (a mask, cos,
-    # sin) no longer than to send it.
+    # What all stages compute takes next to nothing of their time or, in models as small as these,
+    # each value (a mask, cos, sin) no longer than to send it.
     for again, whole, transfer in zip(
         stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")
     ):
@@ -136,10 +137,12 @@ def first_types(body, *ops):
     return re.findall(rf"tpc\.(?:{'|'.join(ops)}) [^\n]*? : tensor<[^<\n]*<\[(.*?)\][,>]", body)
 
 
-# Bytes of the fullest rank against an even share, layers whose heads are split, and products that are whole on every rank.
-# Norms, the biases of sums and positions are on all ranks, in models as small as these up to a sixth of a quarter.
+# Bytes of the fullest rank against an even share, layers whose heads are split, and products that
+# are whole on every rank. Norms, the biases of sums and positions are on all ranks, in models as
+# small as these up to a sixth of a quarter.
 GOOD = {2: 1.06, 4: 1.17}
-# Where it is more. Five heads or three pairs do not divide, the others are issue 12's: they may only get better.
+# Where it is more. Five heads or three pairs do not divide, the others are issue 12's: they may
+# only get better.
 KNOWN = {
     ("gpt2-odd-opset20", 2): (1.076, 3, 0),
     ("gpt2-odd-opset20", 4): (1.226, 3, 0),
@@ -165,8 +168,9 @@ KNOWN = {
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_layers_are_functions(tpcc, model):
-    """What repeats is compiled once, in a model and in the steps of a generation: there the last layer of each kind may be another one,
-    as it is computed for the last token alone."""
+    """What repeats is compiled once, in a model and in the steps of a generation: there the last
+    layer of each kind may be another one, as it is computed for the last token alone.
+    """
     for arguments, least in (((), model.layers), (("--generate",), model.layers - 2)):
         text = tpcc.call([model.path, "--emit=model", "--no-verify", *arguments]).check().stdout
         assert text.count("call @layer") >= least, arguments
@@ -174,8 +178,10 @@ def test_layers_are_functions(tpcc, model):
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_one_rank_has_no_weight_twice(look, model):
-    """Partial rotary embeddings take some columns of a product, and halves of these again; tables are tied to heads. What the file
-    has stored twice may be there twice (optimum writes a tied head as a transposed copy)."""
+    """Partial rotary embeddings take some columns of a product, and halves of these again; tables
+    are tied to heads. What the file has stored twice may be there twice (optimum writes a tied head
+    as a transposed copy).
+    """
     plan, _ = look(model, "tp1")
     graph = onnx.load(model.path, load_external_data=False).graph
     read = {name for node in graph.node for name in node.input}
@@ -226,7 +232,9 @@ def test_weights_and_heads_are_split(look, model, tp):
 
 @pytest.mark.parametrize("tp", [8, pytest.param(4, marks=pytest.mark.long)])
 def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
-    """Eight query heads for two kv heads: annotations of k or v alone do not keep kv heads from being there several times."""
+    """Eight query heads for two kv heads: annotations of k or v alone do not keep kv heads from
+    being there several times.
+    """
     model = FAMILIES["llama-dynamo"]
     call = tpcc.call([model.path, "--emit=model", "--plain", "-o", tmp_path / "model.mlir"]).check()
     assert call
@@ -361,7 +369,8 @@ def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_pat
         assert all(f"tpc.{op} " in before and f"tpc.{op} " not in rounds for op in once)
         assert re.search(rf"func\.call @stage_{stage}_prologue.*\n *tpc\.micro_batches", text)
         assert len(re.findall(r"tpc\.", rounds)) < ops[stage]
-    # cos and sin of each token and half of a head, at least; no more than the masks of all samples beside them.
+    # cos and sin of each token and half of a head, at least; no more than the masks of all samples
+    # beside them.
     assert all(
         2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32
         for held in stages(plan, "held_bytes")

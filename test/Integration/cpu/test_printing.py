@@ -1,4 +1,6 @@
-"""What --emit prints fits a screen, is read back, and is the same program as upstream's printer writes."""
+"""What --emit prints fits a screen, is read back, and is the same program as upstream's printer
+writes.
+"""
 
 import re
 

@@ -65,7 +65,8 @@ def steady_memory(executable, shape):
                     for pid in descendants(process.pid)
                     if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()
                 }
-                # The environment of a process that has just become another program may still be empty.
+                # The environment of a process that has just become another program may still be
+                # empty.
                 if sample.keys() == set(range(executable.grid.ranks)):
                     samples.append(sample)
             except (OSError, ProcessLookupError):
@@ -76,8 +77,8 @@ def steady_memory(executable, shape):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == 0, process.stderr.read()
     assert len(samples) > 4, "the run was too short to see"
-    # Loading holds a matrix twice while it packs it, and shutting down frees memory: the middle of the second half is
-    # what a rank holds.
+    # Loading holds a matrix twice while it packs it, and shutting down frees memory: the middle of
+    # the second half is what a rank holds.
     late = samples[len(samples) // 2 :]
     return {rank: statistics.median(sample[rank] for sample in late) for rank in samples[0]}
 

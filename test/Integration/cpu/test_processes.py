@@ -1,5 +1,6 @@
-"""Ranks as processes without MPI: what torchrun, a script, and srun set, and what can go wrong with it. How processes
-end is in test_liveness.py and runtime/conformance/ProcessTest.cpp."""
+"""Ranks as processes without MPI: what torchrun, a script, and srun set, and what can go wrong with
+it. How processes end is in test_liveness.py and runtime/conformance/ProcessTest.cpp.
+"""
 
 import os
 import re
@@ -173,7 +174,9 @@ def test_a_rank_that_never_comes(ranks):
 
 
 def test_numbers_that_do_not_match(ranks):
-    """Who is refused is told why. If it is of the same run, that cannot come together: rank 0 says so, and ends at once."""
+    """Who is refused is told why. If it is of the same run, that cannot come together: rank 0 says
+    so, and ends at once.
+    """
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
     other = said(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
@@ -371,7 +374,9 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
 
 
 def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
-    """What each rank computes for itself has the same bits on all: they use the kernels that all have."""
+    """What each rank computes for itself has the same bits on all: they use the kernels that all
+    have.
+    """
     np.save(tmp_path / "in", IDS)
     port = free_port()
     first = ["--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}"]
@@ -394,7 +399,9 @@ def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
 
 
 def test_strangers_are_ignored(program, ranks):
-    """They connect all the time: with garbage, with nothing, slowly, with the beginning of what a rank says."""
+    """They connect all the time: with garbage, with nothing, slowly, with the beginning of what a
+    rank says.
+    """
     port, over = free_port(), threading.Event()
     kept = []
 

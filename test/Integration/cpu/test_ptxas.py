@@ -199,7 +199,9 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
     ],
 )
 def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
-    """After a minute, and the others with it; one that works, after a minute of a processor, which others have as well."""
+    """After a minute, and the others with it; one that works, after a minute of a processor, which
+    others have as well.
+    """
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/started\n{does}\n")

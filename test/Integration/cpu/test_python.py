@@ -1,4 +1,6 @@
-"""The command-line tools of the `tpc` package. What needs torch is not run here, only what is said without it."""
+"""The command-line tools of the `tpc` package. What needs torch is not run here, only what is said
+without it.
+"""
 
 import importlib.util
 import os
@@ -256,7 +258,8 @@ def test_defaults():
     np.testing.assert_array_equal(
         filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]]
     )
-    # Without a mask they begin behind the past; one row of positions serves all rows, if these agree.
+    # Without a mask they begin behind the past; one row of positions serves all rows, if these
+    # agree.
     unmasked = {name: shape for name, shape in PAST.items() if name != "attention_mask"}
     np.testing.assert_array_equal(filled(unmasked)[1], [[3, 4, 5, 6]] * 2)
     one_row = PAST | {"position_ids": [1, "s"]}
@@ -281,7 +284,9 @@ def test_defaults():
     ids=lambda model: model.name,
 )
 def test_compare_defaults_what_executables_default(tpcc, tmp_path, model):
-    """The names that tpc.compare goes by mean what the compiler reads off the program, and both take the same values."""
+    """The names that tpc.compare goes by mean what the compiler reads off the program, and both
+    take the same values.
+    """
     executable = tpcc.compile(model.path, "tp2")
     keys = ("name", "default", "mask", "past")
     asked = [

@@ -1,7 +1,9 @@
-"""Random graphs on random grids: tpcc compiles them, and the ranks compute what ONNX Runtime computes.
+"""Random graphs on random grids: tpcc compiles them, and the ranks compute what ONNX Runtime
+computes.
 
-50 pairs by default, 500 with --long, any number with --random-pairs=1000, from another seed on with --random-from=N. A
-failure is made smaller and ends with the command that repeats it. random_run.py runs ten thousand, and counts what they had.
+50 pairs by default, 500 with --long, any number with --random-pairs=1000, from another seed on with
+--random-from=N. A failure is made smaller and ends with the command that repeats it. random_run.py
+runs ten thousand, and counts what they had.
 """
 
 import numpy as np
@@ -109,7 +111,9 @@ ILL = [
 
 @pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
 def test_mistakes_are_no_noise(text):
-    """Where rounding is enlarged, other roundings pass, and half of any matrix that is lost does not."""
+    """Where rounding is enlarged, other roundings pass, and half of any matrix that is lost does
+    not.
+    """
     pair = Pair.parse(text)
     w = build(pair.spec)
     given = make_inputs(w, *pair.shapes[0])

@@ -1,4 +1,6 @@
-"""What a split communicates: exactly what theory says, as --report counts it and as the runtime counts it."""
+"""What a split communicates: exactly what theory says, as --report counts it and as the runtime
+counts it.
+"""
 
 import collections
 import sys
@@ -28,9 +30,10 @@ def micro_batches(batch, grid):
 
 
 def expected_totals(model, grid, batch, sequence, per_layer=2):
-    """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers: two reductions per
-    layer (one where both branches are added to the residual at once) and one for the embedding; under sequence
-    parallelism as many gathers in layers and one before the head."""
+    """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers:
+    two reductions per layer (one where both branches are added to the residual at once) and one for
+    the embedding; under sequence parallelism as many gathers in layers and one before the head.
+    """
     steps = micro_batches(batch, grid)
     reductions = per_layer * model.layers + 1
     whole = sum(steps) * sequence * model.hidden * F32
@@ -153,8 +156,9 @@ def test_serial_layers_reduce_twice_and_parallel_ones_once(tpcc, tmp_path, resid
 @pytest.mark.parametrize("text", ["tp2", "tp4,sp", "tp2,pp2"])
 @pytest.mark.parametrize("zero_bias", [False, True])
 def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
-    """What was never trained has one vector of zeros in its file, which all projections of a size add: those that make
-    heads, which are split, and those that make the residual, which is not."""
+    """What was never trained has one vector of zeros in its file, which all projections of a size
+    add: those that make heads, which are split, and those that make the residual, which is not.
+    """
     layer = Layer(heads=4, kv=4, size=2, mlp="gelu", ffn=16)
     spec = Spec((layer,), depth=3, hidden=8, vocab=16, zero_bias=zero_bias)
     path = tmp_path / "model.onnx"
@@ -165,9 +169,10 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
     assert found == expected_totals(model, Grid.parse(text), 2, 5)
 
 
-# Products, attentions and kernels of a layer: Q, K and V are one product, gate and up are one, however many parts a family
-# cuts them into. Kernels: norms, rotary embeddings, gate times up, what joins and turns a cache; with tp, what is added
-# behind a reduction. A number that falls is a reason to be glad, and to write it here.
+# Products, attentions and kernels of a layer: Q, K and V are one product, gate and up are one,
+# however many parts a family cuts them into. Kernels: norms, rotary embeddings, gate times up, what
+# joins and turns a cache; with tp, what is added behind a reduction. A number that falls is a
+# reason to be glad, and to write it here.
 CALLS = {
     ("gpt2-odd-opset20", "tp1"): (4, 1, 2),
     ("gpt2-odd-opset20", "tp2"): (4, 1, 3),

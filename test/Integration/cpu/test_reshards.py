@@ -1,5 +1,6 @@
-"""From every layout of a matrix over two axes to every other one: a rank sends and gets no more than what the rank that lacks most
-needs without what it has. The bound is counted from sets of elements; what is sent, by the program that runs.
+"""From every layout of a matrix over two axes to every other one: a rank sends and gets no more
+than what the rank that lacks most needs without what it has. The bound is counted from sets of
+elements; what is sent, by the program that runs.
 """
 
 import itertools
@@ -63,8 +64,9 @@ def program_of(pairs):
 
 
 def received_bytes(row, grid):
-    """What a rank gets of a collective that counts whole buffers; of others the number is of the rank that does most. All parts
-    are even here."""
+    """What a rank gets of a collective that counts whole buffers; of others the number is of the
+    rank that does most. All parts are even here.
+    """
     members = np.prod([grid[axis] for axis in row["axis"].split("-")])
     whole = {"all_gather", "all_to_all"}
     assert row["kind"] in whole | {"collective_permute", "exchange"}, row
@@ -72,7 +74,9 @@ def received_bytes(row, grid):
 
 
 def sent_of(tmp_path, name, pairs):
-    """The bytes of all collectives of a program of these pairs, as the program counts them; its values are right."""
+    """The bytes of all collectives of a program of these pairs, as the program counts them; its
+    values are right.
+    """
     grid = GRIDS[name]
     path, staged, executable = (tmp_path / file for file in ("pairs.mlir", "staged.mlir", "pairs"))
     path.write_text(program_of(pairs))

@@ -1,5 +1,6 @@
-"""What IEEE 754 says, to the bit: casts round, zero has a sign, x - x is 0. And an op's bits are a matter of the op and its
-operands, whatever it is fused with."""
+"""What IEEE 754 says, to the bit: casts round, zero has a sign, x - x is 0. And an op's bits are a
+matter of the op and its operands, whatever it is fused with.
+"""
 
 import itertools
 import re
@@ -26,7 +27,8 @@ ONNX = {
     "bf16": TensorProto.BFLOAT16,
 }
 
-# Zeros, the borders of f16 and of its subnormal numbers, ties between two of f16 and of bf16, f32's least and largest.
+# Zeros, the borders of f16 and of its subnormal numbers, ties between two of f16 and of bf16, f32's
+# least and largest.
 SPECIAL = [
     0.0,
     -0.0,
@@ -276,7 +278,8 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
         assert_same_bits(array, known[f"in.{value}"], value)
 
 
-# What products compute as well (tpc_epilogue): as nodes, with what a kernel is known to make of special values.
+# What products compute as well (tpc_epilogue): as nodes, with what a kernel is known to make of
+# special values.
 ACTIVATIONS = {
     "GELU_ERF": lambda g, x: g("Gelu", x),
     "GELU_TANH": lambda g, x: g("Gelu", x, approximate="tanh"),
@@ -286,9 +289,10 @@ ACTIVATIONS = {
 
 
 def test_activations_are_the_same_behind_products(tpcc, tmp_path):
-    """act(x * w) with and without x * w as an output: then a product cannot compute the activation as well, and a kernel
-    does. To the bit, whatever the kernel was compiled for; and where functions are no matter of polynomials as ONNX Runtime
-    has them."""
+    """act(x * w) with and without x * w as an output: then a product cannot compute the activation
+    as well, and a kernel does. To the bit, whatever the kernel was compiled for; and where
+    functions are no matter of polynomials as ONNX Runtime has them.
+    """
     header = (
         Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h"
     ).read_text()
@@ -309,7 +313,8 @@ def test_activations_are_the_same_behind_products(tpcc, tmp_path):
     inputs = {}
     for name, activation in ACTIVATIONS.items():
         for alone in (False, True):
-            # 1e-30 * 1e-30 is too small even for a subnormal number: -0 where one of them is negative.
+            # 1e-30 * 1e-30 is too small even for a subnormal number: -0 where one of them is
+            # negative.
             w = g.constant(np.array([[1, -1, 1e-30, 0.5]], np.float32))
             given = g.input(f"x_{name}_{alone}", "f32", ["rows", 1])
             inputs[given] = x

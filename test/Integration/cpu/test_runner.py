@@ -148,7 +148,9 @@ def test_commands_end(tmp_path, code, limit, patience, expected):
 
 
 class Machine:
-    """A machine on which time passes as a test says, and a runner on it that has a share of the processors."""
+    """A machine on which time passes as a test says, and a runner on it that has a share of the
+    processors.
+    """
 
     def __init__(self, load, share):
         self.load, self.share, self.time, self.used, self.written = load, share, 0.0, 0.0, 0
@@ -169,7 +171,9 @@ class Machine:
 
 
 def test_a_busy_machine_stops_no_tests():
-    """Twenty threads for each processor: what takes nine minutes takes hours, and is not stopped for that."""
+    """Twenty threads for each processor: what takes nine minutes takes hours, and is not stopped
+    for that.
+    """
     machine = Machine(load=20, share=0.05)
     assert machine.passes(6 * 3600)[0] == ""
     assert machine.passes(24 * 3600)[0] == "stopped after 40 minutes of processors"

@@ -1,5 +1,6 @@
-"""Cyclic shifts (torch.roll) along a dimension that is split: nothing is gathered for them, and the numbers are ONNX
-Runtime's, for shifts of any size and blocks of any."""
+"""Cyclic shifts (torch.roll) along a dimension that is split: nothing is gathered for them, and the
+numbers are ONNX Runtime's, for shifts of any size and blocks of any.
+"""
 
 import numpy as np
 import onnx
@@ -103,7 +104,8 @@ def test_tokens_shift_within_their_sequences(tpcc, tmp_path, grid, shifts):
     path = tmp_path / "shift.onnx"
     token_shift(path, shifts)
     check(tpcc, path, grid, SHAPES)
-    # Each is one permutation; the one gather is the second MLP's. ONNX clips a shift by more than there is, to none.
+    # Each is one permutation; the one gather is the second MLP's. ONNX clips a shift by more than
+    # there is, to none.
     found = {
         kind: count
         for (kind, axis), (count, _) in kinds(tpcc, path, grid, 3, 7).items()
@@ -121,7 +123,9 @@ def test_a_shift_by_nothing_is_none(tpcc, tmp_path):
 
 
 def test_only_what_crosses_is_sent(tpcc, tmp_path):
-    """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, or all of them."""
+    """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, or
+    all of them.
+    """
     path = tmp_path / "shift.onnx"
     for shift, tokens in ((1, 1), (-2, 2), (5, 3), (11, 1)):
         token_shift(path, (shift,))

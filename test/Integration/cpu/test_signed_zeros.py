@@ -1,5 +1,6 @@
-"""Identities that simplification knows, on -0, NaN and infinities: the same number with the same sign as in ONNX
-Runtime, behind each identity and behind what makes the sign of a zero visible."""
+"""Identities that simplification knows, on -0, NaN and infinities: the same number with the same
+sign as in ONNX Runtime, behind each identity and behind what makes the sign of a zero visible.
+"""
 
 import numpy as np
 import onnx
@@ -101,7 +102,8 @@ IDENTITIES = {
         "Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]
     ),
 }
-# ONNX Runtime loses the sign of a zero that Where chooses of its first values: docs/reference/onnx-differences.md.
+# ONNX Runtime loses the sign of a zero that Where chooses of its first values:
+# docs/reference/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
 # What stands behind an identity: what shows the sign of a zero, and what hides it.
 CONSUMERS = {

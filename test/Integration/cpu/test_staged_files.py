@@ -1,5 +1,7 @@
-"""Files that tools write appear whole, without an open descriptor that could write to them, and leave nothing behind when their process is killed
-(tpc/staged_file.h). The moments are chosen by a library that is preloaded (staging.c)."""
+"""Files that tools write appear whole, without an open descriptor that could write to them, and
+leave nothing behind when their process is killed (tpc/staged_file.h). The moments are chosen by a
+library that is preloaded (staging.c).
+"""
 
 import os
 import signal

@@ -420,8 +420,8 @@ def test_a_link_that_is_cut_between_processes_that_run(ranks):
     for mode, proxy, *pair in cases:
         text = "".join(said(process) for process in pair)
         assert re.search(
-            r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing has come from"
-            r" it for \d s"
+            r"^error: rank [01] \(tp [01]\) is cut off: its process runs, but (nothing has come"
+            r" from it for \d s"
             "|the connection to it was closed)",
             text,
             re.M,

@@ -1,4 +1,6 @@
-"""Seeded bugs in steps of a generation: what the randomized check refuses the proof refuses as well, by itself."""
+"""Seeded bugs in steps of a generation: what the randomized check refuses the proof refuses as
+well, by itself.
+"""
 
 import functools
 import random
@@ -69,7 +71,9 @@ def steps(tmp_path_factory):
 
 
 def judge(model, step, kind, seed):
-    """Each of the two checks by itself. Rows without visible keys are the only difference that neither sees, where there are none."""
+    """Each of the two checks by itself. Rows without visible keys are the only difference that
+    neither sees, where there are none.
+    """
     caught = set()
     for name, others in (("proof", "interpret=false"), ("randomized", "symbolic=false")):
         refused = mutants.refuses(

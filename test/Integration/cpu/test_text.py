@@ -1,5 +1,6 @@
-"""Text in and out of generated tokens (tpc.text, tpc.generate): with a tokenizer that is trained here, on a session that says what it
-is told."""
+"""Text in and out of generated tokens (tpc.text, tpc.generate): with a tokenizer that is trained
+here, on a session that says what it is told.
+"""
 
 import importlib.util
 import io
@@ -63,7 +64,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pieces_folder(tmp_path_factory):
-    """Words with a space in front, as SentencePiece has them: the first of a text loses it. Bytes for what is no word."""
+    """Words with a space in front, as SentencePiece has them: the first of a text loses it. Bytes
+    for what is no word.
+    """
     from tokenizers import Tokenizer, decoders, models, normalizers
 
     vocabulary = {"<unk>": 0, "</s>": 1} | {f"<0x{byte:02X}>": 2 + byte for byte in range(256)}
@@ -99,7 +102,9 @@ def streamed(tokenizer, prompt, ids):
 
 
 def test_what_is_streamed_is_the_text(tokenizer):
-    """Wherever a text is cut into a prompt and what follows, at a token: both together are the text, and nothing is half a character."""
+    """Wherever a text is cut into a prompt and what follows, at a token: both together are the
+    text, and nothing is half a character.
+    """
     for text in TEXTS:
         ids = tokenizer.encode(text).ids
         whole = tokenizer.decode(ids)
@@ -286,7 +291,9 @@ LIMITS = {
     ids=" and ".join,
 )
 def test_a_prompt_is_neither_cut_nor_filled_up(folder, tmp_path, limits):
-    """What a file says for batches of training does not count, as in transformers; what it puts around a text does."""
+    """What a file says for batches of training does not count, as in transformers; what it puts
+    around a text does.
+    """
     from tokenizers import Tokenizer, processors
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -1,4 +1,6 @@
-"""python -m tpc.generate as users call it, on the program that is written by hand and a tokenizer of as many characters."""
+"""python -m tpc.generate as users call it, on the program that is written by hand and a tokenizer
+of as many characters.
+"""
 
 import importlib.util
 import json

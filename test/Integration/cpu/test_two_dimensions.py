@@ -1,5 +1,6 @@
-"""Tensor parallelism in two dimensions (tp2x4): the numbers are ONNX Runtime's, the communication is the closed form
-of docs/design/partitioning.md."""
+"""Tensor parallelism in two dimensions (tp2x4): the numbers are ONNX Runtime's, the communication
+is the closed form of docs/design/partitioning.md.
+"""
 
 import collections
 import dataclasses
@@ -120,7 +121,9 @@ def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
     "heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")]
 )
 def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in the model."""
+    """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in
+    the model.
+    """
     path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
     x = np.random.default_rng(1).standard_normal((2, 5, 12), dtype=np.float32)
     actual = tpcc.compile(path, Grid.parse(text)).run({"x": x}, ["y"])["y"]
@@ -129,7 +132,9 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """They are constants of the program: whole on every rank, which takes its part of what is split already."""
+    """They are constants of the program: whole on every rank, which takes its part of what is split
+    already.
+    """
     path = grouped_attention(
         tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
     )
@@ -161,7 +166,9 @@ def part(total, parts):
 
 
 def expected(grid, tokens, layers, width, heads, inner, vocab):
-    """axis, kind -> count, bytes of the whole buffers of one rank in a step; the vocabulary in both dimensions."""
+    """axis, kind -> count, bytes of the whole buffers of one rank in a step; the vocabulary in both
+    dimensions.
+    """
     x, y = grid.xy
     rows, heads_y, inner_y = part(width, x), part(heads, y) * (width // heads), part(inner, y)
     totals = collections.Counter(), collections.Counter()
@@ -228,7 +235,9 @@ def test_the_runtime_counts_what_the_report_says(tpcc, grid):
 
 
 def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
-    """Layers of GPT-2 124M: one dimension with sp communicates 4 T E on any number of ranks, tp4x12 (4/4 + 12/12) T E."""
+    """Layers of GPT-2 124M: one dimension with sp communicates 4 T E on any number of ranks, tp4x12
+    (4/4 + 12/12) T E.
+    """
     model = dataclasses.replace(
         ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768, heads=12, vocab=50257
     )

@@ -1,4 +1,6 @@
-"""What does not divide: kv heads fewer than ranks, the vocabulary at the end of a model, heads in blocks."""
+"""What does not divide: kv heads fewer than ranks, the vocabulary at the end of a model, heads in
+blocks.
+"""
 
 import numpy as np
 import onnx
@@ -102,7 +104,9 @@ def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, a
     ],
 )
 def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
-    """A rank takes the heads that it needs of a cache that is an input; of an output's copies one is delivered."""
+    """A rank takes the heads that it needs of a cache that is an input; of an output's copies one
+    is delivered.
+    """
     spec = Spec(
         (Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True
     )

@@ -1,4 +1,6 @@
-"""Partial sums pass through every op that is linear: rules say so, lemmas prove it, kernels compute it."""
+"""Partial sums pass through every op that is linear: rules say so, lemmas prove it, kernels compute
+it.
+"""
 
 import re
 
@@ -11,7 +13,8 @@ from harness import Grid
 from tpc.reference import TOLERANCE, Session, difference
 
 WIDTH = 6
-# ONNX node of a row-parallel product p [batch, sequence, 6] -> what the program has of it. Results are no larger than p.
+# ONNX node of a row-parallel product p [batch, sequence, 6] -> what the program has of it. Results
+# are no larger than p.
 OPS = {
     "gather": ("Gather", ["p", "first"], dict(axis=1)),
     "gather_nd": ("GatherND", ["p", "tuples"], dict(batch_dims=1)),
@@ -162,7 +165,9 @@ def test_a_sum_is_rounded_once(tpcc, tmp_path):
 
 @pytest.mark.parametrize("heads, kv_heads", [(4, 2), (8, 2)])
 def test_sums_of_repeated_heads_are_joined(tpcc, tmp_path, heads, kv_heads):
-    """Each kv head is there twice; queries, keys and values are partial sums that one collective adds."""
+    """Each kv head is there twice; queries, keys and values are partial sums that one collective
+    adds.
+    """
     path, size = tmp_path / "model.onnx", 3
     nodes = [
         ("MatMul", ["x", "w1"], "a", {}),

@@ -1,7 +1,8 @@
 """Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers.
 
-Compared is CPU time, within one run of the test; the least of several compilations each. Other tests run beside: by default
-only what grows with ranks or layers is caught, and the long run, which is alone, has the factors that are promised.
+Compared is CPU time, within one run of the test; the least of several compilations each. Other
+tests run beside: by default only what grows with ranks or layers is caught, and the long run, which
+is alone, has the factors that are promised.
 """
 
 import sys

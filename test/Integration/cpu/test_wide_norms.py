@@ -1,5 +1,7 @@
-"""Keys that are normed over all heads (OLMo 2), with fewer kv heads than ranks: each rank has the heads that it needs, as
-without the norm, and the numbers are ONNX Runtime's, plain and in a generation."""
+"""Keys that are normed over all heads (OLMo 2), with fewer kv heads than ranks: each rank has the
+heads that it needs, as without the norm, and the numbers are ONNX Runtime's, plain and in a
+generation.
+"""
 
 import numpy as np
 import onnx
@@ -12,7 +14,8 @@ from tpc.reference import TOLERANCE, Session, difference
 
 HIDDEN, HEADS, SIZE, DEPTH, VOCAB, F32 = 64, 8, 8, 2, 128, 4
 SHAPE = {"batch": 2, "sequence": 16}
-# Each of two kv heads is there r times, for parts of its four query heads; over three ranks they are split unevenly.
+# Each of two kv heads is there r times, for parts of its four query heads; over three ranks they
+# are split unevenly.
 COPIES = {"tp8": 4, "tp4": 2, "tp3": 4}
 
 
@@ -44,7 +47,9 @@ def models(tmp_path_factory):
 
 @pytest.mark.parametrize("text", COPIES)
 def test_plan(tpcc, models, text):
-    """All ranks have heads; the fullest holds what LLaMA's does, and the scales of its part of both norms."""
+    """All ranks have heads; the fullest holds what LLaMA's does, and the scales of its part of both
+    norms.
+    """
     grid = Grid.parse(text)
     plan, plain = (tpcc.plan(models / f"{name}.onnx", grid, SHAPE) for name in ("olmo2", "llama"))
     assert not plan["warnings"] and not plain["warnings"]

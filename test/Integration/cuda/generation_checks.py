@@ -1,4 +1,6 @@
-"""What looks for seeded mistakes in generation: prompts said to programs for simulated GPUs, beside the tokens of processors."""
+"""What looks for seeded mistakes in generation: prompts said to programs for simulated GPUs, beside
+the tokens of processors.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from one_gpu.process import run
 RUNTIME = "lib/libtpc_runtime.a"
 ROOM, CHUNK = 54, 5
 LONG = 2 * 256  # parts of keys, of tpc/attention.h
-# Lengths of prompts, more than there are places: with chunks, one token, and in places that others have left. Windows of 6 are
-# crossed several times.
+# Lengths of prompts, more than there are places: with chunks, one token, and in places that others
+# have left. Windows of 6 are crossed several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
 # What each is chosen by: steps have rows that the GPU chooses, and rows that the host does.
@@ -135,7 +137,9 @@ class Speaker:
         return answers, said.stderr
 
     def speak(self, executable: Path, length: int, env: dict[str, str]):
-        """Of one prompt, where those that decode see several parts of keys, but for windows, which are less than one."""
+        """Of one prompt, where those that decode see several parts of keys, but for windows, which
+        are less than one.
+        """
         ids = [(7 * i + 11 * i * i) % self.model.vocab for i in range(length)]
         return run(
             [
@@ -157,7 +161,9 @@ class Speaker:
         )
 
     def check_long(self, folder: Path, executable: Path | None = None) -> str:
-        """A long prompt; and a short one, in whose first step what windows take is too little for the layers that follow."""
+        """A long prompt; and a short one, in whose first step what windows take is too little for
+        the layers that follow.
+        """
         for length, spoken in self.spoken.items():
             said = self.speak(
                 executable or self.executable,
@@ -204,7 +210,9 @@ class Speaker:
 
 
 def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None) -> str:
-    """Of one prompt, steps that decode are one graph; 8 bytes are copied for each token, and memory is what was counted."""
+    """Of one prompt, steps that decode are one graph; 8 bytes are copied for each token, and memory
+    is what was counted.
+    """
     new = 10
     with tempfile.TemporaryDirectory() as scratch:
         trace, usage = Path(scratch) / "trace", Path(scratch) / "usage"

@@ -1,4 +1,6 @@
-"""What looks for seeded mistakes: quick checks over the simulated libraries. Each says what is wrong, or nothing."""
+"""What looks for seeded mistakes: quick checks over the simulated libraries. Each says what is
+wrong, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ PROGRAMS = [
     ("llama-deep-past", "tp1,mb6", 11, 8),
     ("llama-deep-past", "pp2,mb6", 12, 8),
 ]
-# batch, sequence, past; padded to the left. A shape comes again, with other contents and after others, one of which needs more
-# memory for parts of keys.
+# batch, sequence, past; padded to the left. A shape comes again, with other contents and after
+# others, one of which needs more memory for parts of keys.
 STEPS = [
     (2, 5, 3),
     (1, 1, 0),
@@ -53,7 +55,8 @@ STEPS = [
     (2, 5, 3),
     (2, 5, 3),
 ]
-# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages, which become larger.
+# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages, which
+# become larger.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
 # Of 16 bits, with attention by cuDNN, which these seeds do not refuse.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
@@ -94,8 +97,8 @@ INJECTED = [
     ("ecc@40", "ECC"),
     ("address@80", "illegal|ILLEGAL"),
 ]
-# Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded, and behind it; and where the
-# other one has to be.
+# Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded,
+# and behind it; and where the other one has to be.
 HANGS = [
     ("hang@90:1", "all_reduce 7 of 'node_addmm_1'"),
     ("hang@330:1", "all_reduce 32 of 'node_addmm_3'"),
@@ -131,7 +134,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 class Program:
-    """An executable, and folders of inputs and of what they shall give, made when they are first needed."""
+    """An executable, and folders of inputs and of what they shall give, made when they are first
+    needed.
+    """
 
     lock = threading.RLock()
 
@@ -227,7 +232,8 @@ class Program:
             )
             if not said.ok:
                 return said.why()
-            # Ranks that come late on a busy machine are no finding: those that never come end at the limit.
+            # Ranks that come late on a busy machine are no finding: those that never come end at
+            # the limit.
             findings = [
                 line
                 for line in said.stderr.splitlines()
@@ -341,7 +347,9 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
 
 
 def check_place(program: Program, folder: Path) -> str:
-    """What is counted is of the GPU that a process is told to take, where others are smaller: libraries get less of it."""
+    """What is counted is of the GPU that a process is told to take, where others are smaller:
+    libraries get less of it.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         usage = Path(scratch) / "usage"
         env = environment(
@@ -419,7 +427,9 @@ def check_memory(program: Program, folder: Path) -> str:
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
-    """A GoogleTest program: the one that was built with the mistake, or the build's, which loads the library."""
+    """A GoogleTest program: the one that was built with the mistake, or the build's, which loads
+    the library.
+    """
     program = (folder if own else Build.programs) / name
     with tempfile.TemporaryDirectory() as scratch:
         trace = Path(scratch) / "trace"

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Seeds mistakes in the runtime for GPUs and shows which checks over the simulated libraries find them.
+"""Seeds mistakes in the runtime for GPUs and shows which checks over the simulated libraries find
+them.
 
     mistakes.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
-mistakes.txt has small edits of runtime/cuda/library, of what plans communication and of the loop that generates. Each is made in
-a copy; what it is part of (libtpc_cuda.so, a test program of the runtime, or the runtime that is linked into programs) is built
-in a scratch folder, and checks run until one fails: programs beside ONNX Runtime's numbers, tokens beside those of processors,
-GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit that does not apply exactly once is
-an error. --write: the table of docs/reference/gpu-faults.md. --results: a file of what became of
-each; a run goes on where another ended, for what it has found in the same sources stays found.
+mistakes.txt has small edits of runtime/cuda/library, of what plans communication and of the loop
+that generates. Each is made in a copy; what it is part of (libtpc_cuda.so, a test program of the
+runtime, or the runtime that is linked into programs) is built in a scratch folder, and checks run
+until one fails: programs beside ONNX Runtime's numbers, tokens beside those of processors,
+GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit that does
+not apply exactly once is an error. --write: the table of docs/reference/gpu-faults.md. --results: a
+file of what became of each; a run goes on where another ended, for what it has found in the same
+sources stays found.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ class Mistake:
 
 
 def read_list(text: str) -> list[Mistake]:
-    """Lines are `[scope kind]`, `old => new`, and below an edit `= why it computes the same`; # begins a comment."""
+    """Lines are `[scope kind]`, `old => new`, and below an edit `= why it computes the same`; #
+    begins a comment.
+    """
     found, scope, kind = [], "", ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -109,7 +114,9 @@ def files_of(scope: str) -> list[Path]:
 
 
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
-    """The file and its text with the mistake. Any white space is any other, for lines are broken where they must be."""
+    """The file and its text with the mistake. Any white space is any other, for lines are broken
+    where they must be.
+    """
     pattern = re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
     places = [
         (file, match)
@@ -199,7 +206,9 @@ class Build:
             return self.precompiled[key]
 
     def objects(self, target: str, file: Path) -> dict[str, str]:
-        """Object and command of the file, or of each of the folders' sources that has the header in it."""
+        """Object and command of the file, or of each of the folders' sources that has the header in
+        it.
+        """
         found = {}
         for command in self.commands[target]:
             made = re.search(r" -o (\S+\.o) -c (\S+\.cpp)$", command)
@@ -267,7 +276,9 @@ class Build:
 
 
 class Checks:
-    """Of one scope. Without a mistake none finds anything: of each that is tried when it first does."""
+    """Of one scope. Without a mistake none finds anything: of each that is tried when it first
+    does.
+    """
 
     def __init__(self, scope: str, scratch: Path, wanted: str):
         from mistake_checks import CHECKS
@@ -312,8 +323,10 @@ def judge(
 
 
 class Run:
-    """Of each kind in turns, so that a run that is ended has seen some of all. First by the few checks that have found most of its
-    kind; what is left then, and what shall be left, by all others."""
+    """Of each kind in turns, so that a run that is ended has seen some of all. First by the few
+    checks that have found most of its kind; what is left then, and what shall be left, by all
+    others.
+    """
 
     FEW = 4
 

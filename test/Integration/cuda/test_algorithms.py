@@ -1,5 +1,6 @@
-"""Algorithms of products are measured by one of the ranks that compute a shape, taken by all of them, and kept in a file. Those
-of the simulated library have times that differ by seed, device and call, and orders of sums; some refuse to run.
+"""Algorithms of products are measured by one of the ranks that compute a shape, taken by all of
+them, and kept in a file. Those of the simulated library have times that differ by seed, device and
+call, and orders of sums; some refuse to run.
 """
 
 import re
@@ -44,7 +45,9 @@ def step(tpcc, tmp_path):
 
 
 def check_agreement(ranks):
-    """Gives the choices, and of how many products the first that the library recommends is a slow one."""
+    """Gives the choices, and of how many products the first that the library recommends is a slow
+    one.
+    """
     assert not wrong(ranks)
     chosen = {
         product: choice
@@ -167,5 +170,6 @@ def test_plans_outlive_steps(tpcc, tmp_path):
     )
     for rank in ranks_of(trace.read_text()):
         assert "cuGraphLaunch" not in rank.calls
-    # Shapes are those of products, and how operands are aligned: that depends on where the past ends.
+    # Shapes are those of products, and how operands are aligned: that depends on where the past
+    # ends.
     assert len(asked) == len(set(asked)) < 2 * len(many) * len(rank.used) / 2

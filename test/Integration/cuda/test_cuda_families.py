@@ -1,5 +1,6 @@
-"""What ranks on GPUs compute is what ONNX Runtime computes: families of models, grids, ranks as threads and as processes,
-schedules of the simulated devices."""
+"""What ranks on GPUs compute is what ONNX Runtime computes: families of models, grids, ranks as
+threads and as processes, schedules of the simulated devices.
+"""
 
 import functools
 
@@ -30,7 +31,8 @@ SEEDS = {
     name: 20 if name.startswith(("gpt2-odd", "llama-past", "llama-dynamo", "gemma2")) else 2
     for name in ALL
 }
-# batch, sequence, past, padding: odd sizes, then parts of which some are empty, and a shape for the second time.
+# batch, sequence, past, padding: odd sizes, then parts of which some are empty, and a shape for the
+# second time.
 SHAPES = [(3, 5, 3, "left"), (1, 1, 0, "none"), (2, 7, 0, "right"), (3, 5, 3, "right")]
 
 

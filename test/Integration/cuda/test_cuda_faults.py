@@ -1,5 +1,7 @@
-"""What goes wrong with a GPU, its driver or NCCL in the middle of a step, by injection (docs/design/gpu-simulator.md): one line says
-what and where, once, every process ends with status 1, and soon."""
+"""What goes wrong with a GPU, its driver or NCCL in the middle of a step, by injection
+(docs/design/gpu-simulator.md): one line says what and where, once, every process ends with status
+1, and soon.
+"""
 
 import os
 import re
@@ -20,8 +22,8 @@ CALL = (
 )
 CALLS = rf"(one of \d+ calls, from {CALL} to {CALL} \(CUDA_LAUNCH_BLOCKING=1 names it\)|{CALL})"
 IN_CALLS = rf", in {CALLS}"
-# What is injected into the second GPU, far enough for steps to be replayed, and what is said. Another call may be the first to
-# be told of what has happened to a GPU: then it is said of which.
+# What is injected into the second GPU, far enough for steps to be replayed, and what is said.
+# Another call may be the first to be told of what has happened to a GPU: then it is said of which.
 FAULTS = {
     "ecc@900:1": (
         r"rank 1: (\w.* failed: )?the GPU failed while it worked:"
@@ -61,7 +63,8 @@ def program_of(tpcc, **axes):
 
 
 def injected(program, transport, fault, arguments=(), **more):
-    # Where communicators are aborted, what comes behind finds what nobody has written: findings are of no use.
+    # Where communicators are aborted, what comes behind finds what nobody has written: findings are
+    # of no use.
     env = environment(TPC_SIM_INJECT=fault, TPC_SIM_FINDINGS=os.devnull, **more)
     result = program.call([*SHAPE, *arguments], transport, env=env, timeout=120)
     assert not result.timed_out and result.returncode not in (0, -11, -6), result
@@ -97,8 +100,9 @@ def victim_of(what, trace):
 
 
 def names(said, victim):
-    """Whether calls from the first to the last of a message may have been it. What fills memory, or copies it to the GPU, is no
-    call of its own, and is told of with what comes next, or not at all."""
+    """Whether calls from the first to the last of a message may have been it. What fills memory, or
+    copies it to the GPU, is no call of its own, and is told of with what comes next, or not at all.
+    """
     kernel = re.search(r"\bkernel_\w+|\battention_\w+", victim)
     name = (
         f"kernel '{kernel.group()}'"
@@ -168,8 +172,8 @@ def test_a_rank_that_cannot_begin_to_connect(tpcc):
     injected(program_of(tpcc), "threads", "oom@1:1")
 
 
-# What hangs, in which program: a GPU while weights are loaded, in a first step, in a step that is replayed, alone and together; a
-# rank that is to connect; what shall end it all.
+# What hangs, in which program: a GPU while weights are loaded, in a first step, in a step that is
+# replayed, alone and together; a rank that is to connect; what shall end it all.
 HANGS = [
     ("hang@10", {"tp": 1}, "threads"),
     ("hang@100", {"tp": 1}, "threads"),

@@ -1,4 +1,6 @@
-"""Programs for GPUs that a process loads: the same results as the executable's, and a GPU that fails does not end the process."""
+"""Programs for GPUs that a process loads: the same results as the executable's, and a GPU that
+fails does not end the process.
+"""
 
 import sys
 

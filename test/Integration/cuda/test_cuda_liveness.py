@@ -1,5 +1,6 @@
-"""A rank on a GPU that is killed or frozen, in the middle of a step or before and behind it: as on processors, one of the others
-names it, and what it was at, and no process is left behind, also of those whose GPUs wait for it.
+"""A rank on a GPU that is killed or frozen, in the middle of a step or before and behind it: as on
+processors, one of the others names it, and what it was at, and no process is left behind, also of
+those whose GPUs wait for it.
 """
 
 import os
@@ -20,7 +21,9 @@ long = pytest.mark.long
 
 
 def environment(**more):
-    """Where communicators are aborted, what comes behind finds what nobody has written: the simulator's findings are of no use."""
+    """Where communicators are aborted, what comes behind finds what nobody has written: the
+    simulator's findings are of no use.
+    """
     return simulated(TPC_SIM_FINDINGS=os.devnull, **more)
 
 
@@ -55,8 +58,9 @@ def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
         say_times(transport, fate, took[transport, fate])
 
 
-# Operations of the second GPU: while weights are loaded, in the first use of communicators, a first step, one that is recorded, and
-# one that is replayed. A seed of which the end of a peer shows in NCCL, and one of which it does not.
+# Operations of the second GPU: while weights are loaded, in the first use of communicators, a first
+# step, one that is recorded, and one that is replayed. A seed of which the end of a peer shows in
+# NCCL, and one of which it does not.
 @pytest.mark.parametrize(
     "number,fate,transport,seed",
     [
@@ -115,7 +119,9 @@ def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 
 def test_files_have_no_names(tpcc, tmp_path):
-    """Whatever ends a process, nothing of it stays in a folder: what ranks share has no name, or is memory."""
+    """Whatever ends a process, nothing of it stays in a folder: what ranks share has no name, or is
+    memory.
+    """
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:
         for pid in steps.ranks.values():

@@ -1,4 +1,6 @@
-"""Loading weights takes little of the host's memory, and the vendor's libraries are found where docs/gpu.md says."""
+"""Loading weights takes little of the host's memory, and the vendor's libraries are found where
+docs/gpu.md says.
+"""
 
 import os
 import shutil
@@ -23,8 +25,10 @@ MODEL_OF = {**COMMITTED, **FAMILIES}
 
 
 def anonymous_at_most(folder, command, **env):
-    """The most anonymous memory until weights are loaded, which --verbose says. What the simulated driver pins is part of it,
-    devices' memory is not; what its products take in a step is the simulator's."""
+    """The most anonymous memory until weights are loaded, which --verbose says. What the simulated
+    driver pins is part of it, devices' memory is not; what its products take in a step is the
+    simulator's.
+    """
     said = folder / "stderr"
     with open(said, "w") as stderr:
         process = subprocess.Popen(
@@ -77,8 +81,9 @@ def products(folder, count, size):
 
 @pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
 def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
-    """Two pinned buffers of 32 MiB, and not the 128 MiB of weights; of what is drawn on the GPU (here by the interpreter: half a
-    minute), not even that."""
+    """Two pinned buffers of 32 MiB, and not the 128 MiB of weights; of what is drawn on the GPU
+    (here by the interpreter: half a minute), not even that.
+    """
     most = []
     for count, size in ((1, 64), (2, 4096)):
         folder = tmp_path / str(size)

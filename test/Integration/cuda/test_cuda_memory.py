@@ -1,4 +1,6 @@
-"""What a program for GPUs says that it needs, before anything is loaded, is what it then takes (TPC_SIM_USAGE), to the byte."""
+"""What a program for GPUs says that it needs, before anything is loaded, is what it then takes
+(TPC_SIM_USAGE), to the byte.
+"""
 
 import json
 import re
@@ -64,7 +66,9 @@ class Run:
         return held
 
     def refused(self, memory, *flags, transport="threads", **env):
-        """Bytes that it says it needs of the first device that has too few. Nothing was copied to a device."""
+        """Bytes that it says it needs of the first device that has too few. Nothing was copied to a
+        device.
+        """
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
         inputs = []
@@ -140,7 +144,9 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
 
 
 def test_gpus_that_are_unlike(tpcc, tmp_path):
-    """Each rank counts for the GPU that it has: of older ones libraries get less. Others may have some of it already."""
+    """Each rank counts for the GPU that it has: of older ones libraries get less. Others may have
+    some of it already.
+    """
     executable = tpcc.compile(
         COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80"
     )
@@ -258,7 +264,9 @@ def test_describe_device(tpcc):
 
 
 def test_which_gpu_a_rank_has(tpcc, tmp_path):
-    """Ranks that are processes: each has the GPU of its local rank; two on one are refused, and may share it."""
+    """Ranks that are processes: each has the GPU of its local rank; two on one are refused, and may
+    share it.
+    """
     model = COMMITTED["gpt2-mlp"]
     executable = tpcc.compile(model.path, "tp2", "--target=cuda")
     run = Run(tmp_path, executable, model, 2, 5)

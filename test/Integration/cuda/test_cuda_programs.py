@@ -1,4 +1,6 @@
-"""What a program for GPUs needs of the machine that it runs on. What it computes is test_cuda_families.py's."""
+"""What a program for GPUs needs of the machine that it runs on. What it computes is
+test_cuda_families.py's.
+"""
 
 import re
 import shutil
@@ -59,7 +61,9 @@ def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
     ],
 )
 def test_a_gpu_that_fails_says_how(tpcc, injection, words):
-    """Memory is released on the way out: a device that has failed refuses that as well, and that is not what is said."""
+    """Memory is released on the way out: a device that has failed refuses that as well, and that is
+    not what is said.
+    """
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
     executable.call(
         ["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],
@@ -68,7 +72,9 @@ def test_a_gpu_that_fails_says_how(tpcc, injection, words):
 
 
 def test_nothing_is_left_behind(tpcc, tmp_path):
-    """Threads have ended when the process ends what ranks had; a shape's second step has a graph and what belongs to it."""
+    """Threads have ended when the process ends what ranks had; a shape's second step has a graph
+    and what belongs to it.
+    """
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda")
     executable.call(
         ["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1", "--repeat", "2"],

@@ -1,5 +1,6 @@
-"""What a machine may lack, or have in other versions than it should: said before anything is loaded, or done another way, by every
-rank; and files that end while they are read or written."""
+"""What a machine may lack, or have in other versions than it should: said before anything is
+loaded, or done another way, by every rank; and files that end while they are read or written.
+"""
 
 import os
 import re
@@ -157,7 +158,9 @@ def test_without_nccl(tpcc, mpi, tmp_path, transport):
     ],
 )
 def test_without_cudnn(tpcc, tmp_path, version, create, noted):
-    """Generated kernels compute attention of 16 bits as well: as well as those that cuDNN has no plan for."""
+    """Generated kernels compute attention of 16 bits as well: as well as those that cuDNN has no
+    plan for.
+    """
     path, inputs = tmp_path / "half.onnx", {
         "input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))
     }
@@ -276,8 +279,9 @@ def test_little_that_remains_is_noted(tpcc, tmp_path):
     ],
 )
 def test_memory_that_others_took(tpcc, tmp_path, what, number):
-    """Behind the count, whichever allocation it is; there are about ten. What NCCL has no memory of its own for lies elsewhere: the
-    results are the same."""
+    """Behind the count, whichever allocation it is; there are about ten. What NCCL has no memory of
+    its own for lies elsewhere: the results are the same.
+    """
     program, given = tpcc.compile(
         MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU
     ), MODEL.inputs(2, 5)
@@ -313,7 +317,9 @@ def test_memory_that_others_took(tpcc, tmp_path, what, number):
 
 
 def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
-    """A bias is then added apart, with the same results; what is left is refused with its sizes. There are about as many shapes."""
+    """A bias is then added apart, with the same results; what is left is refused with its sizes.
+    There are about as many shapes.
+    """
     program, given = tpcc.compile(MODEL.path, "tp1", *GPU), MODEL.inputs(2, 5)
     np.save(tmp_path / "ids.npy", given["input_ids"])
     met = []
@@ -390,7 +396,9 @@ def lookup(path):
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
-    """In a shape's first step, its second, which is recorded, and one that is replayed: as on processors, with the node's name."""
+    """In a shape's first step, its second, which is recorded, and one that is replayed: as on
+    processors, with the node's name.
+    """
     path = lookup(tmp_path / "lookup.onnx")
     good = {"ids": np.array([[1, 2]]), "more": np.array([[3, 7]])}
     bad = {"ids": np.array([[1, 2]]), "more": np.array([[3, 8]])}
@@ -422,7 +430,9 @@ def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
 
 
 def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
-    """The process is stopped when its GPU does its third operation, and finds a shorter file when it goes on."""
+    """The process is stopped when its GPU does its third operation, and finds a shorter file when
+    it goes on.
+    """
     program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *GPU)
     command = [
         program.path,

@@ -1,5 +1,6 @@
-"""The real cuDNN, where it is installed, plans attention of the kinds that the compiler's rule leaves to it, for three generations
-of GPUs that are described and not there."""
+"""The real cuDNN, where it is installed, plans attention of the kinds that the compiler's rule
+leaves to it, for three generations of GPUs that are described and not there.
+"""
 
 import os
 import sys

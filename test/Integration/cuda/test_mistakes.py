@@ -25,7 +25,9 @@ def apply():
 
 
 def test_edits_apply():
-    """Nearly all: whoever changes the runtime need not stop for one. The long run wants all of them."""
+    """Nearly all: whoever changes the runtime need not stop for one. The long run wants all of
+    them.
+    """
     chosen, rotten = apply()
     assert len(chosen) >= 200 and len(rotten) <= len(chosen) // 10, "\n".join(rotten)
     assert len({(mistake.old, mistake.new) for mistake in chosen}) == len(chosen)

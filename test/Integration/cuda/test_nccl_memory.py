@@ -1,4 +1,6 @@
-"""The memory of frames is NCCL's and registered with every communicator, deregistered before it is freed and before these go."""
+"""The memory of frames is NCCL's and registered with every communicator, deregistered before it is
+freed and before these go.
+"""
 
 import re
 from collections import Counter
@@ -8,7 +10,8 @@ from simulator import FLAGS, LIBRARIES, environment
 from tpc.reference import TOLERANCE, difference
 
 MODEL = COMMITTED["gpt2-tiny"]
-# Frames of the second and the fourth grow, and what was registered goes: also below graphs, which are captured anew.
+# Frames of the second and the fourth grow, and what was registered goes: also below graphs, which
+# are captured anew.
 STEPS = [(1, 2), (2, 5), (2, 5), (40, 8), (2, 5), (2, 5), (1, 2), (1, 2)]
 
 
@@ -38,7 +41,9 @@ def test_frames_are_registered(tpcc, tmp_path):
 
 
 def test_memory_that_cannot_be_registered(tpcc, tmp_path):
-    """One rank's frames, with one communicator: what is registered all the same goes, once, and numbers are what they were."""
+    """One rank's frames, with one communicator: what is registered all the same goes, once, and
+    numbers are what they were.
+    """
     executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
     usual = steps(executable, tmp_path, TPC_SIM_SEED=1)
     calls = steps(executable, tmp_path, TPC_SIM_SEED=1, TPC_SIM_INJECT="register@2:1")

@@ -1,6 +1,8 @@
-"""The calls of NCCL that each rank makes, as the simulated library writes them down: they are the collectives and messages
-that the program's certificate is about, in its order. Communicators are those of groups over which ranks communicate, and
-are made and used before the first step, in one order on all ranks."""
+"""The calls of NCCL that each rank makes, as the simulated library writes them down: they are the
+collectives and messages that the program's certificate is about, in its order. Communicators are
+those of groups over which ranks communicate, and are made and used before the first step, in one
+order on all ranks.
+"""
 
 import itertools
 import json
@@ -55,7 +57,9 @@ def traced(path):
 
 
 def groups_of(op):
-    """Axes. Where a dimension is split over several, ranks of one axis at a time gather or scatter it."""
+    """Axes. Where a dimension is split over several, ranks of one axis at a time gather or scatter
+    it.
+    """
     over = op.get("over", ["pp"])
     return [(axis,) for axis in over] if "dim" in op else [tuple(over)]
 
@@ -144,7 +148,9 @@ class Certificate:
                     count *= len(group)
 
     def communicators(self):
-        """Axes of the groups over which there is communication, in the order in which they are made."""
+        """Axes of the groups over which there is communication, in the order in which they are
+        made.
+        """
         used = set()
         for place, stage in enumerate(self.stages):
             for op in self.operations(stage):

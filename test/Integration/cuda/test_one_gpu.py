@@ -1,5 +1,6 @@
-"""The script that shows what one GPU can prove (run), over the simulated libraries: all of it runs here, and fails where it
-should."""
+"""The script that shows what one GPU can prove (run), over the simulated libraries: all of it runs
+here, and fails where it should.
+"""
 
 import json
 import shutil

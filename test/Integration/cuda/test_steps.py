@@ -1,5 +1,7 @@
-"""Steps of programs for GPUs, in one process: from the second step of a shape on each is one launch of a graph, which allocates
-nothing and waits for nothing before its outputs. Counted in the trace of the simulated driver."""
+"""Steps of programs for GPUs, in one process: from the second step of a shape on each is one launch
+of a graph, which allocates nothing and waits for nothing before its outputs. Counted in the trace
+of the simulated driver.
+"""
 
 import random
 

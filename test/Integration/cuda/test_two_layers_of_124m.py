@@ -1,4 +1,6 @@
-"""Two layers of GPT-2 124M, with all of its vocabulary, over 64 tokens: what ranks on GPUs compute is what ONNX Runtime computes."""
+"""Two layers of GPT-2 124M, with all of its vocabulary, over 64 tokens: what ranks on GPUs compute
+is what ONNX Runtime computes.
+"""
 
 import sys
 from pathlib import Path

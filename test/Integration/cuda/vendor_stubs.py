@@ -1,4 +1,6 @@
-"""Folders of vendors' libraries, for TPC_CUDA_LIBS: the simulator's as links, and those that do nothing but say a version."""
+"""Folders of vendors' libraries, for TPC_CUDA_LIBS: the simulator's as links, and those that do
+nothing but say a version.
+"""
 
 from __future__ import annotations
 

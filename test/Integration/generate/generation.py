@@ -1,4 +1,6 @@
-"""What generation is compared with: all logits of a sequence at once in ONNX Runtime, and transformers' greedy ids."""
+"""What generation is compared with: all logits of a sequence at once in ONNX Runtime, and
+transformers' greedy ids.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ CAUSAL = {name: model for name, model in {**COMMITTED, **FAMILIES}.items() if mo
 
 @functools.cache
 def expected() -> dict[str, list[dict]]:
-    """Model -> eight prompts, what transformers says to each, and by what margins. test/Models/expected.py wrote it."""
+    """Model -> eight prompts, what transformers says to each, and by what margins.
+    test/Models/expected.py wrote it.
+    """
     return json.loads((MODELS / "expected.json").read_text())
 
 
@@ -61,7 +65,9 @@ def margins_of(logits: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Said:
-    """What a program of --generate said to one prompt: its tokens, and with --logits what they were chosen from."""
+    """What a program of --generate said to one prompt: its tokens, and with --logits what they were
+    chosen from.
+    """
 
     tokens: list[int]
     logits: np.ndarray | None
@@ -89,8 +95,9 @@ def say(
 
 
 class Toy:
-    """A program written by hand (runtime/generate/test/program): its logits are a hash of all tokens of the sequence. Who reads
-    POISON says NaN."""
+    """A program written by hand (runtime/generate/test/program): its logits are a hash of all
+    tokens of the sequence. Who reads POISON says NaN.
+    """
 
     VOCABULARY, POSITIONS, POISON = 101, 128, 66
     PROGRAM = harness.BUILD / "test" / "bin" / "tpc-generate-test-program"

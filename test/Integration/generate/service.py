@@ -21,7 +21,9 @@ REASONS = {"stop", "length", "cancelled", "error"}
 
 @dataclass
 class Answer:
-    """What came for one id; times are seconds of time.monotonic(), places are lines of the program's output."""
+    """What came for one id; times are seconds of time.monotonic(), places are lines of the
+    program's output.
+    """
 
     tokens: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -37,7 +39,9 @@ class Answer:
 
 
 class Service:
-    """A program that serves. Whatever it says that the protocol does not know is an error of the next call."""
+    """A program that serves. Whatever it says that the protocol does not know is an error of the
+    next call.
+    """
 
     def __init__(
         self,
@@ -74,7 +78,9 @@ class Service:
         self.reader.start()
 
     def _read(self) -> None:
-        """Until the program closes its output, or hang_up(): a pipe cannot be closed under a thread that reads it."""
+        """Until the program closes its output, or hang_up(): a pipe cannot be closed under a thread
+        that reads it.
+        """
         output, held = self.process.stdout.fileno(), b""
         while self.leaves not in select.select([output, self.leaves], [], [])[0]:
             data = os.read(output, 1 << 16)
@@ -147,7 +153,9 @@ class Service:
 
     @contextlib.contextmanager
     def at_once(self):
-        """All that is sent in here comes in one write: none of it is answered before the rest is there."""
+        """All that is sent in here comes in one write: none of it is answered before the rest is
+        there.
+        """
         self.holds = True
         yield
         self.holds = False
@@ -161,7 +169,9 @@ class Service:
         return id
 
     def until(self, condition, seconds: float = 120) -> None:
-        """`condition` of what came so far; an error where the program ends or breaks the protocol before."""
+        """`condition` of what came so far; an error where the program ends or breaks the protocol
+        before.
+        """
         clock = LoadClock()
         with self.changed:
             while not condition():

@@ -1,4 +1,6 @@
-"""expected.json is about the files beside it: ONNX Runtime, given the same tokens, would say the same."""
+"""expected.json is about the files beside it: ONNX Runtime, given the same tokens, would say the
+same.
+"""
 
 import numpy as np
 import pytest

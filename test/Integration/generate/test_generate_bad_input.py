@@ -1,5 +1,6 @@
-"""What a program that generates refuses in words, before it says anything: no crash, no hang, no token. The program is one
-written by hand, with 101 ids and room for 128 tokens."""
+"""What a program that generates refuses in words, before it says anything: no crash, no hang, no
+token. The program is one written by hand, with 101 ids and room for 128 tokens.
+"""
 
 import json
 import os
@@ -161,7 +162,9 @@ def test_all_processes_hear_of_it(program, request, transport):
     ],
 )
 def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
-    """What ranks do step by step must be the same: otherwise some would wait for what others never send."""
+    """What ranks do step by step must be the same: otherwise some would wait for what others never
+    send.
+    """
     program = toy.program("tp2")
     (tmp_path / "each").write_text(f"#!/bin/sh\nexec {program.path} --prompt-ids 1,2,3 {flags}\n")
     (tmp_path / "each").chmod(0o755)

@@ -1,5 +1,7 @@
-"""What ranks send while a program generates, counted by the runtime: what the plan of a step says, once for each step, one
-reduction for each token that is chosen, and no logits, but where somebody asks for them."""
+"""What ranks send while a program generates, counted by the runtime: what the plan of a step says,
+once for each step, one reduction for each token that is chosen, and no logits, but where somebody
+asks for them.
+"""
 
 import re
 
@@ -51,7 +53,8 @@ def test_what_is_sent(tpcc, name, grid):
         said = say(program, prompt, NEW, *flags)
         counted = sent(said)
         assert rounds(said) == [NEW, steps, NEW, 0]
-        # 2L + 1 reductions over tp, or L + 1, and what goes from stage to stage: by the plan, which other tests look at.
+        # 2L + 1 reductions over tp, or L + 1, and what goes from stage to stage: by the plan, which
+        # other tests look at.
         for row in plan:
             assert (
                 counted.pop((row["stage"], row["axis"], row["kind"]))[0] == steps * row["count"]

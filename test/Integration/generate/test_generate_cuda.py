@@ -1,5 +1,7 @@
-"""Programs for GPUs that generate, over simulated devices: the tokens of transformers and of programs for processors, the logits
-of ONNX Runtime, one graph for all steps that decode, and errors as on processors."""
+"""Programs for GPUs that generate, over simulated devices: the tokens of transformers and of
+programs for processors, the logits of ONNX Runtime, one graph for all steps that decode, and errors
+as on processors.
+"""
 
 import dataclasses
 import os
@@ -68,7 +70,9 @@ def seeds(request):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN))
 def test_greedy_ids(tpcc, request, model, grid):
-    """Prompts of different lengths, more than there are slots: transformers' tokens, and those of processors."""
+    """Prompts of different lengths, more than there are slots: transformers' tokens, and those of
+    processors.
+    """
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":
         prompts = [{**one, "ids": one["ids"][: 4 + index]} for index, one in enumerate(prompts[:3])]
@@ -134,7 +138,9 @@ def test_all_positions(tpcc):
     ],
 )
 def test_halves(tpcc, tmp_path, file, kind, grid):
-    """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are, which has none."""
+    """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are,
+    which has none.
+    """
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(model.path), kind), path)
     prompt = np.random.default_rng(3).integers(0, 60, 20)
@@ -189,8 +195,9 @@ def test_requests_come_and_go(tpcc, request, grid, transport):
 
 
 def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
-    """Positions from 20 on are NaN: so are keys and values of longer sequences, and their logits. Who has the slot next reads
-    nothing of that."""
+    """Positions from 20 on are NaN: so are keys and values of longer sequences, and their logits.
+    Who has the slot next reads nothing of that.
+    """
     model = onnx.load(MODEL.path)
     table = next(tensor for tensor in model.graph.initializer if "wpe" in tensor.name)
     values = numpy_helper.to_array(table).copy()
@@ -215,7 +222,8 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
         assert service.generate(PROMPTS[1][:13], 7) == alone
 
 
-# ===--- choosing ------------------------------------------------------------------------------------------------------------===#
+# ===--- choosing
+# ------------------------------------------------------------------------------------------------
 
 
 def copied(said):
@@ -234,8 +242,9 @@ def copied(said):
     ],
 )
 def test_tokens_are_chosen_where_logits_are(tpcc, grid):
-    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it shows; sums of its weights where
-    these do not decide, and its scores where sums do not. With --logits the host has all, and chooses the same.
+    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it
+    shows; sums of its weights where these do not decide, and its scores where sums do not. With
+    --logits the host has all, and chooses the same.
     """
     program, new = compiled(tpcc, MODEL.path, grid), 6
     shape = Grid.parse(grid)
@@ -312,13 +321,15 @@ def test_each_row_is_chosen_in_its_way(tpcc, grid):
         assert service.close() == 0
 
 
-# ===--- graphs -------------------------------------------------------------------------------------------------------------===#
+# ===--- graphs
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
 def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
-    """The prompt's step is one; of those that decode the first runs call by call, the second is captured, and from there on each
-    is one launch, which allocates nothing and waits once."""
+    """The prompt's step is one; of those that decode the first runs call by call, the second is
+    captured, and from there on each is one launch, which allocates nothing and waits once.
+    """
     program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
     new = 12
     program.call(
@@ -332,8 +343,9 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
 
 
 def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
-    """Settings are data: the prompt's graph and that of steps that decode are captured by the second request, and none by those that
-    are filtered or penalized."""
+    """Settings are data: the prompt's graph and that of steps that decode are captured by the
+    second request, and none by those that are filtered or penalized.
+    """
     program, trace = compiled(tpcc, MODEL.path, "tp1"), tmp_path / "trace"
     with Service(
         program, "--max-batch", "1", "--max-sequence", "40", env={"TPC_SIM_TRACE": trace}
@@ -355,7 +367,9 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
 def test_a_process_that_generates_again_replays(tpcc, tmp_path):
-    """What the first call has captured serves the next ones, and their logits are theirs; longer sequences make it anew."""
+    """What the first call has captured serves the next ones, and their logits are theirs; longer
+    sequences make it anew.
+    """
     program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
     run(
         [
@@ -376,13 +390,15 @@ with tpc.load({str(program.path)!r}) as session:
         env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")},
         timeout=120,
     ).check()
-    # For each capacity: steps that decode, and those of two prompts, of which one is there for its logits as well.
+    # For each capacity: steps that decode, and those of two prompts, of which one is there for its
+    # logits as well.
     captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
     launched = trace.read_text().count(" cuGraphLaunch = 0") // 2
     assert captured <= 8 and launched >= 4 * 7 + 63 + 2 * 7 - 2
 
 
-# ===--- memory and errors --------------------------------------------------------------------------------------------------===#
+# ===--- memory and errors
+# ------------------------------------------------------------------------------------------------
 
 ROOM = ["--max-batch", "4", "--max-sequence", "128"]
 ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
@@ -428,7 +444,9 @@ def test_the_plan_is_said_where_gpus_are(tpcc):
 
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
 def test_a_gpu_without_room_for_caches(tpcc, transport):
-    """Where others have taken what was free when memory was counted: the words of processors, by one rank."""
+    """Where others have taken what was free when memory was counted: the words of processors, by
+    one rank.
+    """
     program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
         said = program.call(

@@ -35,7 +35,9 @@ def peak_bytes(pid):
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("past", [False, True], ids=["derived", "recognized"])
 def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
-    """Its logits alone, of all positions, would be 262 MB. All but the caches is the same for every rank's peak."""
+    """Its logits alone, of all positions, would be 262 MB. All but the caches is the same for every
+    rank's peak.
+    """
     model = llama.write(tmp_path / f"llama-{past}.onnx", past=past, **SHAPE)
     program = tpcc.compile(model, Grid(tp=2), "--generate")
     ids = np.random.default_rng(0).integers(0, SHAPE["vocab"], PROMPT)
@@ -59,7 +61,9 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_room_that_is_not_used(tpcc, tmp_path):
-    """2.5 GB of caches for ten million tokens, of which a few are there: the rest is never touched, and nobody waits for it."""
+    """2.5 GB of caches for ten million tokens, of which a few are there: the rest is never touched,
+    and nobody waits for it.
+    """
     program = tpcc.compile(RIGHT["nowhere"]().write(tmp_path / "model.onnx"), "tp2", "--generate")
     tokens, peaks = [], []
     for room in (64, 10**7):

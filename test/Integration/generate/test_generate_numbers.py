@@ -1,5 +1,6 @@
-"""Each family generates as ONNX Runtime and transformers say, on every grid: logits of all steps are those of all tokens at
-once, however the prompt was cut, and greedy ids are transformers'."""
+"""Each family generates as ONNX Runtime and transformers say, on every grid: logits of all steps
+are those of all tokens at once, however the prompt was cut, and greedy ids are transformers'.
+"""
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ MORE_GRIDS = [
 STEPS = 16
 
 
-# Of these each rank holds kv heads that others hold as well, as its query heads read them: 3 over 2 ranks, 2 over 3, 4 and 8, one
-# over 2.
+# Of these each rank holds kv heads that others hold as well, as its query heads read them: 3 over 2
+# ranks, 2 over 3, 4 and 8, one over 2.
 REPEATED = [
     ("mistral-dynamo", "tp2"),
     ("mistral-past", "tp2,pp2,mb2"),
@@ -101,7 +102,9 @@ def test_logits(tpcc, model, grid):
 
 @pytest.mark.parametrize("model,grid", cases())
 def test_up_to_the_capacity(tpcc, model, grid):
-    """The caches are filled to the last entry, or to the one before it, and a longer prompt is refused."""
+    """The caches are filled to the last entry, or to the one before it, and a longer prompt is
+    refused.
+    """
     program = tpcc.compile(model.path, grid, "--generate")
     prompt = np.random.default_rng(0).integers(0, model.vocab, 24)
     for capacity in (24 + STEPS - 1, 24 + STEPS):
@@ -124,7 +127,9 @@ def test_up_to_the_capacity(tpcc, model, grid):
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_are_proved(tpcc, name):
-    """For all sizes, and run at small ones: what could not be is warned of, and what is not the model refused."""
+    """For all sizes, and run at small ones: what could not be is warned of, and what is not the
+    model refused.
+    """
     text = tpcc.compile(
         CAUSAL[name].path,
         next(case.values[1] for case in cases() if case.values[0].name == name and not case.marks),

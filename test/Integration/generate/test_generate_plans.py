@@ -1,4 +1,6 @@
-"""What a step of a generation communicates, and what each rank keeps: not only that its numbers are right."""
+"""What a step of a generation communicates, and what each rank keeps: not only that its numbers are
+right.
+"""
 
 import re
 
@@ -33,8 +35,10 @@ def rows(plan, axis, kind):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_reductions_of_a_step(tpcc, name):
-    """Two for each layer, or one where attention and MLP are added at once, and one of the embedding; nothing else is said
-    over tp, and of outputs the logits of one token for each sequence are delivered."""
+    """Two for each layer, or one where attention and MLP are added at once, and one of the
+    embedding; nothing else is said over tp, and of outputs the logits of one token for each
+    sequence are delivered.
+    """
     model = CAUSAL[name]
     plan = plan_of(tpcc, model, "tp2")
     over_tp = [row for row in plan["collectives"] if row["axis"] == "tp"]
@@ -91,8 +95,9 @@ def test_caches_are_split(tpcc, name, grid):
     ],
 )
 def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
-    """The kv heads that a rank's weights make are those that it holds, in what programs say of themselves as in the report: nothing is sent for
-    it, and memory is theirs alone."""
+    """The kv heads that a rank's weights make are those that it holds, in what programs say of
+    themselves as in the report: nothing is sent for it, and memory is theirs alone.
+    """
     model, parsed = CAUSAL[name], Grid.parse(grid)
     plan = plan_of(tpcc, model, grid)
     size = model.hidden // model.heads
@@ -108,7 +113,8 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     for cache in caches:
         split = "tp" in cache["axes"][1]
         assert int(cache["shape"][1]) == (heads * parsed.tp if split else heads)
-    # 4 sequences of 32768 tokens, so that it is whole MiB; of windows of 6 tokens two, and a chunk of a prompt.
+    # 4 sequences of 32768 tokens, so that it is whole MiB; of windows of 6 tokens two, and a chunk
+    # of a prompt.
     rooms = {cache["shape"][2] for cache in caches}
     assert rooms in ({"capacity"}, {"room"})
     tokens = 2 * 6 + 512 if rooms == {"room"} else 32768
@@ -128,8 +134,9 @@ APPENDS = [
 
 @pytest.mark.parametrize("name,grid", APPENDS)
 def test_rotated_keys_are_written_once(tpcc, name, grid):
-    """The kernel that rotates new keys writes them into the cache; new values come from a product, and are copied there. Each
-    layer's function does both, and nothing is transposed in between."""
+    """The kernel that rotates new keys writes them into the cache; new values come from a product,
+    and are copied there. Each layer's function does both, and nothing is transposed in between.
+    """
     model = CAUSAL[name]
     text = (
         tpcc.call(

@@ -1,4 +1,6 @@
-"""One grid says the same bits on every transport, and all grids draw the same tokens, but where logits are close."""
+"""One grid says the same bits on every transport, and all grids draw the same tokens, but where
+logits are close.
+"""
 
 import numpy as np
 import pytest
@@ -50,8 +52,9 @@ def test_transports(tpcc, mpi, name, grid):
     ],
 )
 def test_grids_draw_the_same(tpcc, name, how):
-    """Noise is a function of seed, sequence, position and token: only where two scores are as close as the logits' last bits does
-    a split decide. Those are fewer than one prompt in ten."""
+    """Noise is a function of seed, sequence, position and token: only where two scores are as close
+    as the logits' last bits does a split decide. Those are fewer than one prompt in ten.
+    """
     model, kept = CAUSAL[name], 0
     prompts = [one["prompt"] for one in expected()[name]]
     said = {}

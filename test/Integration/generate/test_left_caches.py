@@ -29,7 +29,9 @@ POISON = 11
 
 
 def poisoned(path, to):
-    """The same model, which makes NaN of one token: its keys and values are NaN in all layers, and those of all that see it."""
+    """The same model, which makes NaN of one token: its keys and values are NaN in all layers, and
+    those of all that see it.
+    """
     model = onnx.load(path)
     graph = model.graph
     ids = {"input_ids"}

@@ -1,4 +1,6 @@
-"""Compiled programs that serve: over transports, while a rank is killed, for thousands of steps, and without their files."""
+"""Compiled programs that serve: over transports, while a rank is killed, for thousands of steps,
+and without their files.
+"""
 
 import dataclasses
 import os

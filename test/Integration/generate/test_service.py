@@ -1,5 +1,7 @@
-"""`--serve-stdin` as a client sees it: requests are JSON lines in, tokens are JSON lines out, and nothing else is there. What
-serves is a program written by hand; test_served_models.py has compiled ones."""
+"""`--serve-stdin` as a client sees it: requests are JSON lines in, tokens are JSON lines out, and
+nothing else is there. What serves is a program written by hand; test_served_models.py has compiled
+ones.
+"""
 
 import json
 import os
@@ -40,7 +42,9 @@ def alone(program):
 
 @pytest.mark.parametrize("grid,transport", GRIDS)
 def test_requests_run_together(toy, request, alone, grid, transport):
-    """Eight requests in four slots: as many tokens as are asked for, of each, the same as alone, and then the program ends."""
+    """Eight requests in four slots: as many tokens as are asked for, of each, the same as alone,
+    and then the program ends.
+    """
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(toy.program(grid), "--max-batch", "4", transport=transport) as service:
@@ -55,7 +59,9 @@ def test_requests_run_together(toy, request, alone, grid, transport):
 
 
 def test_tokens_come_one_by_one_and_of_all_requests(program):
-    """Programs are fast: where the first has ended before the second was read, both are asked for again."""
+    """Programs are fast: where the first has ended before the second was read, both are asked for
+    again.
+    """
     with Service(program, "--max-batch", "2") as service:
         for attempt in range(200):
             first, second = (
@@ -99,7 +105,9 @@ def test_what_is_drawn_depends_on_the_seed_alone(program):
 
 
 def test_what_fills_the_caches_ends(program):
-    """128 tokens have room: of as many the next one is told, and nobody asks for what comes behind that."""
+    """128 tokens have room: of as many the next one is told, and nobody asks for what comes behind
+    that.
+    """
     with Service(program, "--max-batch", "1") as service:
         for length, told in ((126, 3), (127, 2), (128, 1)):
             answer = service.answer(service.ask(f"a{length}", [7] * length, 64))
@@ -116,8 +124,9 @@ def test_temperature_zero_is_greedy(program, alone):
 
 
 def test_cancel(program, alone):
-    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others. Programs are fast: what
-    has ended before its cancel came is asked for again."""
+    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others.
+    Programs are fast: what has ended before its cancel came is asked for again.
+    """
     with Service(program, "--max-batch", "1") as service:
         service.send({"cancel": "nobody"})
         assert "nobody" in service.answer(None).message
@@ -429,7 +438,9 @@ ROUNDS = {
 @pytest.mark.parametrize("how", ROUNDS)
 @pytest.mark.parametrize("grid", ["tp2", "tp4", "tp2,pp2"])
 def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
-    """One reduction for each greedy or plain token, and three rounds at most for others; the same tokens on one rank."""
+    """One reduction for each greedy or plain token, and three rounds at most for others; the same
+    tokens on one rank.
+    """
     arguments, most = ROUNDS[how]
     arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
     said = toy.program(grid).call([*arguments, "--verbose"]).check()

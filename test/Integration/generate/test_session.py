@@ -1,4 +1,6 @@
-"""tpc.load of compiled models that generate: the tokens of transformers, the logits of ONNX Runtime, in this process."""
+"""tpc.load of compiled models that generate: the tokens of transformers, the logits of ONNX
+Runtime, in this process.
+"""
 
 import numpy as np
 import pytest
@@ -48,7 +50,9 @@ def test_all_prompts_at_once(tpcc, name, grid):
     ],
 )
 def test_rows_of_a_batch(tpcc, name, grid, every):
-    """Each is what it is alone, and what ONNX Runtime makes of it; between calls that generate, and of other sizes."""
+    """Each is what it is alone, and what ONNX Runtime makes of it; between calls that generate, and
+    of other sizes.
+    """
     model = CAUSAL[name]
     random = np.random.default_rng(model.hidden)
     with tpc.load(str(tpcc.compile(model.path, grid, f"--generate={every}").path)) as session:
@@ -69,7 +73,9 @@ def test_rows_of_a_batch(tpcc, name, grid, every):
 
 @pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
 def test_masks_and_pasts_are_not_given(tpcc, name):
-    """Files that take them: their programs know how long each sequence is, so that no mask can contradict it."""
+    """Files that take them: their programs know how long each sequence is, so that no mask can
+    contradict it.
+    """
     model = CAUSAL[name]
     with tpc.load(str(tpcc.compile(model.path, "tp2", "--generate").path)) as session:
         ids = np.array([[1, 2, 3]])

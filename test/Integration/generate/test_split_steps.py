@@ -1,5 +1,6 @@
-"""The step of a generation as a program of its own: caches go in and come out as arrays, so that ids that are given may be cut
-anywhere. Each position's logits are those of all tokens at once, and a sequence of a batch is what it is alone.
+"""The step of a generation as a program of its own: caches go in and come out as arrays, so that
+ids that are given may be cut anywhere. Each position's logits are those of all tokens at once, and
+a sequence of a batch is what it is alone.
 """
 
 import functools
@@ -76,8 +77,9 @@ class Cut:
 
 
 def places(random):
-    """One token first, all but one, a piece of none (the first one has some: so do files that slice behind it want it), and pieces
-    of any lengths."""
+    """One token first, all but one, a piece of none (the first one has some: so do files that slice
+    behind it want it), and pieces of any lengths.
+    """
     yield [1]
     yield [5, 5]
     yield [TOKENS - 1]

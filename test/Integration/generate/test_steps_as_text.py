@@ -1,5 +1,7 @@
-"""What tpcc --generate writes at each level up to staged is compiled on: it generates what the file's program does, to the bit,
-and is proved against the file, or against the step that --emit=model writes."""
+"""What tpcc --generate writes at each level up to staged is compiled on: it generates what the
+file's program does, to the bit, and is proved against the file, or against the step that
+--emit=model writes.
+"""
 
 import numpy as np
 import pytest
@@ -61,7 +63,9 @@ def test_same_bits(tpcc, texts, tmp_path, level):
 
 
 def test_what_is_not_proved_is_said(tpcc, texts, tmp_path):
-    """Without a reference nothing is; with a step as the reference it is not known what that repeats."""
+    """Without a reference nothing is; with a step as the reference it is not known what that
+    repeats.
+    """
     for level, reference, words in [
         ("staged", [], "tpc-verify-equivalence, tpc-verify-generation"),
         ("model", [], "tpc-verify-generation"),

@@ -1,4 +1,6 @@
-"""python -m tpc.generate on compiled models says what transformers' greedy `generate` says, as text."""
+"""python -m tpc.generate on compiled models says what transformers' greedy `generate` says, as
+text.
+"""
 
 import importlib.util
 import json
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.skipif(
     "name,grid", [("gpt2-tiny", "tp2,pp2"), ("llama-past", "tp2"), ("bloom-dynamo", "tp1")]
 )
 def test_prompts(tpcc, tmp_path, name, grid):
-    """A tokenizer of as many characters as the model has tokens: each text is one row of ids, and the reverse."""
+    """A tokenizer of as many characters as the model has tokens: each text is one row of ids, and
+    the reverse.
+    """
     from tokenizers import Tokenizer, decoders, models
 
     model = CAUSAL[name]

@@ -1,4 +1,6 @@
-"""Caches of attention with a window hold what it shows: less than the sequence, and the logits are those of all tokens."""
+"""Caches of attention with a window hold what it shows: less than the sequence, and the logits are
+those of all tokens.
+"""
 
 import dataclasses
 import json
@@ -35,7 +37,9 @@ def check(model, said, prompt):
 
 @pytest.mark.parametrize("model,grid", CASES)
 def test_several_windows(tpcc, model, grid):
-    """Steps of one token and chunks reach the end of the room at each place in the window, and go on."""
+    """Steps of one token and chunks reach the end of the room at each place in the window, and go
+    on.
+    """
     program = tpcc.compile(model.path, grid, "--generate")
     random = np.random.default_rng([model.layers, grid.ranks])
     for length in (1, *range(3 * WINDOW, 4 * WINDOW + 1, 2)):
@@ -56,7 +60,9 @@ def test_several_windows(tpcc, model, grid):
 
 @pytest.mark.parametrize("model,grid", CASES)
 def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
-    """Rows of different lengths move at different steps, and a place that is taken again begins at its front."""
+    """Rows of different lengths move at different steps, and a place that is taken again begins at
+    its front.
+    """
     program = tpcc.compile(model.path, grid, "--generate")
     random = np.random.default_rng(2)
     prompts = [
@@ -98,7 +104,9 @@ def test_room_follows_from_the_capacity(tpcc):
     "name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)]
 )
 def test_plan(tpcc, name, windowed):
-    """What is planned is for two windows and a chunk of 512 tokens, of the layers that have a window."""
+    """What is planned is for two windows and a chunk of 512 tokens, of the layers that have a
+    window.
+    """
 
     def bytes_at(capacity):
         rows = tpcc.plan(

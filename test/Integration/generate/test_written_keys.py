@@ -1,5 +1,7 @@
-"""Keys and values that kernels compute and write into caches: of every form that a rotation, a norm and a scale have, with a past or
-without, beside ONNX Runtime; chunks, batches, and caches that end with the last token."""
+"""Keys and values that kernels compute and write into caches: of every form that a rotation, a norm
+and a scale have, with a past or without, beside ONNX Runtime; chunks, batches, and caches that end
+with the last token.
+"""
 
 import numpy as np
 import pytest
@@ -145,7 +147,9 @@ def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_each_cache_is_written_once(tpcc, tmp_path, name):
-    """By a kernel where one computes what is new, else by a copy. Of keys that are values as well there is one cache."""
+    """By a kernel where one computes what is new, else by a copy. Of keys that are values as well
+    there is one cache.
+    """
     path = write(name, False, tmp_path)
     text = (
         tpcc.call([path, "--generate", "--megatron-shard=tp2", "--emit=buffers", "-o", "-"])

@@ -1,5 +1,6 @@
-"""Models that look as if they could generate. What cannot is refused, with the node or the name and why; what can says what ONNX
-Runtime says of all tokens at once. Nothing in between."""
+"""Models that look as if they could generate. What cannot is refused, with the node or the name and
+why; what can says what ONNX Runtime says of all tokens at once. Nothing in between.
+"""
 
 import re
 
@@ -157,7 +158,9 @@ def capped_behind_the_mask(self, scores):
 
 
 def with_a_column(self, scores):
-    """An attention sink: a number of each head that takes part in the softmax, and of which nothing is mixed."""
+    """An attention sink: a number of each head that takes part in the softmax, and of which nothing
+    is mixed.
+    """
     column = self.op(
         "Expand",
         self.weight(1, self.HEADS, 1, 1),
@@ -178,7 +181,9 @@ def without_the_column(self, weights):
 
 
 def distance_from(self, scores):
-    """ALiBi of both directions: no slope of keys. -1e9 in place of scores could be a bias beside it."""
+    """ALiBi of both directions: no slope of keys. -1e9 in place of scores could be a bias beside
+    it.
+    """
     far = self.op(
         "Abs",
         self.op(
@@ -689,7 +694,9 @@ def test_right(tpcc, tmp_path, name, grid):
 
 
 def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
-    """A model that takes any number of tokens: what no machine holds is refused before anything is loaded, and leaves no trace."""
+    """A model that takes any number of tokens: what no machine holds is refused before anything is
+    loaded, and leaves no trace.
+    """
     path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
     program = tpcc.compile(path, "tp2", "--generate")
     said = say(program, [1, 2], 4).tokens
@@ -718,7 +725,8 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
         result.refused(*words)
         assert not result.stdout
 
-    # Processes of one machine have it together: a rank alone would have room for three quarters of what it has.
+    # Processes of one machine have it together: a rank alone would have room for three quarters of
+    # what it has.
     machine = int(
         re.search(
             r"\((\d+) bytes\)",
@@ -752,7 +760,9 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
 
 
 def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
-    """A head of more tokens than there are rows in the table: the sequence ends with an error, others go on."""
+    """A head of more tokens than there are rows in the table: the sequence ends with an error,
+    others go on.
+    """
 
     class Wide(Gpt):
         def head(self, value):
@@ -804,7 +814,9 @@ def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
 
 @pytest.mark.parametrize("made", [divided, doubled])
 def test_longer_sequences_are_refused_as_text(tmp_path, made):
-    """A limit that is raised by one, or dropped, lets a full cache look up a row that the table does not have."""
+    """A limit that is raised by one, or dropped, lets a full cache look up a row that the table
+    does not have.
+    """
     imported, step, placed, edited = (
         tmp_path / f"{name}.mlir" for name in ("imported", "step", "placed", "edited")
     )

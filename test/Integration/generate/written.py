@@ -1,4 +1,6 @@
-"""A small GPT, written op by op, of which a test may write any part otherwise: with a past or without, by subclasses."""
+"""A small GPT, written op by op, of which a test may write any part otherwise: with a past or
+without, by subclasses.
+"""
 
 from __future__ import annotations
 

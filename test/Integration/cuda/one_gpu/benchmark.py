@@ -1,7 +1,9 @@
-"""Prefill and step time, as shares of what this device does at best in the same run, and beside PyTorch.
+"""Prefill and step time, as shares of what this device does at best in the same run, and beside
+PyTorch.
 
-A step takes ids on the host and leaves logits on the host, for tpc and for PyTorch alike. Weights are drawn; both compute in
-f32 without TF32."""
+A step takes ids on the host and leaves logits on the host, for tpc and for PyTorch alike. Weights
+are drawn; both compute in f32 without TF32.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def measure(report: Report, here: Machine, model: dict, phase: str, tokens: int,
 
 
 def measure_torch(report: Report, here: Machine, model: dict, limit: float):
-    """All ways and phases in one process, which gives its results line by line: what hangs does not take them along."""
+    """All ways and phases in one process, which gives its results line by line: what hangs does not
+    take them along.
+    """
     if verdict := too_large(report, model):
         return verdict
     phases = json.dumps(here.listed["phases"])

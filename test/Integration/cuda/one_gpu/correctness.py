@@ -101,8 +101,8 @@ def run_program(
                 return passed(f"off by {worst:.1e}", worst=worst)
         if said.status is None:
             return verdict
-        # One operation after the other: what then is right lacks an order between operations, and what is still wrong is
-        # computed wrongly.
+        # One operation after the other: what then is right lacks an order between operations, and
+        # what is still wrong is computed wrongly.
         again = to / "again"
         said = call(here, program, way, again, limit, **env, CUDA_LAUNCH_BLOCKING="1")
         report.log(name, f"with CUDA_LAUNCH_BLOCKING=1\n{said}")

@@ -1,4 +1,6 @@
-"""Generated kernels, one by one: the PTX interpreter and the GPU run the same text on the same operands."""
+"""Generated kernels, one by one: the PTX interpreter and the GPU run the same text on the same
+operands.
+"""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ class Machine:
         }
 
     def folders(self) -> list[str]:
-        """Where the vendor's libraries may be, beside what programs try by themselves: packages of this Python, which need
-        not be of an environment that is active."""
+        """Where the vendor's libraries may be, beside what programs try by themselves: packages of
+        this Python, which need not be of an environment that is active.
+        """
         found = [folder for folder in os.environ.get("TPC_CUDA_LIBS", "").split(":") if folder]
         places = [*site.getsitepackages(), site.getusersitepackages(), *filter(None, sys.path)]
         for place in dict.fromkeys(places):
@@ -66,7 +67,9 @@ class Machine:
         ).ok
 
     def loader_env(self) -> dict[str, str]:
-        """For programs that look for libraries as the loader does alone. A driver of the system comes first."""
+        """For programs that look for libraries as the loader does alone. A driver of the system
+        comes first.
+        """
         paths = [
             os.environ.get("LD_LIBRARY_PATH", ""),
             self.env.get("LD_LIBRARY_PATH", ""),
@@ -119,7 +122,9 @@ def ask_system(report: Report, here: Machine, limit: float):
 
 
 def start(report: Report, here: Machine, limit: float):
-    """A program that is asked for nothing of a GPU: are its processor and its libraries those it was packed for?"""
+    """A program that is asked for nothing of a GPU: are its processor and its libraries those it
+    was packed for?
+    """
     program = here.listed["programs"][0]["executable"]
     said = here.run([program, "--describe", "--json"], limit)
     if not said.ok and "GLIBCXX" in said.stderr + said.stdout and (here.pack / "fallback").is_dir():
@@ -138,7 +143,9 @@ def start(report: Report, here: Machine, limit: float):
 
 
 def step(report: Report, here: Machine, limit: float):
-    """One program, one step, whatever its numbers are: the driver, cuBLASLt, code of this architecture."""
+    """One program, one step, whatever its numbers are: the driver, cuBLASLt, code of this
+    architecture.
+    """
     program = here.listed["programs"][0]
     described = here.run([program["executable"], "--describe-device"], limit)
     if described.ok:

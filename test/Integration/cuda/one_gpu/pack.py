@@ -45,7 +45,8 @@ PROGRAMS = {
     "gpt2-odd-nopast": ["tp1", "tp2"],
 }
 QUICK = {"gpt2-tiny": ["tp1", "tp2"]}
-# batch, sequence, past, padding. The second time with a shape are other numbers: a captured step is replayed.
+# batch, sequence, past, padding. The second time with a shape are other numbers: a captured step is
+# replayed.
 STEPS = [
     (2, 5, 3, "left"),
     (1, 1, 7, "none"),

@@ -1,6 +1,8 @@
-"""The shapes of the benchmark in plain PyTorch: eager, torch.compile, and torch.compile with CUDA graphs.
+"""The shapes of the benchmark in plain PyTorch: eager, torch.compile, and torch.compile with CUDA
+graphs.
 
-python3 -m one_gpu.pytorch MODEL PHASES REPEAT      (JSON; a line of JSON for each result)"""
+python3 -m one_gpu.pytorch MODEL PHASES REPEAT      (JSON; a line of JSON for each result)
+"""
 
 from __future__ import annotations
 

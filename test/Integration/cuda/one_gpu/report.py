@@ -1,4 +1,6 @@
-"""What was checked, and what came of it: a line on the screen and an entry in results.json for each check."""
+"""What was checked, and what came of it: a line on the screen and an entry in results.json for each
+check.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ class Report:
         ]
 
     def conclude(self, proofs: dict[str, str], never: list[str]) -> int:
-        """Says what was proved and what was not; `proofs`: by part, what its checks show when all of them pass."""
+        """Says what was proved and what was not; `proofs`: by part, what its checks show when all
+        of them pass.
+        """
         print("\nProved on this machine:")
         for part, what in proofs.items():
             if self.of("passed", part):

@@ -26,7 +26,9 @@ def kernels_of(here: Machine) -> set[str]:
 
 
 def judge(text: str, own: set[str]):
-    """Findings by whose they are. The vendor's kernels read what they do not use, and are noted alone."""
+    """Findings by whose they are. The vendor's kernels read what they do not use, and are noted
+    alone.
+    """
     findings = re.split(r"\n=========\s*\n", "\n" + text)
     ours, theirs = [], []
     for finding in findings:
@@ -56,7 +58,8 @@ def run_tool(
     limit: float,
 ):
     with tempfile.TemporaryDirectory() as folder:
-        # A step that takes a hundred times as long does not hang: what ends it is the check's limit.
+        # A step that takes a hundred times as long does not hang: what ends it is the check's
+        # limit.
         flags = flags_of(
             {**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), 2 * limit
         )

@@ -1,5 +1,6 @@
-"""What the device can do at best: bytes per second copied within its memory, and cuBLASLt's f32 products, measured through
-the vendor's libraries alone. A program of its own: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]], prints JSON.
+"""What the device can do at best: bytes per second copied within its memory, and cuBLASLt's f32
+products, measured through the vendor's libraries alone. A program of its own: python3 -m
+one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]], prints JSON.
 """
 
 from __future__ import annotations

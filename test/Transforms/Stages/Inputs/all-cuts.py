@@ -2,7 +2,8 @@
 
     all-cuts.py SPMD.mlir STAGES
 
-Runs tpc-split-stages as it is, then with every set of cuts, and fails if one of these has a faster slowest stage.
+Runs tpc-split-stages as it is, then with every set of cuts, and fails if one of these has a faster
+slowest stage.
 """
 
 import itertools
