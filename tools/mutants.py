@@ -34,9 +34,9 @@ LEVELS = ["step", "placed", "staged", "kernels", "tensors and kernels", "buffers
 COMMAND = "TPC_MUTANT_TABLES=FOLDER pytest --long cpu/test_*mutants.py"
 BEGIN = "<!-- Written by tools/mutants.py; do not edit. -->\n"
 INTRODUCTION = """\
-[Seeded faults](../design/verification-proofs.md#seeded-faults) describes the faults and the tests. *Alone*: no
-other verifier rejects the mutant. A mutant that none rejects must compile to the same code or
-compute the same results.
+[Seeded faults](../design/verification-proofs.md#seeded-faults) describes the faults and the tests.
+*Alone*: no other verifier rejects the mutant. A mutant that none rejects must compile to the same
+code or compute the same results.
 """
 
 
@@ -52,7 +52,7 @@ def run_tests(folder):
 
 
 def read(folder, names):
-    """By kind and level, the number of mutants by verdict."""
+    """Returns the number of mutants by verdict, for each kind and level."""
     rows = collections.defaultdict(collections.Counter)
     for name in names:
         for kind, level, verdict, n in json.loads((folder / f"{name}.json").read_text()):
@@ -61,22 +61,21 @@ def read(folder, names):
 
 
 def cells(verdicts):
-    """Mutants; refused; by which verifiers; shown equal; accepted."""
-    refused = {who: n for who, n in verdicts.items() if isinstance(who, tuple)}
+    """Returns the cells of a row: mutants, rejected, verifiers, shown equal, accepted."""
+    rejected = {names: n for names, n in verdicts.items() if isinstance(names, tuple)}
     by = []
-    for verifier in sorted({each for who in refused for each in who}):
-        n, alone = sum(n for who, n in refused.items() if verifier in who), refused.get(
-            (verifier,), 0
-        )
+    for verifier in sorted({name for names in rejected for name in names}):
+        n = sum(n for names, n in rejected.items() if verifier in names)
+        alone = rejected.get((verifier,), 0)
         by.append(
-            f"{verifier} {n:,}" + (f" ({alone:,} alone)" if len(refused) > 1 and alone else "")
+            f"{verifier} {n:,}" + (f" ({alone:,} alone)" if len(rejected) > 1 and alone else "")
         )
     equal = [
         f"{text}: {verdicts[text]:,}" for text in ("same code", "same results") if verdicts[text]
     ]
     return [
         f"{sum(verdicts.values()):,}",
-        f"{sum(refused.values()):,}",
+        f"{sum(rejected.values()):,}",
         ", ".join(by) or "-",
         ", ".join(equal) or "-",
         f"{verdicts['accepted']:,}",
@@ -101,8 +100,8 @@ def summary(groups):
             levels[level] += verdicts
             total += verdicts
         rows += [[title, level, *cells(levels[level])] for level in LEVELS if level in levels]
-    drawn, refused, _, equal, accepted = cells(total)
-    return table(["faults in", "level"], [*rows, ["all", "", drawn, refused, "", equal, accepted]])
+    drawn, rejected, _, equal, accepted = cells(total)
+    return table(["faults in", "level"], [*rows, ["all", "", drawn, rejected, "", equal, accepted]])
 
 
 def main():
