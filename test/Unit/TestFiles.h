@@ -1,4 +1,4 @@
-//===- TestFiles.h - Folders and protobuf messages for tests ---*- C++ -*-===//
+//===- TestFiles.h - Folders and protobuf messages for tests ----*- C++ -*-===//
 
 #ifndef TPC_TEST_UNIT_TESTFILES_H
 #define TPC_TEST_UNIT_TESTFILES_H

@@ -1,4 +1,4 @@
-//===- Api.cpp - cuBLASLt's entry points ----------------------------------===//
+//===- Api.cpp - cuBLASLt entry points ------------------------------------===//
 
 #include "Cuda/Alive.h"
 #include "Functions.h"

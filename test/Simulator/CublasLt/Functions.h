@@ -1,4 +1,4 @@
-//===- Functions.h - types of cuBLASLt's entry points ---------------------===//
+//===- Functions.h - Types of the cuBLASLt entry points -------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUBLASLT_FUNCTIONS_H
 #define TPC_TEST_SIMULATOR_CUBLASLT_FUNCTIONS_H

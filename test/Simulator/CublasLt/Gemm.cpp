@@ -1,4 +1,4 @@
-//===- Gemm.cpp - the product ---------------------------------------------===//
+//===- Gemm.cpp - GEMM ----------------------------------------------------===//
 //
 // Operands become dense f32, the left one with its rows together. Sums run over pieces of k, as
 // the algorithm says: another algorithm gives other last bits, the same one always the same.

@@ -1,4 +1,4 @@
-//===- Matmul.h - descriptions of products, and the product itself --------===//
+//===- Matmul.h - Matmul descriptions and the GEMM ------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUBLASLT_MATMUL_H
 #define TPC_TEST_SIMULATOR_CUBLASLT_MATMUL_H

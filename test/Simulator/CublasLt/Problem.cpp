@@ -1,4 +1,4 @@
-//===- Problem.cpp - which products there are, and which algorithms -------===//
+//===- Problem.cpp - Supported matmuls and their algorithms ---------------===//
 
 #include "Matmul.h"
 

@@ -1,4 +1,4 @@
-//===- Types.h - cuBLASLt's declarations, as far as they are simulated ----===//
+//===- Types.h - Simulated subset of cuBLASLt's declarations --------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUBLASLT_TYPES_H
 #define TPC_TEST_SIMULATOR_CUBLASLT_TYPES_H

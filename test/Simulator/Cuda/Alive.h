@@ -1,4 +1,4 @@
-//===- Alive.h - objects that a simulated library has given away ----------===//
+//===- Alive.h - Live objects of a simulated library ----------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_ALIVE_H
 #define TPC_TEST_SIMULATOR_CUDA_ALIVE_H

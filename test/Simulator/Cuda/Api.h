@@ -1,4 +1,4 @@
-//===- Api.h - what all entry points have in common -----------------------===//
+//===- Api.h - Helpers of all entry points --------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_API_H
 #define TPC_TEST_SIMULATOR_CUDA_API_H

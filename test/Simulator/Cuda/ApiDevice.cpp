@@ -1,4 +1,4 @@
-//===- ApiDevice.cpp - devices, contexts, errors --------------------------===//
+//===- ApiDevice.cpp - Devices, contexts, errors --------------------------===//
 
 #include "Api.h"
 #include "Ptx/Text.h"

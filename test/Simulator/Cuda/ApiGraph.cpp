@@ -1,4 +1,4 @@
-//===- ApiGraph.cpp - capture and graphs ----------------------------------===//
+//===- ApiGraph.cpp - Capture and graphs ----------------------------------===//
 
 #include "Api.h"
 

@@ -1,4 +1,4 @@
-//===- ApiMemory.cpp - memory of devices and hosts, copies ----------------===//
+//===- ApiMemory.cpp - Device and host memory, copies ---------------------===//
 
 #include "Api.h"
 #include "Ptx/Text.h"

@@ -1,4 +1,4 @@
-//===- ApiModule.cpp - modules, functions, launches -----------------------===//
+//===- ApiModule.cpp - Modules, functions, launches -----------------------===//
 
 #include "Api.h"
 #include "Ptx/Text.h"

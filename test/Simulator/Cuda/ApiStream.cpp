@@ -1,4 +1,4 @@
-//===- ApiStream.cpp - streams, events, functions of the host -------------===//
+//===- ApiStream.cpp - Streams, events, host functions --------------------===//
 
 #include "Api.h"
 

@@ -1,4 +1,4 @@
-//===- Capture.cpp - streams that capture, and what is not allowed then ---===//
+//===- Capture.cpp - Stream capture and its restrictions ------------------===//
 
 #include "Execute.h"
 #include "Ptx/Text.h"

@@ -1,4 +1,4 @@
-//===- CheckHeaders.cpp - our declarations are the vendor's ---------------===//
+//===- CheckHeaders.cpp - Comparison with the vendor's headers ------------===//
 //
 // Compiled, and linked into nothing, where there is a toolkit.
 //

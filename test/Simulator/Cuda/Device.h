@@ -1,4 +1,4 @@
-//===- Device.h - contexts, streams, operations ---------------------------===//
+//===- Device.h - Contexts, streams, operations ---------------------------===//
 //
 // All of this is under one lock of the process, State::mutex, but for a device's memory, which has
 // one of its own that is held while an operation runs.

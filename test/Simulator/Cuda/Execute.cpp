@@ -1,4 +1,4 @@
-//===- Execute.cpp - what operations do to memory, with checks ------------===//
+//===- Execute.cpp - Checked memory effects of operations -----------------===//
 
 #include "Execute.h"
 #include "Ptx/Program.h"

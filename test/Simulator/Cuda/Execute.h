@@ -1,4 +1,4 @@
-//===- Execute.h - operations while they run ------------------------------===//
+//===- Execute.h - Execution of operations --------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_EXECUTE_H
 #define TPC_TEST_SIMULATOR_CUDA_EXECUTE_H

@@ -1,4 +1,4 @@
-//===- Functions.h - types of the driver's entry points -------------------===//
+//===- Functions.h - Types of the driver's entry points -------------------===//
 //
 // type::cuInit is the type of cuInit. Whoever loads the library looks names up, as a program does;
 // the library itself declares and defines them (Api.h).

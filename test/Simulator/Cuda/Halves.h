@@ -1,4 +1,4 @@
-//===- Halves.h - f16 and bf16 of simulated libraries ---------------------===//
+//===- Halves.h - f16 and bf16 conversions --------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_HALVES_H
 #define TPC_TEST_SIMULATOR_CUDA_HALVES_H

@@ -1,4 +1,4 @@
-//===- Private.h - what other simulated libraries ask of the driver -------===//
+//===- Private.h - Driver interface for the other simulated libraries -----===//
 //
 // As the vendor's libraries do, they get it from cuGetExportTable by an identifier of their own.
 // An operation of a stream is a Work: the driver decides when it runs.

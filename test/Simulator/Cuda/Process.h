@@ -1,4 +1,4 @@
-//===- Process.h - whether another process still runs ---------------------===//
+//===- Process.h - Liveness of other processes ----------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_PROCESS_H
 #define TPC_TEST_SIMULATOR_CUDA_PROCESS_H

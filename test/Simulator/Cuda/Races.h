@@ -1,4 +1,4 @@
-//===- Races.h - which operations touched which bytes, and what orders them ===//
+//===- Races.h - Race detector: accesses per byte and their order ---------===//
 //
 // A lane is what runs in order: a stream, or one branch of a graph. An operation is known by its
 // lane and how many came before it there. A clock says up to which of each lane all is over: it is

@@ -1,4 +1,4 @@
-//===- SameShape.h - do two declarations pass the same in registers -------===//
+//===- SameShape.h - ABI equality of two declarations ---------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_SAMESHAPE_H
 #define TPC_TEST_SIMULATOR_CUDA_SAMESHAPE_H

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - when operations run ---------------------------------===//
+//===- Schedule.cpp - Operation scheduler ---------------------------------===//
 //
 // Lazily: as long as nobody waits, nothing has to happen. Each context has a thread that runs what
 // is ready, in random order, while somebody waits for something; a little of it at random times;

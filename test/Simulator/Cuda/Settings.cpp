@@ -1,4 +1,4 @@
-//===- Settings.cpp -------------------------------------------------------===//
+//===- Settings.cpp - TPC_SIM_… variables, findings, trace ----------------===//
 
 #include "Settings.h"
 

@@ -1,4 +1,4 @@
-//===- Settings.h - TPC_SIM_… variables, findings, the trace --------------===//
+//===- Settings.h - TPC_SIM_… variables, findings, trace ------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDA_SETTINGS_H
 #define TPC_TEST_SIMULATOR_CUDA_SETTINGS_H

@@ -1,4 +1,4 @@
-//===- Sharing.cpp - processes that share devices -------------------------===//
+//===- Sharing.cpp - Devices shared by processes --------------------------===//
 //
 // In the folder TPC_SIM_SESSION a file for each device says how much of it each process has, under
 // a lock. What a process had that is no more is free. Without a session a process is alone.

@@ -1,4 +1,4 @@
-//===- Table.cpp - what other simulated libraries ask for -----------------===//
+//===- Table.cpp - Function table for the other simulated libraries -------===//
 
 #include "Api.h"
 

@@ -1,4 +1,4 @@
-//===- Types.h - the driver's declarations, as far as they are simulated --===//
+//===- Types.h - Simulated subset of the driver's declarations ------------===//
 //
 // Our own, so that no toolkit is needed to build this. CheckHeaders.cpp compares them with the
 // vendor's header where that is. Names are the vendor's without CU_ and in our spelling.

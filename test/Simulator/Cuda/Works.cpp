@@ -1,4 +1,4 @@
-//===- Works.cpp - copies, fills, launches --------------------------------===//
+//===- Works.cpp - Copies, fills, launches --------------------------------===//
 
 #include "Execute.h"
 #include "Ptx/Text.h"

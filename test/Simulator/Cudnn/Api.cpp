@@ -1,4 +1,4 @@
-//===- Api.cpp - cuDNN's entry points -------------------------------------===//
+//===- Api.cpp - cuDNN entry points ---------------------------------------===//
 
 #include "Cuda/Alive.h"
 #include "Descriptors.h"

@@ -1,4 +1,4 @@
-//===- Descriptors.cpp - what descriptors must be to become final ---------===//
+//===- Descriptors.cpp - Checks of descriptors on finalization ------------===//
 
 #include "Descriptors.h"
 

@@ -1,4 +1,4 @@
-//===- Descriptors.h - descriptors, as programs fill them -----------------===//
+//===- Descriptors.h - Backend descriptors as programs set them -----------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDNN_DESCRIPTORS_H
 #define TPC_TEST_SIMULATOR_CUDNN_DESCRIPTORS_H

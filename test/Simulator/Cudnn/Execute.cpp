@@ -1,4 +1,4 @@
-//===- Execute.cpp - a graph of attention, operation by operation ---------===//
+//===- Execute.cpp - Execution of an attention graph, op by op ------------===//
 //
 // For each matrix of the batch and each head all tensors are matrices of f32. What is between
 // operations is rounded to its type, as what kernels keep in registers is.

@@ -1,4 +1,4 @@
-//===- Functions.h - types of cuDNN's entry points ------------------------===//
+//===- Functions.h - Types of the cuDNN entry points ----------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDNN_FUNCTIONS_H
 #define TPC_TEST_SIMULATOR_CUDNN_FUNCTIONS_H

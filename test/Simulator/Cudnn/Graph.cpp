@@ -1,4 +1,4 @@
-//===- Graph.cpp - which graphs there are ---------------------------------===//
+//===- Graph.cpp - Supported graphs ---------------------------------------===//
 
 #include "Graph.h"
 

@@ -1,4 +1,4 @@
-//===- Graph.h - what descriptors say, once they are final ----------------===//
+//===- Graph.h - Graphs of finalized descriptors --------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDNN_GRAPH_H
 #define TPC_TEST_SIMULATOR_CUDNN_GRAPH_H

@@ -1,4 +1,4 @@
-//===- Types.h - cuDNN's declarations, as far as they are simulated -------===//
+//===- Types.h - Simulated subset of cuDNN's declarations -----------------===//
 
 #ifndef TPC_TEST_SIMULATOR_CUDNN_TYPES_H
 #define TPC_TEST_SIMULATOR_CUDNN_TYPES_H

@@ -1,4 +1,4 @@
-//===- Api.h - what NCCL's entry points share -----------------------------===//
+//===- Api.h - Helpers of NCCL's entry points -----------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_NCCL_API_H
 #define TPC_TEST_SIMULATOR_NCCL_API_H

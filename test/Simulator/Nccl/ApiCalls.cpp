@@ -1,4 +1,4 @@
-//===- ApiCalls.cpp - collectives, sends and receives, groups -------------===//
+//===- ApiCalls.cpp - Collectives, sends and receives, groups -------------===//
 
 #include "Api.h"
 

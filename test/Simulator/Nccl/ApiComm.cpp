@@ -1,4 +1,4 @@
-//===- ApiComm.cpp - communicators and their memory -----------------------===//
+//===- ApiComm.cpp - Communicators and their memory -----------------------===//
 
 #include "Api.h"
 

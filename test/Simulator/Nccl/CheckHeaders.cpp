@@ -1,4 +1,4 @@
-//===- CheckHeaders.cpp - our declarations are the vendor's ---------------===//
+//===- CheckHeaders.cpp - Comparison with the vendor's headers ------------===//
 
 #include "Cuda/SameShape.h"
 #include "Functions.h"

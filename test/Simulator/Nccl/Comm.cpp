@@ -1,4 +1,4 @@
-//===- Comm.cpp - how ranks find each other, and wait ---------------------===//
+//===- Comm.cpp - Rendezvous and waits of ranks ---------------------------===//
 
 #include "Comm.h"
 #include "Cuda/Process.h"

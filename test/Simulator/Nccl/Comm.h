@@ -1,4 +1,4 @@
-//===- Comm.h - communicators, and what they do in streams ----------------===//
+//===- Comm.h - Communicators and their stream operations -----------------===//
 
 #ifndef TPC_TEST_SIMULATOR_NCCL_COMM_H
 #define TPC_TEST_SIMULATOR_NCCL_COMM_H

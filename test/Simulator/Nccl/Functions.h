@@ -1,4 +1,4 @@
-//===- Functions.h - types of NCCL's entry points -------------------------===//
+//===- Functions.h - Types of NCCL's entry points -------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_NCCL_FUNCTIONS_H
 #define TPC_TEST_SIMULATOR_NCCL_FUNCTIONS_H

@@ -1,4 +1,4 @@
-//===- Reduce.cpp - sums and the like, one step at a time -----------------===//
+//===- Reduce.cpp - Reductions, one step at a time ------------------------===//
 
 #include "Comm.h"
 

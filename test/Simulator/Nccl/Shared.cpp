@@ -1,4 +1,4 @@
-//===- Shared.cpp ---------------------------------------------------------===//
+//===- Shared.cpp - Shared state of a communicator's ranks ----------------===//
 
 #include "Shared.h"
 

@@ -1,4 +1,4 @@
-//===- Shared.h - what the ranks of a communicator share ------------------===//
+//===- Shared.h - Shared state of a communicator's ranks ------------------===//
 //
 // A memory file, made by whoever asks for the unique identifier, which names it. Ranks find it
 // through the descriptor of that process, so that nothing is left behind, however they end. Behind

@@ -1,4 +1,4 @@
-//===- Types.h - NCCL's declarations, as far as they are simulated --------===//
+//===- Types.h - Simulated subset of NCCL's declarations ------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_NCCL_TYPES_H
 #define TPC_TEST_SIMULATOR_NCCL_TYPES_H

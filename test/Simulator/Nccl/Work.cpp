@@ -1,4 +1,4 @@
-//===- Work.cpp - operations of communicators in streams ------------------===//
+//===- Work.cpp - Communicator operations in streams ----------------------===//
 //
 // A collective: each rank puts its input where others see it and says so; once all have, each makes
 // its own result, all alike, and says that it needs nothing more. A send is over when the other

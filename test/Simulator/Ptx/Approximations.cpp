@@ -1,4 +1,4 @@
-//===- Approximations.cpp - what devices compute to a stated bound --------===//
+//===- Approximations.cpp - Instructions with a stated error bound --------===//
 //
 // Results are off by as much as the manual allows, in a way that depends on the seed, the
 // instruction and the operands alone: a device gives the same for the same.

@@ -1,4 +1,4 @@
-//===- Arithmetic.h - opcodes that integers and floats share --------------===//
+//===- Arithmetic.h - Opcodes of integers and floats ----------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_ARITHMETIC_H
 #define TPC_TEST_SIMULATOR_PTX_ARITHMETIC_H

@@ -1,4 +1,4 @@
-//===- Backing.cpp --------------------------------------------------------===//
+//===- Backing.cpp - Host memory that backs device memory -----------------===//
 
 #include "Backing.h"
 

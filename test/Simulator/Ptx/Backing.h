@@ -1,4 +1,4 @@
-//===- Backing.h - host memory behind a device's --------------------------===//
+//===- Backing.h - Host memory that backs device memory -------------------===//
 //
 // Large pieces lie in memory files, so that what a device holds is not counted as its process's
 // own (anonymous) memory.

@@ -1,4 +1,4 @@
-//===- Bits.cpp - logic, shifts, bit fields -------------------------------===//
+//===- Bits.cpp - Logic, shifts, bit fields -------------------------------===//
 
 #include "Decoder.h"
 #include "Lanes.h"

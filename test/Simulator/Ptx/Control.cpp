@@ -1,4 +1,4 @@
-//===- Control.cpp - branches, exits, barriers, fences --------------------===//
+//===- Control.cpp - Branches, exits, barriers, fences --------------------===//
 
 #include "Decoder.h"
 #include "Warp.h"

@@ -1,4 +1,4 @@
-//===- Decode.cpp - what all instructions share when decoded --------------===//
+//===- Decode.cpp - Decoding common to all instructions -------------------===//
 
 #include "Decoder.h"
 

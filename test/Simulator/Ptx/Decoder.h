@@ -1,4 +1,4 @@
-//===- Decoder.h - one statement becomes one instruction ------------------===//
+//===- Decoder.h - Decoder of a statement into an instruction -------------===//
 //
 // Each group of instructions has a file that says what they do and how they are spelled: a function
 // per opcode that takes modifiers and operands. What nobody took is an error.

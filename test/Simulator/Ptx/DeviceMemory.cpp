@@ -1,4 +1,4 @@
-//===- DeviceMemory.cpp ---------------------------------------------------===//
+//===- DeviceMemory.cpp - Simulated global memory -------------------------===//
 
 #include "DeviceMemory.h"
 #include "Program.h"

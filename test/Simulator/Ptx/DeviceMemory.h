@@ -1,4 +1,4 @@
-//===- DeviceMemory.h - global memory of a device that is not there -------===//
+//===- DeviceMemory.h - Simulated global memory ---------------------------===//
 //
 // Addresses are no host addresses. Allocations lie apart, with gaps that belong to nobody, at bases
 // that have the alignment asked for and none beyond it. Each byte knows whether it was written.

@@ -1,4 +1,4 @@
-//===- Float.h - PTX's arithmetic on floats -------------------------------===//
+//===- Float.h - PTX float arithmetic -------------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_FLOAT_H
 #define TPC_TEST_SIMULATOR_PTX_FLOAT_H

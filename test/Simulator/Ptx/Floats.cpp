@@ -1,4 +1,4 @@
-//===- Floats.cpp - f32 and f64 arithmetic that is rounded exactly --------===//
+//===- Floats.cpp - Correctly rounded f32 and f64 arithmetic --------------===//
 
 #include "Arithmetic.h"
 

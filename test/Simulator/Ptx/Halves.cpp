@@ -1,4 +1,4 @@
-//===- Halves.cpp - arithmetic on f16, bf16 and pairs of them -------------===//
+//===- Halves.cpp - f16, bf16 and packed arithmetic -----------------------===//
 
 #include "Arithmetic.h"
 

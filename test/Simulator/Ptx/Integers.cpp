@@ -1,4 +1,4 @@
-//===- Integers.cpp - add, mul, mad, div, min, … on integers --------------===//
+//===- Integers.cpp - Integer add, mul, mad, div, min, … ------------------===//
 
 #include "Arithmetic.h"
 

@@ -1,4 +1,4 @@
-//===- Lanes.h - functions of numbers as functions over the lanes ---------===//
+//===- Lanes.h - Scalar functions applied to all lanes --------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_LANES_H
 #define TPC_TEST_SIMULATOR_PTX_LANES_H

@@ -1,4 +1,4 @@
-//===- Lexer.h - the words of a PTX text ----------------------------------===//
+//===- Lexer.h - PTX lexer ------------------------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_LEXER_H
 #define TPC_TEST_SIMULATOR_PTX_LEXER_H

@@ -1,4 +1,4 @@
-//===- Machine.cpp - launches, blocks, findings ---------------------------===//
+//===- Machine.cpp - Launches, blocks, findings ---------------------------===//
 
 #include "Machine.h"
 #include "Text.h"

@@ -1,4 +1,4 @@
-//===- Machine.h - one launch ---------------------------------------------===//
+//===- Machine.h - State of a launch --------------------------------------===//
 //
 // Blocks run one after the other, in random order; warps of a block, and lanes of a warp that are
 // apart, in turns of random length. What depends on such orders is found by clocks, not by luck:

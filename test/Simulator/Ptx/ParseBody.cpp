@@ -1,4 +1,4 @@
-//===- ParseBody.cpp - registers, labels, statements ----------------------===//
+//===- ParseBody.cpp - Parser of registers, labels, statements ------------===//
 
 #include "Parser.h"
 

@@ -1,4 +1,4 @@
-//===- Parser.cpp - directives and declarations ---------------------------===//
+//===- Parser.cpp - Parser of directives and declarations -----------------===//
 
 #include "Parser.h"
 

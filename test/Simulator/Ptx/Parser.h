@@ -1,4 +1,4 @@
-//===- Parser.h - reads a PTX text ----------------------------------------===//
+//===- Parser.h - PTX parser ----------------------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_PARSER_H
 #define TPC_TEST_SIMULATOR_PTX_PARSER_H

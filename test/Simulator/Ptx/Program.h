@@ -1,4 +1,4 @@
-//===- Program.h - a decoded PTX text -------------------------------------===//
+//===- Program.h - Decoded PTX program ------------------------------------===//
 //
 // Instructions are decoded once: each is a function over the lanes of a warp, and offsets of its
 // operands in the warp's register file. Immediates and special registers lie in the same file.

@@ -1,4 +1,4 @@
-//===- Ptx.h - runs PTX text on a host ------------------------------------===//
+//===- Ptx.h - PTX interpreter --------------------------------------------===//
 //
 // What others include. Parses the PTX text that ships, once, and runs kernels of it over memory
 // that knows which bytes exist, who wrote them and when. What a device would leave undefined is a

@@ -1,4 +1,4 @@
-//===- Results.cpp - findings and counters as text ------------------------===//
+//===- Results.cpp - Findings and counters as text ------------------------===//
 
 #include "Machine.h"
 #include "Text.h"

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - whose turn it is ------------------------------------===//
+//===- Schedule.cpp - Warp scheduler --------------------------------------===//
 //
 // Lanes of a warp that took different ways are groups of their own. They meet again where ways meet
 // (mostly: sometimes a group goes on alone, as nothing forbids), and where an instruction names the

@@ -1,4 +1,4 @@
-//===- Shadow.h - who read and wrote which bytes --------------------------===//
+//===- Shadow.h - Shadow memory: last readers and writers of bytes --------===//
 //
 // For each cell of 1, 2 or 4 bytes the last accesses that may still race with one to come: up to
 // two of writes and two of reads. Two are enough: of accesses that nothing orders, two of different

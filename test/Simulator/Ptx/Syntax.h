@@ -1,4 +1,4 @@
-//===- Syntax.h - statements of a function's body, before decoding --------===//
+//===- Syntax.h - Statements of a function body before decoding -----------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_SYNTAX_H
 #define TPC_TEST_SIMULATOR_PTX_SYNTAX_H

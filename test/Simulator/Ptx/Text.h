@@ -1,4 +1,4 @@
-//===- Text.h - messages --------------------------------------------------===//
+//===- Text.h - Formatting of messages ------------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_TEXT_H
 #define TPC_TEST_SIMULATOR_PTX_TEXT_H

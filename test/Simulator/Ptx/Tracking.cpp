@@ -1,4 +1,4 @@
-//===- Tracking.cpp - bounds, initialization, races, traffic --------------===//
+//===- Tracking.cpp - Bounds, initialization, races, traffic --------------===//
 //
 // An access is ordered before another one if it is of the same thread, or if a barrier that both
 // threads took part in stands between them. Each lane has a clock that barriers advance, and each

@@ -1,4 +1,4 @@
-//===- Types.h - the types and state spaces of PTX ------------------------===//
+//===- Types.h - PTX types and state spaces -------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_TYPES_H
 #define TPC_TEST_SIMULATOR_PTX_TYPES_H

@@ -1,4 +1,4 @@
-//===- Warp.h - one warp: registers, and where its lanes are --------------===//
+//===- Warp.h - Warp: registers and lane positions ------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTX_WARP_H
 #define TPC_TEST_SIMULATOR_PTX_WARP_H

@@ -1,4 +1,4 @@
-//===- WarpOps.cpp - what lanes of a warp do together ---------------------===//
+//===- WarpOps.cpp - Warp-wide instructions -------------------------------===//
 //
 // Handlers get the lanes of one mask, all of which are here.
 //

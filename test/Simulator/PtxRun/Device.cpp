@@ -1,4 +1,4 @@
-//===- Device.cpp ---------------------------------------------------------===//
+//===- Device.cpp - Launch on a real device -------------------------------===//
 //
 // The driver is loaded when it is asked for; its declarations are our own, so that nothing of a
 // toolkit is needed to build this.

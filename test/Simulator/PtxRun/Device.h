@@ -1,4 +1,4 @@
-//===- Device.h - the same launch on a real device ------------------------===//
+//===- Device.h - Launch on a real device ---------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTXRUN_DEVICE_H
 #define TPC_TEST_SIMULATOR_PTXRUN_DEVICE_H

@@ -1,4 +1,4 @@
-//===- Npy.h - NumPy's files ----------------------------------------------===//
+//===- Npy.h - NumPy files ------------------------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTXRUN_NPY_H
 #define TPC_TEST_SIMULATOR_PTXRUN_NPY_H

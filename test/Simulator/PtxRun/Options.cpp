@@ -1,4 +1,4 @@
-//===- Options.cpp --------------------------------------------------------===//
+//===- Options.cpp - tpc-ptx-run command line -----------------------------===//
 
 #include "Options.h"
 #include "Npy.h"

@@ -1,4 +1,4 @@
-//===- Options.h - the command line of tpc-ptx-run ------------------------===//
+//===- Options.h - tpc-ptx-run command line -------------------------------===//
 
 #ifndef TPC_TEST_SIMULATOR_PTXRUN_OPTIONS_H
 #define TPC_TEST_SIMULATOR_PTXRUN_OPTIONS_H

@@ -1,4 +1,4 @@
-//===- AttentionCases.cpp - attention of the CPU and in PTX ---------------===//
+//===- AttentionCases.cpp - Attention cases for CPU and PTX ---------------===//
 
 #include "AttentionCases.h"
 

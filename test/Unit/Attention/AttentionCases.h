@@ -1,4 +1,4 @@
-//===- AttentionCases.h - attention of the CPU and in PTX -------*- C++ -*-===//
+//===- AttentionCases.h - Attention cases for CPU and PTX -------*- C++ -*-===//
 //
 // A case draws operands by its seed, runs tpc_attention of the runtime and the kernels in the
 // interpreter, and compares. No LLVM in it.

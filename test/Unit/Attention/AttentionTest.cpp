@@ -1,4 +1,4 @@
-//===- AttentionTest.cpp - Attention's kernels against the CPU's ------------===//
+//===- AttentionTest.cpp - PTX attention kernels against the CPU's --------===//
 
 #include "AttentionCases.h"
 

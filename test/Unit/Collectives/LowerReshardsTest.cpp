@@ -1,4 +1,4 @@
-//===- LowerReshardsTest.cpp - No sequence of collectives sends less ------===//
+//===- LowerReshardsTest.cpp - Minimality of reshard collectives ----------===//
 //
 // The oracle is a table over all distributions of a value of one to three dimensions over one
 // or two axes, relaxed until nothing changes. It shares no code with the pass and

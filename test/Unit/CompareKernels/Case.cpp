@@ -1,4 +1,4 @@
-//===- Case.cpp - Sizes and operands of a kernel, drawn by seed -----------===//
+//===- Case.cpp - Random sizes and operands of a kernel -------------------===//
 
 #include "Case.h"
 

@@ -1,4 +1,4 @@
-//===- Case.h - Sizes and operands of a kernel, drawn by seed -------------===//
+//===- Case.h - Random sizes and operands of a kernel ---------------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_CASE_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_CASE_H

@@ -1,4 +1,4 @@
-//===- Compare.cpp - A kernel on both targets, on one case ----------------===//
+//===- Compare.cpp - Comparison of both targets on one case ---------------===//
 
 #include "Compare.h"
 

@@ -1,4 +1,4 @@
-//===- Compare.h - A kernel on both targets, on one case ------------------===//
+//===- Compare.h - Comparison of both targets on one case -----------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_COMPARE_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_COMPARE_H

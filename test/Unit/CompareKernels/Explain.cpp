@@ -1,4 +1,4 @@
-//===- Explain.cpp - What a statement of a kernel computes ----------------===//
+//===- Explain.cpp - Symbolic value of a kernel statement -----------------===//
 //
 // Registers are replaced by what defines them, as far as one statement does: parameters, elements
 // of `env`, threads and constants are what is left. A register that several statements write is

@@ -1,4 +1,4 @@
-//===- KernelText.cpp - The text of a kernel as statements ----------------===//
+//===- KernelText.cpp - Statements of a kernel's text ---------------------===//
 
 #include "KernelText.h"
 

@@ -1,4 +1,4 @@
-//===- KernelText.h - The text of a kernel as statements ------------------===//
+//===- KernelText.h - Statements of a kernel's text -----------------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_KERNELTEXT_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_KERNELTEXT_H

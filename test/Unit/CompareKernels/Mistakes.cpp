@@ -1,4 +1,4 @@
-//===- Mistakes.cpp - Seeded mistakes in kernels --------------------------===//
+//===- Mistakes.cpp - Seeded faults in kernels ----------------------------===//
 
 #include "Modes.h"
 #include "Mutants.h"

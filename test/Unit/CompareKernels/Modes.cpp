@@ -1,4 +1,4 @@
-//===- Modes.cpp - What is asked of kernels -------------------------------===//
+//===- Modes.cpp - Modes of tpc-compare-kernels ---------------------------===//
 
 #include "Modes.h"
 

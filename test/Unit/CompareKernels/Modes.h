@@ -1,4 +1,4 @@
-//===- Modes.h - What is asked of kernels ---------------------------------===//
+//===- Modes.h - Modes of tpc-compare-kernels -----------------------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_MODES_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_MODES_H

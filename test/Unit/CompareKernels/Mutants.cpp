@@ -1,4 +1,4 @@
-//===- Mutants.cpp - Mistakes in the text of a kernel ---------------------===//
+//===- Mutants.cpp - Mutants of a kernel's text ---------------------------===//
 
 #include "Mutants.h"
 

@@ -1,4 +1,4 @@
-//===- Mutants.h - Mistakes in the text of a kernel -----------------------===//
+//===- Mutants.h - Mutants of a kernel's text -----------------------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_MUTANTS_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_MUTANTS_H

@@ -1,4 +1,4 @@
-//===- Program.cpp - Kernels of a program, for both targets ---------------===//
+//===- Program.cpp - Kernels of a program for both targets ----------------===//
 
 #include "Program.h"
 

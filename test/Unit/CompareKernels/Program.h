@@ -1,4 +1,4 @@
-//===- Program.h - Kernels of a program, for both targets -----------------===//
+//===- Program.h - Kernels of a program for both targets ------------------===//
 
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_PROGRAM_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_PROGRAM_H

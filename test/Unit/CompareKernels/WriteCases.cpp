@@ -1,4 +1,4 @@
-//===- WriteCases.cpp - Cases of kernels as files -------------------------===//
+//===- WriteCases.cpp - Kernel cases as files -----------------------------===//
 //
 // What tpc-ptx-run needs to run them elsewhere, on a GPU: the text, operands as NumPy files, and a
 // line of arguments for each case in cases.txt, separated by tabs.

@@ -1,4 +1,4 @@
-//===- BuildStaged.cpp - Staged programs to executables, for tests --------===//
+//===- BuildStaged.cpp - Executables from staged programs -----------------===//
 //
 //   tpc-build-staged program.mlir -o program [--emit=llvm|obj|exe] [--march=…] [--time]
 //

@@ -1,4 +1,4 @@
-//===- CudaTest.cpp - What PTX may have, and for which architectures -------===//
+//===- CudaTest.cpp - PTX features per architecture -----------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 

@@ -1,4 +1,4 @@
-//===- LinkTest.cpp - What the program around finds after linking ---------===//
+//===- LinkTest.cpp - Symbols that the surrounding program exports --------===//
 
 #include "tpc/Conversion/Lower.h"
 

@@ -1,4 +1,4 @@
-//===- MemoryPlanTest.cpp - Plans of memory, run at sizes -----------------===//
+//===- MemoryPlanTest.cpp - Memory plans evaluated at concrete sizes ------===//
 //
 // Random programs of products, kernels, reductions and reshapes are planned, and what was planned
 // is run at many sizes in memory that remembers, byte by byte, which value was written there last.

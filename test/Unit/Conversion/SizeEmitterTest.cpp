@@ -1,4 +1,4 @@
-//===- SizeEmitterTest.cpp - Sizes as LLVM, evaluated ---------------------===//
+//===- SizeEmitterTest.cpp - Evaluation of sizes emitted as LLVM IR -------===//
 
 #include "tpc/Conversion/Env/SizeEmitter.h"
 

@@ -1,4 +1,4 @@
-//===- AppendTest.cpp - The runtime's kernels that add to caches ----------===//
+//===- AppendTest.cpp - Runtime kernels that append to caches -------------===//
 //
 // What they move, and how; what they leave in caches is seen by the devices' suite
 // (runtime/conformance/AppendTest.cpp).

@@ -1,4 +1,4 @@
-//===- ChooseTest.cpp - The runtime's kernels that choose tokens ----------===//
+//===- ChooseTest.cpp - Runtime kernels that sample tokens ----------------===//
 //
 // In the interpreter, bit by bit what the host chooses of the same logits (generate/Score.h).
 //

@@ -1,4 +1,4 @@
-//===- DryRunTest.cpp - memory that is counted as drivers give it --------===//
+//===- DryRunTest.cpp - Memory of a dry run, in the driver's granularity --===//
 
 #include "cuda/library/DryRunLibraries.h"
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-//===- FillTest.cpp - The runtime's own kernels ---------------------------===//
+//===- FillTest.cpp - Runtime kernels -------------------------------------===//
 //
 // What they compute is seen by the devices' suite (runtime/conformance/FillTest.cpp).
 //

@@ -1,4 +1,4 @@
-//===- KernelRun.h - Kernel IR, compiled and interpreted --------*- C++ -*-===//
+//===- KernelRun.h - Interpreted kernel IR ----------------------*- C++ -*-===//
 
 #ifndef TPC_TEST_UNIT_CUDA_KERNELRUN_H
 #define TPC_TEST_UNIT_CUDA_KERNELRUN_H

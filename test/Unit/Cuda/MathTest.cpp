@@ -1,4 +1,4 @@
-//===- MathTest.cpp - Functions that GPUs have no instruction for -----------===//
+//===- MathTest.cpp - Functions without a GPU instruction -----------------===//
 
 #include "KernelRun.h"
 

@@ -1,4 +1,4 @@
-//===- RowsTest.cpp - Rows come from memory once and go there once ----------===//
+//===- RowsTest.cpp - Single pass of row kernels over memory --------------===//
 
 #include "KernelRun.h"
 

@@ -1,4 +1,4 @@
-//===- TilesTest.cpp - Transpositions are coalesced on both sides -----------===//
+//===- TilesTest.cpp - Coalesced loads and stores of transpositions -------===//
 
 #include "KernelRun.h"
 

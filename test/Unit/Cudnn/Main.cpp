@@ -1,4 +1,4 @@
-//===- Main.cpp - does the real cuDNN accept our graphs? ------------------===//
+//===- Main.cpp - Acceptance of tpc's graphs by the real cuDNN ------------===//
 //
 // tpc-cudnn-plans [--few]: plans attention of the kinds that the rule (cuda::getLibraryLimitation)
 // leaves to cuDNN, for devices that are described and not there. A line for each;

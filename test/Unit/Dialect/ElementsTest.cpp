@@ -1,3 +1,5 @@
+//===- ElementsTest.cpp - Elements of constants ---------------------------===//
+
 #include "tpc/Dialect/Elements.h"
 
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,4 @@
-//===- RankSizesTest.cpp --------------------------------------------------===//
+//===- RankSizesTest.cpp - Sizes per rank ---------------------------------===//
 
 #include "tpc/Dialect/RankSizes.h"
 

@@ -1,4 +1,4 @@
-//===- BreakLinesTest.cpp - Lines that fit a screen -----------------------===//
+//===- BreakLinesTest.cpp - Line breaking of printed IR -------------------===//
 
 #include "PrintProgram.h"
 

@@ -1,4 +1,4 @@
-//===- DiagnosticsTest.cpp - Messages for the person who runs tpcc --------===//
+//===- DiagnosticsTest.cpp - tpcc diagnostics -----------------------------===//
 
 #include "Diagnostics.h"
 

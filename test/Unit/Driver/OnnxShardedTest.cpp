@@ -1,4 +1,4 @@
-//===- OnnxShardedTest.cpp - What a partition says in ONNX's words --------===//
+//===- OnnxShardedTest.cpp - Partitions as ONNX multi-device fields -------===//
 
 #include "OnnxSharded.h"
 #include "tpc/Dialect/Tpc.h"

@@ -1,4 +1,4 @@
-//===- OutputFileTest.cpp - Outputs are whole or not there ----------------===//
+//===- OutputFileTest.cpp - Atomic output files ---------------------------===//
 
 #include "OutputFile.h"
 #include "TestFolder.h"

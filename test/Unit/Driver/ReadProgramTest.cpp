@@ -1,4 +1,4 @@
-//===- ReadProgramTest.cpp - Programs as text -----------------------------===//
+//===- ReadProgramTest.cpp - Textual programs -----------------------------===//
 
 #include "ReadProgram.h"
 #include "TestFolder.h"

@@ -1,4 +1,4 @@
-//===- ShapeSpecTest.cpp ---------------------------------------------------===//
+//===- ShapeSpecTest.cpp - Shape specifications ---------------------------===//
 
 #include "tpc/Driver/ShapeSpec.h"
 

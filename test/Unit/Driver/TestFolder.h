@@ -1,4 +1,4 @@
-//===- TestFolder.h - A folder that goes away with the test -----*- C++ -*-===//
+//===- TestFolder.h - Temporary folder of a test ----------------*- C++ -*-===//
 
 #ifndef TPC_TEST_UNIT_DRIVER_TESTFOLDER_H
 #define TPC_TEST_UNIT_DRIVER_TESTFOLDER_H

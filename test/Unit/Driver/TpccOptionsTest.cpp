@@ -1,4 +1,4 @@
-//===- TpccOptionsTest.cpp - tpcc's command line --------------------------===//
+//===- TpccOptionsTest.cpp - tpcc command line ----------------------------===//
 
 #include "TpccOptions.h"
 

@@ -1,4 +1,4 @@
-//===- WriteShardedTest.cpp - A file that changes while it is read --------===//
+//===- WriteShardedTest.cpp - Input file that changes while it is read ----===//
 //
 // The file is read twice: its structure, and, once it is known what to add, all of its bytes. Which
 // part a rank has is asked for in between: there the tests change the file.

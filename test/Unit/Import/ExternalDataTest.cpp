@@ -1,4 +1,4 @@
-//===- ExternalDataTest.cpp - Data files beside a model -------------------===//
+//===- ExternalDataTest.cpp - External data files of a model --------------===//
 
 #include "../TestFiles.h"
 #include "tpc/Import/ONNX/TensorSource.h"

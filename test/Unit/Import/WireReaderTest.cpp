@@ -1,4 +1,4 @@
-//===- WireReaderTest.cpp - ONNX files without their weights --------------===//
+//===- WireReaderTest.cpp - ONNX files read without their weights ---------===//
 
 #include "tpc/Import/ONNX/WireReader.h"
 #include "../TestFiles.h"

@@ -1,4 +1,4 @@
-//===- ImportMany.cpp - Many ONNX files in one process, for tests ---------===//
+//===- ImportMany.cpp - Import of many ONNX files in one process ----------===//
 //
 //   tpc-import-many
 //

@@ -1,4 +1,4 @@
-//===- FloatsTest.cpp - float arithmetic against the manual ---------------===//
+//===- FloatsTest.cpp - Float arithmetic against the manual ---------------===//
 
 #include "Table.h"
 

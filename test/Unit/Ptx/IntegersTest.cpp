@@ -1,4 +1,4 @@
-//===- IntegersTest.cpp - integers and bits against the manual ------------===//
+//===- IntegersTest.cpp - Integers and bits against the manual ------------===//
 
 #include "Table.h"
 

@@ -1,4 +1,4 @@
-//===- Kernels.h - kernels that are right, for tests to break -------------===//
+//===- Kernels.h - Correct kernels for tests to modify --------------------===//
 
 #ifndef TPC_TEST_UNIT_PTX_KERNELS_H
 #define TPC_TEST_UNIT_PTX_KERNELS_H

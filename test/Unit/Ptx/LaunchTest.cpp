@@ -1,4 +1,4 @@
-//===- LaunchTest.cpp - whole kernels -------------------------------------===//
+//===- LaunchTest.cpp - Whole kernels -------------------------------------===//
 
 #include "PtxTesting.h"
 

@@ -1,4 +1,4 @@
-//===- LayerNormTest.cpp - a kernel as it ships ---------------------------===//
+//===- LayerNormTest.cpp - Layer norm kernel as tpcc emits it -------------===//
 
 #include "Kernels.h"
 #include "PtxTesting.h"

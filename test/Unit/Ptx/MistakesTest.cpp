@@ -1,4 +1,4 @@
-//===- MistakesTest.cpp - what each checker is there for ------------------===//
+//===- MistakesTest.cpp - Detected fault of each checker ------------------===//
 //
 // Kernels that are right have no findings in any order (here and in LayerNormTest.cpp); each
 // mistake is found by the checker that it is of, whatever the seed.

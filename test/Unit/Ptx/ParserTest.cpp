@@ -1,4 +1,4 @@
-//===- ParserTest.cpp - texts that are no PTX, or that nobody knows -------===//
+//===- ParserTest.cpp - Invalid and unsupported PTX -----------------------===//
 
 #include "Kernels.h"
 #include "PtxTesting.h"

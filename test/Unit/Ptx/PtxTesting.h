@@ -1,4 +1,4 @@
-//===- PtxTesting.h - what tests of the PTX interpreter share -------------===//
+//===- PtxTesting.h - Helpers of PTX interpreter tests --------------------===//
 
 #ifndef TPC_TEST_UNIT_PTX_PTXTESTING_H
 #define TPC_TEST_UNIT_PTX_PTXTESTING_H

@@ -1,4 +1,4 @@
-//===- Table.h - one instruction on many operands -------------------------===//
+//===- Table.h - One instruction on a table of operands -------------------===//
 //
 // Expected results are the PTX manual's, written down as bits.
 //

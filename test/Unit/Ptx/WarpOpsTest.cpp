@@ -1,4 +1,4 @@
-//===- WarpOpsTest.cpp - shuffles, votes, atomics, special registers ------===//
+//===- WarpOpsTest.cpp - Shuffles, votes, atomics, special registers ------===//
 
 #include "PtxTesting.h"
 

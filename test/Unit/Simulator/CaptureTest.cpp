@@ -1,4 +1,4 @@
-//===- CaptureTest.cpp - what may be captured, and how graphs run ---------===//
+//===- CaptureTest.cpp - Stream capture and graph launches ----------------===//
 
 #include "SimulatorTesting.h"
 

@@ -1,4 +1,4 @@
-//===- CublasLtTest.cpp - products against sums in double -----------------===//
+//===- CublasLtTest.cpp - Matmuls against sums in double ------------------===//
 
 #include "CublasLt/Functions.h"
 #include "SimulatorTesting.h"

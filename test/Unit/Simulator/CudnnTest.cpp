@@ -1,4 +1,4 @@
-//===- CudnnTest.cpp - graphs of attention, and what is wrong with others -===//
+//===- CudnnTest.cpp - Attention graphs, valid and rejected ---------------===//
 
 #include "Cudnn/Functions.h"
 #include "SimulatorTesting.h"

@@ -1,4 +1,4 @@
-//===- DriverTest.cpp - devices, memory, copies, launches -----------------===//
+//===- DriverTest.cpp - Devices, memory, copies, launches -----------------===//
 
 #include "SimulatorTesting.h"
 

@@ -1,4 +1,4 @@
-//===- FaultTest.cpp - what goes wrong on purpose, modules, the trace -----===//
+//===- FaultTest.cpp - Injected faults, modules, the trace ----------------===//
 
 #include "SimulatorTesting.h"
 

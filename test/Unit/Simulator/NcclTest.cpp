@@ -1,4 +1,4 @@
-//===- NcclTest.cpp - collectives, sends, groups, and what goes wrong -----===//
+//===- NcclTest.cpp - Collectives, sends, groups, and faults --------------===//
 
 #include "NcclTesting.h"
 

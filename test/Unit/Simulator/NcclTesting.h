@@ -1,4 +1,4 @@
-//===- NcclTesting.h - ranks as threads and as processes ------------------===//
+//===- NcclTesting.h - Ranks as threads and as processes ------------------===//
 
 #ifndef TPC_TEST_UNIT_SIMULATOR_NCCLTESTING_H
 #define TPC_TEST_UNIT_SIMULATOR_NCCLTESTING_H

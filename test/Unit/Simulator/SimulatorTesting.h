@@ -1,4 +1,4 @@
-//===- SimulatorTesting.h - what tests of the simulated libraries share ---===//
+//===- SimulatorTesting.h - Helpers of simulator tests --------------------===//
 //
 // Libraries read their variables once. So each test runs in a process of its own, which loads them
 // by path, as programs do.

@@ -1,4 +1,4 @@
-//===- StreamTest.cpp - order, copies, races between operations -----------===//
+//===- StreamTest.cpp - Order, copies, races between operations -----------===//
 
 #include "SimulatorTesting.h"
 

@@ -1,4 +1,4 @@
-//===- SizeReductionTest.cpp - Windows and sizes of one number ------------===//
+//===- SizeReductionTest.cpp - Windows and single sizes -------------------===//
 
 #include "SizeReduction.h"
 

@@ -1,4 +1,4 @@
-//===- CutsTest.cpp - The chosen cuts against all others ------------------===//
+//===- CutsTest.cpp - Chosen stage cuts against all others ----------------===//
 
 #include "tpc/Transforms/Stages/Cuts.h"
 

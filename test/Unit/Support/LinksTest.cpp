@@ -1,4 +1,4 @@
-//===- BackendTest.cpp -------------------------------------------------------===//
+//===- LinksTest.cpp - Collective backends --------------------------------===//
 
 #include "tpc/Support/Links.h"
 

@@ -1,4 +1,4 @@
-//===- ReadFileTest.cpp - Files of text, up to a limit ---------------------===//
+//===- ReadFileTest.cpp - Text files up to a size limit -------------------===//
 
 #include "tpc/Support/ReadFile.h"
 #include "gtest/gtest.h"

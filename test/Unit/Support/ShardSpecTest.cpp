@@ -1,4 +1,4 @@
-//===- ShardSpecTest.cpp ---------------------------------------------------===//
+//===- ShardSpecTest.cpp - Shard specifications ---------------------------===//
 
 #include "tpc/Support/ShardSpec.h"
 
