@@ -16,6 +16,6 @@
 
 // SAME: output 0 is the same
 // DIFFERS: output 0 is not the same: of values up to
-// NOT-SENT: waits for a message that nobody sent
+// NOT-SENT: waits for a message that no rank sent
 // NOT-RECEIVED: a message from stage 0 to the rank at dp=0, pp=1, tp=0 is never received
 // MISSING: output 0 is not the same: parts are missing

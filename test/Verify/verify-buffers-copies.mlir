@@ -5,7 +5,7 @@
 // Each head is there as often, one after the other: else the part of one is not that of the others.
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 1, 0, 1]>/' %t > %t.order
 // RUN: not tpc-opt %t.order --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
-// ORDER: reads cache @k0 where {{.*}} is to be read, which is no part of it
+// ORDER: reads cache @k0 for {{.*}}, which is no slice of it
 
 // RUN: sed 's/dense<\[0, 0, 1, 1\]>/dense<[0, 0, 1, 0]>/' %t > %t.other
 // RUN: not tpc-opt %t.other --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
@@ -13,4 +13,4 @@
 // What no cache holds is computed.
 // RUN: sed '0,/dim 1 {tpc.held}/s//dim 1/' %t > %t.unheld
 // RUN: not tpc-opt %t.unheld --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNHELD
-// UNHELD: is computed by nobody: no kernel does, and no cache holds it
+// UNHELD: is not computed: neither by a kernel nor by a cache's layout

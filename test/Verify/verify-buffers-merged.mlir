@@ -6,9 +6,9 @@ func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf3
   %1 = tpc.matmul %x, %v {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
-// expected-error @below {{gives, which is not in the place that it reads}}
+// expected-error @below {{, which is not in the memory that it reads}}
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) to (%y : 16 x f32, %z : 16 x f32) {
-  // expected-note @below {{gives, written by tpc_buffer.product}}
+  // expected-note @below {{, written by tpc_buffer.product}}
   tpc_buffer.product %x m 4 k 4 by %w to %z n 4, by %v to %y n 4
 }
 
@@ -34,7 +34,7 @@ func.func private @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %v: tensor<4x4xf3
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) to (%y : 16 x f32, %z : 16 x f32) {
-  // expected-error @below {{is of 1 parameters, and on tensors there are 2}}
+  // expected-error @below {{has 1 parameters, but on tensors there are 2}}
   tpc_buffer.product %x m 4 k 4 by %w to %y n 4
 }
 
@@ -54,7 +54,7 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %w = packed 1, %v = packed 2) 
   %e = tpc_buffer.slot %frame at 0 : 16 x f32
   %0 = tpc_buffer.slot %frame at 64 : 16 x f32
   tpc_buffer.batch_product %x by %x to %e batch 1 m 4 k 4 n 4 strides 0, 0
-  // expected-error @below {{where it may still have to read}}
+  // expected-error @below {{where it may still read}}
   tpc_buffer.product %x m 4 k 4 by %w residual %e to %0 n 4, by %v to %e n 4
   tpc_buffer.batch_product %0 by %e to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame

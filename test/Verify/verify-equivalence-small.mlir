@@ -239,7 +239,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     }
     tpc.stage 1 {
       tpc.micro_batches of <batch{dp, mb}> {
-        // expected-error @+1 {{the rank at dp=0, mb=0, pp=1, tp=0 waits for a message that nobody sent}}
+        // expected-error @+1 {{the rank at dp=0, mb=0, pp=1, tp=0 waits for a message that no rank sent}}
         %0 = tpc.recv from 0 : !h
         %1 = func.call @stage_1(%0) : (!h) -> !mb
         tpc.output 0, %1 : !mb
@@ -652,7 +652,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{its root 5 is in no group of 2}}
+    // expected-error @+1 {{its root 5 is outside of a group of 2}}
     %0 = tpc.broadcast %x over ["tp"] root 5 : !x -> !x
     return
   }
@@ -672,7 +672,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %0 = tpc.local_slice %x over ["dp", "mb"] dim 0 : !x -> !mb
-    // expected-error @+1 {{no rank has what the rank at dp=0, tp=0 needs}}
+    // expected-error @+1 {{no rank has the elements that the rank at dp=0, tp=0 needs}}
     %1 = tpc.all_gather %0 over ["tp"] dim 0 : !mb -> !x
     return
   }
@@ -731,7 +731,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : !w1
-    // expected-error @+1 {{parts on a rank do not fit}}
+    // expected-error @+1 {{slices on a rank do not match}}
     %0 = tpc.add %x, %w : !x, !w1 -> !x
     return
   }
@@ -752,7 +752,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   tpc.weight @w1 in "w" at 0 : tensor<2x3xf32>
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
-    // expected-error @+1 {{the factors on a rank do not fit}}
+    // expected-error @+1 {{the matmul operands on a rank do not match}}
     %0 = tpc.matmul %w, %w : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
     return
   }
@@ -849,7 +849,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{the parts on a rank do not fit}}
+    // expected-error @+1 {{the slices on a rank do not match}}
     %0 = tpc.concat %x, %x dim 1 : !x, !x -> !x
     return
   }
@@ -868,7 +868,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !one = tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
-    // expected-error @+1 {{the parts on a rank do not fit}}
+    // expected-error @+1 {{the slices on a rank do not match}}
     %0 = tpc.reduce sum %x [1] : !x -> !x
     return
   }
@@ -890,7 +890,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
     %i = tpc.iota dim 0 : tensor<3xi64>
-    // expected-error @+1 {{the ids on a rank do not fit the result}}
+    // expected-error @+1 {{the ids on a rank do not match the result}}
     %0 = tpc.embedding %w, %i : tensor<2x3xf32>, tensor<3xi64> -> tensor<2x3xf32>
     return
   }
@@ -912,7 +912,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
     %i = tpc.iota dim 0 : tensor<3xi64>
-    // expected-error @+1 {{the parts on a rank do not fit}}
+    // expected-error @+1 {{the slices on a rank do not match}}
     %0 = tpc.gather %w, %i dim 0 : tensor<2x3xf32>, tensor<3xi64> -> tensor<2x3xf32>
     return
   }
@@ -934,7 +934,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %w = tpc.parameter @w1 : tensor<2x3xf32>
     %i = tpc.iota dim 0 : tensor<3x1xi64>
-    // expected-error @+1 {{the parts on a rank do not fit}}
+    // expected-error @+1 {{the slices on a rank do not match}}
     %0 = tpc.gather_nd %w, %i : tensor<2x3xf32>, tensor<3x1xi64> -> tensor<2x3xf32>
     return
   }
@@ -957,7 +957,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %q = tpc.parameter @q : tensor<1x3x2x2xf32>
     %k = tpc.parameter @k : tensor<1x3x3x2xf32>
-    // expected-error @+1 {{the parts on a rank do not fit}}
+    // expected-error @+1 {{the slices on a rank do not match}}
     %0 = tpc.attention %q, %k, %k scale 1.0 : tensor<1x3x2x2xf32>, tensor<1x3x3x2xf32>, tensor<1x3x3x2xf32> -> tensor<1x3x2x2xf32>
     return
   }
@@ -980,7 +980,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     %q = tpc.parameter @q : tensor<1x3x2x2xf32>
     %k = tpc.parameter @k : tensor<1x2x1xf32>
-    // expected-error @+1 {{the tables on a rank do not fit}}
+    // expected-error @+1 {{the tables on a rank do not match}}
     %0 = tpc.rotary %q, %k, %k : tensor<1x3x2x2xf32>, tensor<1x2x1xf32>, tensor<1x2x1xf32> -> tensor<1x3x2x2xf32>
     return
   }
@@ -998,7 +998,7 @@ module {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func @main() {
     %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
-    // expected-error @+1 {{it reads outside of the part that a rank has}}
+    // expected-error @+1 {{it reads outside of the slice that a rank has}}
     %0 = tpc.expand %x : tensor<2x4xf32> -> tensor<3x4xf32>
     return
   }
@@ -1009,7 +1009,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func @main() {
     %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
-    // expected-error @+1 {{the only rank computes another shape than its type 'tensor<3x4xf32>' says}}
+    // expected-error @+1 {{the only rank computes another shape than its type 'tensor<3x4xf32>' declares}}
     %0 = tpc.softmax %x dim 1 : tensor<2x4xf32> -> tensor<3x4xf32>
     return
   }
@@ -1021,7 +1021,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @f(%x: !wide) {
-    // expected-error @+1 {{the rank at tp=0 has another shape than its type says}}
+    // expected-error @+1 {{the rank at tp=0 has another shape than its type declares}}
     %0 = tpc.local_slice %x over ["tp"] dim 0 : !wide -> !part
     return
   }
@@ -1038,7 +1038,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @f(%x: !part) {
-    // expected-error @+1 {{the rank at tp=0 has another shape than its type says}}
+    // expected-error @+1 {{the rank at tp=0 has another shape than its type declares}}
     %0 = tpc.all_gather %x over ["tp"] dim 0 : !part -> !whole
     return
   }

@@ -227,7 +227,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @gathers_another_dimension(%x: !columns) {
-    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 of 4}}
+    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 from 4}}
     %0 = tpc.all_gather %x over ["tp"] dim 0 : !columns -> tensor<4x8xf32>
     return
   }
@@ -294,7 +294,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @scatters_another_dimension(%x: !sum) {
-    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 of 4}}
+    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 from 4}}
     %0 = tpc.reduce_scatter %x over ["tp"] dim 0 : !sum -> !columns
     return
   }

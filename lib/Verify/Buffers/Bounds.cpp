@@ -1,4 +1,4 @@
-//===- Bounds.cpp - Whether an expression is ever negative ----------------===//
+//===- Bounds.cpp - Proof that expressions are not negative ---------------===//
 
 #include "Bounds.h"
 #include "tpc/Dialect/RankSizes.h"
@@ -7,12 +7,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-// A question that takes more is answered with no. Those of real programs take less than ten.
+// A query that exceeds this fails. Queries of real programs take less than ten steps.
 static constexpr unsigned maxSteps = 400;
 
 void Bounds::assume(const SymExpr &size) {
   if (llvm::all_of(size.getTerms(), [](const SymExpr::Term &t) { return t.coefficient > 0; }))
-    return; // its terms tell
+    return; // implied by its terms
   if (!llvm::is_contained(facts, size)) {
     facts.push_back(size);
     known.clear();
@@ -39,7 +39,7 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   auto decide = [&] {
     const auto &[x, y] = *atom.args;
     switch (atom.kind) {
-    case SymExpr::AtomKind::FloorDiv: // a divisor of 0 does not come to be used
+    case SymExpr::AtomKind::FloorDiv: // a divisor of 0 is never used
       return prove(x);
     case SymExpr::AtomKind::Min:
       return prove(x) && prove(y);
@@ -51,13 +51,13 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   return knownAtoms[atom.key] = result;
 }
 
-/// Whether what is taken of a function may cancel a term: all that the term has occurs in it.
+/// Returns whether a bound of a function may cancel a term: all atoms of the term occur in it.
 static bool mayCancel(const SymExpr::Atom &atom, const SymExpr::Term &whole,
                       const SymExpr::Term &term) {
   return llvm::all_of(term.atoms, [&](const SymExpr::Atom &other) {
     return atom.key.find(other.key) != std::string::npos ||
            llvm::any_of(whole.atoms,
-                        [&](const SymExpr::Atom &beside) { return beside.key == other.key; });
+                        [&](const SymExpr::Atom &factor) { return factor.key == other.key; });
   });
 }
 
@@ -81,14 +81,14 @@ static SymExpr makeTerm(const SymExpr::Term &term) {
   return makeTerm(term.coefficient, term.atoms);
 }
 
-/// The term without one of its atoms.
+/// Returns the term without one of its atoms.
 static SymExpr without(const SymExpr::Term &term, size_t atom) {
   SmallVector<SymExpr::Atom> rest(term.atoms.begin(), term.atoms.end());
   rest.erase(rest.begin() + atom);
   return makeTerm(term.coefficient, rest);
 }
 
-/// Whether one of the arguments of a function in `whole` has the term, times what is beside it.
+/// Returns whether an argument of a function in `whole`, times the other factors, has the term.
 static bool cancels(const SymExpr::Term &whole, size_t atom, const SymExpr::Term &term) {
   SymExpr rest = without(whole, atom);
   const auto &[x, y] = *whole.atoms[atom].args;
@@ -102,7 +102,7 @@ static bool cancels(const SymExpr::Term &whole, size_t atom, const SymExpr::Term
   return has(x) || (!isDivision && has(y));
 }
 
-/// A coordinate is largest where it is subtracted.
+/// Replaces subtracted coordinates by their maximum.
 SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
   SymExpr sum(0);
   for (const SymExpr::Term &term : expr.getTerms()) {
@@ -122,7 +122,7 @@ SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
   return sum;
 }
 
-// Each step takes one function away or one fact, and a function's arguments are smaller than it is.
+// Each step removes one function or uses one fact, and a function's arguments are smaller than it.
 bool Bounds::prove(const SymExpr &given) {
   if (given.isOverflow() || ++steps > maxSteps)
     return false;
@@ -137,8 +137,8 @@ bool Bounds::prove(const SymExpr &given) {
   }
   if (!negative)
     return true;
-  // Added functions become what they are at least: first those that cancel the term at once, then
-  // those that may after other steps.
+  // Replaces added functions by lower bounds: first those that cancel the term immediately, then
+  // those that may do so after more steps.
   for (bool isExact : {true, false})
     for (const SymExpr::Term &term : expr.getTerms())
       for (size_t i = 0; i < term.atoms.size(); ++i)
@@ -152,7 +152,7 @@ bool Bounds::prove(const SymExpr &given) {
           negative->coefficient % term.coefficient == 0 &&
           prove(expr - SymExpr(negative->coefficient / term.coefficient) * fact))
         return true;
-  // Subtracted ones become what they are at most.
+  // Replaces subtracted functions by upper bounds.
   for (const SymExpr::Term &term : expr.getTerms())
     for (size_t i = 0; i < term.atoms.size(); ++i)
       if (term.coefficient < 0 && term.atoms[i].args && replaceAtom(expr, term, i))
@@ -160,7 +160,7 @@ bool Bounds::prove(const SymExpr &given) {
   return false;
 }
 
-/// Whether all terms are added.
+/// Returns whether all terms are added.
 bool Bounds::isPlain(const SymExpr &expr) {
   return !expr.isOverflow() && llvm::all_of(expr.getTerms(), [&](const SymExpr::Term &term) {
     return term.coefficient > 0 && llvm::all_of(term.atoms, [&](const SymExpr::Atom &atom) {
@@ -169,11 +169,11 @@ bool Bounds::isPlain(const SymExpr &expr) {
   });
 }
 
-/// Proves `expr` with something in place of an atom that makes it no larger.
+/// Proves `expr` with an atom replaced by a bound that does not increase the expression.
 bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t i) {
   const SymExpr::Atom &atom = term.atoms[i];
   const auto &[x, y] = *atom.args;
-  // All else in the term is not negative, so that what holds of the atom holds of the term.
+  // The other factors must not be negative, so that a bound of the atom is a bound of the term.
   for (size_t k = 0; k < term.atoms.size(); ++k)
     if (k != i && !isNeverNegative(term.atoms[k]))
       return false;
@@ -190,10 +190,10 @@ bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t 
   }
   case SymExpr::AtomKind::Min:
   case SymExpr::AtomKind::Max: {
-    // An added maximum is at least either; of an added minimum both must do.
+    // An added maximum is bounded by either operand; an added minimum needs both.
     bool either = isAdded == (atom.kind == SymExpr::AtomKind::Max);
     if (either) {
-      // Of max(a, max(b, c)), the one that cancels all.
+      // Finds an operand of max(a, max(b, c)) that cancels all.
       SmallVector<const SymExpr *> leaves{&x, &y};
       for (size_t k = 0; k < leaves.size(); ++k) {
         const std::vector<SymExpr::Term> &terms = leaves[k]->getTerms();

@@ -1,8 +1,8 @@
-//===- Bounds.h - Whether an expression is ever negative --------*- C++ -*-===//
+//===- Bounds.h - Proof that expressions are not negative -------*- C++ -*-===//
 //
-// For all sizes, all ranks and all micro-batches at once. Sizes are not negative, a coordinate on
-// an axis of N ranks is in [0, N). Both sides of what is compared are brought to one form before:
-// names of static sizes are numbers.
+// Proofs hold for all sizes, ranks and micro-batches at once. Sizes are not negative, and a
+// coordinate on an axis of N ranks is in [0, N). Expressions must be normalized: names of static
+// sizes are replaced by numbers.
 //
 //   64 * ((x + 63) floordiv 64) - x             never negative: a floor is less than 1 below
 //   max(a, b) - a                               never negative
@@ -25,11 +25,11 @@ public:
 
   explicit Bounds(GridAttr grid) : grid(grid) {}
 
-  /// Notes that a size is not negative, where its terms do not tell: `sequence - 1`.
+  /// Assumes that a size is not negative if its terms do not imply it: `sequence - 1`.
   void assume(const SymExpr &size);
-  /// False also where it is not known.
+  /// Returns whether the expression is proved never to be negative.
   bool isNeverNegative(const SymExpr &expr);
-  /// The same where nothing is subtracted; quick.
+  /// A fast version that succeeds only if nothing is subtracted.
   bool isPlain(const SymExpr &expr);
 
 private:
@@ -41,7 +41,7 @@ private:
   GridAttr grid;
   std::vector<SymExpr> facts;
   std::map<std::string, bool> known, knownAtoms;
-  unsigned steps = 0; // of one question
+  unsigned steps = 0; // of the current query
 };
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- Memory.cpp - Which value lies where --------------------------------===//
+//===- Memory.cpp - Symbolic contents of memory ---------------------------===//
 
 #include "Memory.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-bool Memory::areDisjoint(const Place &a, const Place &b) {
+bool Memory::areDisjoint(const MemoryRange &a, const MemoryRange &b) {
   if (a.region != b.region || a.size.isConstant(0) || b.size.isConstant(0))
     return true;
   if (a.begin == b.begin)
@@ -25,11 +25,11 @@ void Memory::setBorders(Value region, ArrayRef<SymExpr> all) {
       list.push_back(border);
 }
 
-std::optional<SymExpr> Memory::getNextBorder(const Place &place) {
+std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &place) {
   auto it = borders.find(place.region);
   if (it == borders.end())
     return std::nullopt;
-  // The nearest of those behind it.
+  // The nearest border after it.
   std::optional<SymExpr> next;
   for (const SymExpr &border : it->second)
     if (border != place.begin && bounds.isPlain(border - place.begin) &&
@@ -40,7 +40,7 @@ std::optional<SymExpr> Memory::getNextBorder(const Place &place) {
   return std::nullopt;
 }
 
-bool Memory::isInside(const Place &place, const SymExpr &size) {
+bool Memory::isInside(const MemoryRange &place, const SymExpr &size) {
   if (!bounds.isNeverNegative(place.begin))
     return false;
   if (auto next = getNextBorder(place); next && bounds.isPlain(size - *next))
@@ -48,59 +48,59 @@ bool Memory::isInside(const Place &place, const SymExpr &size) {
   return bounds.isNeverNegative(size - place.begin - place.size);
 }
 
-void Memory::write(const Place &place, Content content, Operation *writer) {
-  llvm::erase_if(held, [&](const Held &h) { return !areDisjoint(h.place, place); });
-  held.push_back({place, content, writer});
+void Memory::write(const MemoryRange &place, Content content, Operation *writer) {
+  llvm::erase_if(entries, [&](const Entry &entry) { return !areDisjoint(entry.place, place); });
+  entries.push_back({place, content, writer});
 }
 
-// `from` may be a part of what a value takes, which is known by where it begins: whoever reads it
-// asks for a part of that value, from the same byte on, and parts do not leave what they are of.
-void Memory::copy(const Place &from, const Place &to, bool given, Operation *writer) {
-  SmallVector<Held> copies;
+// `from` may be a slice of a value, identified by its first byte. A read names a slice of the same
+// value from the same byte on, and slices do not exceed their value.
+void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer) {
+  SmallVector<Entry> copies;
   if (given)
     copies.push_back({to, {from.region}, writer, from.begin});
-  for (const Held &h : held) {
-    if (h.place.region != from.region)
+  for (const Entry &entry : entries) {
+    if (entry.place.region != from.region)
       continue;
-    SymExpr offset = from.begin - h.place.begin;
-    if (!h.from)
-      copies.push_back({to, h.content, writer, offset});
-    else if (offset.isConstant(0) && h.place.size == from.size)
-      copies.push_back({to, h.content, writer, h.from});
+    SymExpr offset = from.begin - entry.place.begin;
+    if (!entry.from)
+      copies.push_back({to, entry.content, writer, offset});
+    else if (offset.isConstant(0) && entry.place.size == from.size)
+      copies.push_back({to, entry.content, writer, entry.from});
   }
-  llvm::erase_if(held, [&](const Held &h) { return !areDisjoint(h.place, to); });
-  llvm::append_range(held, copies);
+  llvm::erase_if(entries, [&](const Entry &entry) { return !areDisjoint(entry.place, to); });
+  llvm::append_range(entries, copies);
 }
 
-const Memory::Held *Memory::find(const Place &place, const SymExpr &offset,
-                                 function_ref<bool(Content)> isSame) const {
-  for (const Held &h : held) {
-    if (h.place.region != place.region)
+const Memory::Entry *Memory::find(const MemoryRange &place, const SymExpr &offset,
+                                  function_ref<bool(Content)> isSame) const {
+  for (const Entry &entry : entries) {
+    if (entry.place.region != place.region)
       continue;
-    bool isThere =
-        h.from ? h.place.begin == place.begin && h.place.size == place.size && *h.from == offset
-               : h.place.begin + offset == place.begin;
-    if (isThere && isSame(h.content))
-      return &h;
+    bool isThere = entry.from ? entry.place.begin == place.begin &&
+                                    entry.place.size == place.size && *entry.from == offset
+                              : entry.place.begin + offset == place.begin;
+    if (isThere && isSame(entry.content))
+      return &entry;
   }
   return nullptr;
 }
 
-bool Memory::isUntouched(const Place &place) {
-  return llvm::all_of(held, [&](const Held &h) { return areDisjoint(h.place, place); });
+bool Memory::isUntouched(const MemoryRange &place) {
+  return llvm::all_of(entries, [&](const Entry &entry) { return areDisjoint(entry.place, place); });
 }
 
-const Memory::Held *Memory::findAny(const Place &place) const {
-  for (const Held &h : llvm::reverse(held))
-    if (h.place.region == place.region && h.place.begin == place.begin)
-      return &h;
+const Memory::Entry *Memory::findAny(const MemoryRange &place) const {
+  for (const Entry &entry : llvm::reverse(entries))
+    if (entry.place.region == place.region && entry.place.begin == place.begin)
+      return &entry;
   return nullptr;
 }
 
 void Memory::forget(Value region) {
-  llvm::erase_if(held, [&](const Held &h) { return h.place.region == region; });
+  llvm::erase_if(entries, [&](const Entry &entry) { return entry.place.region == region; });
 }
 
 void Memory::forget(function_ref<bool(Value)> isDead) {
-  llvm::erase_if(held, [&](const Held &h) { return isDead(h.content.tensor); });
+  llvm::erase_if(entries, [&](const Entry &entry) { return isDead(entry.content.tensor); });
 }

@@ -1,9 +1,9 @@
-//===- Memory.h - Which value lies where, at some point of a program -*- C++ -*-===//
+//===- Memory.h - Symbolic contents of memory -------------------*- C++ -*-===//
 //
-// Memory is a set of regions: frames, and what callers, the runtime and the program's data give. In
-// a region, a value of the tensor program lies from a byte on, for so many bytes, both expressions.
-// Whatever is not known to be disjoint from what is written is forgotten. So an error is only that
-// a value is not where it is read, and why.
+// Memory is a set of regions: frames, and memory from callers, the runtime and the program's data.
+// A region contains values of the tensor program, each at an offset and of a size that are
+// expressions. A write invalidates every value that is not known to be disjoint from it. The only
+// error is therefore that a value is not where it is read, with the reason.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,16 +16,16 @@
 
 namespace mlir::tpc {
 
-/// A value of the tensor program, or what a collective over several axes has after some of them. Of
-/// what is given (an input, a parameter) and was copied: its place, as a value on buffers.
+/// A value of the tensor program, or the result of the first steps of a collective over several
+/// axes. For copies of given memory (an input, a parameter): the region copied from.
 struct Content {
   Value tensor;
   unsigned step = 0; // 0: the value itself
   bool operator==(const Content &o) const { return tensor == o.tensor && step == o.step; }
 };
 
-/// A range of bytes.
-struct Place {
+/// A range of bytes in a region.
+struct MemoryRange {
   Value region;
   ::tpc::SymExpr begin, size;
 };
@@ -34,33 +34,33 @@ class Memory {
 public:
   explicit Memory(Bounds &bounds) : bounds(bounds) {}
 
-  struct Held {
-    Place place;
+  struct Entry {
+    MemoryRange place;
     Content content;
     Operation *writer;
-    /// Set by copies: of the content only the bytes from here on.
+    /// Set by copies: the entry has the bytes of the content from here on.
     std::optional<::tpc::SymExpr> from = {};
   };
 
-  void write(const Place &place, Content content, Operation *writer);
-  /// Afterwards what is in one place is in the other as well. `given`: what is not written has its
-  /// place for content.
-  void copy(const Place &from, const Place &to, bool given, Operation *writer);
-  /// What has the bytes of the content from `offset` on in just this place. `isSame`: the content
-  /// that is looked for.
-  const Held *find(const Place &place, const ::tpc::SymExpr &offset,
-                   function_ref<bool(Content)> isSame) const;
-  /// Whether nothing was written there, as far as it is known.
-  bool isUntouched(const Place &place);
-  /// What was there last, for messages.
-  const Held *findAny(const Place &place) const;
-  bool areDisjoint(const Place &a, const Place &b);
-  /// Says where slots of a frame begin, and its size. Only of use: between two of them is what lies
-  /// there, so that it is compared with the next one and not with all.
+  void write(const MemoryRange &place, Content content, Operation *writer);
+  /// Copies the contents of one range to another. `given`: the source is given memory; what is not
+  /// written has its region for content.
+  void copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer);
+  /// Returns the entry with the bytes of a content from `offset` on in exactly this range; null if
+  /// there is none. `isSame`: matches the content.
+  const Entry *find(const MemoryRange &place, const ::tpc::SymExpr &offset,
+                    function_ref<bool(Content)> isSame) const;
+  /// Returns whether the range is known not to have been written.
+  bool isUntouched(const MemoryRange &place);
+  /// Returns the last content of the range, for messages.
+  const Entry *findAny(const MemoryRange &place) const;
+  bool areDisjoint(const MemoryRange &a, const MemoryRange &b);
+  /// Sets the offsets of a frame's slots, and its size. This only speeds up comparisons: a slot is
+  /// compared with the next border instead of all others.
   void setBorders(Value region, ArrayRef<::tpc::SymExpr> borders);
-  /// Whether a place is inside of its frame, or of so many bytes.
-  bool isInside(const Place &place, const ::tpc::SymExpr &size);
-  /// Forgets a region, or values that `isDead` is true of.
+  /// Returns whether a range is within `size` bytes.
+  bool isInside(const MemoryRange &place, const ::tpc::SymExpr &size);
+  /// Invalidates the contents of a region, or values for which `isDead` is true.
   void forget(Value region);
   void forget(function_ref<bool(Value tensor)> isDead);
 
@@ -74,12 +74,12 @@ public:
   size_t getDepth() const { return frames.size(); }
 
 private:
-  /// Where the next slot begins, if the place surely ends before that.
-  std::optional<::tpc::SymExpr> getNextBorder(const Place &place);
+  /// Returns the offset of the next slot if the range is proved to end before it.
+  std::optional<::tpc::SymExpr> getNextBorder(const MemoryRange &place);
 
   Bounds &bounds;
   DenseMap<Value, SmallVector<::tpc::SymExpr>> borders;
-  SmallVector<Held> held;
+  SmallVector<Entry> entries;
   SmallVector<Value> frames;
 };
 

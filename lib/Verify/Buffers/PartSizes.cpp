@@ -1,4 +1,4 @@
-//===- PartSizes.cpp - What a rank has of a tensor, from its type ---------===//
+//===- PartSizes.cpp - Sizes of a rank's slices ---------------------------===//
 
 #include "PartSizes.h"
 #include "tpc/Dialect/RankSizes.h"
@@ -14,7 +14,7 @@ SymExpr PartSizes::coordinate(StringRef axis) const {
 }
 
 // Coordinate c of N has the elements of the balanced split: n floordiv N, and one more for the
-// first n mod N. That is as many as there are k with k * N + c < n.
+// first n mod N. That equals the number of k with k * N + c < n.
 SymExpr PartSizes::size(SymExpr n, Axes axes) const {
   for (StringAttr axis : axes) {
     SymExpr ranks(count(axis));
@@ -53,7 +53,7 @@ std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_
                                                    StringRef axis) const {
   auto isLast = [&](Axes axes) { return !axes.empty() && axes.back().getValue() == axis; };
   DimAttr split = dims[dim];
-  // All pieces in order, and which of them it is.
+  // All factors in order, and the index of the one that is split.
   SmallVector<SymExpr> pieces;
   std::optional<size_t> found;
   for (DimAttr before : dims.take_front(dim))

@@ -1,7 +1,7 @@
-//===- PartSizes.h - What a rank has of a tensor, from its type --*- C++ -*-===//
+//===- PartSizes.h - Sizes of a rank's slices -------------------*- C++ -*-===//
 //
-// The sizes that buffers are compared with, derived from types alone and by nothing that planning
-// uses. Numbers, symbols of the model and coordinates (rank.tp).
+// Sizes that buffers are compared with. They are derived from types alone and share no code with
+// buffer planning. They consist of numbers, symbols of the model and coordinates (rank.tp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,26 +21,26 @@ public:
 
   int64_t count(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
   SymExpr coordinate(StringRef axis) const;
-  /// Of n elements, those that are left after a split over each of the axes.
+  /// Returns the number of n elements that remain after a split over each of the axes.
   SymExpr size(SymExpr n, Axes axes) const;
-  /// Where the part begins that the axes from `first` on take.
+  /// Returns the first index of the slice that the axes from `first` on select.
   SymExpr begin(SymExpr n, Axes axes, size_t first = 0) const;
 
   SymExpr size(FactorAttr factor) const { return size(factor.getExpr(), factor.getAxes()); }
-  /// The product of the factors before it is split.
+  /// Returns the product of the factors before the split over the dimension's axes.
   SymExpr inner(DimAttr dim) const;
   SymExpr size(DimAttr dim) const { return size(inner(dim), dim.getAxes()); }
   SymExpr size(ArrayRef<DimAttr> dims) const;
   SymExpr elements(Type tensor) const { return size(getDist(tensor).getDims()); }
 
-  /// [outer, n, inner], where `axis` is the last that splits a factor of dims[dim], or the product,
-  /// and n is what it splits.
+  /// Shape [outer, n, inner] of a split: `axis` is the last that splits a factor of dims[dim], or
+  /// the product, and n is the size that it splits.
   struct Box {
     SymExpr outer, n, inner;
   };
   std::optional<Box> findSplit(ArrayRef<DimAttr> dims, size_t dim, StringRef axis) const;
 
-  /// One form for what is equal: values in place of names.
+  /// Returns a canonical form: names are replaced by their values.
   SymExpr normalize(const SymExpr &expr) const;
 
 private:

@@ -1,4 +1,4 @@
-//===- PlanChecker.cpp - A function of tensors and one on buffers ---------===//
+//===- PlanChecker.cpp - Comparison of tensor and buffer functions --------===//
 
 #include "PlanChecker.h"
 #include "tpc/Dialect/Elements.h"
@@ -10,7 +10,7 @@ using ::tpc::SymExpr;
 
 #include "PlannedOp.cpp.inc"
 
-/// An op and its ONNX node, for messages.
+/// Describes an op and its ONNX node for messages.
 static std::string describeOp(Operation *op) {
   std::string name = getSourceName(op->getLoc());
   return op->getName().getStringRef().str() + (name.empty() ? "" : " '" + name + "'");
@@ -19,242 +19,11 @@ static std::string describeOp(Operation *op) {
 std::string mlir::tpc::describe(Content content) {
   Operation *op = content.tensor.getDefiningOp();
   if (isa<buffer::PlaceType>(content.tensor.getType()))
-    return "a copy of what is given";
+    return "a copy of given memory";
   if (!op)
     return "argument " + std::to_string(cast<BlockArgument>(content.tensor).getArgNumber());
-  return "what " + describeOp(op) + " gives" +
+  return "the result of " + describeOp(op) +
          (content.step ? " after step " + std::to_string(content.step) : "");
-}
-
-//===----------------------------------------------------------------------===//
-// Places
-//===----------------------------------------------------------------------===//
-
-FailureOr<Place> PlanChecker::resolve(Operation *call, Value place) {
-  auto extent = buffer::getExtent(place);
-  if (!extent) {
-    call->emitOpError("uses a place of an unknown size");
-    return failure();
-  }
-  SymExpr size = partSizes.normalize(extent.getBytes());
-  bounds.assume(size);
-  if (auto slot = place.getDefiningOp<buffer::SlotOp>()) {
-    if (!memory.isLive(slot.getFrame())) {
-      call->emitOpError("uses a slot of a frame that is gone");
-      return failure();
-    }
-    return Place{slot.getFrame(), value(slot.getOffset()), size};
-  }
-  if (auto part = place.getDefiningOp<buffer::PartOp>()) {
-    auto whole = resolve(call, part.getWhole());
-    if (failed(whole))
-      return failure();
-    auto element = buffer::getExtent(part.getWhole()).getElement();
-    SymExpr bytes(getElementBytes(element));
-    return Place{whole->region, whole->begin + bytes * value(part.getFrom()), size};
-  }
-  return Place{place, SymExpr(0), size};
-}
-
-bool PlanChecker::isInPlace(Value region) {
-  if (region.getDefiningOp<buffer::StateOp>())
-    return true;
-  auto argument = dyn_cast<BlockArgument>(region);
-  return argument && argument.getArgNumber() < function.getArgs().size() &&
-         cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]).getResult();
-}
-
-bool PlanChecker::isWritable(Value region) {
-  if (region.getDefiningOp<buffer::PushOp>() || isInPlace(region))
-    return true;
-  auto argument = dyn_cast<BlockArgument>(region);
-  return argument && argument.getArgNumber() >= function.getArgs().size();
-}
-
-/// Places in frames and of results are those that could be too small; what is given holds what it
-/// holds.
-LogicalResult PlanChecker::checkBounds(Operation *call, const Place &place) {
-  SymExpr size;
-  if (auto push = place.region.getDefiningOp<buffer::PushOp>())
-    size = value(push.getBytes());
-  else
-    size = partSizes.normalize(buffer::getExtent(place.region).getBytes());
-  if (!memory.isInside(place, size))
-    return call->emitOpError() << "writes " << place.size.str() << " bytes from "
-                               << place.begin.str() << " on of " << size.str();
-  return success();
-}
-
-/// Follows names that values have without being computed. Reshapes keep the bytes; the part of an
-/// outer dimension begins at an offset.
-Value PlanChecker::getRoot(Value tensor, SymExpr &offset) {
-  for (;;) {
-    if (auto reshape = tensor.getDefiningOp<ReshapeOp>()) {
-      tensor = reshape.getOperand();
-      continue;
-    }
-    auto slice = tensor.getDefiningOp<LocalSliceOp>();
-    if (!slice)
-      return tensor;
-    ArrayRef<DimAttr> from = getDist(slice.getOperand()).getDims();
-    ArrayRef<DimAttr> to = getDist(slice.getResult()).getDims();
-    size_t dim = slice.getDim();
-    DimAttr whole = from[dim], part = to[dim];
-    // In rows only where one row is all that is outside of the split.
-    if (llvm::any_of(to.take_front(dim), [](DimAttr d) { return !d.getExpr().isConstant(1); }))
-      return tensor;
-    SymExpr begin;
-    if (whole.getFactors() == part.getFactors()) {
-      begin = partSizes.begin(partSizes.inner(part), part.getAxes(), whole.getAxes().size());
-    } else {
-      if (!whole.getAxes().empty() || !part.getAxes().empty())
-        return tensor;
-      FactorAttr outer = part.getFactors().front();
-      begin = partSizes.begin(outer.getExpr(), outer.getAxes(),
-                              whole.getFactors().front().getAxes().size());
-      for (FactorAttr inner : part.getFactors().drop_front()) {
-        if (!inner.getAxes().empty() && !llvm::is_contained(whole.getFactors(), inner))
-          return tensor;
-        begin = begin * partSizes.size(inner);
-      }
-    }
-    int64_t bits = getElementTypeOrSelf(slice.getType()).getIntOrFloatBitWidth();
-    offset = offset + SymExpr((bits + 7) / 8) * begin * partSizes.size(to.drop_front(dim + 1));
-    tensor = slice.getOperand();
-  }
-}
-
-bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
-  if (auto constant = region.getDefiningOp<buffer::ConstantOp>()) {
-    auto wanted = tensor.getDefiningOp<ConstantOp>();
-    return wanted && wanted.getValue() == constant.getValue();
-  }
-  if (auto dense = region.getDefiningOp<buffer::DenseOp>())
-    return succeeded(
-        checkParameter(nullptr, dense.getIndex(), tensor, buffer::ParameterUse::Dense));
-  auto argument = dyn_cast<BlockArgument>(tensor);
-  if (!argument)
-    return false;
-  if (auto input = region.getDefiningOp<buffer::InputOp>())
-    return isa<PipelineOp>(argument.getOwner()->getParentOp()) &&
-           input.getIndex() == argument.getArgNumber();
-  auto place = dyn_cast<BlockArgument>(region);
-  if (!place || (isWritable(place) && !isInPlace(place)) ||
-      argument.getOwner()->getParent() != source)
-    return false;
-  auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
-  return attr.isPlace() && attr.getArgument().getInt() == argument.getArgNumber();
-}
-
-//===----------------------------------------------------------------------===//
-// Reads and writes
-//===----------------------------------------------------------------------===//
-
-static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value place,
-                                 const SymExpr &elements, Type element) {
-  auto extent = buffer::getExtent(place);
-  if (extent && extent.getElement() == element &&
-      sizes.normalize(extent.getElements().getExpr()) == elements)
-    return success();
-  InFlightDiagnostic error = call->emitOpError() << "uses a place of ";
-  if (extent)
-    error << extent.getElements().getExpr().str() << " x " << extent.getElement();
-  return error << " for " << elements.str() << " x " << element;
-}
-
-LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over) {
-  return read(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
-              getElementTypeOrSelf(tensor.getType()), over);
-}
-
-LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
-                                const SymExpr &elements, Type element, Value over) {
-  auto where = resolve(call, place);
-  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
-    return failure();
-  SymExpr offset(0);
-  Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
-  if (isInPlace(where->region) && memory.isUntouched(*where)) {
-    if (auto state = where->region.getDefiningOp<buffer::StateOp>()) {
-      if (failed(checkState(call, state, *where, content.tensor)))
-        return failure();
-    } else if (where->begin != offset || content.step || !isGiven(call, where->region, root)) {
-      return call->emitOpError() << "reads something else where " << describe(content)
-                                 << " is to be read";
-    }
-    reads.push_back({*where, over});
-    return success();
-  }
-  if (!isWritable(where->region)) {
-    if (where->begin == offset && !content.step && isGiven(call, where->region, root))
-      return success();
-    return call->emitOpError() << "reads something else where " << describe(content)
-                               << " is to be read";
-  }
-  auto isSame = [&](Content held) {
-    if (isa<buffer::PlaceType>(held.tensor.getType()))
-      return !content.step && isGiven(call, held.tensor, root);
-    return held == Content{root, content.step};
-  };
-  if (const Memory::Held *held = memory.find(*where, offset, isSame)) {
-    // A part is inside of what it is a part of, which is what its slot is known to be apart from.
-    reads.push_back({held->place, over});
-    return success();
-  }
-  InFlightDiagnostic error = call->emitOpError()
-                             << "needs " << describe(content) << ", which is not in the place that "
-                             << "it reads, " << where->size.str() << " bytes from "
-                             << where->begin.str() << " on";
-  if (const Memory::Held *other = memory.findAny(*where)) {
-    Diagnostic &note = error.attachNote(other->writer ? other->writer->getLoc() : call->getLoc());
-    note << "there is " << describe(other->content);
-    if (other->writer)
-      note << ", written by " << other->writer->getName().getStringRef();
-  } else {
-    error.attachNote() << "nothing is known to be there: it was overwritten, or never written";
-  }
-  return error;
-}
-
-LogicalResult PlanChecker::write(Operation *call, Value place, Value tensor) {
-  return write(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
-               getElementTypeOrSelf(tensor.getType()));
-}
-
-LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
-                                 const SymExpr &elements, Type element) {
-  auto where = resolve(call, place);
-  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
-    return failure();
-  if (!isWritable(where->region))
-    return call->emitOpError() << "writes " << describe(content)
-                               << " to a place that is only to be read";
-  // In place of what was read from there, and of nothing else.
-  bool isThere = llvm::any_of(reads, [&](const Access &access) {
-    return access.over == place && access.place.region == where->region &&
-           access.place.begin == where->begin && access.place.size == where->size;
-  });
-  if (isInPlace(where->region) && !isThere)
-    return call->emitOpError() << "writes " << describe(content)
-                               << " to memory that keeps something else";
-  if (!isThere && failed(checkBounds(call, *where)))
-    return failure();
-  for (const Access &access : reads) {
-    bool isSame = access.place.region == where->region && access.place.begin == where->begin &&
-                  access.place.size == where->size;
-    if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
-      return call->emitOpError() << "writes " << describe(content)
-                                 << " where it may still have to read: " << where->size.str()
-                                 << " bytes from " << where->begin.str() << " on, and "
-                                 << access.place.size.str() << " from " << access.place.begin.str()
-                                 << " on";
-  }
-  for (const Place &other : writes)
-    if (!memory.areDisjoint(other, *where))
-      return call->emitOpError() << "writes two results to places that may overlap";
-  writes.push_back(*where);
-  memory.write(*where, content, call);
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -324,24 +93,24 @@ LogicalResult PlanChecker::checkParameter(Operation *call, Value index, Value te
 }
 
 //===----------------------------------------------------------------------===//
-// Through both
+// Parallel walk
 //===----------------------------------------------------------------------===//
 
-/// What names a place is no call.
+/// Returns whether the op only names memory and is no call.
 static bool isName(Operation *op) {
   return isa<buffer::SlotOp, buffer::InputOp, buffer::ConstantOp, buffer::DenseOp, buffer::PartOp,
              buffer::ParameterOp, buffer::StateOp>(op);
 }
 
 Operation *PlanChecker::peek() {
-  // Frames and copies may stand before any call.
+  // Frames and copies may precede any call.
   auto it = at;
   while (it != end && (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)))
     ++it;
   return it == end ? nullptr : &*it;
 }
 
-/// Frames and copies mean no op of tensors: they do to memory what they do.
+/// Executes frame ops and copies, which correspond to no op on tensors.
 LogicalResult PlanChecker::skipMemoryOps() {
   for (; at != end; ++at)
     if (isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*at)) {
@@ -355,12 +124,14 @@ LogicalResult PlanChecker::skipMemoryOps() {
 
 LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
   if (auto push = dyn_cast<buffer::PushOp>(op)) {
-    // What lies in it has sizes.
+    // Sizes of slots are not negative.
     for (Operation *user : push.getFrame().getUsers())
       if (auto slot = dyn_cast<buffer::SlotOp>(user))
         bounds.assume(partSizes.normalize(slot.getExtent().getBytes()));
     if (!bounds.isNeverNegative(value(push.getBytes())))
-      return op->emitOpError() << "is of " << push.getBytes().getExpr().str() << " bytes";
+      return op->emitOpError() << "has " << push.getBytes().getExpr().str()
+                               << " bytes, which may be "
+                               << "negative";
     memory.enter(push.getFrame());
     SmallVector<SymExpr> borders{value(push.getBytes())};
     for (Operation *user : push.getFrame().getUsers())
@@ -371,14 +142,14 @@ LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
   }
   if (auto pop = dyn_cast<buffer::PopOp>(op)) {
     if (!memory.isTop(pop.getFrame()))
-      return op->emitOpError("is not of the frame on top");
+      return op->emitOpError("pops a frame that is not on top");
     memory.leave();
     return success();
   }
   return checkCopy(cast<buffer::CopyOp>(op));
 }
 
-// A copy has no counterpart: whatever value it reads is then at both places.
+// A copy has no counterpart: the value that it reads is in both ranges afterwards.
 LogicalResult PlanChecker::checkCopy(buffer::CopyOp copy) {
   beginCall();
   auto from = resolve(copy, copy.getFrom()), to = resolve(copy, copy.getTo());
@@ -386,11 +157,11 @@ LogicalResult PlanChecker::checkCopy(buffer::CopyOp copy) {
       failed(compare(copy, "bytes", copy.getBytes(), to->size)))
     return failure();
   if (!isWritable(to->region) || isInPlace(to->region))
-    return copy.emitOpError("writes to a place that is only to be read");
+    return copy.emitOpError("writes to read-only memory");
   if (failed(checkBounds(copy, *to)))
     return failure();
   if (!memory.areDisjoint(*from, *to))
-    return copy.emitOpError("copies between places that may overlap");
+    return copy.emitOpError("copies between ranges that may overlap");
   memory.copy(*from, *to, !isWritable(from->region), copy);
   return success();
 }
@@ -399,13 +170,13 @@ Operation *PlanChecker::next(Operation *op, StringRef name) {
   if (failed(skipMemoryOps()))
     return nullptr;
   if (at == end) {
-    op->emitOpError() << "has no call on buffers: " << name << " is to come behind the last";
+    op->emitOpError() << "has no call on buffers: " << name << " is missing at the end";
     return nullptr;
   }
   Operation *call = &*at++;
   if (call->getName().getStringRef() != name) {
     InFlightDiagnostic error = call->emitOpError()
-                               << "stands where " << describeOp(op) << " needs " << name;
+                               << "is where " << describeOp(op) << " needs " << name;
     error.attachNote(op->getLoc()) << "this is the op on tensors";
     return nullptr;
   }
@@ -422,31 +193,31 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
       continue;
     auto planned = dyn_cast<PlannedOpInterface>(op);
     if (!planned)
-      return op.emitOpError("is an op of which nothing is known that means the same on buffers");
+      return op.emitOpError("has no rule for the equivalent ops on buffers");
     if (failed(planned.checkPlan(*this)))
       return failure();
   }
-  // Results are where the caller wants them before frames are gone or behind.
+  // Copies of results to the caller's memory may precede or follow the end of frames.
   if (failed(skipMemoryOps()))
     return failure();
   if (at != end)
-    return at->emitOpError("is a call that no op on tensors means");
+    return at->emitOpError("is a call without an op on tensors");
   if (memory.getDepth() != depth)
     return function.emitOpError("leaves a frame on the stack");
   return success();
 }
 
-// What one round leaves behind is what the next one finds. Values of the rounds themselves are new
-// in each.
+// An iteration starts with the memory that the previous one left. Values of the body itself are new
+// in each iteration.
 LogicalResult PlanChecker::checkInner(Block &tensors, Block &buffers) {
   auto outer = std::pair(at, end);
-  isRepeated = partSizes.count("mb") > 1;
-  for (int round = 0; round < rounds; ++round) {
+  isInLoop = partSizes.count("mb") > 1;
+  for (int pass = 0; pass < loopPasses; ++pass) {
     memory.forget([&](Value tensor) { return tensor.getParentBlock() == &tensors; });
     if (failed(checkBlock(tensors, buffers)))
       return failure();
   }
-  isRepeated = false;
+  isInLoop = false;
   std::tie(at, end) = outer;
   return success();
 }
@@ -465,24 +236,24 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
       if (r < 0 || r >= tensors.getNumResults() || !inPlace.insert(r).second)
         return function.emitOpError()
                << "has an argument that becomes result " << r << " of @" << tensors.getName()
-               << ", which there is not, or which another one becomes";
+               << ", which does not exist or has another such argument";
       if (!isExtentOf(attr.getExtent(), tensors.getResultTypes()[r]))
-        return function.emitOpError() << "has a place of another size for result " << r;
+        return function.emitOpError() << "has a buffer of another size for result " << r;
     }
     int64_t index = attr.getArgument().getInt();
     if (index < 0 || index >= tensors.getNumArguments())
       return function.emitOpError() << "has an argument for argument " << index << " of @"
                                     << tensors.getName() << ", which has none";
     if (attr.isPlace() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
-      return function.emitOpError() << "has a place of another size for argument " << index;
+      return function.emitOpError() << "has a buffer of another size for argument " << index;
   }
   if (function.getResultsPlaces().size() + inPlace.size() != tensors.getNumResults())
-    return function.emitOpError() << "has " << function.getResultsPlaces().size() << " places for "
+    return function.emitOpError() << "has " << function.getResultsPlaces().size() << " buffers for "
                                   << tensors.getNumResults() - inPlace.size() << " results";
   auto next = function.getResultsPlaces().begin();
   for (auto [i, type] : llvm::enumerate(tensors.getResultTypes()))
     if (!inPlace.contains(i) && !isExtentOf(cast<buffer::ExtentAttr>(*next++), type))
-      return function.emitOpError() << "has a place of another size for result " << i;
+      return function.emitOpError() << "has a buffer of another size for result " << i;
   return success();
 }
 

@@ -1,8 +1,8 @@
-//===- PlanChecker.h - A function of tensors and one on buffers -*- C++ -*-===//
+//===- PlanChecker.h - Comparison of tensor and buffer functions -*- C++ -*-==//
 //
-// Goes through both, op by op. Each op of tensors says which runtime calls come next, with which
-// sizes, derived from its types; what they read has to be there, and what they write is there
-// afterwards.
+// Walks both functions in parallel. Each op on tensors determines the next runtime calls and their
+// sizes, from its types. Values that a call reads must be in memory; values that it writes are in
+// memory afterwards.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ class PlanChecker;
 
 namespace mlir::tpc {
 
-/// For messages.
+/// Describes a content for messages.
 std::string describe(Content content);
 
 class PlanChecker {
@@ -35,7 +35,7 @@ public:
   LogicalResult checkFunction(func::FuncOp tensors);
   LogicalResult checkStage(StageOp stage);
 
-  //===--- for ops --------------------------------------------------------===//
+  //===--- for op models --------------------------------------------------===//
 
   ModuleOp module;
   buffer::FuncOp function;
@@ -47,27 +47,28 @@ public:
     return symbols.lookupNearestSymbolFrom<OpT>(from, symbol);
   }
 
-  /// The call that stands for `op`. Null, with an error, if another one or none comes next.
+  /// Returns the next call, which must implement `op`. Null, with an error, if it is another or
+  /// none.
   template <typename OpT> OpT next(Operation *op) {
     return cast_or_null<OpT>(next(op, OpT::getOperationName()));
   }
-  /// Whether a call of this kind comes next.
+  /// Returns whether the next call is of this kind.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
-  /// The call reads a value. `over`: what it writes there may lie in just the same place.
+  /// Checks that the call reads a value. `over`: the call may write its result to the same range.
   LogicalResult read(Operation *call, Value place, Value tensor, Value over = {});
-  /// The same of what a collective has after a step.
+  /// The same for an intermediate result of a collective.
   LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
                      Type element, Value over = {});
-  /// After all that it reads.
+  /// Records a write; call it after all reads of the call.
   LogicalResult write(Operation *call, Value place, Value tensor);
   LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
                       Type element);
-  /// At the end, a cache's memory holds the part of the value that is its next contents.
-  LogicalResult checkKept(OutputOp op, FlatSymbolRefAttr cache);
-  /// What one call writes does not overlap.
+  /// Checks that a cache's memory has the value of its output at the end of a step.
+  LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
+  /// Starts a call, whose results must not overlap.
   void beginCall() { reads.clear(), writes.clear(); }
-  /// The index is that of the parameter which a value is.
+  /// Checks that an index is that of the parameter that `tensor` is.
   LogicalResult checkParameter(Operation *call, Value index, Value tensor,
                                buffer::ParameterUse use);
   LogicalResult checkLoad(Operation *call, Value index, buffer::LoadAttr load);
@@ -77,19 +78,20 @@ public:
   bool isPositive(buffer::ExprAttr expr) {
     return bounds.isNeverNegative(value(expr) - SymExpr(1));
   }
-  /// Any other attribute.
+  /// Compares any other attribute.
   LogicalResult compare(Operation *call, StringRef what, Attribute have, Attribute wanted);
 
-  /// Another op computes it as well; it has no call of its own.
+  /// Marks an op that another op's call computes.
   void setDone(Operation *op) { done.insert(op); }
-  /// Goes through a block of a block.
+  /// Checks a nested block.
   LogicalResult checkInner(Block &tensors, Block &buffers);
-  /// How often the block that is being checked is gone through: 2 where it is repeated.
-  static constexpr int rounds = 2;
+  /// Number of times that the body of a loop is checked: the second pass starts with the first's
+  /// memory.
+  static constexpr int loopPasses = 2;
 
 private:
   struct Access {
-    Place place;
+    MemoryRange place;
     Value over;
   };
 
@@ -100,35 +102,35 @@ private:
   LogicalResult checkMemoryOp(Operation *op);
   LogicalResult checkCopy(buffer::CopyOp copy);
   LogicalResult checkSignature(func::FuncOp tensors);
-  FailureOr<Place> resolve(Operation *call, Value place);
-  LogicalResult checkBounds(Operation *call, const Place &place);
-  /// Whether a region that nobody writes holds a value.
+  FailureOr<MemoryRange> resolve(Operation *call, Value place);
+  LogicalResult checkBounds(Operation *call, const MemoryRange &place);
+  /// Returns whether read-only memory contains a value.
   bool isGiven(Operation *call, Value region, Value tensor);
   bool isWritable(Value region);
-  /// Whether a region holds a value before it is written in place: a cache's, or an argument that
-  /// becomes a result.
+  /// Returns whether a region is updated in place: a cache, or an argument that becomes a result.
   bool isInPlace(Value region);
-  LogicalResult checkState(Operation *call, buffer::StateOp state, const Place &where,
+  LogicalResult checkState(Operation *call, buffer::StateOp state, const MemoryRange &where,
                            Value tensor);
-  SymExpr getRound(Value tensor);
+  SymExpr getMicroBatchOffset(Value tensor);
   Value getRoot(Value tensor, SymExpr &offset);
 
   PartSizes partSizes;
   Bounds bounds;
   Memory memory;
   SymbolTableCollection &symbols;
-  Region *source = nullptr; // of the tensors' function; null in stages
+  Region *source = nullptr; // body of the function on tensors; null in stages
   Block::iterator at, end;  // the next op on buffers
   SmallVector<Access> reads;
-  SmallVector<Place> writes;
+  SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;
-  bool isRepeated = false;           // what is checked is one of several rounds
-  DenseMap<Value, DistAttr> layouts; // of states that were read: how they are split
-  DenseMap<Value, int64_t> copiesOf; // and how often each kv head is there
+  bool isInLoop = false;             // in a loop of several micro-batches
+  DenseMap<Value, DistAttr> layouts; // distributions of caches that were read
+  DenseMap<Value, int64_t> copiesOf; // and replication of their kv heads
 };
 
-/// What each op of the tensor program must have become.
+/// Attach the models of the ops of a tensor program.
 void attachPlannedCompute(MLIRContext *context);
+void attachPlannedCalls(MLIRContext *context);
 void attachPlannedCommunication(MLIRContext *context);
 
 } // namespace mlir::tpc

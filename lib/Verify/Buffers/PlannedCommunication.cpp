@@ -1,4 +1,4 @@
-//===- PlannedCommunication.cpp - Collectives, transfers, outputs, rounds -===//
+//===- PlannedCommunication.cpp - Models of communication on buffers ------===//
 
 #include "PlanChecker.h"
 #include "tpc/Dialect/BlockMove.h"
@@ -27,7 +27,7 @@ static Attribute toList(MLIRContext *context, ArrayRef<StringAttr> axes) {
   return ArrayAttr::get(context, SmallVector<Attribute>(axes.begin(), axes.end()));
 }
 
-/// The dimension without the last of its axes, if that is `axis`.
+/// Returns the dimension without the last of its axes if that is `axis`.
 static DimAttr withoutLast(DimAttr dim, StringRef axis) {
   auto drop = [&](ArrayRef<StringAttr> axes) {
     return !axes.empty() && axes.back().getValue() == axis ? axes.drop_back() : axes;
@@ -52,8 +52,8 @@ struct AllReduce : PlannedOpInterface::ExternalModel<AllReduce, AllReduceOp> {
   }
 };
 
-/// One axis after the other, from the innermost out when parts are joined, the other way round when
-/// they are made. What is there in between is the value after so many steps.
+/// One call per axis: a gather from the innermost axis out, a scatter in the other direction. The
+/// intermediate contents are the value after that many steps.
 template <typename OpT, typename CallT>
 struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, OpT> {
   static constexpr bool gathers = std::is_same_v<OpT, AllGatherOp>;
@@ -63,7 +63,7 @@ struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, Op
     size_t dim = op.getDim();
     DistAttr split = getDist(gathers ? op.getOperand() : op.getResult());
     SmallVector<StringAttr> axes(op.getAxes().template getAsRange<StringAttr>());
-    // The dimensions that are split over all of the axes, then over one less, ...
+    // The dimensions split over all of the axes, then over one less, ...
     SmallVector<std::pair<StringAttr, SmallVector<DimAttr>>> levels;
     SmallVector<DimAttr> dims(split.getDims());
     while (!axes.empty()) {
@@ -119,18 +119,18 @@ struct AllToAll : PlannedOpInterface::ExternalModel<AllToAll, AllToAllOp> {
     size_t from = op.getFromDim(), to = op.getToDim();
     auto gathered = c.sizes().findSplit(in, from, axis), made = c.sizes().findSplit(out, to, axis);
     if (from == to || !gathered || !made)
-      return op.emitOpError("moves what nobody splits");
-    // What is split in the earlier dimension is outside: [outer, a, middle, b, inner]. The middle
-    // is what is left of the elements of both together.
+      return op.emitOpError("moves a split that its types do not have");
+    // The split of the earlier dimension is outside: [outer, a, middle, b, inner]. The middle is
+    // the remaining elements between the two.
     bool splitsFirst = to < from;
     auto &first = splitsFirst ? *made : *gathered;
     auto &second = splitsFirst ? *gathered : *made;
-    // Where b is split, a is whole: all before b are outer, a and the middle.
+    // If b is split, a is whole: the elements before b are outer, a and the middle.
     auto middle = second.outer.divideExact(first.outer * first.n);
     if (!middle)
-      return op.emitOpError("moves a split between parts that are not one behind the other");
+      return op.emitOpError("moves a split between factors that are not one after the other");
     if (call.getSplitsFirst() != splitsFirst)
-      return call.emitOpError("splits and gathers the other way round");
+      return call.emitOpError("splits and gathers in the opposite order");
     return failure(failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
                    failed(c.compare(call, "outer", call.getOuter(), first.outer)) ||
                    failed(c.compare(call, "a", call.getA(), first.n)) ||
@@ -151,7 +151,7 @@ struct CollectivePermute
       return failure();
     auto move = BlockMove::get(op);
     if (!move)
-      return op.emitOpError("moves parts that are no ranges");
+      return op.emitOpError("moves slices that are no ranges");
     MLIRContext *context = op.getContext();
     Attribute splits = ArrayAttr::get(
         context, {toList(context, move->in.part), toList(context, move->in.product),
@@ -204,7 +204,7 @@ struct ExchangePlan : PlannedOpInterface::ExternalModel<ExchangePlan, ExchangeOp
   }
 };
 
-/// What the root has is copied to where all have it afterwards.
+/// Copies the root's value to the memory that all members read afterwards.
 struct Broadcast : PlannedOpInterface::ExternalModel<Broadcast, BroadcastOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<BroadcastOp>(base);
@@ -255,7 +255,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     auto attrs =
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (FlatSymbolRefAttr cache = getCache(attrs))
-      return c.checkKept(op, cache);
+      return c.checkCacheResult(op, cache);
     auto call = c.next<buffer::OutputOp>(op);
     if (!call)
       return failure();
@@ -269,11 +269,11 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       SmallVector<FactorAttr> factors(dim.getFactors());
       if (!dim.getAxes().empty()) {
-        // A part of the whole dimension, if it is a range of it.
+        // A slice of the whole dimension, if it is a range.
         SymExpr inner(1);
         for (FactorAttr factor : ArrayRef(factors).drop_front()) {
           if (!factor.getAxes().empty())
-            return op.emitOpError() << "has parts of dimension " << i << " that are no boxes";
+            return op.emitOpError() << "has slices of dimension " << i << " that are no boxes";
           inner = inner * factor.getExpr();
         }
         shape.push_back(dim.getExpr());
@@ -291,9 +291,11 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
         thinned = shape.size() - 1;
     }
     if (call.getEvery().has_value() != thinned.has_value())
-      return call.emitOpError("delivers all of several copies, or some of what is there once");
+      return call.emitOpError(
+          "delivers all copies of a replicated dimension, or skips elements of one "
+          "that is not replicated");
     if (thinned) {
-      // Indices begin, begin + 1, ... of which those are delivered that `times` divides.
+      // Indices begin, begin + 1, ...; those that are multiples of `times` are delivered.
       SymExpr times(copies.times), begin = offset[*thinned], held = size[*thinned];
       auto after = [&](const SymExpr &n) {
         return SymExpr::floorDiv(n + times - SymExpr(1), times);
@@ -302,12 +304,12 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
       offset[*thinned] = after(begin);
       size[*thinned] = after(begin + held) - offset[*thinned];
       if (*call.getEvery() != *thinned || int64_t(*call.getStep()) != copies.times ||
-          failed(c.compare(call, "held entries", *call.getHeld(), held)) ||
+          failed(c.compare(call, "entries", *call.getHeld(), held)) ||
           failed(
               c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
         return call.emitOpError("delivers other copies");
     }
-    // All ranks that have the same but one are left out, by their coordinates.
+    // Excludes all ranks with equal slices except the one with coordinate 0.
     std::set<std::string> wanted, have;
     if (c.grid) {
       SmallVector<StringRef> axes{"mb"};
@@ -341,8 +343,8 @@ struct MicroBatches : PlannedOpInterface::ExternalModel<MicroBatches, MicroBatch
             c.compare(call, "count", call.getCount(), SymExpr(batch ? c.sizes().count("mb") : 1))))
       return failure();
     if (bool(batch) != bool(call.getSize()))
-      return call.emitOpError("leaves out rounds without samples, or does not, and the loop is the "
-                              "other");
+      return call.emitOpError("and the loop differ in whether micro-batches without samples are "
+                              "skipped");
     if (batch) {
       SymExpr size = c.sizes().size(batch);
       if (!batch.usesAxis("mb"))

@@ -1,4 +1,4 @@
-//===- PlannedCompute.cpp - Products, attention, kernels, functions -------===//
+//===- PlannedCompute.cpp - Models of matmuls and attention on buffers -----===//
 
 #include "PlanChecker.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Whether the target's libraries compute `op`, of such elements.
+/// Checks that the target's libraries compute `op` for these element types.
 static LogicalResult checkComputed(Operation *op, ValueRange values) {
   const TargetTraits &target = TargetTraits::get(op);
   for (Value v : values)
@@ -17,7 +17,8 @@ static LogicalResult checkComputed(Operation *op, ValueRange values) {
   return success();
 }
 
-/// A call says one type for all of its elements; products of 16 bits may give f32.
+/// Checks that all values have the result's type. A call has one element type; matmuls of 16 bits
+/// may have results in f32.
 static LogicalResult checkOneType(Operation *op, ValueRange values) {
   for (Value v : values)
     if (v && getElementTypeOrSelf(v) != getElementTypeOrSelf(op->getResult(0)))
@@ -26,31 +27,33 @@ static LogicalResult checkOneType(Operation *op, ValueRange values) {
 }
 
 namespace {
-/// What nobody is called for.
+/// An op without a call.
 template <typename OpT> struct NoCall : PlannedOpInterface::ExternalModel<NoCall<OpT>, OpT> {
   LogicalResult checkPlan(Operation *, PlanChecker &) const { return success(); }
 };
 
-/// Casts are done as parameters are loaded; ops that follow a product are done by it. Others are
-/// parts of kernels.
-template <typename OpT> struct Marked : PlannedOpInterface::ExternalModel<Marked<OpT>, OpT> {
+/// An op that must be part of another: casts of parameters at load time, epilogues of matmuls. All
+/// others are parts of kernels.
+template <typename OpT>
+struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
     if (op->hasAttr(kLoadedAttr))
       return success();
-    return op->emitOpError("is computed by nobody: no product before it does, and no kernel");
+    return op->emitOpError("is not computed: neither by a matmul before it nor by a kernel");
   }
 };
 
-/// Memory has it already: whoever reads it says how.
-template <typename OpT> struct HeldMove : PlannedOpInterface::ExternalModel<HeldMove<OpT>, OpT> {
+/// A move whose readers account for the layout in memory.
+template <typename OpT>
+struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
     if (op->hasAttr(kHeldAttr))
       return success();
-    return op->emitOpError("is computed by nobody: no kernel does, and no cache holds it");
+    return op->emitOpError("is not computed: neither by a kernel nor by a cache's layout");
   }
 };
 
-/// What a value is by heads, [b, h, tokens, d], if it is a transpose of that which nobody computes.
+/// If a value is a transpose that is not computed, returns its operand [b, h, tokens, d].
 static Value getByHeads(Value tensor) {
   auto transpose = tensor.getDefiningOp<TransposeOp>();
   bool isHeld = transpose && transpose->hasAttr(kHeldAttr) &&
@@ -71,7 +74,7 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
     SmallVector<SymExpr> cache = sizesOf(op.getResult()), fresh = sizesOf(op.getFresh());
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
       return op.emitOpError("has lengths that are not i64");
-    // As they are, or by tokens, [b, tokens, h, d].
+    // In this order, or by tokens, [b, tokens, h, d].
     Value from = op.getFresh(), byTokens = getByHeads(from);
     SmallVector<SymExpr> strides{fresh[1] * fresh[2] * fresh[3], fresh[2] * fresh[3], fresh[3]};
     if (byTokens) {
@@ -100,7 +103,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
   }
 
-  /// What a product computes behind its sum: a bias, then an activation, then a residual.
+  /// Operations after the sum of a matmul: a bias, then an activation, then a residual.
   struct Epilogue {
     Value bias, residual, result;
     buffer::Epilogue activation = buffer::Epilogue::None;
@@ -117,7 +120,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
         break;
       bool hasActivation = epilogue.activation != buffer::Epilogue::None;
       if (epilogue.residual || getDist(user->getResult(0)).getDims() != dims)
-        return user->emitOpError("is nothing that a product can compute here");
+        return user->emitOpError("cannot be part of a matmul's epilogue here");
       if (auto add = dyn_cast<AddOp>(user)) {
         Value other = add.getOperand(1 - use.getOperandNumber());
         ArrayRef<DimAttr> otherDims = getDist(other).getDims();
@@ -127,12 +130,12 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
                  !hasActivation)
           epilogue.bias = other;
         else
-          return user->emitOpError("adds what a product cannot");
+          return user->emitOpError("adds a value that a matmul's epilogue cannot add");
       } else if (hasActivation) {
         return user->emitOpError("is a second activation");
       } else if (auto gelu = dyn_cast<GeluOp>(user)) {
         if (gelu.getApproximate() == GeluApproximation::Sigmoid)
-          return user->emitOpError("is an activation that products do not know");
+          return user->emitOpError("is an activation that matmuls do not support");
         epilogue.activation = gelu.getApproximate() == GeluApproximation::Tanh
                                   ? buffer::Epilogue::GeluTanh
                                   : buffer::Epilogue::GeluErf;
@@ -141,7 +144,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       } else if (isa<ReluOp>(user)) {
         epilogue.activation = buffer::Epilogue::Relu;
       } else {
-        return user->emitOpError("is an activation that products do not know");
+        return user->emitOpError("is an activation that matmuls do not support");
       }
       epilogue.result = user->getResult(0);
       c.setDone(user);
@@ -155,11 +158,11 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       return success();
     if (!place || !tensor)
       return call->emitOpError() << (place ? "has a " : "has no ") << what
-                                 << ", and the op on tensors has " << (tensor ? "one" : "none");
+                                 << ", but the op on tensors has " << (tensor ? "one" : "none");
     return c.read(call, place, tensor, over);
   }
 
-  /// The products that are done in one go, in order: those of one mark and one left side.
+  /// Returns the matmuls of one call, in order: those with the same mark and left operand.
   static SmallVector<MatmulOp> getMerged(MatmulOp op) {
     Attribute mark = op->getAttr(kMergedAttr);
     if (!mark)
@@ -180,7 +183,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       return failure();
     ArrayRef<DimAttr> x = getDist(first.getLhs()).getDims();
     if (x.empty())
-      return first.emitOpError("is no product with a packed parameter");
+      return first.emitOpError("is no matmul with a packed parameter");
     if (failed(c.compare(call, "m", call.getM(), c.sizes().size(x.drop_back()))) ||
         failed(c.compare(call, "k", call.getK(), c.sizes().size(x.back()))) ||
         failed(c.read(call, call.getX(), first.getLhs())))
@@ -188,12 +191,12 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     SmallVector<MatmulOp> merged = getMerged(first);
     SmallVector<buffer::ProductOp::Matmul> parts = call.getMatmuls();
     if (parts.size() != merged.size())
-      return call.emitOpError() << "is of " << parts.size() << " parameters, and on tensors there "
+      return call.emitOpError() << "has " << parts.size() << " parameters, but on tensors there "
                                 << (merged.size() == 1 ? "is " : "are ") << merged.size();
-    // All is read before anything is written.
+    // All operands are read before any result is written.
     SmallVector<Value> results;
     for (auto [op, part] : llvm::zip_equal(merged, parts)) {
-      auto result = readPart(op, call, part, c);
+      auto result = readOperands(op, call, part, c);
       if (failed(result))
         return failure();
       results.push_back(*result);
@@ -205,8 +208,8 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     return success();
   }
 
-  static FailureOr<Value> readPart(MatmulOp op, buffer::ProductOp call,
-                                   const buffer::ProductOp::Matmul &part, PlanChecker &c) {
+  static FailureOr<Value> readOperands(MatmulOp op, buffer::ProductOp call,
+                                       const buffer::ProductOp::Matmul &part, PlanChecker &c) {
     auto epilogue = getEpilogue(op, c);
     if (failed(epilogue))
       return failure();
@@ -218,15 +221,15 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
         failed(checkOneType(op, {epilogue->bias, epilogue->residual, epilogue->result})))
       return failure();
     if (getElementTypeOrSelf(op.getLhs()) != getElementTypeOrSelf(op.getRhs()))
-      return op.emitOpError("has factors of two types, which no call computes");
+      return op.emitOpError("has operands of two types, which no call computes");
     if (w.size() != 2)
-      return op.emitOpError("is no product with a packed parameter");
+      return op.emitOpError("is no matmul with a packed parameter");
     if (failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
         failed(c.compare(call, "n", part.n, c.sizes().size(w[1]))))
       return failure();
     if (part.epilogue != epilogue->activation)
       return call.emitOpError() << "has epilogue " << buffer::stringifyEpilogue(part.epilogue)
-                                << ", and the op on tensors "
+                                << ", but the op on tensors "
                                 << buffer::stringifyEpilogue(epilogue->activation);
     if (failed(c.checkParameter(call, part.parameter, weight, buffer::ParameterUse::Packed)) ||
         failed(checkOptional(c, call, "bias", part.bias, epilogue->bias)) ||
@@ -240,17 +243,17 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     if (!call)
       return failure();
     if (op.getBias())
-      return call.emitOpError("has no bias, and the op on tensors has one");
+      return call.emitOpError("has no bias, but the op on tensors has one");
     if (failed(checkOneType(op, {op.getLhs(), op.getRhs()})))
       return failure();
     const PartSizes &sizes = c.sizes();
     ArrayRef<DimAttr> a = getDist(op.getLhs()).getDims(), b = getDist(op.getRhs()).getDims();
     if (a.empty() || b.size() < 2)
-      return op.emitOpError("is no product of matrices");
+      return op.emitOpError("is no matmul of matrices");
     bool isRow = a.size() == 1;
     SymExpr rows = isRow ? SymExpr(1) : sizes.size(a[a.size() - 2]), k = sizes.size(a.back());
     SymExpr n = sizes.size(b.back());
-    // All matrices of both sides, or one side's are all one matrix.
+    // Matrices of both operands in pairs, or one matrix of one operand for all.
     ArrayRef<DimAttr> aBatch = isRow ? ArrayRef<DimAttr>() : a.drop_back(2),
                       bBatch = b.drop_back(2);
     auto isOne = [](ArrayRef<DimAttr> dims) {
@@ -258,13 +261,13 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     };
     SymExpr batch(1), aStride(0), bStride(0);
     if (isOne(bBatch)) {
-      rows = sizes.size(aBatch) * rows; // one product with more rows
+      rows = sizes.size(aBatch) * rows; // one matmul with more rows
     } else {
       batch = sizes.size(bBatch);
       bStride = k * n;
       if (!isOne(aBatch)) {
         if (aBatch != bBatch)
-          return op.emitOpError("multiplies matrices that are not one for each other");
+          return op.emitOpError("multiplies batches of different shapes");
         aStride = rows * k;
       }
     }
@@ -282,18 +285,18 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
 };
 
 struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
-  static Value getStored(AttentionOp op, Value tensor) {
+  static Value getInCacheLayout(AttentionOp op, Value tensor) {
     Value byHeads = op.getLengths() ? getByHeads(tensor) : Value();
     return byHeads ? byHeads : tensor;
   }
 
-  /// With lengths, keys and values may be a cache's: by heads.
+  /// With lengths, keys and values may have the layout of a cache, by heads.
   static LogicalResult checkStrides(AttentionOp op, buffer::AttentionOp call, ArrayRef<SymExpr> q,
                                     ArrayRef<SymExpr> k, ArrayRef<SymExpr> v, PlanChecker &c) {
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
     bool hasLengths = bool(op.getLengths());
     if (hasLengths != bool(call.getLengths()) || hasLengths != call.getCacheStrides().has_value())
-      return call.emitOpError("has lengths, or has none, and the op on tensors is the other");
+      return call.emitOpError("and the op on tensors differ in whether they have lengths");
     if (hasLengths) {
       if (!op.getCausal() || !getElementTypeOrSelf(op.getLengths()).isInteger(64))
         return op.emitOpError("has lengths that no call takes");
@@ -342,14 +345,14 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         failed(c.compare(call, "a softcap", call.getSoftcapAttr(), op.getSoftcapAttr())))
       return failure();
     if (call.getUniformRows() != (op.getMaskedRow() == MaskedRow::Uniform))
-      return call.emitOpError("treats rows without visible keys in another way");
+      return call.emitOpError("treats rows without visible keys differently");
     if (call.getCausal().has_value() != op.getCausal())
-      return call.emitOpError("is causal, or is not, and the op on tensors is the other");
+      return call.emitOpError("and the op on tensors differ in whether they are causal");
     if (call.getAfter().has_value() != op.getWindow().has_value())
-      return call.emitOpError("has a window, or has none, and the op on tensors is the other");
+      return call.emitOpError("and the op on tensors differ in whether they have a window");
     if (call.getSlopesAt().has_value() != bool(call.getSlopes()))
-      return call.emitOpError("has slopes without a place at which they are 0, or the other way");
-    // Queries are counted from this rank's first one on, and have to be in a row.
+      return call.emitOpError("has slopes but no position at which they are 0, or the reverse");
+    // Positions of queries count from this rank's first one, and must be contiguous.
     DimAttr dim = getDist(op.getQ()).getDims()[1];
     SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
     bool inRow = true;
@@ -360,13 +363,13 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     }
     SymExpr position = first + op.getCausalOffset();
     if (!inRow && (op.getCausal() || op.getWindow()))
-      return op.emitOpError("is causal or has a window, over queries that are not in a row");
+      return op.emitOpError("is causal or has a window, over queries that are not contiguous");
     if (op.getCausal() && failed(c.compare(call, "a causal offset", *call.getCausal(), position)))
       return failure();
     if (op.getWindow() && failed(c.compare(call, "a window that begins after", *call.getAfter(),
                                            position - *op.getWindow())))
       return failure();
-    // To a row that is not in a row with others slopes add another number, which changes nothing.
+    // If queries are not contiguous, slopes add a constant to each row, which changes nothing.
     if (op.getSlopes() && inRow && call.getSlopesAt() &&
         failed(c.compare(call, "slopes that are 0 at", *call.getSlopesAt(), position)))
       return failure();
@@ -383,107 +386,14 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     };
     return failure(
         failed(c.read(call, call.getQ(), op.getQ())) ||
-        failed(c.read(call, call.getK(), getStored(op, op.getK()))) ||
-        failed(c.read(call, call.getV(), getStored(op, op.getV()))) ||
+        failed(c.read(call, call.getK(), getInCacheLayout(op, op.getK()))) ||
+        failed(c.read(call, call.getV(), getInCacheLayout(op, op.getV()))) ||
         failed(Matmul::checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
         failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
         failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
         failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
         failed(Matmul::checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
         failed(c.write(call, call.getTo(), op.getResult())));
-  }
-};
-
-struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
-  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
-    auto op = cast<func::CallOp>(base);
-    auto callee = c.lookup<func::FuncOp>(op, op.getCalleeAttr());
-    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
-      return checkKernel(op, callee, rows.getInt(), c);
-    auto call = c.next<buffer::CallOp>(op);
-    if (!call)
-      return failure();
-    auto function = c.lookup<buffer::FuncOp>(call, call.getCalleeAttr());
-    if (function.getOf() != op.getCallee() || function.getStage())
-      return call.emitOpError() << "calls @" << function.getOf() << " on buffers, not @"
-                                << op.getCallee();
-    for (auto [attr, value] :
-         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
-      if (!attr.getArgument()) {
-        if (failed(c.checkLoad(call, value, attr.getLoad())))
-          return failure();
-        continue;
-      }
-      int64_t index = attr.getArgument().getInt();
-      if (index < 0 || index >= op.getNumOperands())
-        return call.emitOpError() << "calls @" << call.getCallee() << ", which has an argument for "
-                                  << "argument " << index << " of @" << op.getCallee()
-                                  << ", which has none";
-      Value tensor = op.getOperand(index);
-      Value over = attr.getResult() ? value : Value();
-      if (failed(attr.isPlace() ? c.read(call, value, tensor, over)
-                                : c.checkParameter(call, value, tensor, attr.getUse())))
-        return failure();
-    }
-    DenseSet<int64_t> inPlace;
-    for (auto [attr, value] :
-         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
-      if (!attr.getResult())
-        continue;
-      int64_t result = attr.getResult().getInt();
-      if (result < 0 || result >= op.getNumResults() || !inPlace.insert(result).second)
-        return call.emitOpError("calls what has an argument that becomes no result");
-      if (failed(c.write(call, value, op.getResult(result))))
-        return failure();
-    }
-    if (call.getWrites().size() + inPlace.size() != op.getNumResults())
-      return call.emitOpError("has another number of results than the op on tensors");
-    auto place = call.getWrites().begin();
-    for (OpResult result : op.getResults())
-      if (!inPlace.contains(result.getResultNumber()) && failed(c.write(call, *place++, result)))
-        return failure();
-    return success();
-  }
-
-  /// A kernel may append its result to an argument. Then it takes that as memory that it writes.
-  static LogicalResult checkKernel(func::CallOp op, func::FuncOp kernel, size_t rank,
-                                   PlanChecker &c) {
-    auto call = c.next<buffer::LaunchOp>(op);
-    if (!call)
-      return failure();
-    if (call.getKernel() != op.getCallee())
-      return call.emitOpError() << "launches @" << call.getKernel() << ", not @" << op.getCallee();
-    SmallVector<Value> read(op.getOperands()), caches(op.getNumResults()), written;
-    for (auto [i, value] : llvm::enumerate(kernel.front().getTerminator()->getOperands())) {
-      auto append = value.getDefiningOp<AppendOp>();
-      written.push_back(append ? append.getFresh() : value);
-      auto cache = append ? dyn_cast<BlockArgument>(append.getCache()) : BlockArgument();
-      if (append && (!cache || !cache.hasOneUse()))
-        return append.emitOpError("appends to what the kernel computes, or reads as well");
-      if (!append)
-        continue;
-      caches[i] = op.getOperand(cache.getArgNumber());
-      read[cache.getArgNumber()] = {};
-    }
-    llvm::erase(read, Value());
-    if (call.getReads().size() != read.size() || call.getWrites().size() != op.getNumResults())
-      return call.emitOpError("has another number of operands than the kernel");
-    for (Value value : written)
-      if (failed(c.compare(call, "rows", call.getRows(),
-                           c.sizes().size(getDist(value).getDims().take_front(rank)))))
-        return failure();
-    if (!c.isPositive(call.getGrain()))
-      return call.emitOpError("gives threads no rows");
-    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), read))
-      if (failed(c.read(call, place, tensor)))
-        return failure();
-    for (auto [place, cache] : llvm::zip_equal(call.getWrites(), caches))
-      if (cache && failed(c.read(call, place, cache, place)))
-        return failure();
-    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
-      if (failed(c.write(call, place, tensor)))
-        return failure();
-    return success();
   }
 };
 } // namespace
@@ -493,16 +403,15 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   ConstantOp::attachInterface<NoCall<ConstantOp>>(*context);
   ReshapeOp::attachInterface<NoCall<ReshapeOp>>(*context);
   LocalSliceOp::attachInterface<NoCall<LocalSliceOp>>(*context);
-  CastOp::attachInterface<Marked<CastOp>>(*context);
-  AddOp::attachInterface<Marked<AddOp>>(*context);
-  GeluOp::attachInterface<Marked<GeluOp>>(*context);
-  SiluOp::attachInterface<Marked<SiluOp>>(*context);
-  ReluOp::attachInterface<Marked<ReluOp>>(*context);
-  ExpandOp::attachInterface<HeldMove<ExpandOp>>(*context);
-  GatherOp::attachInterface<HeldMove<GatherOp>>(*context);
-  TransposeOp::attachInterface<HeldMove<TransposeOp>>(*context);
+  CastOp::attachInterface<FusedOrLoaded<CastOp>>(*context);
+  AddOp::attachInterface<FusedOrLoaded<AddOp>>(*context);
+  GeluOp::attachInterface<FusedOrLoaded<GeluOp>>(*context);
+  SiluOp::attachInterface<FusedOrLoaded<SiluOp>>(*context);
+  ReluOp::attachInterface<FusedOrLoaded<ReluOp>>(*context);
+  ExpandOp::attachInterface<LayoutMove<ExpandOp>>(*context);
+  GatherOp::attachInterface<LayoutMove<GatherOp>>(*context);
+  TransposeOp::attachInterface<LayoutMove<TransposeOp>>(*context);
   AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);
   AttentionOp::attachInterface<Attention>(*context);
-  func::CallOp::attachInterface<Call>(*context);
 }

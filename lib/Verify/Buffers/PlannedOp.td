@@ -1,4 +1,4 @@
-//===- PlannedOp.td - What an op must have become on buffers ----*- tablegen -*-===//
+//===- PlannedOp.td - Op interface of buffer verification --*- tablegen -*-===//
 
 #ifndef TPC_LIB_VERIFY_BUFFERS_PLANNEDOP
 #define TPC_LIB_VERIFY_BUFFERS_PLANNEDOP
@@ -7,11 +7,11 @@ include "mlir/IR/OpBase.td"
 
 def PlannedOpInterface : OpInterface<"PlannedOpInterface"> {
   let description = [{
-    An op of a staged program of which it is known which runtime calls mean the same.
+    An op of a staged program with a rule for the equivalent runtime calls.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Compares the op with the next ops on buffers, and says what they read and write.",
+    InterfaceMethod<"Compares the op with the next ops on buffers; records their accesses.",
       "::llvm::LogicalResult", "checkPlan", (ins "::mlir::tpc::PlanChecker &":$checker)>
   ];
 }

@@ -1,7 +1,7 @@
-//===- PlannedState.cpp - Caches as memory that stays ---------------------===//
+//===- PlannedState.cpp - Caches as persistent memory ---------------------===//
 //
-// What a cache holds is this rank's part of the argument until something is appended, and the part
-// of the result at the end of a step; both in one place, which nothing else writes.
+// The memory of a cache has this rank's slice of the argument until tokens are appended, and the
+// slice of the result at the end of a step. Nothing else may write to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Without the micro-batch: a rank's memory is for all rounds.
-static DistAttr withoutRounds(DistAttr dist) {
+/// Removes the split over micro-batches: a rank's memory is for all of them.
+static DistAttr withoutMicroBatch(DistAttr dist) {
   SmallVector<DimAttr> dims;
   for (DimAttr dim : dist.getDims()) {
     SmallVector<FactorAttr> factors;
@@ -32,16 +32,15 @@ static DistAttr withoutRounds(DistAttr dist) {
   return dist.withDims(dims);
 }
 
-/// How often a gather takes each head, where it takes all of them one after the other, or this
-/// rank's part of these; 0 if it takes others. The part is that of the result's dimension: its type
-/// says it.
+/// Returns how often a gather takes each head, if it takes all of them in order, or this rank's
+/// slice of these; 0 for others. The slice is that of the result's dimension, as its type declares.
 static int64_t countGathered(GatherOp gather) {
   Value indices = gather.getIndices();
   while (auto part = indices.getDefiningOp<LocalSliceOp>())
     indices = part.getOperand();
   auto constant = indices.getDefiningOp<ConstantOp>();
   auto list = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
-  // A rank that has a part of the heads would give zero for others.
+  // With a slice of the heads, a rank would get zero for the others.
   if (!list || gather.getDim() != 1 || !getDist(gather.getData()).getDims()[1].getAllAxes().empty())
     return 0;
   std::optional<int64_t> heads = getSizes(gather.getData())[1].asConstant();
@@ -54,8 +53,8 @@ static int64_t countGathered(GatherOp gather) {
   return times;
 }
 
-/// How often each head of what a cache holds is there, where a value comes of it by parts and
-/// repetitions of heads alone; 0 if it does not.
+/// Returns the replication of the heads of a cache, if a value is derived from it only by slices
+/// and repetitions of heads; else 0.
 static int64_t countCopies(Value tensor, BlockArgument &argument) {
   int64_t copies = 1;
   auto sizes = [](Value v) { return getSizes(v); };
@@ -94,8 +93,8 @@ static int64_t countCopies(Value tensor, BlockArgument &argument) {
   return copies;
 }
 
-/// Where this round's part of the memory begins, in bytes.
-SymExpr PlanChecker::getRound(Value tensor) {
+/// Returns the byte offset of this micro-batch's slice of the memory.
+SymExpr PlanChecker::getMicroBatchOffset(Value tensor) {
   ArrayRef<DimAttr> dims = getDist(tensor).getDims();
   if (dims.empty() || dims[0].getFactors().size() != 1)
     return SymExpr(0);
@@ -106,10 +105,10 @@ SymExpr PlanChecker::getRound(Value tensor) {
   return SymExpr(getElementBytes(tensor.getType())) * first * partSizes.size(dims.drop_front());
 }
 
-/// Before anything is written in a step: that a state holds a value, which is a rank's part of the
-/// argument that has its cache.
-LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, const Place &where,
-                                      Value tensor) {
+/// Checks a read before any write in a step: the state must have the value, which is a rank's slice
+/// of the cache's argument.
+LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state,
+                                      const MemoryRange &where, Value tensor) {
   FlatSymbolRefAttr cache = state.getCacheAttr();
   WalkResult alone = function.walk([&](buffer::StateOp other) {
     return other != state && other.getCacheAttr() == cache ? WalkResult::interrupt()
@@ -122,12 +121,13 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, co
   auto pipeline = copies ? dyn_cast<PipelineOp>(argument.getOwner()->getParentOp()) : PipelineOp();
   if (!pipeline ||
       getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()])) != cache)
-    return call->emitOpError() << "reads cache " << cache << " where " << describe(Content{tensor})
-                               << " is to be read, which is no part of it";
-  DistAttr dist = getDist(tensor), whole = withoutRounds(dist);
-  bool hasRounds = whole.getDims() != dist.getDims();
-  if (isRepeated && !hasRounds)
-    return call->emitOpError() << "uses all of cache " << cache << " in each of several rounds";
+    return call->emitOpError() << "reads cache " << cache << " for " << describe(Content{tensor})
+                               << ", which is no slice of it";
+  DistAttr dist = getDist(tensor), whole = withoutMicroBatch(dist);
+  bool hasMicroBatch = whole.getDims() != dist.getDims();
+  if (isInLoop && !hasMicroBatch)
+    return call->emitOpError() << "uses all of cache " << cache
+                               << " in each of several micro-batches";
   auto &layout = layouts.try_emplace(state, whole).first->second;
   if (layout.getDims() != whole.getDims() ||
       copiesOf.try_emplace(state, copies).first->second != copies)
@@ -135,15 +135,15 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, co
                                << "before";
   if (partSizes.normalize(state.getExtent().getElements().getExpr()) !=
       partSizes.size(whole.getDims()))
-    return state.emitOpError() << "is of another size than this rank's part of the cache";
-  if (where.begin != getRound(tensor))
-    return call->emitOpError() << "uses the part of cache " << cache << " from byte "
-                               << where.begin.str() << " on, and that of this round begins at "
-                               << getRound(tensor).str();
+    return state.emitOpError() << "has another size than this rank's slice of the cache";
+  if (where.begin != getMicroBatchOffset(tensor))
+    return call->emitOpError() << "uses cache " << cache << " at offset " << where.begin.str()
+                               << ", but this micro-batch's slice begins at "
+                               << getMicroBatchOffset(tensor).str();
   return success();
 }
 
-LogicalResult PlanChecker::checkKept(OutputOp op, FlatSymbolRefAttr cache) {
+LogicalResult PlanChecker::checkCacheResult(OutputOp op, FlatSymbolRefAttr cache) {
   buffer::StateOp state;
   function.walk([&](buffer::StateOp other) {
     if (other.getCacheAttr() == cache)
@@ -151,23 +151,24 @@ LogicalResult PlanChecker::checkKept(OutputOp op, FlatSymbolRefAttr cache) {
   });
   auto layout = state ? layouts.find(state) : layouts.end();
   if (layout == layouts.end())
-    return op.emitOpError() << "is what cache " << cache << " holds, which is not used on buffers";
+    return op.emitOpError() << "is the result of cache " << cache
+                            << ", which is not used on buffers";
   Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
-  if (withoutRounds(getDist(op.getValue())).getDims() != layout->second.getDims() ||
+  if (withoutMicroBatch(getDist(op.getValue())).getDims() != layout->second.getDims() ||
       copies.times != copiesOf.lookup(state) || (copies.times > 1 && copies.dim != 1))
-    return op.emitOpError() << "is held by cache " << cache
-                            << " in another way than it is taken from there";
+    return op.emitOpError() << "is in cache " << cache
+                            << " under another distribution than the cache's input";
   SymExpr offset(0);
-  Place where{state, getRound(op.getValue()),
-              SymExpr(getElementBytes(op.getValue().getType())) *
-                  partSizes.elements(op.getValue().getType())};
+  MemoryRange where{state, getMicroBatchOffset(op.getValue()),
+                    SymExpr(getElementBytes(op.getValue().getType())) *
+                        partSizes.elements(op.getValue().getType())};
   Value root = getRoot(op.getValue(), offset);
   if (offset.isConstant(0) &&
       memory.find(where, offset, [&](Content held) { return held == Content{root}; }))
     return success();
   InFlightDiagnostic error = op.emitOpError()
                              << "is not in cache " << cache << " at the end of a step";
-  if (const Memory::Held *other = memory.findAny(where))
-    error.attachNote(other->writer->getLoc()) << "there is " << describe(other->content);
+  if (const Memory::Entry *other = memory.findAny(where))
+    error.attachNote(other->writer->getLoc()) << "the memory has " << describe(other->content);
   return error;
 }

@@ -1,4 +1,4 @@
-//===- VerifyBuffers.cpp - A program on buffers is that on tensors --------===//
+//===- VerifyBuffers.cpp - Verification of programs on buffers ------------===//
 
 #include "PlanChecker.h"
 #include "tpc/Verify/Passes.h"
@@ -18,14 +18,14 @@ struct VerifyBuffers : mlir::tpc::impl::VerifyBuffersBase<VerifyBuffers> {
   LogicalResult verify(ModuleOp module);
 };
 
-/// Which function on buffers is beside what.
+/// Function on buffers of each function and stage.
 struct Pairs {
   DenseMap<Operation *, buffer::FuncOp> ofFunctions;
   std::map<int64_t, buffer::FuncOp> ofStages;
 };
 } // namespace
 
-/// Functions that stages call, and those they call. Without a pipeline, all.
+/// Returns functions reachable from stages; without a pipeline, all functions.
 static llvm::SetVector<func::FuncOp> findReached(ModuleOp module, SymbolTableCollection &symbols) {
   llvm::SetVector<func::FuncOp> reached;
   auto reach = [&](Operation *root) {
@@ -49,7 +49,7 @@ static llvm::SetVector<func::FuncOp> findReached(ModuleOp module, SymbolTableCol
   return reached;
 }
 
-/// What a stage's ranks load is what its entries say: other ranks have other parameters.
+/// Checks that a stage uses only entries of its own: other ranks load other parameters.
 static LogicalResult checkEntries(buffer::FuncOp function, int64_t stage,
                                   SymbolTableCollection &symbols,
                                   std::set<std::pair<Operation *, int64_t>> &seen) {
@@ -60,7 +60,7 @@ static LogicalResult checkEntries(buffer::FuncOp function, int64_t stage,
       auto entry = symbols.lookupNearestSymbolFrom<buffer::EntryOp>(op, parameter.getEntryAttr());
       if (static_cast<int64_t>(entry.getStage()) != stage) {
         op->emitOpError() << "is a parameter of stage " << entry.getStage()
-                          << ", and used by stage " << stage;
+                          << ", but used by stage " << stage;
         return WalkResult::interrupt();
       }
     } else if (auto call = dyn_cast<buffer::CallOp>(op)) {
@@ -80,12 +80,13 @@ LogicalResult VerifyBuffers::verify(ModuleOp module) {
     Operation *of = symbols.lookupSymbolIn(module, function.getOfAttr());
     if (auto stage = function.getStage()) {
       if (!isa_and_nonnull<PipelineOp>(of) || !pairs.ofStages.try_emplace(*stage, function).second)
-        return function.emitOpError() << "is of no stage, or a second one of stage " << *stage;
+        return function.emitOpError()
+               << "has no stage, or is a second function of stage " << *stage;
       continue;
     }
     if (!isa_and_nonnull<func::FuncOp>(of) || !pairs.ofFunctions.try_emplace(of, function).second)
       return function.emitOpError()
-             << "is of no function, or a second one of @" << function.getOf();
+             << "has no function on tensors, or is a second function of @" << function.getOf();
   }
   auto reached = findReached(module, symbols);
   for (func::FuncOp function : reached) {
@@ -97,7 +98,7 @@ LogicalResult VerifyBuffers::verify(ModuleOp module) {
     pairs.ofFunctions.erase(found);
   }
   if (!pairs.ofFunctions.empty())
-    return pairs.ofFunctions.begin()->second.emitOpError("is of a function that no stage calls");
+    return pairs.ofFunctions.begin()->second.emitOpError("is for a function that no stage calls");
   std::set<std::pair<Operation *, int64_t>> seen;
   for (PipelineOp pipeline : module.getOps<PipelineOp>())
     for (auto stage : pipeline.getBody().getOps<StageOp>()) {
@@ -110,7 +111,7 @@ LogicalResult VerifyBuffers::verify(ModuleOp module) {
       pairs.ofStages.erase(found);
     }
   if (!pairs.ofStages.empty())
-    return pairs.ofStages.begin()->second.emitOpError("is of a stage that is not there");
+    return pairs.ofStages.begin()->second.emitOpError("is for a stage that does not exist");
   return success();
 }
 
@@ -123,6 +124,7 @@ void mlir::tpc::registerBufferVerification(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
     context->getOrLoadDialect<func::FuncDialect>();
     attachPlannedCompute(context);
+    attachPlannedCalls(context);
     attachPlannedCommunication(context);
   });
 }

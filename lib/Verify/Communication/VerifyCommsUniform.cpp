@@ -115,7 +115,7 @@ static std::string listAffected(const Schedule &schedule, const Schedule::Items 
       break;
     case Item::Kind::Output:
       break;
-    default: // compared as a whole: it decides by itself
+    default: // compared as a whole: it is checked separately
       os << item.op;
     }
   }

@@ -218,7 +218,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   program.outputs[index] = {term, output};
 
   DimAttr batch = loop.getBatchAttr();
-  bool all = interpret::runsEveryRound(loop, GridAttr::lookup(output));
+  bool all = interpret::runsEveryMicroBatch(loop, GridAttr::lookup(output));
   DistAttr dist = getDist(output.getValue());
   for (DimAttr dim : dist.getDims()) {
     auto check = [&](ArrayRef<StringAttr> axes, FactorAttr factor) -> LogicalResult {

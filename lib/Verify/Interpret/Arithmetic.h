@@ -1,12 +1,11 @@
-//===- Arithmetic.h - Two kinds of numbers to run programs with -*- C++ -*-===//
+//===- Arithmetic.h - Arithmetic domains of the interpreter -----*- C++ -*-===//
 //
-// A program is run either with doubles, as it is meant, or with elements of the field of
-// p = 2^61 - 1 elements. What is linear is exact in the field, so that sums in another order are
-// the same sums; what is not linear is a keyed hash of its exact inputs, so that any other input
-// gives, but for a chance of about 2^-61, another output. Integers and truth values are themselves
-// in both.
+// The interpreter runs a program either with doubles or with elements of the field of p = 2^61 - 1
+// elements. Linear ops are exact in the field, so reordered sums are equal. A non-linear op is a
+// keyed hash of its exact inputs: any other input gives another output, except with probability
+// about 2^-61. Integers and truth values are themselves in both.
 //
-// Both classes have the same members; the interpreter takes one of them as its parameter.
+// Both classes have the same members; the interpreter is parameterized by one of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +21,7 @@ namespace mlir::tpc::interpret {
 
 inline constexpr uint64_t prime = (uint64_t(1) << 61) - 1;
 
-/// A random function of `key` and `x`, below the prime.
+/// Returns a random function of `key` and `x`, below the prime.
 inline uint64_t hash(uint64_t key, uint64_t x) {
   uint64_t h = (x + key * 0x9E3779B97F4A7C15ull) ^ 0xD6E8FEB86659FD93ull;
   for (int i = 0; i < 3; ++i) {
@@ -34,17 +33,17 @@ inline uint64_t hash(uint64_t key, uint64_t x) {
 }
 uint64_t hashText(StringRef text);
 
-/// What an element-wise op computes of one element of each operand.
+/// Function that an element-wise op applies to one element of each operand.
 template <typename Element> using Scalar = std::function<Element(ArrayRef<Element>)>;
 
 struct Doubles {
   using Element = double;
-  /// How errors begin.
+  /// Prefix of errors.
   static constexpr llvm::StringLiteral what = "evaluated, ";
-  /// Rows of a mask hide some keys, never all: a model as it was imported may divide by their sum.
+  /// Whether a row of a mask may hide all keys. An imported model may divide by the sum of a row.
   static constexpr bool masksHideRows = false;
 
-  /// A sum of products.
+  /// Accumulator of a sum of products.
   struct Sum {
     double sum = 0;
     void add(double a, double b) { sum += a * b; }
@@ -59,11 +58,11 @@ struct Doubles {
   static double fromInteger(int64_t x) { return double(x); }
   static int64_t toInteger(double x) { return int64_t(x); }
   static double fromNumber(double x) { return x; }
-  /// One part of n.
+  /// Returns 1/n.
   static double inverse(int64_t n) { return 1 / double(n); }
-  /// What an index outside of a table gives.
+  /// Returns the result of a lookup that is out of bounds.
   static double nowhere(bool /*isNumber*/) { return NAN; }
-  /// Whether ranks may both have this for one element.
+  /// Returns whether the values of two ranks for one element are equal within rounding.
   static bool agree(double a, double b) {
     return a == b || std::fabs(a - b) <= 1e-9 * std::max(1.0, std::fabs(a)) ||
            (std::isnan(a) && std::isnan(b));
@@ -71,20 +70,20 @@ struct Doubles {
   static double random(uint64_t key, uint64_t x) { // [-1, 1)
     return double(hash(key, x)) / double(uint64_t(1) << 60) - 1;
   }
-  /// An element of a weight; `fanIn` elements of it are added up in a product.
+  /// Returns an element of a weight; `fanIn`: number of its elements that a matmul sums.
   static double makeWeight(uint64_t key, int64_t element, int64_t fanIn, double gain);
 
-  /// Scores, scaled, become weights that add up to one. If none is visible they are all zero, or
-  /// all the same.
+  /// Turns scaled scores into weights that add up to one. If no key is visible, weights are all
+  /// zero, or all equal if `uniform`.
   static void softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool uniform);
-  /// Whether an addend of a score hides the key.
+  /// Returns whether an addend of a score hides the key.
   static bool hides(double score) { return score == -INFINITY; }
   static double cap(double score, double limit) {
     return limit == 0 ? score : limit * std::tanh(score / limit);
   }
-  /// How large a number is, for facts that depend on it.
+  /// Returns the magnitude of a number, for facts that depend on it.
   static double measure(double x) { return std::fabs(x); }
-  /// The largest of the visible scores less the smallest.
+  /// Returns the largest visible score minus the smallest.
   static double getSpread(ArrayRef<double> row, ArrayRef<char> visible);
   /// Subtracts the mean (if `center`) and divides by the deviation.
   static void normalize(MutableArrayRef<double> row, double epsilon, bool center);
@@ -105,7 +104,7 @@ struct Field {
     unsigned count = 0;
     void add(uint64_t a, uint64_t b) {
       sum += (unsigned __int128)a * b;
-      if (++count == 32) { // of below 2^122 each
+      if (++count == 32) { // each product is below 2^122
         sum = reduce(sum);
         count = 0;
       }
@@ -118,7 +117,7 @@ struct Field {
   }
   static uint64_t negate(uint64_t a) { return a == 0 ? 0 : prime - a; }
   static uint64_t multiply(uint64_t a, uint64_t b) { return reduce((unsigned __int128)a * b); }
-  /// Those above the middle are negative.
+  /// Elements above the middle are negative.
   static bool less(uint64_t a, uint64_t b) { return toInteger(a) < toInteger(b); }
   static uint64_t least() { return prime / 2 + 1; }
   static uint64_t largest() { return prime / 2; }
@@ -127,10 +126,10 @@ struct Field {
     return rest < 0 ? rest + prime : rest;
   }
   static int64_t toInteger(uint64_t x) { return x > prime / 2 ? -int64_t(prime - x) : int64_t(x); }
-  /// Zero is zero, 1/n the inverse of n; other numbers are hashes of themselves.
+  /// Zero is zero and 1/n the inverse of n; other numbers are hashed.
   static uint64_t fromNumber(double x);
   static uint64_t inverse(int64_t n);
-  /// Of numbers parts are added: zero, which counts nothing.
+  /// Zero for floats, whose lookups are summed over ranks; else an arbitrary constant.
   static uint64_t nowhere(bool isNumber) { return isNumber ? 0 : 0x5EED; }
   static bool agree(uint64_t a, uint64_t b) { return a == b; }
   static uint64_t random(uint64_t key, uint64_t x) { return hash(key, x); }
@@ -141,7 +140,7 @@ struct Field {
   static void softmax(MutableArrayRef<uint64_t> row, ArrayRef<char> visible, bool uniform);
   static bool hides(uint64_t /*score*/) { return false; }
   static uint64_t cap(uint64_t score, double limit);
-  // Any two numbers are far from each other, and from all others.
+  // Any two numbers are far apart.
   static double measure(uint64_t /*x*/) { return INFINITY; }
   static double getSpread(ArrayRef<uint64_t>, ArrayRef<char>) { return INFINITY; }
   static void normalize(MutableArrayRef<uint64_t> row, double epsilon, bool center);

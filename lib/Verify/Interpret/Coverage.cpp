@@ -1,4 +1,4 @@
-//===- Coverage.cpp - Facts of a program that runs have exercised ---------===//
+//===- Coverage.cpp - Facts of a program that runs exercise ---------------===//
 
 #include "Coverage.h"
 

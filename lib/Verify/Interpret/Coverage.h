@@ -1,8 +1,8 @@
-//===- Coverage.h - Facts of a program that runs have exercised -*- C++ -*-===//
+//===- Coverage.h - Facts of a program that runs exercise -------*- C++ -*-===//
 //
-// A run at small sizes shows nothing of a window that hides no key, of a branch that no element
-// takes, or of a cap that no score comes near. So ops note which of their facts had an effect, and
-// a check counts for those alone.
+// A run at small sizes proves nothing about a window that hides no key, a branch that no element
+// takes, or a cap that no score comes near. Ops therefore record which of their facts had an
+// effect, and a check counts only for those.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,21 +15,21 @@
 namespace mlir::tpc::interpret {
 
 enum class Fact : unsigned {
-  WindowShows,  // the last key inside of a window is seen
-  WindowHides,  // the first key outside of it is hidden, by it alone
+  WindowShows,  // the last key inside the window is visible
+  WindowHides,  // the first key outside it is hidden, only by the window
   CausalShows,  // a query sees its own token
-  CausalHides,  // the next token is hidden, by causality alone
-  KeyMaskShows, // a mask lets a key through
-  KeyMaskHides, // a mask alone hides a key
+  CausalHides,  // the next token is hidden, only by causality
+  KeyMaskShows, // a key is visible under the mask
+  KeyMaskHides, // a key is hidden only by the mask
   MaskShows,
   MaskHides,
-  Capped,        // numbers that are capped come near the cap
+  Capped,        // capped numbers come near the cap
   NotFlat,       // scores of one query differ
-  True,          // a comparison holds
-  False,         // and does not
-  FirstOperand,  // an element is that of the first operand: of select, maximum, minimum
-  SecondOperand, // and of the second one
-  FirstRow,      // of a table is looked up
+  True,          // a comparison is true
+  False,         // a comparison is false
+  FirstOperand,  // select, maximum or minimum: an element is that of the first operand
+  SecondOperand, // the same for the second operand
+  FirstRow,      // the first row of a table is looked up
   LastRow,
 };
 constexpr unsigned numFacts = unsigned(Fact::LastRow) + 1;
@@ -53,17 +53,17 @@ private:
   unsigned bits = 0;
 };
 
-/// How large numbers are of which facts depend on that, at most.
+/// Maximum magnitudes of numbers that facts depend on.
 struct Magnitudes {
-  double ofCap = 0;  // a number that is capped or clipped, by the cap
-  double spread = 0; // scores of a query: the largest less the smallest
-  int64_t rows = 0;  // of a table, up to the last that is looked up
+  double ofCap = 0;  // capped or clipped number, relative to the cap
+  double spread = 0; // largest minus smallest score of a query
+  int64_t rows = 0;  // number of rows of a table up to the last that is looked up
 };
 
-/// By op, over all runs and calls.
+/// Coverage of facts by op, over all runs and calls.
 class Coverage {
 public:
-  /// `op` has the facts `all`, of which a run has exercised `seen`.
+  /// Records that `op` has the facts `all`, and that a run exercised `seen`.
   void note(Operation *op, Facts all, Facts seen, Magnitudes magnitudes = {}) {
     Entry &entry = entries[op];
     entry.all = entry.all | all;
@@ -72,21 +72,21 @@ public:
     entry.magnitudes.spread = std::max(entry.magnitudes.spread, magnitudes.spread);
     entry.magnitudes.rows = std::max(entry.magnitudes.rows, magnitudes.rows);
   }
-  /// Calls `f` with each op and what of it is not exercised.
+  /// Calls `f` with each op and its facts that are not exercised.
   void forEach(llvm::function_ref<void(Operation *, Facts, const Magnitudes &)> f) const {
     for (auto &[op, entry] : entries)
       f(op, entry.all.without(entry.seen), entry.magnitudes);
   }
-  /// Whether all facts are exercised of which a check must not do without.
+  /// Returns whether all required facts are exercised.
   bool isSufficient() const { return missing(required()).empty(); }
-  /// The first op of which a required fact is missing, and which; empty if there is none.
+  /// Describes the first missing required fact and its op; empty if there is none.
   std::string explainMissing() const;
-  /// How many facts of ops are missing, but for rows of tables, of which a run at small sizes reads
+  /// Returns the number of missing facts, except rows of tables: a run at small sizes reads only
   /// some.
   unsigned countMissing() const { return missing(counted()).size(); }
-  /// The first of these, and how many more there are; empty if there is none.
+  /// Describes the first missing fact and the number of others; empty if there is none.
   std::string listUnexercised() const;
-  /// A line for each op: what has been exercised, and what has not.
+  /// Prints a line for each fact of each op: exercised or not.
   void print(llvm::raw_ostream &os) const;
 
 private:
@@ -101,16 +101,16 @@ private:
     return all;
   }
   static Facts required() { return {Fact::WindowShows, Fact::WindowHides}; }
-  /// Those among `which`.
+  /// Returns the missing facts among `which`.
   SmallVector<std::pair<Operation *, Fact>> missing(Facts which) const;
   llvm::MapVector<Operation *, Entry> entries;
 };
 
-/// What a randomized check says beside errors.
+/// Results of a randomized check other than errors.
 struct RunReport {
-  std::string skipped;     // why nothing was run
-  std::string unexercised; // what the run shows nothing of
-  std::string facts;       // all, a line for each
+  std::string skipped;     // reason if nothing was run
+  std::string unexercised; // facts that the run does not cover
+  std::string facts;       // all facts, one per line
 };
 
 } // namespace mlir::tpc::interpret

@@ -1,4 +1,4 @@
-//===- Domains.cpp - Which numbers values may be --------------------------===//
+//===- Domains.cpp - Domains of values ------------------------------------===//
 
 #include "Domains.h"
 #include "Models.h"
@@ -24,7 +24,7 @@ LogicalResult Domains::runBlock(Block &block) {
     auto known = dyn_cast<DomainOpInterface>(op);
     if (!known)
       return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op.getName()
-                            << "): it is not known which numbers it can be run with";
+                            << "): the verifier has no domain for its operands";
     if (failed(known.narrowOperands(*this)))
       return failure();
   }
@@ -51,10 +51,10 @@ LogicalResult Domains::runCall(func::CallOp call) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-// Element-wise ops: any numbers, but for those that say more.
+// Element-wise ops: any numbers, unless a specialization below restricts them.
 static void narrow(ScalarOpInterface, Domains &) {}
 
-/// Whatever is chosen is an element of the result.
+/// Each operand's elements may become elements of the result.
 static void pass(Operation *op, ValueRange operands, Domains &domains) {
   for (Value operand : operands)
     domains.narrow(operand, domains.get(op->getResult(0)));
@@ -65,7 +65,7 @@ static void narrow(MaxOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(MinOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(NegOp op, Domains &d) { d.narrow(op.getOperand(), -d.get(op)); }
 
-/// An integer that the type has not would become another one.
+/// An integer outside the range of the type would become another one.
 static void narrow(CastOp op, Domains &d) {
   Type element = getElementTypeOrSelf(op.getType());
   if (element.isInteger(1))
@@ -75,7 +75,7 @@ static void narrow(CastOp op, Domains &d) {
     d.narrow(op.getOperand(), Domain::ofType(type));
 }
 
-/// What is added everywhere.
+/// Returns the number of a splat constant.
 static std::optional<double> getNumber(Value value) {
   SplatElementsAttr splat;
   if (!matchPattern(value, m_Constant(&splat)))
@@ -99,7 +99,7 @@ static void narrow(SubOp op, Domains &d) {
     d.narrow(op.getRhs(), -d.get(op) + *number);
 }
 
-/// No number is the quotient of an integer and zero.
+/// Division of an integer by zero is undefined.
 static void narrowDivisor(Value divisor, Domains &d) {
   if (isa<IntegerType>(getElementTypeOrSelf(divisor)))
     d.narrow(divisor, {1, INFINITY});
@@ -137,7 +137,7 @@ struct PassesElements : DomainOpInterface::ExternalModel<PassesElements<OpT>, Op
   }
 };
 
-/// It computes with any numbers, and of the result nothing follows for them.
+/// Is defined for any numbers; the domain of the result does not restrict the operands.
 template <typename OpT> struct AnyNumbers : DomainOpInterface::ExternalModel<AnyNumbers<OpT>, OpT> {
   LogicalResult narrowOperands(Operation *, Domains &) const { return success(); }
 };
@@ -152,8 +152,8 @@ struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
   }
 };
 
-/// A sequence has as many tokens as there is room for at most; new ones without room are dropped.
-/// What a cache and they need is what the result needs.
+/// The length of a sequence is at most the capacity; new tokens beyond it are dropped. The cache
+/// and the new tokens have the domain of the result.
 struct AppendDomain : DomainOpInterface::ExternalModel<AppendDomain, AppendOp> {
   LogicalResult narrowOperands(Operation *base, Domains &domains) const {
     auto op = cast<AppendOp>(base);

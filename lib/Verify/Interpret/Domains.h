@@ -1,8 +1,8 @@
-//===- Domains.h - Which numbers values may be ------------------*- C++ -*-===//
+//===- Domains.h - Domains of values ----------------------------*- C++ -*-===//
 //
-// Some ops can only be run with some numbers: an index leads into its table, a divisor is not zero.
-// Inputs are drawn so that all ops can be run. What an op needs of its operands goes backwards to
-// the inputs, as far as ops pass elements on:
+// Some ops are defined only for some numbers: an index must be in bounds, a divisor must not be
+// zero. Inputs are drawn such that all ops are defined. The requirements of ops on their operands
+// propagate backward to the inputs through ops that pass elements on:
 //
 //   %1 = tpc.add %ids, 2            %ids from -10 to 5
 //   %2 = tpc.reshape %1             %1 from -8 to 7
@@ -30,28 +30,28 @@ struct Domain {
   }
   Domain operator+(double x) const { return {least + x, greatest + x}; }
   Domain operator-() const { return {-greatest, -least}; }
-  /// All that a type of integers has.
+  /// Returns all values of an integer type.
   static Domain ofType(IntegerType type) {
     bool noSign = isUnsigned(type);
     unsigned bits = type.getWidth();
     return {noSign ? 0 : -std::ldexp(1, bits - 1), std::ldexp(1, noSign ? bits : bits - 1) - 1};
   }
-  /// Indices of a dimension of n elements; negative ones count from the end.
+  /// Returns valid indices of a dimension of n elements; negative ones count from the end.
   static Domain ofIndices(int64_t n) { return {-double(n), double(n) - 1}; }
 };
 
-/// The domains of a function's values, by what the ops that use them say (DomainOpInterface).
+/// Domains of a function's values, from the requirements of their users (DomainOpInterface).
 class Domains {
 public:
   explicit Domains(World &world) : world(world) {}
-  /// Error: an op that does not say what it can be run with.
+  /// Propagates domains to the arguments. Error: an op without a domain model.
   LogicalResult run(func::FuncOp main) { return runBlock(main.front()); }
 
-  // For ops.
+  // For op models.
   World &getWorld() { return world; }
   Domain get(Value value) const { return domains.lookup(value); }
-  /// `value` is in `domain` as well. Where nothing is left it stays as it was: some op will be run
-  /// with what it cannot be run with.
+  /// Restricts `value` to `domain`. If the intersection is empty, the domain is unchanged, and some
+  /// op will run with an invalid operand.
   void narrow(Value value, Domain domain);
   LogicalResult runCall(func::CallOp call);
 

@@ -1,4 +1,4 @@
-//===- Doubles.cpp - Programs run with numbers ----------------------------===//
+//===- Doubles.cpp - Arithmetic of the interpreter with doubles -----------===//
 
 #include "Arithmetic.h"
 
@@ -8,7 +8,8 @@ using namespace mlir::tpc::interpret;
 
 double Doubles::makeWeight(uint64_t key, int64_t element, int64_t fanIn, double gain) {
   double uniform = random(key, uint64_t(element));
-  // Vectors are biases and scales: around one third; matrices keep the size of activations.
+  // Vectors are biases and scales, around one third; matrices preserve the magnitude of
+  // activations.
   return gain * (fanIn == 0 ? 0.3 + 0.3 * uniform : 1.7 * uniform / std::sqrt(double(fanIn)));
 }
 

@@ -1,4 +1,4 @@
-//===- Evaluate.cpp - The reference interpreter, on all ranks -------------===//
+//===- Evaluate.cpp - Reference interpreter pass --------------------------===//
 
 #include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Verify/Passes.h"
@@ -17,7 +17,7 @@ using namespace mlir::tpc::interpret;
 
 namespace {
 
-/// Those that the user gives for the symbols.
+/// Sizes from the user's values of symbols.
 class GivenSizes : public Sizes {
 public:
   int64_t evaluate(const ::tpc::SymExpr &size) const override {
@@ -50,7 +50,7 @@ Numbers fromAttribute(ArrayAttr list) {
 struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
   using EvaluateBase::EvaluateBase;
 
-  /// NaN stands for what nobody has delivered.
+  /// Compares outputs; NaN is an element that no rank delivered.
   LogicalResult compare(const Numbers &expected, const Numbers &actual) {
     Location loc = getOperation().getLoc();
     if (expected.size() != actual.size())
@@ -84,7 +84,7 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     return LogicalResult(symbols);
   }
 
-  /// Programs may have been written by hand, or be staged already when they are first evaluated.
+  /// Checks the number of inputs: programs may be handwritten, or staged when first evaluated.
   LogicalResult checkInputs(const Numbers &inputs, bool areRecorded) {
     ModuleOp module = getOperation();
     size_t needed = 0;
@@ -97,7 +97,7 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     if (areRecorded)
       return module.emitError() << "there were " << inputs.size() << " inputs, now there are "
                                 << needed;
-    return module.emitError("a staged program is compared with what it was before: evaluate it "
+    return module.emitError("a staged program is compared with its earlier form: evaluate it "
                             "before tpc-schedule-pipeline too");
   }
 

@@ -1,4 +1,4 @@
-//===- EvaluateLookups.cpp - Embeddings and gathers on one rank -----------===//
+//===- EvaluateLookups.cpp - Evaluation of embeddings and gathers ---------===//
 
 #include "Domains.h"
 #include "Models.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-// The dimensions of the first operand that are looked up, by the second one.
+// Dimensions of the first operand that the second one indexes.
 static SmallVector<int64_t> getTableDims(EmbeddingOp) { return {0}; }
 static SmallVector<int64_t> getTableDims(GatherOp op) { return {int64_t(op.getDim())}; }
 static SmallVector<int64_t> getTableDims(GatherNDOp op) {
@@ -16,18 +16,18 @@ static SmallVector<int64_t> getTableDims(GatherNDOp op) {
 }
 
 namespace {
-/// These dimensions, and which part of them this rank holds.
+/// The indexed dimensions, and the slice of them on this rank.
 class Table {
 public:
   template <typename OpT, typename A>
   Table(OpT op, Evaluation<A> &e)
       : world(e.world), dims(getTableDims(op)),
         sizes(e.world.getWholeShape(op->getOperand(0).getType())),
-        held(e.getPart(op->getOperand(0)).indices) {}
-  enum Place { Here, Elsewhere, Nowhere };
-  /// Where an index of the i-th of the dimensions leads; negative ones count from the end. Sets
-  /// `at` to the place on this rank.
-  Place find(size_t i, int64_t index, int64_t &at) const {
+        owned(e.getPart(op->getOperand(0)).indices) {}
+  enum Location { Here, Elsewhere, Nowhere };
+  /// Finds index `index` in the i-th of the dimensions; negative ones count from the end. Sets `at`
+  /// to the index on this rank.
+  Location find(size_t i, int64_t index, int64_t &at) const {
     at = 0;
     int64_t dim = dims[i];
     index = index < 0 ? index + sizes[dim] : index;
@@ -35,14 +35,14 @@ public:
       world.misses = true;
       return Nowhere;
     }
-    auto it = llvm::lower_bound(held[dim], index);
-    if (it == held[dim].end() || *it != index)
+    auto it = llvm::lower_bound(owned[dim], index);
+    if (it == owned[dim].end() || *it != index)
       return Elsewhere;
-    at = it - held[dim].begin();
+    at = it - owned[dim].begin();
     return Here;
   }
 
-  /// Notes whether it leads to the first row or to the last one.
+  /// Records whether the index is the first row or the last one.
   void noteRow(size_t i, int64_t index, Facts &seen, Magnitudes &magnitudes) const {
     int64_t rows = sizes[dims[i]];
     index = index < 0 ? index + rows : index;
@@ -55,10 +55,10 @@ private:
   World &world;
   SmallVector<int64_t> dims;
   ArrayRef<int64_t> sizes;
-  ArrayRef<std::vector<int64_t>> held;
+  ArrayRef<std::vector<int64_t>> owned;
 };
 
-/// All indices are of all dimensions that are looked up. What is found is passed on.
+/// Indices must be in bounds of all indexed dimensions. The table has the domain of the result.
 template <typename OpT>
 struct LookupDomain : DomainOpInterface::ExternalModel<LookupDomain<OpT>, OpT> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
@@ -72,7 +72,7 @@ struct LookupDomain : DomainOpInterface::ExternalModel<LookupDomain<OpT>, OpT> {
   }
 };
 
-/// Rows that this rank does not hold are zero: the sum over ranks is the lookup.
+/// Rows that this rank does not have are zero: the sum over ranks is the lookup.
 struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
   template <typename A> static Result<A> evaluate(EmbeddingOp op, Evaluation<A> &e) {
     const Data<A> &table = *e.operands[0], &ids = *e.operands[1];
@@ -82,7 +82,7 @@ struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
     int64_t width = table.shape[1];
     Data<A> out(e.shape);
     if (out.data.size() != ids.data.size() * width)
-      return e.fail() << "the ids on a rank do not fit the result";
+      return e.fail() << "the ids on a rank do not match the result";
     for (size_t i = 0; i < ids.data.size(); ++i) {
       int64_t row, id = A::toInteger(ids.data[i]);
       rows.noteRow(0, id, seen, magnitudes);
@@ -103,7 +103,7 @@ struct GatherEvaluation : EvaluationModel<GatherEvaluation, GatherOp> {
     expected.append(indices.shape);
     expected.append(data.shape.begin() + dim + 1, data.shape.end());
     if (expected != e.shape)
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     Table table(op, e);
     typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);
@@ -111,10 +111,10 @@ struct GatherEvaluation : EvaluationModel<GatherEvaluation, GatherOp> {
     forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
       int64_t i = A::toInteger(indices.data[linearize(index.slice(dim, rank), indices.shape)]), row;
       auto found = table.find(0, i, row);
-      Shape place(index.take_front(dim));
-      place.push_back(row);
-      place.append(index.begin() + dim + rank, index.end());
-      out.data[next++] = found == Table::Here      ? data.data[linearize(place, data.shape)]
+      Shape position(index.take_front(dim));
+      position.push_back(row);
+      position.append(index.begin() + dim + rank, index.end());
+      out.data[next++] = found == Table::Here      ? data.data[linearize(position, data.shape)]
                          : found == Table::Nowhere ? nowhere
                                                    : typename A::Element(0);
     });
@@ -130,13 +130,13 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
     Shape expected(indices.shape.begin(), indices.shape.end() - 1);
     expected.append(data.shape.begin() + batch + k, data.shape.end());
     if (expected != e.shape)
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     Table table(op, e);
     typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);
     size_t next = 0;
     forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
-      Shape place(index.take_front(batch)), tuple(index.take_front(rank - 1));
+      Shape position(index.take_front(batch)), tuple(index.take_front(rank - 1));
       tuple.push_back(0);
       bool here = true, anywhere = true;
       for (size_t i = 0; i < k; ++i) {
@@ -146,10 +146,10 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
             table.find(i, A::toInteger(indices.data[linearize(tuple, indices.shape)]), row);
         here &= found == Table::Here;
         anywhere &= found != Table::Nowhere;
-        place.push_back(row);
+        position.push_back(row);
       }
-      place.append(index.begin() + rank - 1, index.end());
-      out.data[next++] = here       ? data.data[linearize(place, data.shape)]
+      position.append(index.begin() + rank - 1, index.end());
+      out.data[next++] = here       ? data.data[linearize(position, data.shape)]
                          : anywhere ? typename A::Element(0)
                                     : nowhere;
     });

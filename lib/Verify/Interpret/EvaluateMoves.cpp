@@ -1,4 +1,4 @@
-//===- EvaluateMoves.cpp - Ops that move elements, on one rank ------------===//
+//===- EvaluateMoves.cpp - Evaluation of ops that move elements -----------===//
 
 #include "Models.h"
 
@@ -84,22 +84,22 @@ struct ConcatEvaluation : EvaluationModel<ConcatEvaluation, ConcatOp> {
       end[dim] += begin;
       for (auto [d, size] : llvm::enumerate(end))
         if (int64_t(d) == dim ? size > e.shape[d] : size != e.shape[d])
-          return e.fail() << "the parts on a rank do not fit";
+          return e.fail() << "the slices on a rank do not match";
       size_t next = 0;
       forEachIndex(operand->shape, [&](ArrayRef<int64_t> index) {
-        Shape place(index);
-        place[dim] += begin;
-        out.data[linearize(place, e.shape)] = operand->data[next++];
+        Shape position(index);
+        position[dim] += begin;
+        out.data[linearize(position, e.shape)] = operand->data[next++];
       });
       begin += operand->shape[dim];
     }
     if (begin != e.shape[dim])
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     return out;
   }
 };
 
-/// Of each sequence's new tokens those that there is room for.
+/// Appends the new tokens of each sequence that are within the capacity.
 struct AppendEvaluation : EvaluationModel<AppendEvaluation, AppendOp> {
   template <typename A> static Result<A> evaluate(AppendOp, Evaluation<A> &e) {
     const Data<A> &fresh = *e.operands[1], &lengths = *e.operands[2];
@@ -107,22 +107,22 @@ struct AppendEvaluation : EvaluationModel<AppendEvaluation, AppendOp> {
     Shape expected = out.shape;
     expected[CacheOp::tokenDim] = fresh.shape[CacheOp::tokenDim];
     if (out.shape != e.shape || fresh.shape != expected || lengths.shape != Shape({out.shape[0]}))
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     size_t next = 0;
     bool negative = false;
     forEachIndex(fresh.shape, [&](ArrayRef<int64_t> index) {
-      Shape place(index);
+      Shape position(index);
       int64_t length = A::toInteger(lengths.data[index[0]]);
       negative |= length < 0;
-      int64_t &token = place[CacheOp::tokenDim];
+      int64_t &token = position[CacheOp::tokenDim];
       const typename A::Element &element = fresh.data[next++];
       if (length < 0 || length >= out.shape[CacheOp::tokenDim] - token)
         return;
       token += length;
-      out.data[linearize(place, out.shape)] = element;
+      out.data[linearize(position, out.shape)] = element;
     });
     if (negative)
-      return e.fail() << "a cache cannot hold less than no tokens";
+      return e.fail() << "a cache cannot have a negative number of tokens";
     return out;
   }
 };

@@ -1,4 +1,4 @@
-//===- EvaluateProducts.cpp - Products and attention on one rank ----------===//
+//===- EvaluateProducts.cpp - Evaluation of matmuls and attention ---------===//
 
 #include "Models.h"
 
@@ -18,7 +18,7 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
     ArrayRef<int64_t> right = ArrayRef(b.shape).drop_back(2);
     if (b.shape.end()[-2] != k || e.shape.back() != n || (inner == 2 && e.shape.end()[-2] != m) ||
         (bias && bias->shape.back() != n) || !broadcasts(left, batch) || !broadcasts(right, batch))
-      return e.fail() << "the factors on a rank do not fit";
+      return e.fail() << "the matmul operands on a rank do not match";
     Data<A> out(e.shape);
     forEachIndex(batch, [&](ArrayRef<int64_t> index) {
       int64_t pa = linearizeBroadcast(index, left) * m * k;
@@ -39,7 +39,7 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
   }
 };
 
-/// Whether its window can hide no key: there are no more than it shows.
+/// Returns whether the window can hide no key, because there are no more keys than it shows.
 bool showsAll(AttentionOp op) {
   std::optional<int64_t> keys = getSizes(op.getK())[1].asConstant();
   std::optional<int64_t> window = op.getWindow()->asConstant();
@@ -64,7 +64,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     typename A::Element scale = A::fromNumber(op.getScale().convertToDouble());
     double limit = op.getSoftcap().convertToDouble();
     int64_t sk = k.shape[1], d = q.shape[3], dv = v.shape[3];
-    // As on a rank: its own heads in groups.
+    // A rank has its own heads in groups.
     int64_t heads = q.shape[2], kvHeads = k.shape[2];
     int64_t full[] = {q.shape[0], heads, q.shape[1], sk};
     auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, full); };
@@ -75,7 +75,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
         (slopes && slopes->shape != Shape({heads})) ||
         (lengths && lengths->shape != Shape({q.shape[0]})))
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
     Data<A> out(e.shape);
     std::vector<typename A::Element> row(sk);
@@ -88,12 +88,12 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       int64_t at = queries[i] + offset + (lengths ? A::toInteger(lengths->data[b]) : 0);
       const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
       for (int64_t j = 0; j < sk; ++j) {
-        int64_t place[] = {b, h, i, j};
+        int64_t position[] = {b, h, i, j};
         int64_t distance = keys[j] - at; // to the query's own position
         bool future = op.getCausal() && distance > 0, old = window && distance <= -*window;
         bool isPadding = keyMask && keyMask->data[b * sk + j] == 0;
-        bool isMasked = mask && mask->data[linearizeBroadcast(place, mask->shape)] == 0;
-        int hidden = future + old + isPadding + isMasked; // by how many
+        bool isMasked = mask && mask->data[linearizeBroadcast(position, mask->shape)] == 0;
+        int hidden = future + old + isPadding + isMasked; // number of reasons
         visible[j] = hidden == 0;
         if (hidden == 1) {
           seen.add(Fact::CausalHides, future && distance == 1);
@@ -116,7 +116,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
           magnitudes.ofCap = std::max(magnitudes.ofCap, A::measure(score) / limit);
         row[j] = A::cap(score, limit);
         if (bias)
-          row[j] = A::add(row[j], bias->data[linearizeBroadcast(place, bias->shape)]);
+          row[j] = A::add(row[j], bias->data[linearizeBroadcast(position, bias->shape)]);
         if (slopes)
           row[j] = A::add(row[j], A::multiply(slopes->data[h], A::fromInteger(distance)));
         visible[j] = !A::hides(row[j]);
@@ -142,7 +142,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       all.add(hides, has);
     }
     all.add(Fact::Capped, limit != 0);
-    seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is no line
+    seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is not linear
     seen.add(Fact::NotFlat, magnitudes.spread > 0.25);
     e.note(all, seen, magnitudes);
     return out;

@@ -1,4 +1,4 @@
-//===- EvaluateRows.cpp - Norms, sums and their like on one rank ----------===//
+//===- EvaluateRows.cpp - Evaluation of norms, reductions and rotary ------===//
 
 #include "Models.h"
 
@@ -48,7 +48,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
       count *= kept[d];
       kept[d] = 1;
     }
-    // Nothing is the least (largest) of all numbers.
+    // The maximum (minimum) of no elements is the smallest (largest) number.
     Data<A> out(kept, function == ReduceFunction::Max   ? A::least()
                       : function == ReduceFunction::Min ? A::largest()
                                                         : typename A::Element(0));
@@ -66,7 +66,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
       for (typename A::Element &y : out.data)
         y = A::multiply(y, A::inverse(count));
     if (int64_t(out.data.size()) != countElements(e.shape))
-      return e.fail() << "the parts on a rank do not fit";
+      return e.fail() << "the slices on a rank do not match";
     out.shape = e.shape;
     return out;
   }
@@ -79,15 +79,15 @@ struct RotaryEvaluation : EvaluationModel<RotaryEvaluation, RotaryOp> {
     for (const Data<A> *table : {&cos, &sin})
       if (table->shape[1] != x.shape[1] || table->shape[2] != half || 2 * half > x.shape[3] ||
           (table->shape[0] != 1 && table->shape[0] != x.shape[0]))
-        return e.fail() << "the tables on a rank do not fit";
+        return e.fail() << "the tables on a rank do not match";
     Data<A> out = x;
     forEachIndex({x.shape[0], x.shape[1], x.shape[2], half}, [&](ArrayRef<int64_t> index) {
       int64_t i = index[3], row = linearize(index.drop_back(), x.shape) * x.shape[3];
       int64_t first = row + (op.getInterleaved() ? 2 * i : i),
               second = first + (op.getInterleaved() ? 1 : half);
-      int64_t place[] = {index[0], index[1], i};
-      typename A::Element c = cos.data[linearizeBroadcast(place, cos.shape)];
-      typename A::Element w = sin.data[linearizeBroadcast(place, sin.shape)];
+      int64_t position[] = {index[0], index[1], i};
+      typename A::Element c = cos.data[linearizeBroadcast(position, cos.shape)];
+      typename A::Element w = sin.data[linearizeBroadcast(position, sin.shape)];
       out.data[first] =
           A::add(A::multiply(x.data[first], c), A::negate(A::multiply(x.data[second], w)));
       out.data[second] = A::add(A::multiply(x.data[second], c), A::multiply(x.data[first], w));

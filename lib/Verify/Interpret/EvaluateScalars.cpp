@@ -1,8 +1,8 @@
-//===- EvaluateScalars.cpp - Element-wise ops on one rank -----------------===//
+//===- EvaluateScalars.cpp - Evaluation of element-wise ops ---------------===//
 //
-// With doubles they are what they say of themselves (ScalarOpInterface). Over the field, what is
-// linear, or about integers and truth values, is exact; all else is a hash, with the op's name and
-// attributes as the key.
+// With doubles, ops evaluate themselves (ScalarOpInterface). Over the field, linear ops and ops on
+// integers and truth values are exact; all others are hashes, keyed by the op's name and
+// attributes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -150,13 +150,13 @@ static InField inField(SelectOp) {
 }
 
 //===----------------------------------------------------------------------===//
-// What elements exercise
+// Facts that elements exercise
 //===----------------------------------------------------------------------===//
 
-// All facts of an op, and those that an element exercises: `x` is one of each operand.
+// All facts of an op, and those that elements `x` of its operands exercise.
 static Facts getFacts(ScalarOpInterface) { return {}; }
 template <typename E> static Facts getSeen(ScalarOpInterface, ArrayRef<E>, E) { return {}; }
-/// How large a number that is capped or clipped is, by the cap.
+/// Returns the magnitude of a capped or clipped number, relative to the cap.
 template <typename A, typename E> static double measure(ScalarOpInterface, A, ArrayRef<E>) {
   return 0;
 }
@@ -171,13 +171,13 @@ template <typename E> static Facts getSeen(SelectOp, ArrayRef<E> x, E) {
   return {x[0] != 0 ? Fact::FirstOperand : Fact::SecondOperand};
 }
 
-// Of equal operands it is not known whose the result is.
+// For equal operands the chosen one is unknown.
 template <typename E> static Facts getChosen(ArrayRef<E> x, E result) {
   if (x[0] == x[1])
     return {};
   return {result == x[0] ? Fact::FirstOperand : Fact::SecondOperand};
 }
-/// Of a number and a constant.
+/// Returns the magnitude of a number relative to the constant that clips it.
 template <typename A, typename E> static double measureClipped(Operation *op, A, ArrayRef<E> x) {
   for (unsigned i : {0, 1})
     if (op->getOperand(i).getDefiningOp<ConstantOp>() && x[i] != 0)
@@ -205,7 +205,7 @@ template <typename A, typename E> static double measure(TanhOp, A, ArrayRef<E> x
   return A::measure(x[0]);
 }
 
-/// As `evaluateElements`, and notes what is exercised.
+/// Runs `evaluateElements` and records the exercised facts.
 template <typename OpT, typename A, typename F>
 static Result<A> evaluateNoting(OpT op, Evaluation<A> &e, F scalar) {
   Facts all = getFacts(op), seen;
@@ -219,7 +219,7 @@ static Result<A> evaluateNoting(OpT op, Evaluation<A> &e, F scalar) {
     magnitudes.ofCap = std::max(magnitudes.ofCap, measure(op, A(), x));
     return y;
   });
-  seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is no line
+  seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is not linear
   e.note(all, seen, magnitudes);
   return result;
 }

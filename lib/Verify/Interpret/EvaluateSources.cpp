@@ -1,4 +1,4 @@
-//===- EvaluateSources.cpp - Weights and constants on one rank ------------===//
+//===- EvaluateSources.cpp - Evaluation of weights and constants ----------===//
 
 #include "Inputs.h"
 #include "Models.h"
@@ -17,7 +17,7 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
   if (!view)
     view = ViewAttr::getDense(type.getContext(), whole.getShape());
   SmallVector<::tpc::SymExpr> sizes = getSizes(type);
-  // Places are sums over dimensions.
+  // Offsets in the file are sums over dimensions.
   const Part &part = world.getPart(type, at);
   SmallVector<std::vector<int64_t>> offsets;
   for (auto [d, list] : llvm::enumerate(part.indices)) {
@@ -34,7 +34,7 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
       own.push_back(element);
     }
   }
-  // Of a matrix, as many as are added up at these sizes.
+  // Number of matrix elements that a matmul sums at these sizes.
   int64_t rank = whole.getRank();
   int64_t fanIn =
       rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));

@@ -1,4 +1,4 @@
-//===- Evaluation.cpp - One op on one rank --------------------------------===//
+//===- Evaluation.cpp - Evaluation of one op on one rank ------------------===//
 
 #include "Evaluation.h"
 #include "InterpretOps.h"
@@ -11,7 +11,7 @@ template <typename A>
 auto Evaluation<A>::evaluateElements(const Scalar<Element> &scalar) -> Result {
   for (const Value *operand : operands)
     if (!broadcasts(operand->shape, shape))
-      return fail() << "parts on a rank do not fit";
+      return fail() << "slices on a rank do not match";
   Value result(shape);
   SmallVector<Element, 3> x(operands.size());
   if (llvm::all_of(operands, [&](const Value *operand) { return operand->shape == shape; })) {
@@ -37,15 +37,15 @@ auto Evaluation<A>::move(llvm::function_ref<void(ArrayRef<int64_t>, Shape &)> fr
   Value out(shape);
   size_t next = 0;
   bool outside = false;
-  Shape place(in.shape.size(), 0);
+  Shape position(in.shape.size(), 0);
   forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    from(index, place);
-    for (size_t d = 0; d < place.size(); ++d)
-      outside |= place[d] < 0 || place[d] >= in.shape[d];
-    out.data[next++] = outside ? Element(0) : in.data[linearize(place, in.shape)];
+    from(index, position);
+    for (size_t d = 0; d < position.size(); ++d)
+      outside |= position[d] < 0 || position[d] >= in.shape[d];
+    out.data[next++] = outside ? Element(0) : in.data[linearize(position, in.shape)];
   });
   if (outside)
-    return fail() << "it reads outside of the part that a rank has";
+    return fail() << "it reads outside of the slice that a rank has";
   return out;
 }
 

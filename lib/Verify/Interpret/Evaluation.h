@@ -1,4 +1,4 @@
-//===- Evaluation.h - One op on one rank ------------------------*- C++ -*-===//
+//===- Evaluation.h - Evaluation of one op on one rank ----------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_INTERPRET_EVALUATION_H
 #define TPC_LIB_VERIFY_INTERPRET_EVALUATION_H
@@ -8,9 +8,9 @@
 
 namespace mlir::tpc::interpret {
 
-/// Computes the result of an op without communication on the rank at `at`, as its
-/// EvaluatedOpInterface says. Errors: operands whose parts do not fit. Ranks that have equal
-/// operands and the same part of all types have the same result: nothing else of `at` is looked at.
+/// Computes the result of an op without communication on the rank at `at` (EvaluatedOpInterface).
+/// Errors: operands whose slices do not match. The result depends only on the operands and on the
+/// slices of all types, not otherwise on `at`.
 template <typename A> class Evaluation {
 public:
   using Element = typename A::Element;
@@ -22,7 +22,7 @@ public:
         shape(world.getPart(op->getResult(0).getType(), at).shape), at(at), op(op) {}
   Result run();
 
-  // For ops.
+  // For op models.
   ArrayRef<const Value *> operands;
   World &world;
   const Shape &shape; // of the result
@@ -32,17 +32,17 @@ public:
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): " << A::what;
   }
-  /// The op has the facts `all`, of which these elements exercise `seen`.
+  /// Records that the op has the facts `all`, and that these elements exercise `seen`.
   void note(Facts all, Facts seen, Magnitudes magnitudes = {}) {
     if (world.coverage)
       world.coverage->note(op, all, seen, magnitudes);
   }
   const Part &getPart(mlir::Value value) { return world.getPart(value.getType(), at); }
-  /// Each element of the result of the elements of operands at its place; they broadcast.
+  /// Applies `scalar` to elements of the operands, which broadcast.
   Result evaluateElements(const Scalar<Element> &scalar);
-  /// An op that only moves elements: `from` gives the place in the operand.
+  /// Evaluates an op that only moves elements: `from` maps an index of the result to the operand's.
   Result move(llvm::function_ref<void(ArrayRef<int64_t>, Shape &)> from);
-  /// `f` of each line of the operand along a dimension.
+  /// Applies `f` to each line of the operand along a dimension.
   Value mapLines(int64_t dim, llvm::function_ref<void(MutableArrayRef<Element>)> f);
 
 private:

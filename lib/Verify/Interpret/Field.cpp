@@ -1,4 +1,4 @@
-//===- Field.cpp - Programs run over a prime field ------------------------===//
+//===- Field.cpp - Arithmetic of the interpreter over a prime field -------===//
 
 #include "Arithmetic.h"
 
@@ -20,7 +20,7 @@ static uint64_t hashNumber(uint64_t key, double x) {
   return hash(key, llvm::bit_cast<uint64_t>(x) % prime);
 }
 
-/// x to the power of prime - 2, by Fermat the inverse of x.
+/// Returns x to the power of prime - 2, by Fermat the inverse of x.
 static uint64_t invert(uint64_t x) {
   uint64_t result = 1;
   for (uint64_t power = prime - 2; power; power >>= 1, x = Field::multiply(x, x))
@@ -33,7 +33,8 @@ uint64_t Field::fromNumber(double x) {
   static const uint64_t key = hashText("number");
   if (x == 0)
     return 0;
-  // 1/n of f64 or f32, by which sums are means: so that a mean over what is there r times is one.
+  // Factors 1/n of means, in f64 or f32, are inverses, so that the mean of repeated values is
+  // exact.
   double n = std::round(1 / x);
   if (n >= 2 && n <= 1 << 22 && (x == 1 / n || x == double(float(1 / n))))
     return invert(fromInteger(int64_t(n)));

@@ -1,4 +1,4 @@
-//===- Inputs.cpp - What programs are run with ----------------------------===//
+//===- Inputs.cpp - Inputs of test runs -----------------------------------===//
 
 #include "Inputs.h"
 
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-/// Integers of a type that are in a domain; small ones, where it has no bounds.
+/// Returns the range of integers of a type in a domain; small ones if it is unbounded.
 static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
   double least = domain.least, greatest = domain.greatest;
   if (domain.isAll())
@@ -29,11 +29,11 @@ static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
   return {first, std::max<int64_t>(first, std::clamp(std::floor(greatest), -limit, limit))};
 }
 
-/// A number of a domain that need not be an integer.
+/// Draws a number of a domain that need not be an integer.
 template <typename A> static typename A::Element drawNumber(Domain domain, uint64_t key, size_t i) {
   typename A::Element x = A::random(key, i);
   if constexpr (std::is_same_v<A, Doubles>) {
-    // With the field, what needs a sign is a hash.
+    // Over the field, ops that need a sign are hashes.
     if (std::isfinite(domain.least))
       return domain.least + std::fabs(x);
     if (std::isfinite(domain.greatest))
@@ -55,7 +55,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
     uint64_t x = hash(key, i);
     int64_t row = i / last, column = i % last;
     auto set = [&](int64_t number) {
-      // Too many positions for a table, say.
+      // For example, there may be more positions than rows of a table.
       if (!domain.isAll())
         number = std::clamp(number, least, greatest);
       tensor.data[i] = A::fromInteger(number);
@@ -94,7 +94,7 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
   std::vector<int64_t> tables;
   for (BlockArgument argument : main.getArguments()) {
     Domain domain = domains.get(argument);
-    // Shorter types may not have what a table has not.
+    // Shorter types may not represent an index past the table.
     bool isIndex = domain.isFinite() && domain.least == -(domain.greatest + 1) &&
                    getElementTypeOrSelf(argument.getType()).getIntOrFloatBitWidth() >= 32;
     tables.push_back(isIndex ? int64_t(domain.greatest) + 1 : 0);

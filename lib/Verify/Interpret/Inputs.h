@@ -1,4 +1,4 @@
-//===- Inputs.h - What programs are run with --------------------*- C++ -*-===//
+//===- Inputs.h - Inputs of test runs ---------------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_INTERPRET_INPUTS_H
 #define TPC_LIB_VERIFY_INTERPRET_INPUTS_H
@@ -10,21 +10,21 @@
 
 namespace mlir::tpc::interpret {
 
-/// Made-up inputs of @main, with which all ops can be run (Domains.h): ids of rows, some of them
-/// negative; masks; positions; numbers. Error: an op of which it is not known what it can be run
-/// with. Each `draw` gives others.
+/// Draws inputs of @main with which all ops are defined (Domains.h): row ids, some of them
+/// negative; masks; positions; numbers. Each `draw` gives other inputs. Error: an op without a
+/// domain model.
 template <typename A>
 FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world,
                                                                int draw = 0);
 
-/// For each input of @main the number of rows of a table that its elements, as they are, are
-/// indices of; 0 for others.
+/// For each input of @main, returns the number of rows of the table that it indexes directly; 0 for
+/// other inputs.
 FailureOr<std::vector<int64_t>> findTables(func::FuncOp main, World &world);
 
-/// The part of a weight, seen through a view (null: as it is), that the rank at `at` has where it
-/// is of `type`. An element is a random function of its place in the file. Sizes that are made
-/// small take elements from all over the large ones, so that views of different order differ. Fails
-/// if there is no such weight.
+/// Returns the slice of a weight, seen through a view (null: the whole), that the rank at `at` has
+/// if it is of `type`. An element is a random function of its index in the file. Reduced sizes take
+/// elements spread over the original ones, so that views of different order differ. Fails if there
+/// is no such weight.
 template <typename A>
 FailureOr<Tensor<typename A::Element>> drawParameter(World &world, StringRef name, ViewAttr view,
                                                      Type type, const Coordinates &at);

@@ -1,4 +1,4 @@
-//===- InterpretOps.h - What ops compute, for the interpreter ---*- C++ -*-===//
+//===- InterpretOps.h - Op interfaces of the interpreter --------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_INTERPRET_INTERPRETOPS_H
 #define TPC_LIB_VERIFY_INTERPRET_INTERPRETOPS_H

@@ -1,4 +1,4 @@
-//===- Machine.cpp - A program on all ranks -------------------------------===//
+//===- Machine.cpp - Interpreter of programs on all ranks -----------------===//
 
 #include "Machine.h"
 
@@ -37,7 +37,7 @@ template <typename A> std::string Machine<A>::describe(int rank) const {
 
 template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> &frame) {
   std::vector<Ref> results(ranks.size());
-  std::map<SmallVector<const void *>, Ref> known; // by all that it depends on
+  std::map<SmallVector<const void *>, Ref> known; // results by all that they depend on
   SmallVector<const Data *> operands;
   for (int rank : frame.active) {
     const Part &part = getPart(op->getResult(0), rank);
@@ -54,7 +54,7 @@ template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> 
         return failure();
       if (computed->shape != part.shape)
         return fail(op) << describe(rank) << " computes another shape than its type "
-                        << op->getResult(0).getType() << " says";
+                        << op->getResult(0).getType() << " declares";
       if constexpr (std::is_same_v<A, Doubles>)
         if (auto type = dyn_cast<FloatType>(getElementTypeOrSelf(op->getResult(0))); type && rounds)
           for (double &x : computed->data)
@@ -71,33 +71,33 @@ LogicalResult Machine<A>::finish(Operation *op, std::vector<Ref> results, Frame<
   for (int rank : frame.active)
     if (results[rank]->shape != getPart(op->getResult(0), rank).shape)
       return fail(op) << describe(rank) << " gets another shape than its type "
-                      << op->getResult(0).getType() << " says";
+                      << op->getResult(0).getType() << " declares";
   frame.values[op->getResult(0)] = std::move(results);
   return success();
 }
 
-/// The part `to` of a tensor that has the part `from`.
+/// Returns the slice `to` of a tensor that has the slice `from`.
 template <typename A>
 auto Machine<A>::extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
                          int rank) -> FailureOr<Ref> {
   if (tensor->shape != from.shape || from.indices.size() != to.indices.size())
-    return fail(op) << describe(rank) << " has another shape than its type says";
+    return fail(op) << describe(rank) << " has another shape than its type declares";
   if (from.indices == to.indices)
     return tensor;
-  SmallVector<std::vector<int64_t>> places(from.indices.size());
-  for (unsigned d = 0; d < places.size(); ++d)
+  SmallVector<std::vector<int64_t>> sources(from.indices.size());
+  for (unsigned d = 0; d < sources.size(); ++d)
     for (int64_t index : to.indices[d]) {
       auto it = llvm::lower_bound(from.indices[d], index);
       if (it == from.indices[d].end() || *it != index)
         return fail(op) << describe(rank) << " lacks element " << index << " of dimension " << d;
-      places[d].push_back(it - from.indices[d].begin());
+      sources[d].push_back(it - from.indices[d].begin());
     }
   auto out = std::make_shared<Data>(to.shape);
   size_t next = 0;
   forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
     int64_t at = 0;
     for (unsigned d = 0; d < index.size(); ++d)
-      at = at * from.shape[d] + places[d][index[d]];
+      at = at * from.shape[d] + sources[d][index[d]];
     out->data[next++] = tensor->data[at];
   });
   return Ref(out);
@@ -181,7 +181,7 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
   for (int rank : group) {
     const Part &from = getPart(in, rank);
     if (value[rank]->shape != from.shape)
-      return fail(op) << describe(rank) << " has another shape than its type says";
+      return fail(op) << describe(rank) << " has another shape than its type declares";
     size_t next = 0;
     forEachIndex(from.shape, [&](ArrayRef<int64_t> index) {
       int64_t at = 0;
@@ -213,7 +213,7 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
           out->data[next++] = whole.tensor.data[at];
         });
       if (missing)
-        return fail(op) << "no rank has what " << describe(rank) << " needs";
+        return fail(op) << "no rank has the elements that " << describe(rank) << " needs";
       result = out;
     }
     results[rank] = result;
@@ -260,14 +260,14 @@ template <typename A> LogicalResult Machine<A>::receive(RecvOp op, Frame<A> &fra
   for (int rank : frame.active) {
     auto &queue = messages[{rank, int64_t(op.getFrom())}];
     if (queue.empty())
-      return fail(op) << describe(rank) << " waits for a message that nobody sent";
+      return fail(op) << describe(rank) << " waits for a message that no rank sent";
     results[rank] = std::move(queue.front());
     queue.pop_front();
   }
   return finish(op, std::move(results), frame);
 }
 
-/// Puts parts of an output in their places; ranks that have the same part must agree on it.
+/// Stores slices of an output; ranks with overlapping slices must agree.
 template <typename A>
 LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
                                   Ranks active, Copies copies) {
@@ -336,12 +336,12 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
   for (Value operand : op->getOperands())
     if (!values.contains(operand))
       return fail(op) << "it takes a value that is not computed before";
-  if (!inRound && isa<SendOp, RecvOp, OutputOp>(op))
+  if (!inMicroBatch && isa<SendOp, RecvOp, OutputOp>(op))
     return fail(op) << "it is outside of tpc.micro_batches";
   for (Type type : op->getResultTypes())
-    if (!inRound && world.getGrid().getMicroBatches() > 1 && isa<RankedTensorType>(type) &&
+    if (!inMicroBatch && world.getGrid().getMicroBatches() > 1 && isa<RankedTensorType>(type) &&
         getDist(type).usesAxis("mb"))
-      return fail(op) << "there is no micro-batch here to have its part " << type;
+      return fail(op) << "there is no micro-batch here for the type " << type;
   Frame<A> frame{values, active};
   if (auto known = dyn_cast<RankOpInterface>(op)) {
     if constexpr (std::is_same_v<A, Field>)
@@ -350,7 +350,7 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
       return known.runDoubles(*this, frame);
   }
   if (!isa<EvaluatedOpInterface>(op))
-    return fail(op) << "nobody knows what it computes";
+    return fail(op) << "the interpreter does not support this op";
   return compute(op, frame);
 }
 
@@ -375,7 +375,7 @@ template <typename A>
 LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage) {
   GridAttr grid = world.getGrid();
   DimAttr batch = loop.getBatchAttr();
-  bool skips = batch && !runsEveryRound(loop, grid);
+  bool skips = batch && !runsEveryMicroBatch(loop, grid);
   for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
     for (Coordinates &at : ranks)
       at.back() = mb;
@@ -390,7 +390,8 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ra
   return success();
 }
 
-/// What stands outside of the rounds runs on all ranks of the stage, also on those without samples.
+/// Ops outside of the micro-batch loops run on all ranks of the stage, also on those without
+/// samples.
 template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values values) {
   std::optional<unsigned> position = world.getPosition(StringAttr::get(stage.getContext(), "pp"));
   SmallVector<int> ofStage;
@@ -399,7 +400,7 @@ template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values v
       ofStage.push_back(rank);
   for (Operation &op : stage.getBody().front()) {
     auto loop = dyn_cast<MicroBatchesOp>(op);
-    inRound = bool(loop);
+    inMicroBatch = bool(loop);
     if (failed(loop ? runLoop(loop, values, ofStage) : runOp(&op, values, ofStage)))
       return failure();
   }

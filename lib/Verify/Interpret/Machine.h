@@ -1,9 +1,9 @@
-//===- Machine.h - A program on all ranks -----------------------*- C++ -*-===//
+//===- Machine.h - Interpreter of programs on all ranks ---------*- C++ -*-===//
 //
-// Runs a program of any stage: a whole one, one rank's, or pipeline stages; all ranks of the grid
-// in one process, one op at a time on all of them. It is not told who has the same as whom: what
-// ranks compute is computed once where they have the very same operands and the same parts of
-// them, and so a tensor that all members of a group got of a collective is one object.
+// Runs a program of any level: a whole one, one rank's, or pipeline stages. All ranks of the grid
+// run in one process, one op at a time on all of them. Equal computations are shared without
+// information about replication: a result is computed once for ranks with identical operands and
+// slices, and a tensor that all members of a group receive from a collective is one object.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@
 
 namespace mlir::tpc::interpret {
 
-/// A cyclic shift of a dimension: `first` elements within runs of `every`.
+/// A cyclic shift of a dimension by `first` elements within runs of `every`.
 struct Shift {
   int64_t dim = -1, first = 0, every = 0;
 };
@@ -32,7 +32,7 @@ public:
   using Element = typename A::Element;
   using Data = Tensor<Element>;
 
-  /// A tensor of which some elements may not be known.
+  /// A tensor with some elements unknown.
   struct Partial {
     Data tensor;
     std::vector<bool> known;
@@ -40,16 +40,16 @@ public:
   };
   struct Output : Partial {
     using Partial::Partial;
-    Operation *delivered = nullptr; // by
+    Operation *delivered = nullptr; // the op that delivered it
   };
 
   Machine(World &world, ArrayRef<Data> inputs);
-  /// Runs @main or the pipeline. Errors: ops that are not known, parts that do not fit,
-  /// deadlocks, messages that nobody receives, ranks that disagree on an output.
+  /// Runs @main or the pipeline. Errors: unknown ops, slices that do not match, deadlocks, messages
+  /// that are not received, ranks that disagree on an output.
   LogicalResult run();
 
   SmallVector<Output> outputs;
-  /// Rounds what each op computes to the type of its result.
+  /// Rounds the result of each op to its type.
   bool rounds = false;
 
   // For ops of all ranks (RankOpInterface).
@@ -67,14 +67,14 @@ public:
   void send(SendOp op, Frame<A> &frame);
   LogicalResult receive(RecvOp op, Frame<A> &frame);
   LogicalResult slice(LocalSliceOp op, Frame<A> &frame);
-  /// Calls `combine` for each group of which members come, with the operand on all ranks, the group
-  /// and the results to be set. All members must come.
+  /// Calls `combine` for each group with active members, with the operand on all ranks, the group
+  /// and the results to set. Error: only some members of a group are active.
   LogicalResult
   communicate(Operation *op, Frame<A> &frame,
               llvm::function_ref<LogicalResult(ArrayRef<Ref>, Ranks, std::vector<Ref> &)> combine);
-  /// All parts of a group, combined; each member gets its part of that.
+  /// Reduces the values of a group; each member gets its slice of the result.
   LogicalResult reduce(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results);
-  /// Each member takes what it needs of what all have together.
+  /// Gives each member the elements of its result, from those that any member has.
   LogicalResult gather(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results,
                        Shift shift);
   LogicalResult deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
@@ -87,11 +87,11 @@ private:
                          SmallVectorImpl<Value> *returned);
   LogicalResult runOp(Operation *op, Values &values, Ranks active);
   LogicalResult compute(Operation *op, Frame<A> &frame);
-  /// The results of an op are there; they must have the parts that its type says.
+  /// Stores the results of an op; each must have the shape of its rank's slice.
   LogicalResult finish(Operation *op, std::vector<Ref> results, Frame<A> &frame);
   FailureOr<Ref> extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
                          int rank);
-  /// All ranks by groups over `axes`, each in the order of ranks.
+  /// Returns all ranks in groups over `axes`, each in the order of ranks.
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 
   LogicalResult runPipeline(PipelineOp pipeline);
@@ -104,11 +104,11 @@ private:
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
   std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // to rank, from stage
-  bool inRound = true;                                         // there is a micro-batch
+  bool inMicroBatch = true;                                    // in a micro-batch loop
   int depth = 0;
 };
 
-/// Ranks that run an op, and what they have computed before it.
+/// Ranks that run an op, and the values computed before it.
 template <typename A> struct Frame {
   typename Machine<A>::Values &values;
   ArrayRef<int> active;

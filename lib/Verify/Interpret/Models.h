@@ -1,4 +1,4 @@
-//===- Models.h - What ops compute, op by op --------------------*- C++ -*-===//
+//===- Models.h - Registration of the interpreter's op models ---*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_INTERPRET_MODELS_H
 #define TPC_LIB_VERIFY_INTERPRET_MODELS_H
@@ -13,7 +13,7 @@ namespace mlir::tpc::interpret {
 template <typename A> using Data = Tensor<typename A::Element>;
 template <typename A> using Result = FailureOr<Data<A>>;
 
-/// An op's meaning, once for both kinds of numbers:
+/// The semantics of an op, written once for both arithmetics:
 ///
 ///     struct Model : EvaluationModel<Model, OpT> {
 ///       template <typename A> static Result<A> evaluate(OpT op, Evaluation<A> &e);
@@ -29,7 +29,7 @@ struct EvaluationModel : EvaluatedOpInterface::ExternalModel<Model, OpT> {
   double countWork(Operation *, llvm::function_ref<double(DimAttr)>) const { return 4; }
 };
 
-/// As above, of an op of all ranks:
+/// The same for an op that all ranks run together:
 ///
 ///     template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A>
 ///     &frame);
@@ -52,7 +52,7 @@ void attachSourceEvaluations(MLIRContext *context);  // EvaluateSources.cpp
 void attachRankModels(MLIRContext *context);         // RankModels.cpp
 void attachDomainModels(MLIRContext *context);       // Domains.cpp
 
-/// All of them.
+/// Attaches all of them.
 void attachModels(MLIRContext *context);
 
 } // namespace mlir::tpc::interpret

@@ -1,4 +1,4 @@
-//===- RankModels.cpp - Ops of all ranks ----------------------------------===//
+//===- RankModels.cpp - Interpretation of ops that ranks run together -----===//
 
 #include "Machine.h"
 #include "Models.h"
@@ -54,7 +54,7 @@ struct LocalSliceModel : RankModel<LocalSliceModel, LocalSliceOp> {
   }
 };
 
-/// Each member gets its part of what all parts give together.
+/// Gives each member its slice of the reduced value.
 template <typename OpT> struct ReductionModel : RankModel<ReductionModel<OpT>, OpT> {
   template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A> &frame) {
     return machine.communicate(op, frame,
@@ -67,19 +67,19 @@ template <typename OpT> struct ReductionModel : RankModel<ReductionModel<OpT>, O
 struct BroadcastModel : RankModel<BroadcastModel, BroadcastOp> {
   template <typename A>
   static LogicalResult run(BroadcastOp op, Machine<A> &machine, Frame<A> &frame) {
-    return machine.communicate(op, frame,
-                               [&](auto value, auto group, auto &results) -> LogicalResult {
-                                 if (op.getRoot() >= group.size())
-                                   return machine.fail(op) << "its root " << op.getRoot()
-                                                           << " is in no group of " << group.size();
-                                 for (int rank : group)
-                                   results[rank] = value[group[op.getRoot()]];
-                                 return success();
-                               });
+    return machine.communicate(
+        op, frame, [&](auto value, auto group, auto &results) -> LogicalResult {
+          if (op.getRoot() >= group.size())
+            return machine.fail(op)
+                   << "its root " << op.getRoot() << " is outside of a group of " << group.size();
+          for (int rank : group)
+            results[rank] = value[group[op.getRoot()]];
+          return success();
+        });
   }
 };
 
-/// Each member takes what it needs of what all have together.
+/// Gives each member the elements of its result, from those that any member has.
 template <typename OpT> struct MoveModel : RankModel<MoveModel<OpT>, OpT> {
   template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A> &frame) {
     return machine.communicate(op, frame,
@@ -89,7 +89,7 @@ template <typename OpT> struct MoveModel : RankModel<MoveModel<OpT>, OpT> {
   }
 };
 
-/// A shift takes its elements from elsewhere.
+/// A shift moves elements by an offset.
 struct PermuteModel : RankModel<PermuteModel, CollectivePermuteOp> {
   template <typename A>
   static LogicalResult run(CollectivePermuteOp op, Machine<A> &machine, Frame<A> &frame) {

@@ -19,7 +19,7 @@ inline int64_t countElements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// Row-major.
+/// A tensor in row-major order.
 template <typename Element> struct Tensor {
   Shape shape;
   std::vector<Element> data;
@@ -51,7 +51,7 @@ inline int64_t linearize(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
   return at;
 }
 
-/// As above, for a tensor that is broadcast: sizes of 1 stand for any, leading ones may lack.
+/// The same for a tensor that is broadcast: sizes of 1 match any, leading dimensions may be absent.
 inline int64_t linearizeBroadcast(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
   index = index.take_back(shape.size());
   int64_t at = 0;
@@ -60,7 +60,7 @@ inline int64_t linearizeBroadcast(ArrayRef<int64_t> index, ArrayRef<int64_t> sha
   return at;
 }
 
-/// Whether a tensor of shape `own` broadcasts to `shape`.
+/// Returns whether a tensor of shape `own` broadcasts to `shape`.
 inline bool broadcasts(ArrayRef<int64_t> own, ArrayRef<int64_t> shape) {
   if (own.size() > shape.size())
     return false;

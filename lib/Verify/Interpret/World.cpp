@@ -1,4 +1,4 @@
-//===- World.cpp - What does not change while a program runs --------------===//
+//===- World.cpp - Constant state of a run --------------------------------===//
 
 #include "World.h"
 #include "Arithmetic.h"
@@ -135,7 +135,7 @@ const Part &World::getPart(Type type, const Coordinates &at) {
   return *part;
 }
 
-bool interpret::runsEveryRound(MicroBatchesOp loop, GridAttr grid) {
+bool interpret::runsEveryMicroBatch(MicroBatchesOp loop, GridAttr grid) {
   DimAttr batch = loop.getBatchAttr();
   if (!batch || !grid)
     return false;

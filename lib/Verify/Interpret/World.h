@@ -1,8 +1,8 @@
-//===- World.h - What does not change while a program runs ------*- C++ -*-===//
+//===- World.h - Constant state of a run ------------------------*- C++ -*-===//
 //
-// A local type says which indices of a value a rank holds in each dimension, and everything that
-// happens between ranks follows from these lists: what a parameter's shard is, what a collective
-// moves, how outputs are put together. Nothing of the partitioner is asked.
+// A local type determines the indices of a value that a rank has in each dimension. These lists
+// determine everything between ranks: the shard of a parameter, the elements that a collective
+// moves, and how outputs are assembled. The partitioner is not used.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,31 +16,31 @@
 
 namespace mlir::tpc::interpret {
 
-/// The sizes of a run: those of the program, or smaller ones that stand for them.
+/// Sizes of a run: those of the program, or smaller ones that replace them.
 class Sizes {
 public:
   virtual ~Sizes() = default;
   virtual int64_t evaluate(const ::tpc::SymExpr &size) const = 0;
-  /// A window of attention, which is no size: how many keys it shows.
+  /// Returns the number of keys that a window of attention shows. A window is not a size.
   virtual int64_t evaluateWindow(const ::tpc::SymExpr &window) const { return evaluate(window); }
-  /// Where index `i` of what stands for n lies among the n original ones.
+  /// Maps index `i` of the reduced size of n to one of the n original indices.
   virtual int64_t spread(int64_t i, int64_t /*n*/) const { return i; }
-  /// An offset into a dimension of original size n.
+  /// Maps an offset into a dimension of original size n.
   virtual int64_t scale(int64_t offset, int64_t /*n*/) const { return offset; }
 };
 
-/// Where a cyclic shift takes the element at `index` from: within runs of `every`, that many
-/// elements behind `first`.
+/// Returns the source index of the element at `index` in a cyclic shift by `first` within runs of
+/// `every`.
 inline int64_t rollIndex(int64_t index, int64_t first, int64_t every) {
   return every <= 0 ? index : index - index % every + ((index + first) % every + every) % every;
 }
 
 using Indices = SmallVector<std::vector<int64_t>, 4>; // whole indices in each dimension, ascending
-/// A rank's coordinate on each axis of the grid, in the grid's order; then its micro-batch.
+/// Coordinates of a rank on each axis, in the grid's order; then its micro-batch.
 using Coordinates = SmallVector<int64_t, 6>;
 
-/// A dimension's indices on a rank: those of each factor, major to minor, split over the factor's
-/// axes one after the other; then what is left of the product split over `product`.
+/// Factor of a dimension. The indices on a rank are those of each factor, major to minor, split
+/// over the factor's axes in order; the remaining product is then split over `product`.
 struct DimFactor {
   int64_t size;
   ArrayRef<StringAttr> axes;
@@ -48,8 +48,7 @@ struct DimFactor {
 std::vector<int64_t> getIndices(ArrayRef<DimFactor> factors, ArrayRef<StringAttr> product,
                                 GridAttr grid, llvm::function_ref<int64_t(StringAttr)> coordinate);
 
-/// What a rank has of a value. There is one object for ranks that have the same of values of one
-/// type.
+/// Slice of a value on a rank. Ranks with equal slices of values of one type share one object.
 struct Part {
   Indices indices;
   Shape shape;
@@ -62,30 +61,29 @@ public:
   ModuleOp getModule() const { return module; }
   GridAttr getGrid() const { return grid; }
   const Sizes &getSizes() const { return sizes; }
-  /// Whether each rank has values of its own; else there is one rank, which has all.
+  /// Returns whether each rank has its own values; else there is one rank, with whole values.
   bool isLocal() const { return local; }
   int64_t countRanks() const { return local ? grid.getWorldSize() : 1; }
   Coordinates getCoordinates(int64_t rank) const;
-  /// The position of an axis in coordinates; nothing if the grid does not have it.
+  /// Returns the position of an axis in coordinates; nothing if the grid does not have it.
   std::optional<unsigned> getPosition(StringAttr axis) const;
 
   const Part &getPart(Type type, const Coordinates &at);
-  /// A dimension's, split or not.
+  /// Returns the indices of a dimension, split or whole.
   std::vector<int64_t> getIndices(DimAttr dim, const Coordinates &at, bool split = true) const;
   const Shape &getWholeShape(Type type) { return get(type).whole; }
 
   struct Weight {
-    WeightOp op; // null if there is none of this name
+    WeightOp op; // null if there is no such weight
     uint64_t key;
   };
   const Weight &getWeight(StringRef name);
 
-  /// Something was looked up that its table does not have: no program should, but small sizes may
-  /// make it so.
+  /// Whether a lookup was out of bounds. No program should do that, but small sizes may cause it.
   bool misses = false;
-  /// Where ops note what a run has exercised of them; null: nowhere.
+  /// Coverage that ops record their facts in; may be null.
   Coverage *coverage = nullptr;
-  /// By name, how many times as large as others a weight's elements are; null: none.
+  /// Factors of the magnitude of weights, by name; null: all are 1.
   const llvm::StringMap<double> *gains = nullptr;
   double getGain(StringRef weight) const {
     auto it = gains ? gains->find(weight) : llvm::StringMap<double>::const_iterator();
@@ -95,7 +93,7 @@ public:
 private:
   struct OfType {
     DistAttr dist;
-    SmallVector<unsigned, 4> axes; // on which it depends, as positions
+    SmallVector<unsigned, 4> axes; // positions of the axes that it depends on
     Shape whole;
     std::map<Coordinates, std::unique_ptr<Part>> parts;
   };
@@ -109,11 +107,11 @@ private:
   llvm::StringMap<Weight> weights;
 };
 
-/// True if a module is one of local values: of one rank, or of pipeline stages.
+/// Returns whether a module has local values: one rank's program, or pipeline stages.
 bool isLocalProgram(ModuleOp module);
 
-/// Whether a loop is over a number of elements, one at least for each round: none is skipped.
-bool runsEveryRound(MicroBatchesOp loop, GridAttr grid);
+/// Returns whether the loop runs every micro-batch: its samples are enough for one per iteration.
+bool runsEveryMicroBatch(MicroBatchesOp loop, GridAttr grid);
 
 } // namespace mlir::tpc::interpret
 

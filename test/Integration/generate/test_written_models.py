@@ -338,13 +338,17 @@ REFUSED = {
         "sequences together",
         "differs from the step's for that sequence alone",
     ),
-    "window-of-length": (variant(sees=half_of_all), "'attention'", "changes with the number of tokens"),
+    "window-of-length": (
+        variant(sees=half_of_all),
+        "'attention'",
+        "changes with the number of tokens",
+    ),
     "keys-by-length": (
         variant(keys_and_values=keys_by_length),
         "'count'",
         "earlier tokens would change with each new token",
     ),
-    "keys-by-length-past": (variant(WithPast, keys_and_values=keys_by_length), "how many tokens"),
+    "keys-by-length-past": (variant(WithPast, keys_and_values=keys_by_length), "the number of tokens"),
     "cross": (variant(between=cross), "keys"),
     "from-the-end": (variant(positions=from_the_end), "'tail'"),
     "reversed": (
@@ -374,11 +378,11 @@ REFUSED = {
                 name="twice",
             ),
         ),
-        "depend on how many tokens",
+        "depend on the number of tokens",
     ),
     "past-not-counted": (
         variant(WithPast, positions=positions_from_zero),
-        "depend on how many tokens",
+        "depend on the number of tokens",
     ),
     "past-elsewhere": (
         variant(

@@ -201,7 +201,7 @@ module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [1, 0, 2, 3] : !h -> tensor<?x?x1x4xf32, #tpc.dist<[s, b, 1, 4]>>
-  // expected-error @unknown {{'apart' (tpc.reshape) takes tokens apart}}
+  // expected-error @unknown {{'apart' (tpc.reshape) splits tokens}}
   %0 = tpc.reshape %f : tensor<?x?x1x4xf32, #tpc.dist<[s, b, 1, 4]>> -> !h loc("apart")
   %1 = tpc.transpose %0 [0, 2, 1, 3] : !h -> !t
   %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all

@@ -1,0 +1,235 @@
+//===- PlanMemory.cpp - Memory of buffer functions ------------------------===//
+
+#include "PlanChecker.h"
+#include "tpc/Dialect/Elements.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Memory ranges
+//===----------------------------------------------------------------------===//
+
+FailureOr<MemoryRange> PlanChecker::resolve(Operation *call, Value place) {
+  auto extent = buffer::getExtent(place);
+  if (!extent) {
+    call->emitOpError("uses a buffer of unknown size");
+    return failure();
+  }
+  SymExpr size = partSizes.normalize(extent.getBytes());
+  bounds.assume(size);
+  if (auto slot = place.getDefiningOp<buffer::SlotOp>()) {
+    if (!memory.isLive(slot.getFrame())) {
+      call->emitOpError("uses a slot of a frame that was popped");
+      return failure();
+    }
+    return MemoryRange{slot.getFrame(), value(slot.getOffset()), size};
+  }
+  if (auto part = place.getDefiningOp<buffer::PartOp>()) {
+    auto whole = resolve(call, part.getWhole());
+    if (failed(whole))
+      return failure();
+    auto element = buffer::getExtent(part.getWhole()).getElement();
+    SymExpr bytes(getElementBytes(element));
+    return MemoryRange{whole->region, whole->begin + bytes * value(part.getFrom()), size};
+  }
+  return MemoryRange{place, SymExpr(0), size};
+}
+
+bool PlanChecker::isInPlace(Value region) {
+  if (region.getDefiningOp<buffer::StateOp>())
+    return true;
+  auto argument = dyn_cast<BlockArgument>(region);
+  return argument && argument.getArgNumber() < function.getArgs().size() &&
+         cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]).getResult();
+}
+
+bool PlanChecker::isWritable(Value region) {
+  if (region.getDefiningOp<buffer::PushOp>() || isInPlace(region))
+    return true;
+  auto argument = dyn_cast<BlockArgument>(region);
+  return argument && argument.getArgNumber() >= function.getArgs().size();
+}
+
+/// Checks that a range is within its frame or result. Given memory has the size of its contents.
+LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &place) {
+  SymExpr size;
+  if (auto push = place.region.getDefiningOp<buffer::PushOp>())
+    size = value(push.getBytes());
+  else
+    size = partSizes.normalize(buffer::getExtent(place.region).getBytes());
+  if (!memory.isInside(place, size))
+    return call->emitOpError() << "writes " << place.size.str() << " bytes at offset "
+                               << place.begin.str() << " of " << size.str();
+  return success();
+}
+
+/// Follows values that are not computed to the value whose memory they use. A reshape keeps the
+/// bytes; a slice of an outer dimension begins at an offset.
+Value PlanChecker::getRoot(Value tensor, SymExpr &offset) {
+  for (;;) {
+    if (auto reshape = tensor.getDefiningOp<ReshapeOp>()) {
+      tensor = reshape.getOperand();
+      continue;
+    }
+    auto slice = tensor.getDefiningOp<LocalSliceOp>();
+    if (!slice)
+      return tensor;
+    ArrayRef<DimAttr> from = getDist(slice.getOperand()).getDims();
+    ArrayRef<DimAttr> to = getDist(slice.getResult()).getDims();
+    size_t dim = slice.getDim();
+    DimAttr whole = from[dim], part = to[dim];
+    // The slice is contiguous only if all outer dimensions have size 1.
+    if (llvm::any_of(to.take_front(dim), [](DimAttr d) { return !d.getExpr().isConstant(1); }))
+      return tensor;
+    SymExpr begin;
+    if (whole.getFactors() == part.getFactors()) {
+      begin = partSizes.begin(partSizes.inner(part), part.getAxes(), whole.getAxes().size());
+    } else {
+      if (!whole.getAxes().empty() || !part.getAxes().empty())
+        return tensor;
+      FactorAttr outer = part.getFactors().front();
+      begin = partSizes.begin(outer.getExpr(), outer.getAxes(),
+                              whole.getFactors().front().getAxes().size());
+      for (FactorAttr inner : part.getFactors().drop_front()) {
+        if (!inner.getAxes().empty() && !llvm::is_contained(whole.getFactors(), inner))
+          return tensor;
+        begin = begin * partSizes.size(inner);
+      }
+    }
+    int64_t bits = getElementTypeOrSelf(slice.getType()).getIntOrFloatBitWidth();
+    offset = offset + SymExpr((bits + 7) / 8) * begin * partSizes.size(to.drop_front(dim + 1));
+    tensor = slice.getOperand();
+  }
+}
+
+bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
+  if (auto constant = region.getDefiningOp<buffer::ConstantOp>()) {
+    auto wanted = tensor.getDefiningOp<ConstantOp>();
+    return wanted && wanted.getValue() == constant.getValue();
+  }
+  if (auto dense = region.getDefiningOp<buffer::DenseOp>())
+    return succeeded(
+        checkParameter(nullptr, dense.getIndex(), tensor, buffer::ParameterUse::Dense));
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  if (!argument)
+    return false;
+  if (auto input = region.getDefiningOp<buffer::InputOp>())
+    return isa<PipelineOp>(argument.getOwner()->getParentOp()) &&
+           input.getIndex() == argument.getArgNumber();
+  auto place = dyn_cast<BlockArgument>(region);
+  if (!place || (isWritable(place) && !isInPlace(place)) ||
+      argument.getOwner()->getParent() != source)
+    return false;
+  auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
+  return attr.isPlace() && attr.getArgument().getInt() == argument.getArgNumber();
+}
+
+//===----------------------------------------------------------------------===//
+// Reads and writes
+//===----------------------------------------------------------------------===//
+
+static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value place,
+                                 const SymExpr &elements, Type element) {
+  auto extent = buffer::getExtent(place);
+  if (extent && extent.getElement() == element &&
+      sizes.normalize(extent.getElements().getExpr()) == elements)
+    return success();
+  InFlightDiagnostic error = call->emitOpError() << "uses a buffer of ";
+  if (extent)
+    error << extent.getElements().getExpr().str() << " x " << extent.getElement();
+  return error << " for " << elements.str() << " x " << element;
+}
+
+LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over) {
+  return read(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
+              getElementTypeOrSelf(tensor.getType()), over);
+}
+
+LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
+                                const SymExpr &elements, Type element, Value over) {
+  auto where = resolve(call, place);
+  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
+    return failure();
+  SymExpr offset(0);
+  Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
+  if (isInPlace(where->region) && memory.isUntouched(*where)) {
+    if (auto state = where->region.getDefiningOp<buffer::StateOp>()) {
+      if (failed(checkState(call, state, *where, content.tensor)))
+        return failure();
+    } else if (where->begin != offset || content.step || !isGiven(call, where->region, root)) {
+      return call->emitOpError() << "reads other memory than that of " << describe(content);
+    }
+    reads.push_back({*where, over});
+    return success();
+  }
+  if (!isWritable(where->region)) {
+    if (where->begin == offset && !content.step && isGiven(call, where->region, root))
+      return success();
+    return call->emitOpError() << "reads other memory than that of " << describe(content);
+  }
+  auto isSame = [&](Content held) {
+    if (isa<buffer::PlaceType>(held.tensor.getType()))
+      return !content.step && isGiven(call, held.tensor, root);
+    return held == Content{root, content.step};
+  };
+  if (const Memory::Entry *held = memory.find(*where, offset, isSame)) {
+    // A slice is within its value, whose slot is known to be disjoint from others.
+    reads.push_back({held->place, over});
+    return success();
+  }
+  InFlightDiagnostic error = call->emitOpError()
+                             << "needs " << describe(content) << ", which is not in the memory "
+                             << "that it reads, " << where->size.str() << " bytes at offset "
+                             << where->begin.str();
+  if (const Memory::Entry *other = memory.findAny(*where)) {
+    Diagnostic &note = error.attachNote(other->writer ? other->writer->getLoc() : call->getLoc());
+    note << "the memory has " << describe(other->content);
+    if (other->writer)
+      note << ", written by " << other->writer->getName().getStringRef();
+  } else {
+    error.attachNote() << "the contents are unknown: overwritten, or never written";
+  }
+  return error;
+}
+
+LogicalResult PlanChecker::write(Operation *call, Value place, Value tensor) {
+  return write(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
+               getElementTypeOrSelf(tensor.getType()));
+}
+
+LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
+                                 const SymExpr &elements, Type element) {
+  auto where = resolve(call, place);
+  if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
+    return failure();
+  if (!isWritable(where->region))
+    return call->emitOpError() << "writes " << describe(content) << " to read-only memory";
+  // An in-place write must replace a value that the call read there.
+  bool isThere = llvm::any_of(reads, [&](const Access &access) {
+    return access.over == place && access.place.region == where->region &&
+           access.place.begin == where->begin && access.place.size == where->size;
+  });
+  if (isInPlace(where->region) && !isThere)
+    return call->emitOpError() << "writes " << describe(content)
+                               << " to memory that has another value";
+  if (!isThere && failed(checkBounds(call, *where)))
+    return failure();
+  for (const Access &access : reads) {
+    bool isSame = access.place.region == where->region && access.place.begin == where->begin &&
+                  access.place.size == where->size;
+    if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
+      return call->emitOpError() << "writes " << describe(content)
+                                 << " where it may still read: " << where->size.str()
+                                 << " bytes at offset " << where->begin.str() << ", and "
+                                 << access.place.size.str() << " at offset "
+                                 << access.place.begin.str();
+  }
+  for (const MemoryRange &other : writes)
+    if (!memory.areDisjoint(other, *where))
+      return call->emitOpError() << "writes two results to memory that may overlap";
+  writes.push_back(*where);
+  memory.write(*where, content, call);
+  return success();
+}

@@ -1,0 +1,106 @@
+//===- PlannedCalls.cpp - Models of calls and kernels on buffers ----------===//
+
+#include "PlanChecker.h"
+#include "tpc/Dialect/State.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<func::CallOp>(base);
+    auto callee = c.lookup<func::FuncOp>(op, op.getCalleeAttr());
+    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
+      return checkKernel(op, callee, rows.getInt(), c);
+    auto call = c.next<buffer::CallOp>(op);
+    if (!call)
+      return failure();
+    auto function = c.lookup<buffer::FuncOp>(call, call.getCalleeAttr());
+    if (function.getOf() != op.getCallee() || function.getStage())
+      return call.emitOpError() << "calls @" << function.getOf() << " on buffers, not @"
+                                << op.getCallee();
+    for (auto [attr, value] :
+         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
+      if (!attr.getArgument()) {
+        if (failed(c.checkLoad(call, value, attr.getLoad())))
+          return failure();
+        continue;
+      }
+      int64_t index = attr.getArgument().getInt();
+      if (index < 0 || index >= op.getNumOperands())
+        return call.emitOpError() << "calls @" << call.getCallee() << ", which has an argument for "
+                                  << "argument " << index << " of @" << op.getCallee()
+                                  << ", which has none";
+      Value tensor = op.getOperand(index);
+      Value over = attr.getResult() ? value : Value();
+      if (failed(attr.isPlace() ? c.read(call, value, tensor, over)
+                                : c.checkParameter(call, value, tensor, attr.getUse())))
+        return failure();
+    }
+    DenseSet<int64_t> inPlace;
+    for (auto [attr, value] :
+         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
+      if (!attr.getResult())
+        continue;
+      int64_t result = attr.getResult().getInt();
+      if (result < 0 || result >= op.getNumResults() || !inPlace.insert(result).second)
+        return call.emitOpError("calls a function with an argument that becomes no result");
+      if (failed(c.write(call, value, op.getResult(result))))
+        return failure();
+    }
+    if (call.getWrites().size() + inPlace.size() != op.getNumResults())
+      return call.emitOpError("has another number of results than the op on tensors");
+    auto place = call.getWrites().begin();
+    for (OpResult result : op.getResults())
+      if (!inPlace.contains(result.getResultNumber()) && failed(c.write(call, *place++, result)))
+        return failure();
+    return success();
+  }
+
+  /// A kernel may append its result to an argument, which is then memory that it writes.
+  static LogicalResult checkKernel(func::CallOp op, func::FuncOp kernel, size_t rank,
+                                   PlanChecker &c) {
+    auto call = c.next<buffer::LaunchOp>(op);
+    if (!call)
+      return failure();
+    if (call.getKernel() != op.getCallee())
+      return call.emitOpError() << "launches @" << call.getKernel() << ", not @" << op.getCallee();
+    SmallVector<Value> read(op.getOperands()), caches(op.getNumResults()), written;
+    for (auto [i, value] : llvm::enumerate(kernel.front().getTerminator()->getOperands())) {
+      auto append = value.getDefiningOp<AppendOp>();
+      written.push_back(append ? append.getFresh() : value);
+      auto cache = append ? dyn_cast<BlockArgument>(append.getCache()) : BlockArgument();
+      if (append && (!cache || !cache.hasOneUse()))
+        return append.emitOpError("appends to a value that the kernel computes, or also reads");
+      if (!append)
+        continue;
+      caches[i] = op.getOperand(cache.getArgNumber());
+      read[cache.getArgNumber()] = {};
+    }
+    llvm::erase(read, Value());
+    if (call.getReads().size() != read.size() || call.getWrites().size() != op.getNumResults())
+      return call.emitOpError("has another number of operands than the kernel");
+    for (Value value : written)
+      if (failed(c.compare(call, "rows", call.getRows(),
+                           c.sizes().size(getDist(value).getDims().take_front(rank)))))
+        return failure();
+    if (!c.isPositive(call.getGrain()))
+      return call.emitOpError("has an empty grain of rows per thread");
+    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), read))
+      if (failed(c.read(call, place, tensor)))
+        return failure();
+    for (auto [place, cache] : llvm::zip_equal(call.getWrites(), caches))
+      if (cache && failed(c.read(call, place, cache, place)))
+        return failure();
+    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
+      if (failed(c.write(call, place, tensor)))
+        return failure();
+    return success();
+  }
+};
+} // namespace
+
+void mlir::tpc::attachPlannedCalls(MLIRContext *context) {
+  func::CallOp::attachInterface<Call>(*context);
+}
