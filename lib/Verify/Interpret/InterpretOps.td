@@ -30,7 +30,7 @@ def DomainOpInterface : OpInterface<"DomainOpInterface"> {
   }];
   let cppNamespace = "::mlir::tpc::interpret";
   let methods = [
-    InterfaceMethod<"Restricts its operands to numbers that it is defined for, and whose results are "
+    InterfaceMethod<"Restricts its operands to numbers it is defined for, and whose results are "
     "in the result's domain.",
       "::llvm::LogicalResult", "narrowOperands",
       (ins "::mlir::tpc::interpret::Domains &":$domains)>
