@@ -133,7 +133,7 @@ static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp
   argument.setType(part->getResult(0).getType());
   part->getResult(0).replaceAllUsesWith(argument);
   for (Operation *op : llvm::reverse(moved))
-    if (op->use_empty()) // : gathers of other caches may have the same indices
+    if (op->use_empty()) // gathers of other caches may have the same indices
       op->erase();
   auto callee = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   callee.setType(

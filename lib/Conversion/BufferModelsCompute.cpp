@@ -224,7 +224,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     SymExpr m = x[x.size() - 2], k = x.back(), n = y.back();
     bool left = hasBatch(op.getLhs()), right = hasBatch(op.getRhs());
     SymExpr batch = right ? batchOf(y) : left ? batchOf(x) : SymExpr(1);
-    if (left && !right) { // : one taller matmul
+    if (left && !right) { // one taller matmul
       m = batch * m;
       batch = SymExpr(1);
     }

@@ -101,7 +101,7 @@ public:
 
 private:
   struct Slot {
-    SmallVector<SymExpr> sizes; // : of the slot's values, in bytes
+    SmallVector<SymExpr> sizes; // of the slot's values, in bytes
     int64_t freeAt = -1;
     SymExpr begin;
   };
@@ -126,13 +126,13 @@ private:
   DenseMap<Attribute, Value> states;                // by cache
   DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
   SmallVector<std::pair<Attribute, Value>>
-      indices; // : of parameters that are loaded by this function
+      indices; // of parameters that are loaded by this function
   Operation *lastAtEntry = nullptr;
   // State of the current block:
   SmallVector<Slot> slots;
   DenseMap<Value, unsigned> slotOf;
   Value frame;
-  SmallVector<std::pair<Value, Value>> copies; // : at the end: (destination, value)
+  SmallVector<std::pair<Value, Value>> copies; // at the end: (destination, value)
 };
 
 /// Returns the type without one axis: the last axis of a factor or product of `dim`.

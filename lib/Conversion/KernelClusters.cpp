@@ -78,7 +78,7 @@ bool KernelClusters::isCandidate(Operation *op) const {
   if (!generated.contains(op))
     return !isCall(op);
   if (isa<ConstantOp>(op))
-    return false; // : emitted as data of the program where it is needed in memory
+    return false; // emitted as data of the program where it is needed in memory
   return llvm::any_of(op->getUsers(), [&](Operation *user) {
     return user->getBlock() != &block || !isKernel(user) ||
            (!generated.contains(user) && isCall(user));
@@ -92,7 +92,7 @@ void KernelClusters::findNodes() {
       continue;
     bool candidate = isCandidate(&op);
     if (generated.contains(&op) && !candidate && !isa<ConstantOp>(op))
-      continue; // : computed in kernels only
+      continue; // computed in kernels only
     // Epilogues stay with their matmul.
     if (auto attr = op.getAttrOfType<IntegerAttr>(kFusedAttr)) {
       unsigned node = nodeOf.lookup(op.getOperand(attr.getInt()).getDefiningOp());
@@ -194,7 +194,7 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
           continue;
         auto it = nodeOf.find(producer);
         if (it == nodeOf.end())
-          self(producer, self); // : generated: follow its operands
+          self(producer, self); // generated: follow its operands
         else if (it->second != node)
           found.insert(it->second);
       }

@@ -53,7 +53,7 @@ private:
   Block &block;
   const TargetTraits &target;
   DenseMap<Operation *, unsigned> position;
-  llvm::DenseSet<Operation *> calls; // : that could be in kernels as well
+  llvm::DenseSet<Operation *> calls; // that could be in kernels as well
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;
   SmallVector<Node> nodes;

@@ -38,7 +38,7 @@ struct MergeProducts : mlir::tpc::impl::MergeProductsBase<MergeProducts> {
   void runOnOperation() override;
   void merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters);
 
-  int64_t next = 0; // : index in the current block
+  int64_t next = 0; // index in the current block
 };
 
 using Reached = llvm::SmallPtrSet<Operation *, 16>;

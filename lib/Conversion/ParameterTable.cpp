@@ -90,7 +90,7 @@ void ParameterTable::findNeeds() {
         result.packed = true;
         continue;
       }
-      if (use.getOwner()->hasAttr(kLoadedAttr)) { // : only of matmuls
+      if (use.getOwner()->hasAttr(kLoadedAttr)) { // only of matmuls
         result.packed = true;
         continue;
       }

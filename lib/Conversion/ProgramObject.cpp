@@ -18,7 +18,7 @@ void ProgramObject::emit(ModuleOp module, ArrayRef<std::string> stages, StringRe
   MLIRContext *context = module.getContext();
   DataEmitter e(module);
   Type pointer = LLVM::LLVMPointerType::get(context);
-  auto named = [](StringRef what, size_t place) { return (what + "_" + Twine(place)).str(); };
+  auto named = [](StringRef what, size_t index) { return (what + "_" + Twine(index)).str(); };
 
   e.text("tpc_manifest", manifest);
   e.array("tpc_stages", pointer, stages.size(),

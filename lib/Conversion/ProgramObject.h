@@ -31,7 +31,7 @@ public:
             StringRef gpuCode) const;
 
 private:
-  using Table = llvm::MapVector<Attribute, int32_t>; // : entries to indices
+  using Table = llvm::MapVector<Attribute, int32_t>; // entries to indices
   static int32_t indexOf(Table &table, Attribute entry) {
     return table.try_emplace(entry, static_cast<int32_t>(table.size())).first->second;
   }

@@ -29,7 +29,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
     if (c == '"')
       quoted = true;
     else if (rest.starts_with("//"))
-      break; // : the rest would no longer be a comment
+      break; // the rest would no longer be a comment
     else if (rest.starts_with("->"))
       ++i;
     else if (StringRef("([{<").contains(c))

@@ -37,16 +37,16 @@ struct CompileOptions {
   std::string input; // ONNX, or a program as text
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
-  bool verify = true;           // : see docs/design/verification.md
-  std::string weights = {};     // : folder or file of external data; empty: next to the model
-  bool specGiven = true;        // : else a program keeps the grid that it has
-  std::string reference = {};   // : the model for the proof; empty: the input, if it is a model
+  bool verify = true;           // see docs/design/verification.md
+  std::string weights = {};     // folder or file of external data; empty: next to the model
+  bool specGiven = true;        // else a program keeps the grid that it has
+  std::string reference = {};   // the model for the proof; empty: the input, if it is a model
   std::string annotations = {}; // a file of annotations; empty: none
-  std::string deviceConfiguration = {}; // : of the ONNX file; empty: the matching one, if any
-  std::string target = {};              // : of kernels; empty: the program's, or the default
-  std::string architectures = {};       // : of the target; empty: the target's default
-  bool tf32 = false;                    // : f32 matmuls in TF32
-  bool wideResidual = true;             // : of 16-bit models: in f32
+  std::string deviceConfiguration = {}; // of the ONNX file; empty: the matching one, if any
+  std::string target = {};              // of kernels; empty: the program's, or the default
+  std::string architectures = {};       // of the target; empty: the target's default
+  bool tf32 = false;                    // f32 matmuls in TF32
+  bool wideResidual = true;             // of 16-bit models: in f32
   Generate generate = Generate::No;
   /// Receives the imported program with its annotations, before recognition.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
@@ -105,7 +105,7 @@ private:
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<mlir::tpc::KernelCode> kernels;
-  std::shared_ptr<mlir::tpc::ReferenceModel> reference; // : null: no verification
+  std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: no verification
   bool stepIsProved = false;                            // to repeat a model
   Emit first = Emit::Import, reached = Emit::Import;
 };

@@ -129,7 +129,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
   MLIRContext context(registry);
   context.loadDialect<TpcDialect>();
   SmallVector<OpConcern> concerns = getConcerns();
-  SmallVector<StringRef> notes; // : in order of first use
+  SmallVector<StringRef> notes; // in order of first use
   bool good = true;
   std::string table;
   llvm::raw_string_ostream rows(table);

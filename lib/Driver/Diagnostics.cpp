@@ -16,11 +16,11 @@ std::string tpc::describeLocation(mlir::Location loc) {
   loc->walk([&](mlir::Location part) {
     if (auto name = llvm::dyn_cast<mlir::NameLoc>(part); name && node.empty())
       node = ("node '" + name.getName().getValue() + "'").str();
-    if (auto place = llvm::dyn_cast<mlir::FileLineColLoc>(part); place && file.empty())
-      file = place.getLine() == 0 // the file as a whole
-                 ? place.getFilename().str()
-                 : (place.getFilename().getValue() + ":" + llvm::Twine(place.getLine()) + ":" +
-                    llvm::Twine(place.getColumn()))
+    if (auto position = llvm::dyn_cast<mlir::FileLineColLoc>(part); position && file.empty())
+      file = position.getLine() == 0 // the file as a whole
+                 ? position.getFilename().str()
+                 : (position.getFilename().getValue() + ":" + llvm::Twine(position.getLine()) +
+                    ":" + llvm::Twine(position.getColumn()))
                        .str();
     return mlir::WalkResult::advance();
   });
@@ -73,12 +73,12 @@ static llvm::json::Object makeJson(mlir::Diagnostic &diagnostic) {
   diagnostic.getLocation()->walk([&](mlir::Location part) {
     if (auto name = llvm::dyn_cast<mlir::NameLoc>(part))
       object.try_emplace("node", llvm::json::fixUTF8(name.getName().getValue()));
-    auto place = llvm::dyn_cast<mlir::FileLineColLoc>(part);
-    if (place &&
-        object.try_emplace("file", llvm::json::fixUTF8(place.getFilename().getValue())).second &&
-        place.getLine() > 0) {
-      object["line"] = place.getLine();
-      object["column"] = place.getColumn();
+    auto position = llvm::dyn_cast<mlir::FileLineColLoc>(part);
+    if (position &&
+        object.try_emplace("file", llvm::json::fixUTF8(position.getFilename().getValue())).second &&
+        position.getLine() > 0) {
+      object["line"] = position.getLine();
+      object["column"] = position.getColumn();
     }
     return mlir::WalkResult::advance();
   });

@@ -15,7 +15,7 @@ namespace mlir::tpc {
 
 struct TacticEffect {
   std::string name;                // "tp", …, "pp"
-  std::vector<std::string> splits; // : what it split, and what it kept whole
+  std::vector<std::string> splits; // what it split, and what it kept whole
   /// Additional (or, negative, saved) collectives of a step, on one rank of each kind.
   std::vector<CollectiveRow> communication;
   /// Memory of the worst-case rank, before and after.

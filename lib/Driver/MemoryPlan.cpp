@@ -139,7 +139,7 @@ int64_t StackCounter::evaluate(const SymExpr &size) const {
   std::map<std::string, int64_t> values;
   for (const std::string &name : names) {
     auto known = symbols.find(name);
-    values[name] = known == symbols.end() ? 0 : known->second; // : a coordinate, or a micro-batch
+    values[name] = known == symbols.end() ? 0 : known->second; // a coordinate, or a micro-batch
   }
   // A size beyond 64 bits does not fit anywhere.
   return std::max<int64_t>(numbers.evaluate(values).value_or(int64_t(1) << 60), 0);
@@ -254,9 +254,9 @@ namespace tpc {
 FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
                                  const Symbols &symbols) {
   MemoryPlan plan{memory, symbols, {}, false};
-  int64_t largestTp = maxRanks, largestPp = maxRanks; // : upper limits of splits of the model
-  int64_t least = INT64_MAX;                          // : minimum of all splits
-  bool helps = true; // : whether twice as many ranks reduce the need of each
+  int64_t largestTp = maxRanks, largestPp = maxRanks; // upper limits of splits of the model
+  int64_t least = INT64_MAX;                          // minimum of all splits
+  bool helps = true; // whether twice as many ranks reduce the need of each
   for (int64_t ranks = 1; ranks <= maxRanks && !plan.fits && helps; ranks *= 2) {
     helps = false;
     for (int64_t pp = 1; pp <= ranks; pp *= 2) {

@@ -27,7 +27,7 @@ llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options);
 /// Memory of one split on its worst-case rank.
 struct MemoryRow {
   int64_t tp = 1, pp = 1, ranks = 1;
-  bool exists = true; // : else the model cannot be split so; see `why`
+  bool exists = true; // else the model cannot be split so; see `why`
   std::string why;
   int64_t weights = 0, inputs = 0, step = 0, libraries = 0;
   int64_t getNeed() const { return weights + inputs + step + libraries; }
@@ -36,7 +36,7 @@ struct MemoryRow {
 struct MemoryPlan {
   int64_t memory = 0;
   mlir::tpc::Symbols shape;
-  std::vector<MemoryRow> rows; // : by number of ranks, up to the smallest with a split that fits
+  std::vector<MemoryRow> rows; // by number of ranks, up to the smallest with a split that fits
   bool fits = false;
 
   void print(llvm::raw_ostream &os) const;

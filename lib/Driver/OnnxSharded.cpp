@@ -90,7 +90,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   size_t used = 0;
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
-    int64_t top = stride * shape[d]; // : of the rest of the dimension
+    int64_t top = stride * shape[d]; // of the rest of the dimension
     for (const SplitSteps &range : ranges) {
       if (range.stride < stride || range.stride >= stride * shape[d])
         continue;

@@ -53,16 +53,16 @@ static bool isRegularOrNew(StringRef path) {
 }
 
 bool tpc::isSameFile(StringRef a, StringRef b) {
-  llvm::SmallString<128> places[] = {resolveOutput(a), resolveOutput(b)};
-  for (llvm::SmallString<128> &place : places) {
+  llvm::SmallString<128> paths[] = {resolveOutput(a), resolveOutput(b)};
+  for (llvm::SmallString<128> &path : paths) {
     // A file that does not exist yet, in an existing folder.
     llvm::SmallString<128> folder;
-    if (place == "-" || fs::real_path(folderOf(place), folder))
+    if (path == "-" || fs::real_path(folderOf(path), folder))
       continue;
-    llvm::sys::path::append(folder, llvm::sys::path::filename(place));
-    place = folder;
+    llvm::sys::path::append(folder, llvm::sys::path::filename(path));
+    path = folder;
   }
-  return places[0] == places[1];
+  return paths[0] == paths[1];
 }
 
 Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, bool executable) {

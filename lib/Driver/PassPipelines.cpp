@@ -71,7 +71,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   if (generates) {
     pm.addPass(createRecognizeCaches());
     pm.addPass(createDeriveCaches());
-    pm.addNestedPass<func::FuncOp>(createSimplify()); // : movements become adjacent
+    pm.addNestedPass<func::FuncOp>(createSimplify()); // movements become adjacent
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
 }

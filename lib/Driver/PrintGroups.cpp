@@ -111,7 +111,7 @@ bool tpc::printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
   }
   llvm::json::OStream out(os);
   out.objectBegin();
-  llvm::SmallVector<llvm::StringRef> seen; // : a key must be unique
+  llvm::SmallVector<llvm::StringRef> seen; // a key must be unique
   for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     if (llvm::is_contained(seen, token))
       continue;

@@ -220,7 +220,7 @@ SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
 SmallVector<StringRef> ValueNames::getParts(Value v) {
   if (auto it = known.find(v); it != known.end())
     return it->second;
-  known[v]; // : values of recursive calls have no names
+  known[v]; // values of recursive calls have no names
   SmallVector<StringRef> parts;
   if (auto parameter = v.getDefiningOp<ParameterOp>()) {
     parts = getParts(parameter.getWeight(), parameter.getViewAttr());

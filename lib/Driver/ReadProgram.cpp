@@ -37,7 +37,7 @@ bool isProgramText(StringRef path) {
     return true;
   std::string start = readStart(path);
   if (StringRef(start).starts_with(bytecodeMagic))
-    return true; // : rejected later with a specific error
+    return true; // rejected later with a specific error
   // A model's first field is its version: a byte that text never contains.
   return !start.empty() &&
          llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
@@ -120,7 +120,7 @@ static LogicalResult checkOp(Operation *op) {
 
 /// Rejects recursive functions, also recursion through other functions.
 static LogicalResult checkCalls(ModuleOp module) {
-  DenseMap<Operation *, int> state; // : 1: active, 2: done
+  DenseMap<Operation *, int> state; // 1: active, 2: done
   auto visit = [&](auto &visit, func::FuncOp function) -> LogicalResult {
     state[function] = 1;
     WalkResult result = function.walk([&](func::CallOp call) {

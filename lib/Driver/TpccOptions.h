@@ -13,15 +13,15 @@ namespace tpc {
 
 struct TpccOptions {
   std::string input;
-  std::string output; // : empty: not given; "-": standard output
+  std::string output; // empty: not given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
-  bool onnx = false;          // : write the ONNX file with its shardings; `emit` is Staged
-  bool kernelText = false;    // : write the target's text of kernels; `emit` is Buffers
+  bool onnx = false;          // write the ONNX file with its shardings; `emit` is Staged
+  bool kernelText = false;    // write the target's text of kernels; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
-  std::string precision = "f32"; // : of f32 matmuls: "f32" or "tf32"
-  std::string residual = "f32";  // : of 16-bit models: "f32" or "same"
+  std::string precision = "f32"; // of f32 matmuls: "f32" or "tf32"
+  std::string residual = "f32";  // of 16-bit models: "f32" or "same"
   Generate generate = Generate::No;
   std::string name;
   std::string march;
@@ -35,14 +35,14 @@ struct TpccOptions {
   std::string deviceConfiguration;
   std::vector<std::string> printGroups;
   bool json = false;
-  bool plain = false; // : programs in MLIR's own format
+  bool plain = false; // programs in MLIR's own format
   std::string report;
   std::string shape;
   bool explain = false;
-  std::string memoryPlan; // : memory of a GPU that splits have to fit
+  std::string memoryPlan; // memory of a GPU that splits have to fit
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
-  int parent = 0; // : the parent process, whose end terminates tpcc; 0: none
+  int parent = 0; // the parent process, whose end terminates tpcc; 0: none
   bool noVerify = false;
   bool digestWeights = false;
   std::string certificate;

@@ -107,9 +107,9 @@ def settings_of(arguments, defaults) -> dict:
 
 
 def prompt_of(arguments) -> str:
-    said = "--prompt" if arguments.prompt is not None else "standard input"
+    label = "--prompt" if arguments.prompt is not None else "standard input"
     if arguments.prompt_file is not None:
-        said = f"--prompt-file '{arguments.prompt_file}'"
+        label = f"--prompt-file '{arguments.prompt_file}'"
     try:
         if arguments.prompt is not None:
             return os.fsencode(
@@ -117,14 +117,14 @@ def prompt_of(arguments) -> str:
             ).decode()  # bytes that are not UTF-8 arrive as lone surrogates
         if arguments.prompt_file is None:
             return (
-                read_bounded("-", "prompt", file=sys.stdin.buffer, said=said).decode()
+                read_bounded("-", "prompt", file=sys.stdin.buffer, label=label).decode()
                 if sys.stdin
                 else ""
             )
-        text = read_bounded(arguments.prompt_file, "prompt", said=said).decode()
+        text = read_bounded(arguments.prompt_file, "prompt", label=label).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeError as error:
-        raise TextError(f"{said} cannot be read as text: {error}") from None
+        raise TextError(f"{label} cannot be read as text: {error}") from None
 
 
 def write(session, tokenizer, prompt: str, settings: dict, out) -> None:

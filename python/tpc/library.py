@@ -184,7 +184,7 @@ def open_library(path) -> ctypes.CDLL:
         ) from None
     except AttributeError:
         raise TpcError(
-            f"cannot load '{path}': it is a library, but none that tpcc has made (--emit=lib, or exe)"
+            f"cannot load '{path}': it is a library, but not one of tpcc " "(--emit=lib, or exe)"
         ) from None
     assert version >= 1
     pointer = ctypes.c_void_p

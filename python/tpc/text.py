@@ -21,30 +21,30 @@ LARGEST = {int: (1 << 63) - 1, float: 3.4e38}
 
 
 # Maximum file sizes.
-MOST_BYTES = {"tokenizer": 1 << 30, "configuration": 16 << 20, "prompt": 64 << 20}
+MAX_BYTES = {"tokenizer": 1 << 30, "configuration": 16 << 20, "prompt": 64 << 20}
 
 
-def read_bounded(path, kind: str, *, file=None, said: str | None = None) -> bytes:
+def read_bounded(path, kind: str, *, file=None, label: str | None = None) -> bytes:
     """Returns all bytes of a file, or of an open file.
 
     Raises TextError if the file is larger than the maximum of its kind. Tokenizers and
     configurations must be regular files, because a pipe may never get data.
     """
-    said, most = said or f"'{path}'", MOST_BYTES[kind]
+    label, limit = label or f"'{path}'", MAX_BYTES[kind]
     try:
         status = None if file else os.stat(path)
         if status and kind != "prompt" and not stat.S_ISREG(status.st_mode):
-            raise TextError(f"cannot read {said}: it is not a regular file")
-        if status and status.st_size > most:
+            raise TextError(f"cannot read {label}: it is not a regular file")
+        if status and status.st_size > limit:
             raise TextError(
-                f"{said} has {status.st_size} bytes, more than {most}: too many for a {kind}"
+                f"{label} has {status.st_size} bytes, more than {limit}: too many for a {kind}"
             )
         with contextlib.nullcontext(file) if file else open(path, "rb") as opened:
-            data = opened.read(most + 1)
+            data = opened.read(limit + 1)
     except OSError as error:
-        raise TextError(f"cannot read {said}: {error.strerror}") from None
-    if len(data) > most:
-        raise TextError(f"{said} has more than {most} bytes: too many for a {kind}")
+        raise TextError(f"cannot read {label}: {error.strerror}") from None
+    if len(data) > limit:
+        raise TextError(f"{label} has more than {limit} bytes: too many for a {kind}")
     return data
 
 
@@ -105,7 +105,7 @@ def notes_of(tokenizer, path, text: str) -> list[str]:
         )
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     config = _read(folder / "tokenizer_config.json")
-    for name, place in (("bos", 0), ("eos", -1)):
+    for name, index in (("bos", 0), ("eos", -1)):
         wanted, token = config.get(f"add_{name}_token"), config.get(f"{name}_token")
         token = token.get("content") if isinstance(token, dict) else token
         number = tokenizer.token_to_id(token) if isinstance(token, str) else None
@@ -113,13 +113,13 @@ def notes_of(tokenizer, path, text: str) -> list[str]:
             not isinstance(wanted, bool)
             or number is None
             or not encoding.ids
-            or (encoding.ids[place] == number) == wanted
+            or (encoding.ids[index] == number) == wanted
         ):
             continue
         notes.append(
             f"the prompt has {'no ' if wanted else ''}{token!r} at its "
-            f"{'beginning' if place == 0 else 'end'}, as tokenizer.json says; "
-            f"tokenizer_config.json says add_{name}_token is {str(wanted).lower()}"
+            f"{'beginning' if index == 0 else 'end'}, according to tokenizer.json; "
+            f"in tokenizer_config.json, add_{name}_token is {str(wanted).lower()}"
         )
     return notes
 
@@ -224,18 +224,18 @@ class TextStream:
     ones, and their text is removed.
     """
 
-    CONTEXT, MOST_CONTEXT = 6, 64
+    CONTEXT, MAX_CONTEXT = 6, 64
 
     def __init__(self, tokenizer, prompt=()):
         self._tokenizer = tokenizer
         prompt = list(prompt)
         # Takes a few tokens of the prompt that begin at a character: a partial character could
         # spoil the following ones.
-        for count in range(self.CONTEXT, self.MOST_CONTEXT):
+        for count in range(self.CONTEXT, self.MAX_CONTEXT):
             self._ids = prompt[-count:]
             if not self._decode(self._ids).startswith("\N{REPLACEMENT CHARACTER}"):
                 break
-        self._begin, self._said = 0, len(self._ids)
+        self._begin, self._shown = 0, len(self._ids)
 
     def _decode(self, ids) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=True)
@@ -243,16 +243,16 @@ class TextStream:
     def put(self, token: int) -> str:
         """Returns the new text of a token; empty while a character is incomplete."""
         self._ids.append(token)
-        known = self._decode(self._ids[self._begin : self._said])
+        known = self._decode(self._ids[self._begin : self._shown])
         text = self._decode(self._ids[self._begin :])
         if len(text) <= len(known) or text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
-        self._begin, self._said = self._said, len(self._ids)
+        self._begin, self._shown = self._shown, len(self._ids)
         return text[len(known) :]
 
     def end(self) -> str:
         """Returns the rest; an incomplete character becomes the replacement character."""
-        known = self._decode(self._ids[self._begin : self._said])
+        known = self._decode(self._ids[self._begin : self._shown])
         text = self._decode(self._ids[self._begin :])
-        self._begin = self._said = len(self._ids)
+        self._begin = self._shown = len(self._ids)
         return text[len(known) :]

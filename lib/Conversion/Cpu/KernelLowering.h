@@ -34,7 +34,7 @@ private:
   void annotate(LLVM::StoreOp store) override;
   void lowerElements(kernel::ElementsOp op) override;
   Value lowerFold(kernel::FoldOp op) override;
-  void lowerBarrier(kernel::BarrierOp) override {} // : one thread computes a whole row
+  void lowerBarrier(kernel::BarrierOp) override {} // one thread computes a whole row
   Value lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes);
   void lowerRows(kernel::RowsOp rows, Value lo, Value hi);
 

@@ -26,7 +26,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
 /// ptxas takes about 0.1 s of CPU time for a kernel. A run that takes minutes hangs, and so does
-/// one without CPU time for as long. (Elapsed time only tells how busy the machine is.)
+/// one without CPU time for as long. (Elapsed time depends on the machine's load.)
 static constexpr unsigned kSecondsPerKernel = 10, kMinSeconds = 60;
 
 /// Remedy for a faulty ptxas.
@@ -165,8 +165,8 @@ struct Run {
   unsigned architecture = 0;
   std::string output, log;
   llvm::sys::ProcessInfo process;
-  std::chrono::nanoseconds used{0};             // : CPU time
-  std::chrono::steady_clock::time_point worked; // : when more CPU time was last seen
+  std::chrono::nanoseconds used{0};             // CPU time
+  std::chrono::steady_clock::time_point worked; // when more CPU time was last seen
   bool ended = false;
 
   std::string name() const { return "sm_" + std::to_string(architecture); }

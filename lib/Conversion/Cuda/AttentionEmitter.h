@@ -61,7 +61,7 @@ protected:
   Value product(Value x, Value y) { return mul(wide(x), wide(y)); }
 
   const AttentionVariant &variant;
-  Type element, biasType, slopesType; // : in memory; null: absent
+  Type element, biasType, slopesType; // in memory; null: absent
   Values arguments;
   Value workspace, thread, lane, warp;
   Value keys, queries, kvHeads, group, rows, pairs, parts;
@@ -94,7 +94,7 @@ private:
     Panel panel;
     unsigned rows = 0;
     Value from, to;
-    Value atOnce; // : whether 16 bytes may be read by one access; null: never
+    Value atOnce; // whether 16 bytes may be read by one access; null: never
     Value scale;  // null: none
     function_ref<Value(Value)> offset, exists; // of a row
   };
@@ -137,8 +137,8 @@ private:
   // Values of the work item.
   Value batch, kvHead, pair, firstRow, part;
   Value keyOffset, valueOffset;
-  Value before;   // : number of keys before the sequence's first query: its length; null: none
-  Value keysHere; // : keys that may be read
+  Value before;   // number of keys before the sequence's first query: its length; null: none
+  Value keysHere; // keys that may be read
   SmallVector<Row> rowsHere;
   // Visible keys of each row: [firstKeys, lastKeys); firstKeys only with windows.
   Values lastKeys, firstKeys;

@@ -90,7 +90,7 @@ TileEmitter::State TileEmitter::getState(ValueRange list) const {
 void TileEmitter::addTile(State &state, Value firstKey) {
   Values scores(rowsOfThread * kKeysOfLane, f32(0));
   for (const Panel &panel : keyPanels) {
-    barrier(); // : all threads have read the previous panel
+    barrier(); // all threads have read the previous panel
     stageKeys(panel, Args::k, Args::k_row_stride, keyOffset, keysAtOnce, firstKey);
     barrier();
     scores = multiplyKeys(panel, scores);
@@ -125,7 +125,7 @@ void TileEmitter::addTile(State &state, Value firstKey) {
 
   unsigned first = 0;
   for (const Panel &panel : valuePanels) {
-    barrier(); // : as above, and the powers are written
+    barrier(); // as above, and the powers are written
     stageKeys(panel, Args::v, Args::v_row_stride, valueOffset, valuesAtOnce, firstKey);
     barrier();
     addValues(panel, first, state.sums);

@@ -84,7 +84,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
 
   SizeFunctions sizes(module, *layout);
   DataEmitter e(module);
-  auto named = [](StringRef what, size_t place) { return (what + "_" + Twine(place)).str(); };
+  auto named = [](StringRef what, size_t index) { return (what + "_" + Twine(index)).str(); };
   e.text("tpc_gpu_ptx", code.ptx);
   for (auto [i, launch] : llvm::enumerate(code.launches))
     e.text(named("tpc_gpu_kernel_name", i), launch.name);

@@ -156,9 +156,9 @@ private:
     Key key;
     memref::LoadOp load;
     Operation *pass = nullptr;
-    bool again = false;     // : in another pass
+    bool again = false;     // in another pass
     bool ofAllRows = false; // read once, before the rows
-    bool stored = false;    // : by an earlier pass
+    bool stored = false;    // by an earlier pass
   };
 
   void findPasses();
@@ -180,9 +180,9 @@ private:
   /// Numbering of the chunks of all rows.
   struct Flat {
     llvm::SmallDenseMap<Operation *, Lanes> lanes; // of elements that have a dimension
-    bool isOnly = false;                           // : no other ops
-    std::optional<unsigned> sharing;               // : row index that varies faster than chunks
-    int64_t together = 1;                          // : except for this many adjacent chunks
+    bool isOnly = false;                           // no other ops
+    std::optional<unsigned> sharing;               // row index that varies faster than chunks
+    int64_t together = 1;                          // except for this many adjacent chunks
   };
   Lanes findChunks(kernel::ElementsOp op);
   void findFlat();
@@ -221,7 +221,7 @@ private:
   void ifBlock(function_ref<void()> then);
 
   Launch launch;
-  Value thread, inGroup, group; // : in the block; in the group; index of the group
+  Value thread, inGroup, group; // in the block; in the group; index of the group
   Value groupSize, groupBits, numGroups;
   unsigned foldsOfRow = 0;
   std::optional<bool> isBlock; // whether a group that shares folds is the block; none: at run time
@@ -231,12 +231,12 @@ private:
   SmallVector<Operation *> passes;
   ::tpc::SymExpr rowSize = 1;
   Lanes rowLanes;
-  unsigned registerChunks = 0; // : of a thread, in registers; 0: none
+  unsigned registerChunks = 0; // of a thread, in registers; 0: none
   Value rowFits;               // at run time; null: it does
   SmallVector<RegisterLoad> registerLoads;
-  bool needsBarriers = true;              // : when the row is in registers
-  bool mayBeWide = true;                  // : loops without register rows
-  std::optional<RegisterRow> registerRow; // : in the version with the row in registers
+  bool needsBarriers = true;              // when the row is in registers
+  bool mayBeWide = true;                  // loops without register rows
+  std::optional<RegisterRow> registerRow; // in the version with the row in registers
   unsigned currentChunk = 0, lane = 0;
 
   // Flat kernels: what is known, what this version uses, and the chunk of this thread.
@@ -254,14 +254,14 @@ private:
   // State of lowerLanes.
   unsigned width = 1;
   bool wideAccess = false;
-  bool checksOnce = false; // : one check of conditions on the position, for adjacent lanes
+  bool checksOnce = false; // one check of conditions on the position, for adjacent lanes
   Lanes chunk;
-  SmallVector<unsigned> active; // : lanes that reach this block
+  SmallVector<unsigned> active; // lanes that reach this block
   Value lastIndex;
   DenseMap<Value, SmallVector<Value>> laneValues;
   DenseMap<Value, SmallVector<bool>> knownOfLane; // conditions
   llvm::SmallDenseSet<Value> sameOfLanes;
-  std::map<Key, std::map<int64_t, Value>> loaded; // : by memory and offset from the first lane
+  std::map<Key, std::map<int64_t, Value>> loaded; // by memory and offset from the first lane
 };
 
 } // namespace mlir::tpc::cuda

@@ -119,7 +119,7 @@ void KernelLowering::lowerLanes(Block &block) {
   }
 }
 
-/// Returns the number of lanes per memory access, of at maxLanes 16 bytes.
+/// Returns the number of lanes per memory access, of at most 16 bytes.
 static unsigned getLanesPerAccess(Type element, unsigned width) {
   return std::min(width, kVectorBytes / getBytes(element));
 }

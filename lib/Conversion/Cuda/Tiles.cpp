@@ -71,7 +71,7 @@ bool KernelLowering::findTiles() {
         return tiled = nullptr, false;
       tiled = elements;
     } else if (!isMemoryEffectFree(&op) && !isa<memref::LoadOp>(op)) {
-      return tiled = nullptr, false; // : such as a check, which would run twice
+      return tiled = nullptr, false; // such as a check, which would run twice
     }
   }
   auto known = tiled && !tiled.getIndices().empty()

@@ -212,7 +212,7 @@ Value SizeEmitter::emit(const SymExpr &e) {
       Value v;
       if (atom.kind == SymExpr::AtomKind::Symbol) {
         // EnvLayout::get rejects unknown symbols.
-        auto named = getNamedSize(atom.name); // : a coordinate: others have their values
+        auto named = getNamedSize(atom.name); // a coordinate: others have their values
         auto index = named ? layout.axisIndex(named->axes.front()) : layout.symbolIndex(atom.name);
         v = index ? load(*index) : constant(0);
       } else {

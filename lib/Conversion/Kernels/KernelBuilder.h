@@ -132,7 +132,7 @@ private:
 
   std::map<std::string, Value> sizeValues;
   std::map<int64_t, Value> constants;
-  DenseMap<Value, Value> memory; // : operands; stored results
+  DenseMap<Value, Value> memory; // operands; stored results
   DenseMap<Value, SmallVector<::tpc::SymExpr>> tensorSizes;
   llvm::SmallPtrSet<void *, 8> stored;                  // results already stored in this row
   std::vector<std::map<Key, SmallVector<Value>>> known; // innermost last
