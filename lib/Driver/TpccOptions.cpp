@@ -280,7 +280,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<DiagnosticFormat, true> diagnosticsOption(
       "diagnostics", cl::desc("Format of errors and notes on standard error:"),
       cl::location(diagnostics), cl::init(DiagnosticFormat::Text),
-      cl::values(clEnumValN(DiagnosticFormat::Text, "text", "text (default)"),
+      cl::values(clEnumValN(DiagnosticFormat::Text, "text", "plain text (default)"),
                  clEnumValN(DiagnosticFormat::Json, "json",
                             "one JSON object in each line: severity, message, node, file, line, "
                             "notes")),

@@ -29,7 +29,7 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
         ).check()
         texts[toolkit] = path.read_text()
     assert (
-        "there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100,"
+        "there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100;"
         " the executable contains PTX" in said.stderr
     ), said
     assert texts[""] == texts["/nonexistent"]
