@@ -1,6 +1,6 @@
-//===- Activity.h - what a rank is doing ----------------------------------===//
+//===- Activity.h - Operation that a rank executes now --------------------===//
 //
-// Kept for the message of a run that stands still. Written by the rank's thread, read by any.
+// Recorded for the message about a hang. Written by the rank's thread, read by any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,16 +17,16 @@ namespace tpc::rt {
 class Activity {
 public:
   struct Seen {
-    /// "all_reduce", "receive", …: text that lives for ever; null: none, the rank computes.
+    /// "all_reduce", "receive", …: a static string; null: the rank computes.
     const char *what = nullptr;
-    /// The last that was not null, the axes it was over (0: of start-up or of outputs), and the
-    /// ONNX node that it was of, if the program had said so.
+    /// The last non-null `what`, its axes (0: start-up or outputs), and its ONNX node if the
+    /// program set one.
     const char *last = nullptr;
     uint32_t axes = 0;
     const char *node = nullptr;
   };
 
-  /// The next that begins is of this node.
+  /// Sets the ONNX node of the next operation.
   void setNode(const char *node) { nextNode = node; }
   void begin(const char *what, uint32_t axes) {
     change([&] {
@@ -40,10 +40,10 @@ public:
     change([&] { seen.what.store(nullptr, std::memory_order_release); });
   }
 
-  /// What belongs together, also while it changes.
+  /// Returns a consistent snapshot, also during a change.
   Seen read() const {
     Seen result;
-    // Who has lost its processor within a change is waited for, but not for ever.
+    // A writer that lost its core within a change is waited for, but only for a bounded time.
     for (int i = 0; i < 1000; ++i) {
       if (i > 100)
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -65,8 +65,8 @@ private:
     changes.store(before + 2, std::memory_order_release);
   }
 
-  const char *nextNode = nullptr;   // the rank's thread alone reads it
-  std::atomic<uint32_t> changes{0}; // odd within one
+  const char *nextNode = nullptr;   // read only by the rank's thread
+  std::atomic<uint32_t> changes{0}; // odd during a change
   struct {
     std::atomic<const char *> what{nullptr}, last{nullptr};
     std::atomic<uint32_t> axes{0};
@@ -74,7 +74,7 @@ private:
   } seen;
 };
 
-/// Says it, until the end of the scope.
+/// Records an operation until the end of the scope.
 class Doing {
 public:
   Doing(Activity &activity, const char *what, uint32_t axes) : activity(activity) {

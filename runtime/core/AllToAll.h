@@ -1,4 +1,4 @@
-//===- AllToAll.h - the pieces that an all-to-all exchanges ---------------===//
+//===- AllToAll.h - Tensor blocks that an all-to-all exchanges ------------===//
 
 #ifndef TPC_RT_CORE_ALLTOALL_H
 #define TPC_RT_CORE_ALLTOALL_H
@@ -19,9 +19,9 @@ public:
     int64_t split = shape.splitFirst ? shape.a : shape.b;
     return shape.outer * shape.middle * shape.inner * split * gathered(member).size;
   }
-  /// Of the largest input: the first part of a balanced split is the largest.
+  /// Bytes of the largest input: the first part of a balanced split is the largest.
   int64_t largest() const { return inBytes(0); }
-  /// What `from` gives `to`.
+  /// Bytes that `from` sends to `to`.
   int64_t bytesBetween(int from, int to) const {
     return shape.outer * shape.middle * shape.inner * split(to).size * gathered(from).size;
   }
@@ -35,8 +35,9 @@ private:
   const AllToAllShape &shape;
 };
 
-/// A box [outer, a', middle, b', inner], where the split dimension has to's part and the gathered
-/// one has from's. The input is whole in the dimension that is split, the output in the other.
+/// Returns the box [outer, a', middle, b', inner]: its split dimension has `to`'s part, its
+/// gathered dimension `from`'s. The split dimension is whole in the input, the gathered one in the
+/// output.
 inline Piece AllToAll::piece(int from, int to) const {
   struct Side {
     int64_t wholeA, beginA, wholeB, beginB;

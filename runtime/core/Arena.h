@@ -1,8 +1,8 @@
-//===- Arena.h - the stack of frames that a step works in -----------------===//
+//===- Arena.h - Stack of memory frames of a step -------------------------===//
 //
-// A bump stack in chunks. A step of a new shape may add chunks; as soon as the stack is empty again
-// they are replaced by one chunk of the size that was needed, so that every later step of that
-// shape allocates nothing.
+// A bump stack in chunks. A step of a new shape may add chunks. As soon as the stack is empty
+// again, one chunk of the peak size replaces them, so that later steps of that shape allocate
+// nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,43 +15,45 @@
 
 namespace tpc::rt {
 
-/// Where an arena's chunks come from.
+/// Allocator of an arena's chunks.
 class MemorySource {
 public:
   virtual ~MemorySource();
-  /// 64-byte aligned, also if empty; contents are unspecified. Null if there is none.
+  /// Returns 64-byte aligned memory, also for 0 bytes, with unspecified contents. Null: out of
+  /// memory.
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
 };
 
 class Arena {
 public:
-  /// Of frames within a chunk. Devices give chunks that are aligned as well, and algorithms that
-  /// depend on alignment are the same wherever a frame comes to lie.
+  /// Alignment of frames within a chunk. Device chunks are aligned likewise, so alignment-dependent
+  /// algorithms behave the same at any frame offset.
   static constexpr size_t alignment = 256;
   static constexpr size_t alignUp(size_t bytes) {
     return (bytes + alignment - 1) & ~(alignment - 1);
   }
 
-  /// Of memory of `source`, which outlives it.
+  /// Takes memory from `source`, which must outlive the arena.
   explicit Arena(MemorySource &source) : source(source) {}
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
   ~Arena();
 
-  /// Frames will take so many bytes: one chunk, where it does not hold that yet. Without frames.
-  /// False if there is no memory.
+  /// Reserves one chunk of `bytes` for frames. The arena must be empty. Returns false if out of
+  /// memory.
   bool reserve(size_t bytes);
-  /// Null if there is no memory.
+  /// Returns null if out of memory.
   void *push(int64_t bytes);
-  /// Frees `frame` and all that was pushed since. False if it is not a frame of this arena.
+  /// Frees `frame` and all frames pushed after it. Returns false if it is not a frame of this
+  /// arena.
   bool pop(void *frame);
-  /// Forgets all frames, as after an error.
+  /// Drops all frames, as after an error.
   void clear();
 
-  /// How often memory was asked of the source, in all. A step in the steady state leaves it alone.
+  /// Number of allocations from the source in total. A steady-state step does not increase it.
   uint64_t allocations() const { return numAllocations; }
-  /// Bytes held from the source, and the most that frames ever took.
+  /// Bytes reserved from the source, and the peak of all frames.
   size_t reserved() const;
   size_t peak() const { return peakBytes; }
   size_t used() const;
@@ -67,8 +69,8 @@ private:
 
   MemorySource &source;
   std::vector<Chunk> chunks;
-  size_t current = 0; ///< the chunk that is bumped; those after it are empty
-  size_t below = 0;   ///< bytes used in the chunks before it
+  size_t current = 0; ///< chunk being bumped; later chunks are empty
+  size_t below = 0;   ///< bytes used in earlier chunks
   size_t peakBytes = 0;
   uint64_t numAllocations = 0;
 };

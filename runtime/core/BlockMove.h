@@ -1,9 +1,10 @@
-//===- BlockMove.h - the pieces that a collective-permute exchanges -------===//
+//===- BlockMove.h - Tensor blocks that a collective-permute exchanges ----===//
 //
-// The dimension is [blocks, n, unit]. Axes split n; others what is then left of all. So a member
-// has the same range of each block (the whole one, or its part), but that it may begin within its
-// first and end within its last block. Element i of a block comes from element (first + i) mod
-// (n·unit) of it: of what one member needs, another one has at most two ranges in each block.
+// The dimension is [blocks, n, unit]. Some axes split n; others split the resulting sequence of
+// elements. A member therefore has the same range of each block (the whole block or its part),
+// except that it may start within its first block and end within its last one. Element i of a block
+// comes from element (first + i) mod (n·unit) of that block. A member therefore needs at most two
+// ranges per block from another member.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,18 +26,18 @@ public:
   /// Bytes of a member's input and output.
   int64_t inBytes(int member) const { return bytes(partOf(shape.in, member)); }
   int64_t outBytes(int member) const { return bytes(partOf(shape.out, member)); }
-  /// Of the largest input.
+  /// Bytes of the largest input.
   int64_t largest() const;
-  /// What `from` gives `to`.
+  /// Bytes that `from` sends to `to`.
   int64_t bytesBetween(int from, int to) const;
-  /// What the member that sends most gives to others.
+  /// Maximum over the members of the bytes that a member sends to others.
   int64_t mostSent() const;
 
-  /// What that is.
+  /// Returns the tensor block that `from` sends to `to`.
   Piece piece(int from, int to) const;
 
 private:
-  /// Elements [own, own + width) of each block; of all of these, one after the other, `part`.
+  /// Elements [own, own + width) of each block; `part` is a range of all of these in sequence.
   struct Member {
     int64_t own, width;
     Part part;
@@ -46,7 +47,7 @@ private:
                  const std::vector<int64_t> &coordinates) const;
   int64_t bytes(const Member &m) const { return shape.outer * m.part.size * shape.inner; }
 
-  /// Calls `use` with where a range begins in from's elements and in to's, and its size.
+  /// Calls `use` with the offset of each range in `from`'s and in `to`'s elements, and its size.
   template <typename Fn> void forEachRange(int from, int to, Fn use) const;
 
   const Grid &grid;
@@ -78,7 +79,7 @@ template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) co
     return;
   auto firstBlock = [](const Member &m) { return m.part.offset / m.width; };
   auto endBlock = [](const Member &m) { return (m.part.offset + m.part.size - 1) / m.width + 1; };
-  // The elements [begin, end) of a block that a member has; where element 0 would be in its memory.
+  // Elements [begin, end) of a block that a member has, and the memory offset of element 0.
   struct Range {
     int64_t begin, end, zero;
   };
@@ -91,7 +92,7 @@ template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) co
   int64_t end = std::min(endBlock(source), endBlock(target));
   for (int64_t block = std::max(firstBlock(source), firstBlock(target)); block < end; ++block) {
     Range has = rangeIn(source, block), wants = rangeIn(target, block);
-    // Element i comes from i + first, or, behind the end, from i + first - run.
+    // Element i comes from i + first, or, beyond the end, from i + first - run.
     for (int64_t wrapped : {0, 1}) {
       int64_t shift = shape.first - wrapped * run;
       int64_t begin = std::max({wants.begin, has.begin - shift, wrapped ? run - shape.first : 0});

@@ -1,9 +1,9 @@
-//===- CollectiveBackend.h - how devices reach each other without the host ------------===//
+//===- CollectiveBackend.h - Device-to-device communication ---------------===//
 //
-// What a device may bring for communication: NCCL, for GPUs. One object per rank. Its calls want
-// equal parts that are in a row; what a collective is made of, so that they are, is a CommPlan (see
-// transport/devices/CommPlan.h). CollectiveBackend know nothing of grids;
-// transport/devices/DeviceTransport.h does.
+// Communication library of a device kind, such as NCCL for GPUs. One object per rank. Its calls
+// take equal, contiguous parts; a CommPlan (transport/devices/CommPlan.h) builds a collective from
+// such calls. A backend does not depend on grids; transport/devices/DeviceTransport.h maps grids
+// onto it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,20 +21,20 @@
 
 namespace tpc::rt {
 
-/// What a plan reads and writes, all of it in the device's memory.
+/// Buffers that a plan reads and writes, all in device memory.
 enum class CommMemory { In, Out, Stage };
 struct CommPlace {
   CommMemory memory = CommMemory::Stage;
   int64_t offset = 0; ///< bytes
 };
 
-/// `rows` blocks of `width` bytes, at two strides.
+/// Strided copy of `rows` blocks of `width` bytes.
 struct CommCopy {
   CommPlace from, to;
   int64_t width, rows, fromStride, toStride;
 };
 
-/// Zeros.
+/// Fill with zeros.
 struct CommFill {
   CommPlace at;
   int64_t bytes;
@@ -43,15 +43,15 @@ struct CommFill {
 struct CommCall {
   enum Kind { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Receive };
   Kind kind;
-  CommPlace from, to; ///< Send has no `to`, Receive no `from`
-  /// Elements of a member: what it gives (AllGather) or gets (ReduceScatter).
+  CommPlace from, to; ///< Send has no `to`, Receive has no `from`
+  /// Elements per member: its input (AllGather) or its output (ReduceScatter).
   int64_t count;
-  tpc_dtype dtype = TPC_U8; ///< for what does not compute
+  tpc_dtype dtype = TPC_U8; ///< element type; any for calls that only move data
   tpc_reduction reduction = TPC_SUM;
   int peer = 0; ///< Broadcast: the root; Send, Receive: the other side
 };
 
-/// One member's part of a collective: copies, calls that are begun together, copies.
+/// One member's part of a collective: copies, one group of calls, copies.
 struct CommPlan {
   int64_t stageBytes = 0;
   std::vector<CommFill> fills;
@@ -60,54 +60,54 @@ struct CommPlan {
   std::vector<CommCopy> after;
 };
 
-/// An error that may be nothing but the end of another rank.
+/// Error that may be only a consequence of another rank's end.
 struct LinkBroken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Members of a group are numbered; so are links, from 0 on. Errors are exceptions of the standard
-/// library.
+/// Members of a group are numbered, and so are communicators, from 0 on. Errors are exceptions of
+/// the standard library.
 class CollectiveBackend {
 public:
   virtual ~CollectiveBackend();
-  /// "NCCL 2.28.9"; all ranks must have the same.
+  /// "NCCL 2.28.9"; all ranks must have the same version.
   virtual std::string name() const = 0;
-  /// Whether the largest and least of floats are those of Reduce.h: a NaN stays one, and zeros have
-  /// signs. If not, they are found over the host.
+  /// Whether max and min of floats match Reduce.h: NaN propagates, and signed zeros are ordered. If
+  /// not, the host computes them.
   virtual bool comparesAsRanksDo() const { return true; }
 
-  /// What one member makes, and all pass to connect.
+  /// Unique id that one member creates and all members pass to `connect`.
   using Id = std::array<std::byte, 128>;
   virtual Id makeId() = 0;
-  /// Collective over the members; groups of one rank are connected one after the other. The new
-  /// link.
+  /// Creates a communicator and returns its number. Collective over the members. Communicators of
+  /// one rank are connected one after the other.
   virtual int connect(const Id &id, int members, int index) = 0;
-  /// Collective over all members of all links; nothing is under way. Not after `abort`.
+  /// Closes all communicators. Collective over their members; no operation may be in flight. Not
+  /// after `abort`.
   virtual void close() = 0;
 
-  /// Calls for it, behind all work that was called for before: a plan is one operation. All members
-  /// do so in one order. The calls of a plan are made as one; one that has none may go without a
-  /// link.
+  /// Enqueues a plan as one operation after all work enqueued before. All members enqueue plans in
+  /// the same order. The calls of a plan form one group. A plan without calls needs no
+  /// communicator.
   static constexpr int none = -1;
   virtual void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) = 0;
 
-  // What follows may be asked by any thread.
+  // Any thread may call the following functions.
 
-  /// Of the operations that were called for: how many the device has come to, and how many of these
-  /// are done.
+  /// Number of enqueued operations that the device has started, and that it has completed.
   struct Progress {
     uint64_t reached = 0, done = 0;
   };
   virtual Progress progress() = 0;
-  /// What has happened to a link. Empty: nothing.
+  /// Returns the error of a communicator, or an empty string.
   virtual std::string problem(int link) = 0;
-  /// Nothing is waited for any longer, and results are anything. The links are gone.
+  /// Aborts all operations and destroys the communicators. Their results are undefined.
   virtual void abort() = 0;
 };
 
 class Transport;
 
-/// Collectives and messages over `links`, the rest over `host`.
+/// Makes a transport that sends collectives and messages over `links`, and the rest over `host`.
 std::unique_ptr<Transport> makeDeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
                                                std::unique_ptr<CollectiveBackend> links);
 

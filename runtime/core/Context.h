@@ -1,4 +1,4 @@
-//===- Context.h - one rank's state ---------------------------------------===//
+//===- Context.h - State of one rank --------------------------------------===//
 
 #ifndef TPC_RT_CORE_CONTEXT_H
 #define TPC_RT_CORE_CONTEXT_H
@@ -23,15 +23,15 @@ class StepCache;
 class Transport;
 class World;
 
-/// What a part of the runtime keeps for a rank (loaded weights of program/). Destroyed with the
-/// context, on the thread that destroys the world.
+/// State that a part of the runtime stores per rank (loaded weights of program/). Destroyed with
+/// the context, on the thread that destroys the world.
 class RankState {
 public:
   virtual ~RankState();
 };
 
-/// Where a rank's inputs and parameters are in the device's memory. program/ fills it in before the
-/// first step; null entries are absent.
+/// Device addresses of a rank's inputs and parameters. program/ sets them before the first step;
+/// null entries are absent.
 struct DataTables {
   std::vector<const void *> inputs; ///< the whole tensors, by index in manifest.inputs
   std::vector<const void *>
@@ -39,14 +39,15 @@ struct DataTables {
   std::vector<std::shared_ptr<Matrix>> matrices; ///< the packed ones
 };
 
-/// Of a block with copies in dimension `dim`, of `held` entries, first, first + step, … are meant.
+/// Selects entries first, first + step, … of a block whose dimension `dim` has `held` entries with
+/// copies.
 struct Selection {
   int32_t dim;
   int64_t held, first, step;
 };
 
-/// Takes the blocks that `tpc_output` delivers, in the device's memory. Where a step is replayed,
-/// what it has delivered goes to the sink of its kind that is there by then.
+/// Receives the blocks that `tpc_output` delivers, in device memory. A replayed step delivers to
+/// the current sink of the same kind.
 class OutputSink {
 public:
   virtual ~OutputSink();
@@ -57,7 +58,7 @@ public:
 
 } // namespace tpc::rt
 
-/// Opaque to generated code. Used by one thread, the rank's.
+/// State of one rank, opaque to generated code. Used only by the rank's thread.
 struct tpc_context {
   tpc_context(tpc::rt::World &world, const tpc::rt::Grid &grid, int rank, int threadsPerRank);
   tpc_context(const tpc_context &) = delete;
@@ -68,36 +69,36 @@ struct tpc_context {
   const tpc::rt::Grid &grid;
   const int rank; ///< in the world
   const int threadsPerRank;
-  const std::vector<int64_t> coordinates; ///< on each axis of the grid's order
+  const std::vector<int64_t> coordinates; ///< one for each axis, in grid order
 
   std::unique_ptr<tpc::rt::Transport> transport;
-  const std::unique_ptr<tpc::rt::Device> device; ///< outlives what is in its memory
+  const std::unique_ptr<tpc::rt::Device> device; ///< outlives all objects in its memory
   tpc::rt::Arena arena;
-  /// For transports that work on the host, within an access.
+  /// Staging memory for transports that work on the host, within an access.
   tpc::rt::Arena &staging() { return hostArena ? *hostArena : arena; }
   tpc::rt::Counters counters;
   tpc::rt::Activity activity;
 
-  const tpc_program *code = nullptr; ///< what runs; null before the first step
+  const tpc_program *code = nullptr; ///< the running program; null before the first step
   tpc::rt::DataTables data;
-  int32_t envSize = 0; ///< places in the env of kernels
+  int32_t envSize = 0; ///< number of entries in the env of kernels
   tpc::rt::OutputSink *outputs = nullptr;
-  int64_t stateRows = 0; ///< sequences that there is state for; 0: as many as the step has
-  int64_t stepRows = 0;  ///< of these the step has so many
-  int64_t stateRow = 0;  ///< from this one on
+  int64_t stateRows = 0; ///< sequences that the state has room for; 0: as many as the step has
+  int64_t stepRows = 0;  ///< number of sequences in the step
+  int64_t stateRow = 0;  ///< first sequence of the step
   tpc::rt::StateMemory state;
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
   const std::unique_ptr<tpc::rt::StepCache> steps;
-  /// While a step is recorded: what the host does again when it is replayed, before the device
-  /// begins. Else null.
+  /// Host work noted while a step is recorded. A replay repeats it before the device starts. Null
+  /// outside of recording.
   std::vector<std::function<void()>> *noted = nullptr;
 
   int worldSize() const { return grid.numRanks(); }
-  /// The group of this rank for a mask, computed once.
+  /// Returns this rank's group for an axis mask. Computed once.
   const tpc::rt::Group &group(uint32_t axes);
 
 private:
-  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: that of frames serves
+  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: the frame arena serves
   std::map<uint32_t, tpc::rt::Group> groups;
 };
 

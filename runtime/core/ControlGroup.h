@@ -1,9 +1,9 @@
-//===- ControlGroup.h - limits that a container or a service sets ---------===//
+//===- ControlGroup.h - Limits of a container or service (cgroups) --------===//
 //
-// A process is in one group of each hierarchy: one for all controllers (version 2), or one for each
-// (version 1), or both. Limits of a group hold for all below it. A container sees its own group as
-// the root of the hierarchy, or, without a namespace of control groups, at a path of which only the
-// end is mounted.
+// A process is in one group of each hierarchy: one for all controllers (version 2), one for each
+// (version 1), or both. Limits of a group apply to all descendants. A container sees its own group
+// as the root of the hierarchy. Without a cgroup namespace, it sees a path of which only the end is
+// mounted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,27 +20,28 @@ namespace tpc::rt {
 
 class ControlGroup {
 public:
-  /// That of this process, or of another one. `root` precedes all paths, those of /proc too.
+  /// Finds the group of this process, or of `process`. `root` is prepended to all paths, also those
+  /// of /proc.
   explicit ControlGroup(std::string root = "", int64_t process = 0);
 
-  /// Cores' worth of time; infinite without a quota.
+  /// CPU quota in cores; infinite without a quota.
   double cpuQuota() const;
 
-  /// The smallest of the numbers in the files `name` of `controller`; INT64_MAX if there is none
-  /// ("max" is no number). `where` gets the file's path.
+  /// Returns the minimum of the numbers in the files `name` of `controller`; INT64_MAX if there is
+  /// none ("max" is no number). `where` is set to the path of the file that has it.
   int64_t limit(std::string_view controller, const char *name, std::string *where = nullptr) const;
 
-  /// Whether its tasks are frozen (version 2), or frozen or about to be (version 1).
+  /// Whether the group's tasks are frozen (version 2), or frozen or about to be (version 1).
   bool isFrozen() const;
 
 private:
   struct Hierarchy {
-    std::string controllers; ///< ",cpu,cpuacct,"; empty: all of them (version 2)
-    std::string mount;       ///< where the hierarchy is, or a part of it
-    std::string group;       ///< this process's, below `mount`: "" or "/a/b"
+    std::string controllers; ///< ",cpu,cpuacct,"; empty: all controllers (version 2)
+    std::string mount;       ///< mount point of the hierarchy, or of a part of it
+    std::string group;       ///< group of the process, below `mount`: "" or "/a/b"
   };
 
-  /// The folders of this process's group and of those above it that have files of `controller`.
+  /// Calls the function for each folder with files of `controller`, from this group up to the root.
   void forEachGroup(std::string_view controller,
                     const std::function<void(const std::string &folder)> &visit) const;
 

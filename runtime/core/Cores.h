@@ -1,15 +1,15 @@
-//===- Cores.h - how many cores this process may use ----------------------===//
+//===- Cores.h - Number of usable CPU cores -------------------------------===//
 
 #ifndef TPC_RT_CORE_CORES_H
 #define TPC_RT_CORE_CORES_H
 
 namespace tpc::rt {
 
-/// By affinity, and by the control group's quota where there is one. At least 1.
+/// Returns the number of usable cores by affinity and by the cgroup quota, at least 1.
 int usableCores();
 
-/// What the control group's quota allows, rounded up; INT_MAX where there is none. It is of all
-/// processes of the group together.
+/// Returns the cgroup CPU quota in cores, rounded up; INT_MAX without a quota. All processes of the
+/// group share the quota.
 int quotaCores();
 
 } // namespace tpc::rt

@@ -1,10 +1,11 @@
-//===- Counters.h - what a rank communicated ------------------------------===//
+//===- Counters.h - Communication counters of a rank ----------------------===//
 //
-// Counts and bytes of collectives by axes and kind, with the convention of the compiler's report:
-// bytes are those of the whole buffer (all-reduce: the tensor; all-gather: the gathered one;
-// reduce-scatter: the one before scattering; send: the message, at the sender; collective-permute
-// and exchange: what the member that sends or gets most does), without padding.
-// What is empty is neither sent nor counted.
+// Counts and bytes of collectives by axes and kind, with the convention of the compiler's report.
+// Bytes are those of the whole buffer, without padding:
+// * all-reduce: the tensor; all-gather: the gathered tensor; reduce-scatter: the input;
+// * send: the message, counted at the sender;
+// * collective-permute and exchange: the maximum over members of bytes sent or received.
+// Empty messages are neither sent nor counted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,9 +38,9 @@ constexpr int numCollectiveKinds = 9;
 /// "broadcast", "send", "gather".
 const char *spell(CollectiveKind kind);
 
-/// The mask under which the assembling of outputs is counted; its label is "output".
+/// Axis mask under which the assembly of outputs is counted; its label is "output".
 constexpr uint32_t outputAxes = uint32_t(1) << 31;
-/// That of what ranks tell each other to choose tokens; its label is "sampling".
+/// Axis mask of the exchange that samples tokens; its label is "sampling".
 constexpr uint32_t samplingAxes = outputAxes | 1;
 
 class Counters {
@@ -63,7 +64,7 @@ public:
           add(CollectiveKind(kind), axes, cell.bytes, cell.count);
   }
   void reset() { cells.clear(); }
-  /// The rows with a count, by mask and then by kind, "output" and "sampling" last.
+  /// Rows with a nonzero count, by mask and then by kind; "output" and "sampling" come last.
   std::vector<Row> rows(const Grid &grid) const;
 
 private:

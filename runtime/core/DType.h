@@ -1,4 +1,4 @@
-//===- DType.h - element types --------------------------------------------===//
+//===- DType.h - Element types --------------------------------------------===//
 
 #ifndef TPC_RT_CORE_DTYPE_H
 #define TPC_RT_CORE_DTYPE_H
@@ -8,7 +8,7 @@
 
 namespace tpc::rt {
 
-/// Bytes of an element; 0 for what is not a type.
+/// Bytes per element; 0 for an invalid type.
 constexpr int64_t sizeOf(int32_t dtype) {
   switch (dtype) {
   case TPC_F64:
@@ -34,7 +34,7 @@ constexpr bool isFloat(int32_t dtype) {
   return dtype == TPC_F64 || dtype == TPC_F32 || dtype == TPC_F16 || dtype == TPC_BF16;
 }
 
-/// "f32", as the manifest spells it; "?" for what is not a type.
+/// "f32", as the manifest spells it; "?" for an invalid type.
 constexpr const char *spellType(int32_t dtype) {
   constexpr const char *names[] = {"f32", "f64", "f16", "bf16", "i8",
                                    "i16", "i32", "i64", "bool", "u8"};

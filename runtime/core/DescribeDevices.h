@@ -1,4 +1,4 @@
-//===- DescribeDevices.h - what there is to compute on --------------------===//
+//===- DescribeDevices.h - Description of the available devices -----------===//
 
 #ifndef TPC_RT_CORE_DESCRIBEDEVICES_H
 #define TPC_RT_CORE_DESCRIBEDEVICES_H
@@ -8,8 +8,9 @@
 
 namespace tpc::rt {
 
-/// What the program would find on this machine, a line for each thing and where it is from. Also
-/// what is missing, and `problem`: why the program cannot run; else empty.
+/// Describes what the program finds on this machine: one line per device or library, with its
+/// source. Also lists what is not found. `problem` is set to the reason why the program cannot run,
+/// or to an empty string.
 std::string describeDevices(const tpc_program &program, std::string &problem);
 
 } // namespace tpc::rt

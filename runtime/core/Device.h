@@ -1,16 +1,16 @@
-//===- Device.h - where tensors are, and what computes on them ------------===//
+//===- Device.h - Interface of a device: memory and computation -----------===//
 //
-// One object per rank, used by the rank's thread. The entry points of the ABI (Compute.cpp,
-// Collectives.cpp) check arguments and settle what is empty; what arrives here has something to do.
+// One object per rank, used by the rank's thread. The ABI's entry points (Compute.cpp,
+// Collectives.cpp) check arguments and handle empty tensors, so calls here have work to do.
 //
-// Addresses of tensors are the device's. Nobody else reads or writes what is there, but as said
-// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention, append) and
-// changes of env may be done later than they are called for, and in any order in which each sees
-// what it would see if all were done at once in the order of the calls: so what is named once may
-// be reused for what comes next. Whoever has read() something, or ended a step, knows that all
-// before is done. Rows of a launch may be divided and run in any order, and rows beyond the last
-// may be run as well. Lists of operands and arguments are read before a call returns.
+// Tensor addresses are device addresses. The host accesses that memory only through the functions
+// below; address arithmetic is allowed.
 //
+// Work (copy, launch, multiply, batchProduct, attention, append) and changes of env may be deferred
+// and reordered, as long as the results equal execution in call order. A buffer may therefore be
+// reused by the next call. After read(), or the end of a step, all earlier work is done. Rows of a
+// launch may be split and run in any order, and rows beyond the last may run as well. Lists of
+// operands and arguments are read before a call returns.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_CORE_DEVICE_H
@@ -34,7 +34,7 @@ namespace tpc::rt {
 class WeightLoader;
 class CollectiveBackend;
 
-/// The right side of a product, [k, n], in the layout that the device likes.
+/// Right operand of a matmul, [k, n], in the device's preferred layout.
 class Matrix {
 public:
   virtual ~Matrix();
@@ -45,16 +45,17 @@ protected:
   Matrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) : k(k), n(n), dtype(dtype) {}
 };
 
-/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_products says.
+/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_products
+/// defines.
 struct Product {
   const Matrix *matrix; ///< outlives the step
   const float *bias, *residual;
   float *out;
   int32_t epilogue;
-  int32_t dtype = TPC_F32; ///< of bias, residual and out: that of x, or f32
+  int32_t dtype = TPC_F32; ///< of bias, residual and out: the type of x, or f32
 };
 
-/// Those of one x, none of which is empty. `dtype`: of x and matrices, whatever pointers say.
+/// Non-empty matmuls with the same `x`. `dtype`: type of x and the matrices; pointers are untyped.
 struct Products {
   const float *x;
   int64_t m, k;
@@ -62,7 +63,7 @@ struct Products {
   int32_t dtype = TPC_F32;
 };
 
-/// As tpc_batch_matmul says.
+/// Batched matmul, as tpc_batch_matmul defines.
 struct BatchProduct {
   const float *a, *b;
   float *out;
@@ -70,11 +71,11 @@ struct BatchProduct {
   int32_t dtype = TPC_F32;
 };
 
-/// All work of a step, for a device to do again without being told call by call.
+/// Recorded work of a step, which the device replays without further calls.
 class Recording {
 public:
   virtual ~Recording();
-  /// Nothing is recorded any more; it may be recorded again.
+  /// Drops the recorded work; the object may record again.
   virtual void forget() = 0;
 };
 
@@ -84,84 +85,83 @@ public:
 
   //===--- memory ---------------------------------------------------------===//
 
-  /// Of MemorySource: memory is released after the work that was called for before.
-  /// Whether the host has the device's memory, within accesses, at its own addresses.
+  /// Memory is released after all work enqueued before (MemorySource). This function: whether the
+  /// host can access device memory, within accesses, at the same addresses.
   virtual bool isHosts() const;
-  /// Where the memory of frames comes from, of which ranks communicate: this, or something better.
+  /// Memory source of frames that ranks communicate: this device, or a better suited one.
   virtual MemorySource &frames();
-  /// What is there is not needed by work that is called for after this.
+  /// Marks memory whose contents later work does not need.
   virtual void discard(void *memory, int64_t bytes);
-  /// It is zeros from now on, or, of a device that looks for mistakes, what nobody may read.
+  /// Fills memory with zeros; a device that checks for errors marks it unreadable instead.
   virtual void clear(void *memory, int64_t bytes);
-  /// A tensor of the host for work to read: it stays where it is, unchanged, until `unshare` of
-  /// what this returns has done all work that was called for before.
+  /// Shares a host tensor with the device. The tensor must stay in place, unchanged, until
+  /// `unshare` of the returned pointer has completed all work enqueued before.
   virtual const void *share(const void *host, int64_t bytes) = 0;
   virtual void unshare(const void *shared) = 0;
 
   /// The host writes all `bytes` to the address that begin returns; after end they are at `to`. One
-  /// at a time. What is larger than `writeBytes` is better written in pieces.
+  /// at a time. Writes larger than `writeBytes` should be split.
   virtual int64_t writeBytes() const;
   virtual std::byte *beginWrite(void *to, int64_t bytes) = 0;
   virtual void endWrite() = 0;
-  /// The host reads what is at `from`, all work before done. One at a time.
+  /// Returns the bytes at `from` for reading by the host, after all earlier work. One at a time.
   virtual const std::byte *beginRead(const void *from, int64_t bytes) = 0;
   virtual void endRead() = 0;
-  /// Within a step: `take` gets what is at `from`, all work before done and none that follows, now
-  /// or until the step ends; and again in each step that is replayed.
+  /// Within a step: passes the bytes at `from` to `take`, after all earlier work and before any
+  /// later work, now or before the step ends. Each replay of the step repeats this.
   using Taker = std::function<void(const std::byte *data)>;
   virtual void deliver(const void *from, int64_t bytes, Taker take);
-  /// Within a step: delivers of each row of logits the best, as an integer of 64 bits that has the
-  /// order of scores (generate/Score.h); the least there is of rows that are not wanted, or show
-  /// their largest tokens, which stay with the device. False, and nothing is done: somebody else
-  /// has to choose.
+  /// Within a step: delivers the best score of each row of logits, as a 64-bit integer with the
+  /// order of scores (generate/Score.h). Rows that are unwanted, or that show their largest tokens,
+  /// deliver the minimum integer; the shown tokens stay on the device. Returns false, with no
+  /// effect, if the device cannot sample.
   using ChoiceTaker = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
   virtual bool choose(const SamplingRequest &choice, ChoiceTaker take);
-  /// Behind a step, of scores that it has kept (SamplingResult): how many are in which bin below
+  /// After a step, for scores that it kept (SamplingResult): the number of scores in each bin below
   /// `largest`, then the sums of their weights (generate/Score.h).
   virtual void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums);
 
-  /// Between these, all work before done, this and other ranks of the process may read and write
-  /// the device's memory where `map` has it for them, and no work is called for: what transports
-  /// over host memory need.
+  /// Between these calls all earlier work is done and no work is enqueued. This and other ranks of
+  /// the process may read and write device memory at the addresses that `map` returns. Transports
+  /// over host memory need this.
   virtual void beginAccess() = 0;
   virtual void endAccess() = 0;
   enum class Use { Read, Write, ReadWrite };
-  /// Within an access: where the host finds `bytes` of the device's memory. What is written there
-  /// (Write: all of it) is the device's after the access.
+  /// Within an access: returns the host address of `bytes` of device memory. Data written there
+  /// (Write: all of it) is on the device after the access.
   virtual void *map(void *data, int64_t bytes, Use use);
 
-  //===--- what stays from step to step ----------------------------------===//
+  //===--- persistent state -----------------------------------------------===//
 
-  /// Kernels are those of this program from now on, which outlives the device.
+  /// Loads the kernels of `program`, which must outlive the device.
   virtual void load(const tpc_program &program) = 0;
-  /// Whether products and attention are there for these elements.
+  /// Whether matmuls and attention support this element type.
   virtual bool computes(int32_t dtype) const;
-  /// A constant of the program, as it is in the device's memory.
+  /// Returns a constant of the program in device memory.
   virtual const void *constant(int32_t index) = 0;
-  /// Matrices of k rows that products multiply by in one go: one weight, packed side by side. Their
-  /// rows then are handed over in pieces, so that a dense copy of the whole never exists. Throws
-  /// std::bad_alloc.
+  /// Makes matrices of k rows that one matmul call multiplies by: one weight, packed side by side.
+  /// Rows are then set in chunks, so that no dense copy of the whole exists. Throws std::bad_alloc.
   virtual std::vector<std::shared_ptr<Matrix>>
   makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) = 0;
   std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) {
     return makeMatrices(k, {&n, 1}, dtype)[0];
   }
-  /// Rows [row0, row1), dense, of the matrix's elements, from the host's memory.
+  /// Sets rows [row0, row1) of the matrix from dense rows in host memory.
   virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) = 0;
-  /// What fills memory of this device with weights as files have them, for as long as that lives;
-  /// nothing else is called for meanwhile that works. Null: the host does.
+  /// Makes a loader that uploads weights in file format. No other work is enqueued during its
+  /// lifetime. Null: the host uploads.
   virtual std::unique_ptr<WeightLoader> makeWeightLoader();
-  /// The transpose of a dense [n, k] in the device's memory, which outlives it.
+  /// Makes the transpose of a dense [n, k] in device memory, which must outlive it.
   virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                               int32_t dtype) = 0;
 
   //===--- a step ---------------------------------------------------------===//
 
-  /// What kernels see from now on.
+  /// Sets the env of kernels.
   virtual void beginStep(const std::vector<int64_t> &env) = 0;
   virtual void setEnv(int32_t place, int64_t value) = 0;
   virtual void copy(void *to, const void *from, int64_t bytes) = 0;
-  /// So many pieces of bytes, with distances from one to the next that are no less.
+  /// `count` byte ranges; each stride is at least the range's size.
   struct Rows {
     void *to;
     const void *from;
@@ -174,58 +174,57 @@ public:
   virtual void batchProduct(const BatchProduct &product) = 0;
   virtual void attention(const tpc_attention_args &args) = 0;
   virtual void append(const tpc_append_args &args) = 0;
-  /// All is done. What kernels have met, which is forgotten.
+  /// Waits for all work. Returns the errors that kernels reported, and resets them.
   virtual tpc_status endStep() = 0;
 
-  //===--- what is chosen by measuring ------------------------------------===//
+  //===--- tuning ---------------------------------------------------------===//
   //
-  // A device may choose by measuring how it does some work. Ranks that did so each for itself would
-  // compute different bits: between steps, one of those that have a question answers it for all of
-  // them. Both are texts of one line; equal pendingTunings have one answer.
+  // A device may select an algorithm by measurement. If each rank selected its own, their bits
+  // would differ. Between steps, one of the ranks with a pending tuning therefore measures it for
+  // all of them. Tuning and result are single-line texts; equal tunings share one result.
 
-  /// Those that the work which was called for leaves open: of a device that only counts.
+  /// Pending tunings of the enqueued work. Only dry-run devices have them.
   virtual std::vector<std::string> pendingTunings();
-  /// Bytes of its memory that it takes to answer one of its pendingTunings, as `memory` of
-  /// `answer`.
+  /// Bytes of device memory that measuring a pending tuning needs, as `memory` of `answer`.
   virtual int64_t bytesToAnswer(const std::string &question);
   virtual std::string answer(const std::string &question, void *memory);
-  /// Work is done so from now on. False: that is no answer to it here.
+  /// Applies a tuning result. Returns false if the result is invalid here.
   virtual bool applyTuning(const std::string &question, const std::string &answer);
 
-  //===--- steps that are replayed ----------------------------------------===//
+  //===--- recording and replay -------------------------------------------===//
   //
-  // A device may do all work of a step again, if it is called for in the same way: with the same
-  // env, the same addresses and sizes. What is at these addresses may be different. core/Step.h
-  // says which steps are.
+  // A device may replay all work of a step if the calls would be the same: the same env, addresses
+  // and sizes. The contents at these addresses may differ. core/Step.h decides which steps are
+  // replayed.
 
   virtual bool canRecord() const;
-  /// Behind a step, with what it takes to record one like it: recording and replaying allocate
-  /// nothing. Null: the host had to take part in it.
+  /// After a step: makes a recording with all resources to record an equal step, so that recording
+  /// and replay allocate nothing. Null: the host took part in the step.
   virtual std::unique_ptr<Recording> prepareRecording();
-  /// Within a step, what is called for between these is recorded and not done, until the first
-  /// replay. If something goes wrong, `abandonRecording` ends it.
+  /// Within a step: work between these calls is recorded and does not run until the first replay.
+  /// On an error, `abandonRecording` ends it.
   virtual void beginRecording(Recording &recording);
   virtual void endRecording(Recording &recording);
   virtual void abandonRecording();
-  /// Within a step: as if all were called for now.
+  /// Within a step: enqueues all recorded work.
   virtual void replay(Recording &recording);
-  /// Another number whenever memory has gone that recordings may have addresses of.
+  /// A number that changes whenever memory is freed that recordings may refer to.
   virtual uint64_t memoryMoves() const;
 
-  // What follows may be asked by any thread.
+  // Any thread may call the following functions.
 
-  /// Of work that was called for, what is not done, as far as it is known, or empty: it is waited
-  /// for, or in a library for other ranks. Null: neither.
+  /// Describes enqueued work that is not done, as far as known (may be empty), while the rank waits
+  /// for it, or a library waits for other ranks. Null: neither.
   virtual std::optional<std::string> pending() const;
-  /// Another number whenever something is called for, or has been waited for.
+  /// A number that changes whenever work is enqueued or completed.
   virtual uint64_t workMoves() const;
 
-  /// What ranks' devices communicate by, if they do so without the host. Null: they do not. The
-  /// same on all ranks, and asked once, before the first run.
+  /// Makes the collective backend of ranks whose devices communicate without the host. Null: they
+  /// do not. The same on all ranks; called once, before the first run.
   virtual std::unique_ptr<CollectiveBackend> makeCollectiveBackend();
 };
 
-/// A piece of the device's memory as the host sees it, for as long as this lives.
+/// Host view of a range of device memory, valid during its lifetime.
 class Reading {
 public:
   Reading(Device &device, const void *from, int64_t bytes)
@@ -241,7 +240,7 @@ public:
   const std::byte *const data;
 };
 
-/// Memory of a device that is given back.
+/// Device memory that its destructor frees.
 class DeviceMemory {
 public:
   /// Throws std::bad_alloc.
@@ -264,75 +263,77 @@ private:
   void *memory;
 };
 
-/// Bytes of devices' memory: held, and asked for (drivers give pages); now, and at most since
-/// somebody made that what it is now.
+/// Device memory in bytes: allocated, and requested (drivers round up to pages). Each as the
+/// current value and as the peak since its last reset.
 struct MemoryUse {
   int64_t now = 0, most = 0;
   int64_t asked = 0, mostAsked = 0;
 };
 
-/// A device that a rank has.
+/// Device of a rank.
 struct DeviceAssignment {
-  std::string id; ///< of no other device of any host; empty: processors
+  std::string id; ///< unique over all hosts; empty: CPU
   std::string name;
 };
 
-/// How ranks of this host are spread over its devices.
+/// Distribution of this host's ranks over its devices.
 struct Placement {
   bool threads = true; ///< all ranks are threads of this process
-  int first = 0;       ///< of this process, among the host's ranks
+  int first = 0;       ///< first rank of this process, among the host's ranks
   int onHost = 1;      ///< ranks on this host
-  bool share = false;  ///< several of them may have one device
+  bool share = false;  ///< several ranks may share one device
 };
 
-/// A kind of device, before a rank has one.
+/// Kind of device, such as CPU or CUDA.
 class DeviceKind {
 public:
   virtual ~DeviceKind();
   virtual const char *name() const = 0;
-  /// Which of its library's kernels it runs, such as "avx2".
+  /// Name of the selected kernel set, such as "avx2".
   virtual const char *kernels() const = 0;
-  /// Restricts this process to kernels that processes with each of `names` (see kernels()) can run.
-  /// Results then have the same bits on all of them. Before the first device is made.
+  /// Restricts this process to kernels that processes with each of `names` (see kernels()) can run,
+  /// so that results have the same bits on all of them. Before the first device is made.
   virtual void shareKernels(const std::vector<std::string> &names) const;
-  /// What computes products of f32 with weights: "tpc", or a library with its version.
+  /// Backend of f32 matmuls with weights: "tpc", or a library with its version.
   virtual std::string products() const;
-  /// The same kind of device, whose products `name` computes. Null, with the reason, if there is no
-  /// such thing here.
+  /// Returns the same kind of device with matmuls by backend `name`. Null, with the reason in
+  /// `problem`, if the backend is not available.
   virtual const DeviceKind *withProducts(const std::string &name, std::string &problem) const;
-  /// What ranks communicate by, as it is now: "the host", or a library with its version.
+  /// Current communication backend: "the host", or a library with its version.
   virtual std::string communication() const;
-  /// What is wrong with variables of the environment that are for it. Empty: nothing.
+  /// Error in an environment variable that configures this kind, or empty.
   virtual std::string environmentProblem() const;
-  /// Before the first is made. Empty, or why ranks of this process cannot all have one.
+  /// Assigns devices to ranks, before the first is made. Returns the error if a rank cannot have
+  /// one, or an empty string.
   virtual std::string place(const Placement &placement) const;
-  /// After that: the one that a rank of this process has.
+  /// After `place`: the device of a rank of this process.
   virtual DeviceAssignment assignmentOf(int rank) const;
-  /// After that: whether ranks of the world, anywhere, have one in common. What is to be said once.
+  /// After `place`: sets whether ranks anywhere in the world share a device. Returns a note to
+  /// print once.
   virtual std::string settle(bool shared) const;
-  /// Before the first is made: whether they choose by measuring; without this, they do.
+  /// Before the first is made: enables or disables tuning by measurement. Default: enabled.
   virtual void chooseByMeasuring(bool does) const;
-  /// After that: bytes of its memory that nobody has. Throws.
+  /// After `place`: free bytes of the device's memory. Throws.
   virtual int64_t freeBytes(int rank) const;
-  /// The same kind of device as settled, without memory behind it: nothing is done, and what would
-  /// be held is counted, for devices of the thread that made them. Null: it is not counted.
+  /// Returns a dry-run version of the settled kind, which does no work and counts the memory of
+  /// devices of its thread. Null: not supported.
   virtual const DeviceKind *counted() const;
-  /// Of one of those: its count.
+  /// Memory counted by a dry-run kind.
   virtual MemoryUse &use() const;
-  /// Bytes that a matrix takes.
+  /// Bytes of a matrix.
   virtual int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const = 0;
   virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;
 };
 
-/// Processors: cpu/.
+/// CPU devices (cpu/).
 const DeviceKind &cpuDevices();
-/// NVIDIA's GPUs: cuda/. Null, with the reason, if there is no library for them.
+/// NVIDIA GPUs (cuda/). Null, with the reason in `problem`, if their library is not found.
 const DeviceKind *cudaDevices(std::string &problem);
-/// Those that the program's kernels are for; for processors, what has been chosen.
+/// Devices that the program's kernels are compiled for; for CPU kernels, the selected kind.
 const DeviceKind *devicesOf(const tpc_program &program, std::string &problem);
 
-/// What ranks of this process compute on: processors, unless something else has been chosen before
-/// the first world was made.
+/// Device kind of ranks of this process: CPU, unless another one was selected before the first
+/// world was made.
 const DeviceKind &deviceKind();
 void chooseDevices(const DeviceKind &kind);
 

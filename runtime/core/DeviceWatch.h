@@ -1,13 +1,13 @@
-//===- DeviceWatch.h - what becomes of a process's devices ----------------===//
+//===- DeviceWatch.h - Error detection on a process's devices -------------===//
 //
-// A thread that asks the devices of this process's ranks, ten times a second, whether something has
-// happened to what they communicate by (a device has failed, a rank of another process is gone),
-// and ends the world if so. Ranks that are processes are watched by core/Watch.h, which also hears
-// what their devices wait for. Where ranks are threads, or there is one, this is who finds out that
-// devices have done nothing that was waited for, for the world's timeout.
+// A thread polls the devices of this process's ranks ten times a second. If communication between
+// devices has failed (a device failed, or a rank of another process is gone), it ends the world.
+// For ranks that are processes, core/Watch.h also monitors what their devices wait for. Where all
+// ranks are threads, or there is only one, this class detects that devices made no progress for the
+// world's timeout.
 //
-// Who waits in a driver or a library, for a device that hangs or for ranks that have gone, may not
-// come back: a world that has failed and does not end is ended with the process.
+// A rank that waits in a driver or a library, for a hung device or for ranks that are gone, may not
+// return. If a failed world does not end, the process is ended.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,31 +26,32 @@ class World;
 
 class DeviceWatch {
 public:
-  /// Of a world all of whose ranks have transports.
+  /// Monitors a world all of whose ranks have transports.
   explicit DeviceWatch(World &world);
   DeviceWatch(const DeviceWatch &) = delete;
   DeviceWatch &operator=(const DeviceWatch &) = delete;
   ~DeviceWatch();
 
-  /// The world ends: from now on nobody of it is asked for anything.
+  /// Stops monitoring because the world ends.
   void leave();
 
 private:
   void run();
-  /// Of one look, `seconds` after the last, which rank has failed; empty: all is well.
+  /// Checks the devices, `seconds` after the last check. Returns the error and sets `rank`; empty:
+  /// no error.
   std::string judge(double seconds, int &rank);
   std::string judgeWaits(double seconds, int &rank);
   Heartbeat heartbeatOf(int rank) const;
 
   World &world;
-  std::mutex mutex; // of what follows
+  std::mutex mutex; // guards the following
   std::condition_variable changed;
   bool ending = false, hasLeft = false;
-  bool ends = false; ///< the world, by an error, just now
+  bool ends = false; ///< the world is ending with an error
   uint64_t moves = 0;
-  double idle = 0;   ///< seconds in which everybody has waited
-  double broken = 0; ///< seconds for which communication has failed
-  double stuck = 0;  ///< seconds for which the world has failed, and goes on
+  double idle = 0;   ///< seconds during which all ranks have waited
+  double broken = 0; ///< seconds since communication failed
+  double stuck = 0;  ///< seconds since the world failed, while it has not ended
   std::thread thread;
 };
 

@@ -1,7 +1,7 @@
-//===- Diagnostic.h - errors and notes on standard error ------------------===//
+//===- Diagnostic.h - Errors and notes on standard error ------------------===//
 //
-// Standard output may have a line that is not finished, such as the tokens so far of a prompt.
-// Where both go to the same place a diagnostic begins on a line of its own.
+// Standard output may end in an unfinished line, such as the tokens so far of a prompt. If both
+// streams go to the same terminal or file, a diagnostic starts on a line of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,11 +17,11 @@ void printDiagnostic(const char *kind, const std::string &text);
 
 /// Whether standard output ends in the middle of a line, and standard error goes to the same place.
 bool isMidLine();
-/// Standard output ends in the middle of a line, or no longer does.
+/// Sets whether standard output ends in the middle of a line.
 void setMidLine(bool is);
-/// Writes to this eventfd when that changes; -1: no longer. For one watch at a time.
+/// Writes to this eventfd when that changes; -1 disables it. One watchdog at a time.
 void notifyMidLine(int event);
-/// The same of another process of this run, whose standard output it is: rank 0's.
+/// Sets the same for rank 0's process, whose standard output this run shares.
 void setMidLineOfOther(bool is);
 
 } // namespace tpc::rt

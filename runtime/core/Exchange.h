@@ -1,13 +1,13 @@
-//===- Exchange.h - the pieces that ranks exchange ------------------------===//
+//===- Exchange.h - Tensor blocks that ranks exchange ---------------------===//
 //
-// In each dimension a member has some ranges of indices before and some after. What it needs and
-// has not is, for each part that others have, a box: one range of indices, or several, in each
-// dimension. A box is sent by one of those who have it.
+// In each dimension a member owns ranges of indices before and after the exchange. For each part
+// that other members own, what a member needs and does not have is a box: one or more index ranges
+// per dimension. One of the owners sends the box.
 //
-// Of those who have the same part, the one that sends least so far sends the next box of it: the
-// largest first, those of one size in the order of the ranks that need them. Of equals, it is the
-// one that is at the receiver's coordinates on all other axes; then the first. So all know who
-// sends what.
+// The owner of a part with the fewest bytes assigned so far sends the next box.
+// Boxes are assigned by descending size; equal sizes by ascending receiver rank. Ties between
+// owners go to the one at the receiver's coordinates on all other axes, then to the first. All
+// members therefore compute the same assignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,16 +30,16 @@ public:
   /// Bytes of a member's input and output.
   int64_t inBytes(int member) const { return bytesOf(before[member], before[member]); }
   int64_t outBytes(int member) const { return bytesOf(after[member], after[member]); }
-  /// Of the largest input.
+  /// Bytes of the largest input.
   int64_t largest() const;
-  /// What `from` gives `to`; what it keeps, if they are the same.
+  /// Bytes that `from` sends to `to`; bytes that it keeps, if they are equal.
   int64_t bytesBetween(int from, int to) const {
     return gives(from, to) ? bytesOf(before[from], after[to]) : 0;
   }
-  /// What the member that sends or gets most does.
+  /// Maximum over the members of bytes sent or received.
   int64_t most() const { return busiest; }
 
-  /// What that is.
+  /// Returns the tensor block that `from` sends to `to`.
   Piece piece(int from, int to) const;
 
 private:
@@ -48,7 +48,7 @@ private:
   };
   using Ranges = std::vector<Range>; // ascending
   using Box = std::vector<Ranges>;   // for each dimension
-  /// Elements in a row of one dimension: where they are before and after.
+  /// Contiguous elements of one dimension, with their offsets before and after.
   using Run = Piece::Run;
 
   /// Splits `size` over axes, for a member at these coordinates.
@@ -65,16 +65,17 @@ private:
 
   const Grid &grid;
   const ExchangeShape &shape;
-  std::vector<Box> before, after;   // of each member
-  std::vector<int> parts, replicas; // of each member: which part it has, and which one of those
-  std::vector<std::vector<int>> senders; // to each member, of each part
+  std::vector<Box> before, after; // of each member
+  // of each member: the index of its part, and its index among the part's owners
+  std::vector<int> parts, replicas;
+  std::vector<std::vector<int>> senders; // sender of each part to each member
   int numParts = 1;
   int64_t busiest = 0;
 };
 
 inline Exchange::Exchange(const Grid &grid, const Group &group, const ExchangeShape &shape)
     : grid(grid), shape(shape) {
-  uint32_t splitting = 0; // axes
+  uint32_t splitting = 0; // axis mask
   auto mark = [&](const std::vector<int> &axes) {
     for (int axis : axes)
       splitting |= uint32_t(1) << axis;
@@ -117,7 +118,7 @@ template <std::vector<int> ExchangeFactor::*factorAxes, std::vector<int> Exchang
 Exchange::Box Exchange::boxOf(const std::vector<int64_t> &coordinates) const {
   Box box;
   for (const ExchangeDim &dim : shape.dims) {
-    // The indices of all factors so far, major to minor.
+    // Index ranges of all factors so far, major to minor.
     Ranges all = {{0, 1}};
     for (const ExchangeFactor &factor : dim.factors) {
       Range own = split(factor.size, factor.*factorAxes, coordinates);
@@ -157,7 +158,7 @@ inline void Exchange::chooseSenders() {
   std::vector<int64_t> sent(members), received(members);
   for (int part = 0; part < numParts; ++part) {
     const std::vector<int> &list = having[part];
-    std::vector<std::pair<int64_t, int>> boxes; // bytes, negative, and who needs them
+    std::vector<std::pair<int64_t, int>> boxes; // negated bytes, and the receiver
     for (int to = 0; to < members; ++to)
       if (int64_t bytes = part == parts[to] ? 0 : bytesOf(before[list[0]], after[to]))
         boxes.push_back({-bytes, to});
@@ -179,7 +180,7 @@ inline void Exchange::chooseSenders() {
 
 inline std::vector<Exchange::Run> Exchange::runsIn(const Ranges &before, const Ranges &after) {
   std::vector<Run> runs;
-  int64_t source = 0, target = 0; // where the two ranges begin in memory
+  int64_t source = 0, target = 0; // offsets of the two ranges in memory
   for (auto has = before.begin(), wants = after.begin();
        has != before.end() && wants != after.end();) {
     int64_t begin = std::max(has->begin, wants->begin), end = std::min(has->end, wants->end);

@@ -1,4 +1,4 @@
-//===- ExecutableFile.h - the file that this code was loaded from ----------------===//
+//===- ExecutableFile.h - Path of the file that this code was loaded from -===//
 
 #ifndef TPC_RT_CORE_EXECUTABLEFILE_H
 #define TPC_RT_CORE_EXECUTABLEFILE_H
@@ -7,11 +7,11 @@
 
 namespace tpc::rt {
 
-/// The program's path: the executable, or, where a process has loaded it as a library, that.
-/// Without links; empty if it is not known.
+/// Returns the program's path, with symbolic links resolved: the executable, or the library if a
+/// process loaded the program as one. Empty if unknown.
 std::string ownFile();
 
-/// The folder that it is in; empty if it is not known.
+/// Returns the folder of that file; empty if unknown.
 std::string ownFolder();
 
 } // namespace tpc::rt

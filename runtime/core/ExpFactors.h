@@ -1,6 +1,6 @@
-//===- ExpFactors.h - of the polynomial for exp ---------------------------===//
+//===- ExpFactors.h - Coefficients of the polynomial for exp --------------===//
 //
-// Hosts and devices compute the same bits of it (generate/Random.h).
+// Hosts and devices compute bit-identical results with it (generate/Random.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,7 +9,7 @@
 
 namespace tpc::rt {
 
-/// One through factorials, that of the highest power first.
+/// Reciprocals of factorials, highest power first.
 constexpr double expFactors[] = {1.1470745597729725e-11,
                                  1.6059043836821613e-10,
                                  2.08767569878681e-09,

@@ -1,4 +1,4 @@
-//===- Futex.h - a word that threads of this process wait on --------------===//
+//===- Futex.h - Word in memory that threads of this process wait on ------===//
 
 #ifndef TPC_RT_CORE_FUTEX_H
 #define TPC_RT_CORE_FUTEX_H
@@ -11,15 +11,15 @@
 
 namespace tpc::rt {
 
-/// Who changes `value`, sequentially consistent, calls `wakeAll` then.
+/// A writer changes `value` with sequential consistency and then calls `wakeAll`.
 class alignas(64) Futex {
 public:
   std::atomic<uint32_t> value{0};
 
   void wakeAll();
 
-  /// The first value for which `isDone` holds, or nothing after `timeout` seconds (0: never) in
-  /// which `counts` held, which is asked now and then.
+  /// Waits for the first value for which `isDone` returns true. Returns nothing after `timeout`
+  /// seconds (0: no timeout) during which `counts` returned true; `counts` is polled.
   template <class Done, class Counts>
   std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
     Timeout patience(timeout);
@@ -41,8 +41,8 @@ public:
   }
 
 private:
-  /// Unless the value is no longer `seen`. May return for no reason, and does now and then if the
-  /// wait has an end.
+  /// Sleeps unless the value differs from `seen`. Spurious wake-ups are possible, and occur
+  /// regularly if the wait has a timeout.
   void sleep(uint32_t seen, bool endless);
 
   std::atomic<uint32_t> sleepers{0};

@@ -1,6 +1,6 @@
-//===- Grid.h - the grid of ranks, its groups, and balanced splits --------===//
+//===- Grid.h - Grid of ranks, its groups, and balanced splits ------------===//
 //
-// Ranks are laid out over named axes, the first axis with the smallest stride. See
+// Ranks are numbered over named axes; the first axis has the smallest stride. See
 // docs/design/types.md, docs/design/executable.md.
 //
 //===----------------------------------------------------------------------===//
@@ -14,29 +14,29 @@
 
 namespace tpc::rt {
 
-/// One coordinate's part of a dimension.
+/// Part of a dimension that one coordinate owns.
 struct Part {
   int64_t offset = 0;
   int64_t size = 0;
 };
 
-/// The balanced split of `n` over `parts` coordinates: the first `n % parts` get one more.
+/// Balanced split of `n` over `parts` coordinates: the first `n % parts` get one more.
 inline Part partOf(int64_t n, int64_t parts, int64_t coordinate) {
   int64_t base = n / parts, extra = n % parts;
   return {coordinate * base + (coordinate < extra ? coordinate : extra),
           base + (coordinate < extra ? 1 : 0)};
 }
 
-/// The ranks that differ from one rank on the axes of a mask only, ascending.
+/// Ranks that differ from one rank only on the axes of a mask, ascending.
 struct Group {
   uint32_t axes = 0;
   std::vector<int> ranks;     ///< world ranks
-  int index = 0;              ///< this rank's place in `ranks`
-  std::vector<int64_t> sizes; ///< of the mask's axes, the one with the largest stride first
+  int index = 0;              ///< index of this rank in `ranks`
+  std::vector<int64_t> sizes; ///< sizes of the mask's axes, largest stride first
 
   int size() const { return static_cast<int>(ranks.size()); }
-  /// A member's part of a dimension of `n`. Several axes split it one after the other, the one with
-  /// the largest stride first, so that the parts of ascending ranks follow each other.
+  /// A member's part of a dimension of `n`. Several axes split it in turn, largest stride first, so
+  /// that the parts of ascending ranks are consecutive.
   Part part(int64_t n, int member) const;
 };
 
@@ -48,23 +48,23 @@ public:
   };
 
   Grid() = default;
-  /// `axes` in the manifest's order: smallest stride first. At most 31 axes.
+  /// `axes` in manifest order: smallest stride first. At most 31 axes.
   explicit Grid(std::vector<Axis> axes);
 
   const std::vector<Axis> &axes() const { return order; }
   int numAxes() const { return static_cast<int>(order.size()); }
   int numRanks() const { return ranks; }
-  /// Every axis.
+  /// Mask of all axes.
   uint32_t allAxes() const { return (uint32_t(1) << order.size()) - 1; }
 
-  /// The coordinates of `rank`, one for each axis of the order.
+  /// Coordinates of `rank`, one per axis in grid order.
   std::vector<int64_t> coordinatesOf(int rank) const;
   int rankOf(const std::vector<int64_t> &coordinates) const;
   Group groupOf(int rank, uint32_t axes) const;
 
-  /// "tp", "tp-dp": the names of a mask's axes, in the order of the grid.
+  /// "tp", "tp-dp": names of a mask's axes, in grid order.
   std::string label(uint32_t axes) const;
-  /// "rank 3 (tp 1, pp 1)": with its coordinates on axes that have several.
+  /// "rank 3 (tp 1, pp 1)": includes coordinates on axes of size above 1.
   std::string describe(int rank) const;
 
 private:

@@ -1,7 +1,7 @@
-//===- Half.h - floats of 16 bits -----------------------------------------===//
+//===- Half.h - 16-bit floats ---------------------------------------------===//
 //
-// In integers, so that every processor and compiler gives the same. From f32: to nearest, ties to
-// even; what is too large becomes infinity, what is no number stays none.
+// Implemented with integers, so that all processors and compilers give equal bits. Conversion from
+// f32 rounds to nearest even. Overflow becomes infinity; NaN stays NaN.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,8 @@ namespace tpc::rt {
 
 inline float halfToFloat(uint16_t bits) {
   uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, rest = bits & 0x7fff;
-  // The exponent of a normal number is 112 less than in f32; 2^112 brings subnormal ones along.
+  // The exponent of a normal number is 112 less than in f32; 2^112 scales subnormal numbers as
+  // well.
   float value = rest >= 0x7c00 ? std::bit_cast<float>(0x7f800000 | rest << 13)
                                : std::bit_cast<float>(rest << 13) * 0x1p112f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
@@ -26,9 +27,9 @@ inline uint16_t floatToHalf(float x) {
   auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   if (rest > 0x7f800000)
     return sign | 0x7e00;
-  if (rest >= 0x477ff000) // the middle of the largest half and the next
+  if (rest >= 0x477ff000) // midpoint between the largest half and the next
     return sign | 0x7c00;
-  if (rest < 0x38800000) { // subnormal: adding 1/2 puts the multiple of 2^-24 into the low bits
+  if (rest < 0x38800000) { // subnormal: adding 1/2 moves the multiple of 2^-24 into the low bits
     float shifted = std::bit_cast<float>(rest) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000);
   }

@@ -1,7 +1,7 @@
-//===- HangDetector.h - who waits for whom ----------------------------------===//
+//===- HangDetector.h - Wait-for analysis of a run without progress -------===//
 //
-// What is said of a run that does not go on, of what is known of its ranks: in words, and who is to
-// be named first. For who watches processes (Watch.h) as for who watches threads (DeviceWatch.h).
+// Builds the message about a hang from the known state of the ranks, and selects the rank to name
+// first. Used by the watchdog of processes (Watch.h) and the monitor of threads (DeviceWatch.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +17,13 @@ namespace tpc::rt {
 
 struct HangDetector {
   int ranks;
-  std::function<const Heartbeat &(int)> heartbeatOf; ///< an empty one of whom nothing is known
+  std::function<const Heartbeat &(int)> heartbeatOf; ///< empty heartbeat: no state is known
   std::function<std::string(int)> describe;          ///< "rank 1 (tp 1)"
 
-  /// For whom it waits: who is in the same one is not missing, nor who is in a later one.
+  /// Ranks that `rank` waits for. Excludes ranks that are in the same collective or a later one.
   std::vector<int> missing(int rank) const;
-  /// The first rank that waits for one that waits for nobody, which is late; else the first that
-  /// waits for its own device; else the first that has not ended.
+  /// Returns the first late rank: others wait for it and it waits for none. Otherwise the first
+  /// that waits for its own device, or else the first that has not ended.
   int first() const;
   /// "rank 2 (tp 0) in receive over 'pp' for rank 0 (tp 0)"
   std::string describeWait(int rank) const;

@@ -1,4 +1,4 @@
-//===- Heartbeat.h - what a process says of its rank, again and again ----------===//
+//===- Heartbeat.h - Periodic state message of a rank ---------------------===//
 
 #ifndef TPC_RT_CORE_HEARTBEAT_H
 #define TPC_RT_CORE_HEARTBEAT_H
@@ -11,21 +11,23 @@
 namespace tpc::rt {
 
 struct Heartbeat {
-  bool waits = false; ///< for other ranks, and has for a moment; otherwise it computes or transfers
-  bool onDevice = false;    ///< its device waits, for some of `missing`
-  bool left = false;        ///< is at the end of a run
-  bool isMidLine = false;   ///< its standard output, to which errors go too, ends amid a line
-  uint64_t moves = 0;       ///< another number whenever something was transferred
-  std::vector<int> missing; ///< whom it waits for, ascending; of many, the first
-  /// Of a collective that its device waits in: the group's axes, 0 of none, and the number in it.
+  /// it has waited for other ranks for a moment; false: it computes or transfers
+  bool waits = false;
+  bool onDevice = false;    ///< its device waits for some of `missing`
+  bool left = false;        ///< it is at the end of a run
+  bool isMidLine = false;   ///< its standard output, shared with standard error, ends in mid-line
+  uint64_t moves = 0;       ///< changes with every transfer
+  std::vector<int> missing; ///< ranks that it waits for, ascending; truncated if many
+  /// For a collective that its device waits in: the group's axes (0: none), and its sequence
+  /// number.
   uint32_t axes = 0;
   uint64_t number = 0;
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "while weights are loaded,"
   std::string at;
 
-  /// As bytes for a process of the same program. The text is cut where it is long.
+  /// Serializes for a process of the same program. Long text is truncated.
   std::string encode() const;
-  /// False if these are no bytes of `encode` in a world of `size` ranks.
+  /// Returns false if the bytes were not made by `encode` in a world of `size` ranks.
   bool decode(std::string_view bytes, int size);
 };
 

@@ -1,4 +1,4 @@
-//===- HostMemory.h - the host's memory for tensors --------------------------------------===//
+//===- HostMemory.h - Allocation of host memory for tensors ---------------===//
 
 #ifndef TPC_RT_CORE_HOSTMEMORY_H
 #define TPC_RT_CORE_HOSTMEMORY_H
@@ -8,12 +8,12 @@
 
 namespace tpc::rt {
 
-/// At least 64-byte aligned, never empty; for std::free. Null if there is none. What fills huge
-/// pages gets them (products that stream weights are 2 to 4% faster so), and no more memory than
-/// asked for.
+/// Allocates non-empty, at least 64-byte aligned memory, freed by std::free. Null: out of memory.
+/// Huge pages back the whole huge pages of the range (matmuls that stream weights are 2 to 4%
+/// faster), without using more memory than requested.
 void *allocateTensor(size_t bytes);
 
-/// The same for arenas.
+/// The same allocation as an arena's memory source.
 MemorySource &hostMemory();
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Layout.h - copies of blocks of tensors -----------------------------===//
+//===- Layout.h - Strided copies of tensor blocks -------------------------===//
 
 #ifndef TPC_RT_CORE_LAYOUT_H
 #define TPC_RT_CORE_LAYOUT_H
@@ -8,10 +8,10 @@
 
 namespace tpc::rt {
 
-/// `rows` blocks of `run` bytes; strides in bytes.
+/// Copies `rows` blocks of `run` bytes; strides in bytes.
 inline void copyRows(void *dst, const void *src, int64_t rows, int64_t run, int64_t dstStride,
                      int64_t srcStride) {
-  // Nothing is copied from or to an empty tensor, whose pointers may be null.
+  // Empty tensors, whose pointers may be null, are not copied.
   if (run == 0 || rows == 0)
     return;
   if (dstStride == run && srcStride == run) {
@@ -23,8 +23,8 @@ inline void copyRows(void *dst, const void *src, int64_t rows, int64_t run, int6
                 static_cast<const char *>(src) + i * srcStride, static_cast<size_t>(run));
 }
 
-/// [outer, size, inner] of a tensor [outer, n, inner], at `offset` of n, to or from a dense block.
-/// `inner` in bytes.
+/// Copies [outer, size, inner] of a tensor [outer, n, inner], at `offset` in n, to or from a dense
+/// block. `inner` in bytes.
 inline void copyIntoWhole(void *whole, const void *block, int64_t outer, int64_t n, int64_t offset,
                           int64_t size, int64_t inner) {
   int64_t run = size * inner;

@@ -1,8 +1,7 @@
-//===- MessageClaim.h - one process of a host reports an error -----------------===//
+//===- MessageClaim.h - Deduplication of an error message on one host -----===//
 //
-// Several processes of a host may find the same error at once. The one that binds an abstract
-// socket of an agreed name prints it. The name is free again as soon as that process has ended,
-// however it did.
+// Several processes of a host may detect the same error at once. The one that binds an abstract
+// socket of an agreed name prints it. The system frees the name as soon as that process ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,17 +19,16 @@ public:
   MessageClaim(const MessageClaim &) = delete;
   MessageClaim &operator=(const MessageClaim &) = delete;
 
-  /// Whether this process has the name, now or from an earlier call. True as well where the system
-  /// has no such sockets.
+  /// Whether this process owns the name, now or from an earlier call. Also true if the system has
+  /// no abstract sockets.
   bool claim(const std::string &name);
 
 private:
   int descriptor = -1;
 };
 
-/// Whether this process is the one to report an error about `subject` at a start: no other process
-/// of the same run on this host has claimed it. `run`: a text that all processes of the run agree
-/// on.
+/// Whether this process should report a start-up error about `subject`: no other process of the run
+/// on this host has claimed it. `run`: a text that all processes of the run share.
 bool claimMessage(const std::string &run, const std::string &subject);
 
 } // namespace tpc::rt

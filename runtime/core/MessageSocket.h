@@ -1,4 +1,4 @@
-//===- MessageSocket.h - short messages over a socket, without waiting -------------===//
+//===- MessageSocket.h - Nonblocking socket for short messages ------------===//
 
 #ifndef TPC_RT_CORE_MESSAGESOCKET_H
 #define TPC_RT_CORE_MESSAGESOCKET_H
@@ -10,12 +10,11 @@
 
 namespace tpc::rt {
 
-/// Owns a connected socket. What the other side sends is not trusted: a message that is too long
-/// closes the line. Neither function waits.
+/// Owns a connected socket. Input from the other side is untrusted: a message that is too long
+/// closes the socket. Neither function blocks.
 class MessageSocket {
 public:
-  /// Everything that one process says to another about life and death; and at the start a piece of
-  /// the table of all ranks.
+  /// Types of the messages between watchdogs. At start-up, also a part of the table of all ranks.
   enum class Word : uint32_t { Heartbeat, Failed, Verdict, Terminated, Bye, Table };
   static constexpr size_t longest = 1024;
 
@@ -29,10 +28,10 @@ public:
   bool hasUnsent() const { return !unsent.empty(); }
   void close();
 
-  /// Words other than beats are kept until they can be sent; a beat is dropped if the one before it
-  /// still waits.
+  /// Sends a message. Messages other than heartbeats are queued until they can be sent; a heartbeat
+  /// is dropped if the last one is still queued.
   void say(Word word, std::string_view text = {});
-  /// Calls `fn` for whatever has come. Whether anything has.
+  /// Calls `fn` for each received message. Returns whether there was any.
   bool hear(const std::function<void(Word, std::string_view)> &fn);
 
 private:

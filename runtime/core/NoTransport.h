@@ -1,6 +1,6 @@
-//===- NoTransport.h - a transport that reaches nobody --------------------===//
+//===- NoTransport.h - Transport without peers ----------------------------===//
 //
-// For ranks whose devices do nothing either (World::alone): what would be received is not there.
+// For ranks whose devices do no work either (World::alone). Receive buffers stay unchanged.
 //
 //===----------------------------------------------------------------------===//
 

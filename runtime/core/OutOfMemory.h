@@ -1,4 +1,4 @@
-//===- OutOfMemory.h - memory that is not there -----------------*- C++ -*-===//
+//===- OutOfMemory.h - Out-of-memory error ----------------------*- C++ -*-===//
 
 #ifndef TPC_RT_CORE_OUTOFMEMORY_H
 #define TPC_RT_CORE_OUTOFMEMORY_H
@@ -10,7 +10,7 @@
 
 namespace tpc::rt {
 
-/// std::bad_alloc, with what was asked for.
+/// std::bad_alloc with the requested size.
 class OutOfMemory : public std::bad_alloc {
 public:
   explicit OutOfMemory(std::string text) : text("out of memory: " + std::move(text)) {}
@@ -25,7 +25,7 @@ private:
   std::string text;
 };
 
-/// Of any std::bad_alloc, which libraries may throw.
+/// Message of any std::bad_alloc, which libraries may throw.
 inline const char *textOf(const std::bad_alloc &error) {
   return std::strcmp(error.what(), std::bad_alloc().what()) == 0 ? "out of memory" : error.what();
 }

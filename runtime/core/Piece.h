@@ -1,7 +1,7 @@
-//===- Piece.h - what one rank gives another of a tensor ------------------===//
+//===- Piece.h - Block of a tensor that one rank sends to another ---------===//
 //
-// In each dimension some runs of indices, which are in a row in the giver's tensor and in the
-// taker's; of the tensor, all combinations of them. A message of it has them densely, row by row.
+// In each dimension the block has runs of indices, contiguous in the sender's and the receiver's
+// tensor. The block consists of all their combinations. A message contains it densely, row by row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,16 +17,16 @@
 
 namespace tpc::rt {
 
-/// Blocks of `width` bytes, of which `rows` follow each other at two strides.
+/// Strided copy of `rows` blocks of `width` bytes.
 struct StridedCopy {
   int64_t from, to, width, rows, fromStride, toStride;
 };
 
 class Piece {
 public:
-  /// Where it lies: in the giver's tensor, in the taker's, in a message.
+  /// Location of the block: the sender's tensor, the receiver's tensor, or a message.
   enum Side { Source, Target, Message };
-  /// Indices in the two tensors.
+  /// Run of indices in the two tensors.
   struct Run {
     int64_t source, target, size;
   };
@@ -35,9 +35,9 @@ public:
     int64_t source, target; ///< bytes from one index to the next
   };
 
-  /// Nothing.
+  /// Empty block.
   Piece() = default;
-  /// `element`: bytes that are in a row at each combination of indices.
+  /// `element`: contiguous bytes at each combination of indices.
   Piece(std::vector<Dim> dims, int64_t element) : dims(std::move(dims)), element(element) {}
 
   int64_t bytes() const {
@@ -47,11 +47,11 @@ public:
     return bytes;
   }
 
-  /// Calls `use(from, to, bytes)`, with where the bytes are on two sides, for all of it.
+  /// Calls `use(from, to, bytes)`, with offsets on the two sides, for each contiguous range.
   template <typename Fn> void forEachCopy(Side from, Side to, Fn use) const {
     forEachBox(from, to, [&](const Box &box) { loop(box, 0, box.begin, use); });
   }
-  /// The same as copies of several blocks each.
+  /// Returns the same as strided copies.
   std::vector<StridedCopy> copies(Side from, Side to) const;
 
   void copyThrough(void *target, const void *source) const { move(target, Target, source, Source); }
@@ -66,7 +66,7 @@ private:
       int64_t size;
       Pair strides;
     };
-    std::vector<Loop> loops; ///< the outermost first
+    std::vector<Loop> loops; ///< outermost first
     Pair begin;
     int64_t width;
   };
@@ -110,8 +110,8 @@ private:
       box.loops.clear();
       box.begin = {0, 0};
       box.width = element;
-      // What is in a row on both sides is one: a dimension belongs to the block, or to the loop
-      // inside of it.
+      // Dimensions that are contiguous on both sides are merged into the block or into the next
+      // inner loop.
       for (size_t d = count; d-- > 0;) {
         const Run &run = dims[d].runs[chosen[d]];
         auto first = [&](Side side) {
@@ -157,7 +157,7 @@ private:
 inline std::vector<StridedCopy> Piece::copies(Side from, Side to) const {
   std::vector<StridedCopy> list;
   forEachBox(from, to, [&](Box box) {
-    // The longest loop is the one that a copy can do.
+    // A strided copy covers the longest loop.
     auto longest =
         std::max_element(box.loops.begin(), box.loops.end(),
                          [](const Box::Loop &a, const Box::Loop &b) { return a.size < b.size; });

@@ -1,4 +1,4 @@
-//===- PlannedDevices.h - devices that only count what they would hold ----===//
+//===- PlannedDevices.h - Dry-run devices for memory estimates ------------===//
 
 #ifndef TPC_RT_CORE_PLANNEDDEVICES_H
 #define TPC_RT_CORE_PLANNEDDEVICES_H
@@ -7,9 +7,9 @@
 
 namespace tpc::rt {
 
-/// What has been chosen, without memory behind it: those of DeviceKind::counted, where they are
-/// counted before each new step, or processors, of which it is worth its time only for what runs
-/// for long.
+/// Returns the selected device kind without memory behind it: its dry-run kind
+/// (DeviceKind::counted) if memory is counted before each new step. Otherwise the CPU kind;
+/// counting there pays only for long runs.
 const DeviceKind &plannedDevices();
 
 } // namespace tpc::rt

@@ -1,9 +1,9 @@
-//===- Profile.h - where the time of a step goes --------------------------===//
+//===- Profile.h - Time profile of a step ---------------------------------===//
 //
-// A device that hands all work to another, waits until it is done, and counts seconds: by product
-// (m x k x n), batch product, attention (batch x heads x queries x keys x head size), kernel (name)
-// and copies. Waiting after each piece of work takes away what a device would do at the same time:
-// a profiled step may take longer than others.
+// A device wrapper that forwards all work, waits for its completion, and sums up seconds: by matmul
+// (m x k x n), batched matmul, attention (batch x heads x queries x keys x head size), kernel
+// (name) and copies. Waiting after each call removes overlap on the device, so a profiled step may
+// take longer than others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,13 +19,13 @@ struct ProfileRow {
   std::string what; ///< sizes or name, without spaces
   int64_t count = 0;
   double seconds = 0;
-  double flops = 0; ///< of products and attention: multiplications and additions
+  double flops = 0; ///< of matmuls and attention: multiplications and additions
 };
 
-/// Devices of `kind`, which outlives this, profiled.
+/// Wraps devices of `kind`, which must outlive the result.
 std::unique_ptr<DeviceKind> profiledDevices(const DeviceKind &kind);
 
-/// What a profiled device has done since the last call, most seconds first. Empty for others.
+/// Rows since the last call, by descending seconds. Empty for devices without profile.
 std::vector<ProfileRow> takeProfile(Device &device);
 
 } // namespace tpc::rt

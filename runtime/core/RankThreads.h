@@ -1,4 +1,4 @@
-//===- RankThreads.h - the threads that in-process ranks live on ----------===//
+//===- RankThreads.h - Threads of in-process ranks ------------------------===//
 
 #ifndef TPC_RT_CORE_RANKTHREADS_H
 #define TPC_RT_CORE_RANKTHREADS_H
@@ -13,16 +13,16 @@
 
 namespace tpc::rt {
 
-/// How many threads this process can have, and which setting says so. A process that wants more
-/// should say it before it starts any.
+/// Maximum number of threads of this process, and the setting that limits it. Check it before
+/// starting threads.
 struct ThreadLimit {
   int64_t threads;
   std::string setting;
 };
 ThreadLimit threadLimit();
 
-/// A thread for each number from 1 on; 0 is the caller. They are kept between runs, and with them
-/// what libraries cache per thread.
+/// One thread for each number from 1 on; 0 is the caller. Threads are kept between runs, so that
+/// per-thread caches of libraries survive.
 class RankThreads {
 public:
   RankThreads() = default;
@@ -31,8 +31,7 @@ public:
   ~RankThreads();
 
   /// Calls fn(0) ... fn(count - 1), each on its thread, and returns when all have returned. `fn`
-  /// must not throw. Throws std::system_error, before calling anything, if a thread cannot be
-  /// started.
+  /// must not throw. Throws std::system_error, before any call, if a thread cannot be started.
   void run(int count, const std::function<void(int)> &fn);
 
 private:

@@ -1,7 +1,7 @@
-//===- RuntimeLibrary.h - libraries that come with the runtime ------------===//
+//===- RuntimeLibrary.h - Runtime libraries loaded on demand --------------===//
 //
-// What few programs need (MPI's shim, GPUs) is no part of executables, but a library that is loaded
-// when it is asked for.
+// Libraries that few programs need (the MPI shim, GPUs) are not linked into executables but loaded
+// on demand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +12,8 @@
 
 namespace tpc::rt {
 
-/// Loads `name` with these flags of dlopen: from TPC_RUNTIME_DIR, beside the executable, where the
-/// compiler found the runtime. Null: `problem` goes on after "…, but ".
+/// Loads `name` with dlopen flags `flags` from TPC_RUNTIME_DIR, the executable's folder, or the
+/// compiler's runtime folder. Null: `problem` completes the phrase "…, but ".
 void *loadRuntimeLibrary(const std::string &name, int flags, std::string &problem);
 
 } // namespace tpc::rt

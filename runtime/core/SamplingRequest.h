@@ -1,7 +1,7 @@
-//===- SamplingRequest.h - a token to be chosen where logits are -------------------===//
+//===- SamplingRequest.h - Request to sample tokens on the device ---------===//
 //
-// What a device needs to know to choose tokens as generate/Sampler.h does, bit by bit: plain data,
-// the rows' part of which is in its memory.
+// Parameters with which a device samples tokens bit-identically to generate/Sampler.h. Plain data;
+// the per-row settings reside in device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,30 +12,30 @@
 
 namespace tpc::rt {
 
-/// How the token of a row is chosen: the largest score, or the largest with noise; or, where top-k
-/// or top-p is to choose, which scores are the largest. Scores are logits, after `penalty` for
-/// tokens that the sequence has, divided by `temperature`. Behind it in memory is a bit for each
-/// token of the vocabulary: whether the sequence has it, where there is a penalty.
+/// Sampling settings of a row: the largest score, or the largest with noise. With top-k or top-p,
+/// the device returns the largest scores instead. Scores are logits, after `penalty` for tokens of
+/// the sequence, divided by `temperature`. With a penalty, one bit per token of the vocabulary
+/// follows in memory: whether the sequence has the token.
 struct RowSampling {
   int32_t isWanted, isDrawn;
   float temperature; ///< 1: scores are logits
   uint32_t position;
   uint64_t seed, sequence;
   float penalty; ///< 1: none
-  int32_t shown; ///< so many of the largest, in place of the best; at most mostShown
-  int32_t place; ///< of the first of them: `shown` of all rows before
+  int32_t shown; ///< number of largest scores to return instead of the best; at most maxShown
+  int32_t place; ///< offset of the first of them: sum of `shown` over the rows before
   int32_t unused;
 
   static constexpr int64_t mostShown = 1024;
-  /// From one to the next, with the bits.
+  /// Bytes from one row's settings to the next, bits included.
   static constexpr int64_t bytes(int64_t vocabulary) {
     return static_cast<int64_t>(sizeof(RowSampling)) + (vocabulary + 63) / 64 * 8;
   }
 };
 static_assert(sizeof(RowSampling) == 48, "kernels and tensors of i64 have it so");
 
-/// Logits [rows, count] of tokens from `first` on, in the device's memory, as `settings` are, one
-/// for each row, `settingsBytes` apart.
+/// Logits [rows, count] of tokens from `first` on, in device memory. `settings` has one entry per
+/// row, `settingsBytes` apart.
 struct SamplingRequest {
   const void *logits;
   int32_t dtype;
@@ -44,13 +44,12 @@ struct SamplingRequest {
   int64_t settingsBytes;
 };
 
-/// Distances of scores from the largest, in bins.
+/// Bins of score distances from the largest.
 constexpr int numBins = 512;
 
-/// In the device's memory, until the next step begins: of the rows that show their largest tokens,
-/// these as integers that have the order of scores (generate/Score.h), each row's in any order, and
-/// behind them the least there is where a row has fewer; and [rows, count] of scores, of the same
-/// rows.
+/// Results in device memory, valid until the next step starts. For rows that return their largest
+/// tokens: these as integers with the order of scores (generate/Score.h), unordered within a row,
+/// padded with the minimum integer. Also [rows, count] scores of the same rows.
 struct SamplingResult {
   const int64_t *largest;
   const float *scores;

@@ -1,8 +1,8 @@
-/* Spin.h - how long who waits stays awake
+/* Spin.h - Spin-then-sleep policy of waits
  *
- * The one policy for ranks that are threads, for processes, and for the threads of a rank. Where
- * everybody who computes has a core, who waits looks again for about as long as it takes to put a
- * core to sleep and to wake it; anywhere else it takes the core away from whom it waits for, and
+ * Shared by ranks that are threads, by processes, and by the threads of a rank. If every computing
+ * thread has a core, a waiter spins for about as long as it takes to put a core to sleep and to
+ * wake it. Otherwise spinning would take the core from the thread that it waits for, so the waiter
  * sleeps at once. Plain C, for the MPI shim. */
 #ifndef TPC_RT_CORE_SPIN_H
 #define TPC_RT_CORE_SPIN_H
@@ -13,12 +13,12 @@
 
 enum {
   TPC_SPIN_NANOSECONDS = 100000,
-  /* The one who is waited for may have been put on the same core: now and then it is given away. */
+  /* The other thread may be scheduled on the same core: the waiter yields regularly. */
   TPC_SPIN_LOOKS_PER_YIELD = 32
 };
 
 typedef struct {
-  int32_t awake; /* no cores to spare, or spun for long enough: 0 */
+  int32_t awake; /* 0: no spare cores, or spun for long enough */
   int32_t yields;
   int32_t looks;
   int64_t end; /* on the clock below; 0: not read yet */
@@ -30,14 +30,13 @@ static inline int64_t tpc_spin_clock(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* `yields`: how often the core is given away before sleep. 0 where whatever is waited for ends the
- * sleep. */
+/* `yields`: number of yields before sleep. 0 where the awaited event ends the sleep. */
 static inline tpc_spin tpc_spin_begin(int may_spin, int32_t yields) {
   tpc_spin spin = {may_spin != 0, yields, 0, 0};
   return spin;
 }
 
-/* To be asked after each look that was in vain: whether to look again at once, or to sleep. */
+/* Call after each unsuccessful check. Returns whether to check again at once; 0: sleep. */
 static inline int tpc_spin_again(tpc_spin *spin) {
   if (spin->awake && ++spin->looks % TPC_SPIN_LOOKS_PER_YIELD) {
 #if defined(__x86_64__)

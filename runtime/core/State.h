@@ -1,4 +1,4 @@
-//===- State.h - what stays from step to step -----------------------------===//
+//===- State.h - Caches that persist between steps ------------------------===//
 
 #ifndef TPC_RT_CORE_STATE_H
 #define TPC_RT_CORE_STATE_H
@@ -10,22 +10,22 @@
 
 namespace tpc::rt {
 
-/// A rank's parts of the caches, in its device's memory. Each is made when a step first asks for
-/// it, and stays where it is for as long as the same is asked for.
+/// A rank's parts of the caches, in device memory. A part is allocated when a step first requests
+/// it, and stays in place while the same size is requested.
 class StateMemory {
 public:
-  /// That of `index`, of so many bytes, in which anything may be: of entries that nobody has
-  /// written nothing is read. Throws std::bad_alloc.
+  /// Returns the part `index` of `bytes` bytes with unspecified contents; unwritten entries are
+  /// never read. Throws std::bad_alloc.
   std::byte *get(Device &device, int32_t index, int64_t bytes);
 
-  /// That of `index` as it was last asked for; empty: it was not.
+  /// Returns the part `index` as last requested; empty if it was not.
   std::span<std::byte> find(int32_t index) const;
 
-  /// All parts are zeros: what has room for much then takes the memory of all of it.
+  /// Fills all parts with zeros. This commits the memory of their whole capacity.
   void clear(Device &device);
-  /// Of all parts.
+  /// Bytes of all parts.
   int64_t bytes() const;
-  /// Another number whenever a part has become another one.
+  /// A number that changes whenever a part is reallocated.
   uint64_t moves() const { return numMoves; }
 
 private:

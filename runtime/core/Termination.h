@@ -1,7 +1,7 @@
-//===- Termination.h - a launcher asks this process to end ----------------===//
+//===- Termination.h - SIGTERM from a launcher ----------------------------===//
 //
-// A launcher ends all processes by SIGTERM as soon as one has died. The thread that watches them
-// (Watch.h) first says which that was.
+// A launcher sends SIGTERM to all processes as soon as one has died. The watchdog's thread
+// (Watch.h) first reports which one died.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,12 +12,12 @@ namespace tpc::rt {
 
 class Termination {
 public:
-  /// From now on SIGTERM is noted, until as many calls of `forget`. A handler that the process has
-  /// itself stays.
+  /// Notes SIGTERM from now on, until as many calls of `forget`. A handler that the process has
+  /// installed itself stays.
   static void expect();
   static void forget();
   static bool isAsked();
-  /// Becomes readable then; to be polled, not read.
+  /// File descriptor that becomes readable on SIGTERM; to be polled, not read.
   static int event();
 };
 

@@ -1,7 +1,8 @@
-//===- Timeout.h - how long a rank waits for another ---------------------===//
+//===- Timeout.h - Timeout of a wait for another rank ---------------------===//
 //
 // A rank that waits for others longer than the world's timeout ends the run. Only time in which
-// this process could have looked counts: one that was stopped itself, and goes on, has not waited.
+// this process could run counts: after a process was stopped and continued, the stopped time is
+// excluded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,20 +13,21 @@
 
 namespace tpc::rt {
 
-/// Seconds. What may be nothing but the end of another rank is said so late: whoever watches that
-/// rank says which it was, under mpirun as late as this.
+/// Grace period in seconds. An error that may be only a consequence of another rank's end is
+/// reported this late, so that the watchdog of that rank can name it first; under mpirun this takes
+/// as long.
 constexpr double graceForOthers = 3;
 
 class Timeout {
 public:
-  /// `seconds`: 0 for ever. `whole`: a longer wait that this one is a part of: each look counts for
-  /// both, and this one is over as soon as that one is.
+  /// `seconds`: 0 for no timeout. `whole`: an enclosing wait. Each check counts for both, and this
+  /// wait is over as soon as the enclosing one is.
   explicit Timeout(double seconds, Timeout *whole = nullptr) : limit(seconds), whole(whole) {}
 
-  /// The longest that anybody may sleep before looking again.
+  /// Maximum sleep between two checks, in seconds.
   static constexpr double longestLook = 0.5;
 
-  /// To be asked at each look. Unless the time since the last look counts, it begins anew.
+  /// Call at each check. Unless the time since the last check counts, the timeout restarts.
   bool isOver(bool counts = true) {
     bool wholeIsOver = whole && whole->isOver(counts);
     if (limit <= 0)

@@ -1,9 +1,9 @@
-//===- Transport.h - how ranks reach each other ---------------------------===//
+//===- Transport.h - Communication between ranks --------------------------===//
 //
-// One object per rank. The entry points of the ABI (Collectives.cpp) check arguments, count, and
-// settle groups of one and empty tensors; what arrives here has at least two members and at least
-// one element somewhere in the group. All members call with the same numbers. Reductions combine in
-// ascending rank order, with the kernels of Reduce.h, on every transport over the host's memory.
+// One object per rank. The ABI's entry points (Collectives.cpp) check arguments, count, and handle
+// groups of one and empty tensors. Calls here have at least two members, and at least one element
+// somewhere in the group. All members call with the same numbers. Transports over host memory
+// reduce in ascending rank order, with the kernels of Reduce.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,14 +21,15 @@
 
 namespace tpc::rt {
 
-/// The sizes of an all-to-all: in [outer, a, middle, own part of b, inner], out [outer, own part of
-/// a, middle, b, inner], or with the roles of a and b exchanged. `inner` is in bytes.
+/// Sizes of an all-to-all: in [outer, a, middle, own part of b, inner], out [outer, own part of a,
+/// middle, b, inner], or with a and b swapped. `inner` is in bytes.
 struct AllToAllShape {
   int64_t outer, a, middle, b, inner;
   bool splitFirst;
 };
 
-/// Axes (places in the grid's order) that split n, and those that split what is left of all.
+/// Axes (indices in grid order) that split n, and axes that split the remaining elements of all
+/// blocks.
 struct PermuteSide {
   std::vector<int> part, product;
 };
@@ -45,7 +46,7 @@ struct ExchangeFactor {
   int64_t size;
   std::vector<int> before, after;
 };
-/// Factors, and the axes that split what is then left of their product.
+/// Factors of a dimension, and the axes that split the remainder of their product.
 struct ExchangeDim {
   std::vector<ExchangeFactor> factors;
   std::vector<int> before, after;
@@ -61,22 +62,22 @@ public:
   virtual ~Transport();
 
   virtual const char *name() const = 0;
-  /// Whether all ranks of the world live in this address space.
+  /// Whether all ranks of the world share this address space.
   virtual bool sharesMemory() const = 0;
-  /// Whether tensors are where the device has them, and are moved behind the work that was called
-  /// for before. Otherwise they are in the host's memory, and all is done when a call returns.
+  /// Whether tensors reside in device memory, and communication is ordered after work enqueued
+  /// before. Otherwise tensors are in host memory, and a call returns when it is complete.
   virtual bool isOnDevice() const;
 
-  /// On each rank's thread, collective over the world: at the beginning of each run, and at the end
-  /// of the world.
+  /// Connects. Collective over the world, on each rank's thread, at the start of each run and at
+  /// the end of the world.
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
-  /// What moves the host's memory: this one, or one that it goes over.
+  /// Transport of host memory: this one, or the one below it.
   virtual Transport &onHost() { return *this; }
 
-  /// Who reduces so: this one, or one that it goes over, if its own way would give another result.
-  /// The same on all ranks.
+  /// Transport for this reduction: this one, or the one below it if this one would give another
+  /// result. The same on all ranks.
   virtual Transport &forReduction(tpc_dtype, tpc_reduction) { return *this; }
 
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
@@ -101,42 +102,42 @@ public:
   virtual void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) = 0;
   virtual void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) = 0;
 
-  /// The same, of the host's memory and in an order of their own, for what goes back while steps go
-  /// forward: `post` waits for nobody, the message is kept until the peer takes it. As many as
-  /// there are ranks may be on their way from one to another.
+  /// Sends host memory in a separate order, for messages against the direction of steps. `post`
+  /// does not block: the message is buffered until the peer takes it. At most as many messages as
+  /// ranks may be in flight between a pair.
   virtual void post(tpc_context &ctx, int peer, const void *data, int64_t bytes);
   virtual void take(tpc_context &ctx, int peer, void *data, int64_t bytes);
-  /// Until what was posted needs this rank no longer.
+  /// Waits until posted messages no longer need this rank.
   virtual void flushPosts(tpc_context &ctx);
 
   /// Collective over the world, for start-up and for assembling outputs; not counted.
   virtual void barrier(tpc_context &ctx) = 0;
-  /// The same on all ranks: of each of these, in the host's memory, the largest that a rank has.
+  /// Element-wise maximum over the ranks, in host memory. The same on all ranks.
   virtual void largest(tpc_context &ctx, std::span<int32_t> values);
-  /// Gives world rank 0 what each rank had, `gathered[rank]`; the others leave `gathered` alone.
-  /// The vectors are reused.
+  /// Gathers each rank's bytes at world rank 0 as `gathered[rank]`; other ranks leave `gathered`
+  /// unchanged. The vectors are reused.
   virtual void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                            std::vector<std::vector<std::byte>> &gathered) = 0;
 
-  /// Called once for the world's first error, on the failing rank's thread, after the message is
-  /// kept: wakes whoever waits. May not return (MPI prints and aborts).
+  /// Wakes all waiting ranks. Called once for the world's first error, on the failing rank's
+  /// thread, after the message is kept. May not return (MPI prints and aborts).
   virtual void abortWorld(int rank, const std::string &message) = 0;
 
-  /// What the device waits for, of what was called for earlier. May be asked by any thread.
+  /// Enqueued operation that the device waits in. Any thread may query it.
   struct DeviceWait {
     std::string at;           ///< "in all_reduce 17 of '/lm_head/MatMul' over 'tp'"
     std::vector<int> missing; ///< ranks that it may wait for
-    /// Of a collective: of which group, and its number in it. 0: of none.
+    /// For a collective: its group's axes, and its sequence number. 0: none.
     uint32_t axes = 0;
     uint64_t number = 0;
   };
   virtual std::optional<DeviceWait> deviceWait();
-  /// Another number whenever the device has got further with what is communicated.
+  /// A number that changes whenever the device makes progress in communication.
   virtual uint64_t deviceMoves();
-  /// What has happened to what devices communicate by; empty: nothing. By any thread.
+  /// Error of the devices' communication, or empty. Any thread may call it.
   virtual std::string deviceProblem();
-  /// The device waits for nobody any longer, and the rank cannot communicate. By any thread, which
-  /// may have to wait for a device that hangs.
+  /// Aborts the device's communication; the rank cannot communicate afterwards. Any thread may call
+  /// it; it may block on a hung device.
   virtual void abortDevice();
 };
 

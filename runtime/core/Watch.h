@@ -1,21 +1,22 @@
-//===- Watch.h - who of a world of processes is alive ---------------------===//
+//===- Watch.h - Heartbeat watchdog of the processes of a world -----------===//
 //
-// A thread of each process and that of rank 0 tell each other, over a line of their own, ten times
-// a second what their ranks are at. So rank 0 can tell a rank that computes from one that waits,
-// and from a process that has ended or is frozen. When the run cannot go on it says why, once, and
-// all processes end:
+// Each process has a thread that exchanges heartbeats with rank 0's thread over a dedicated socket,
+// ten times a second. Rank 0 can therefore distinguish a computing rank from a waiting one, and
+// from a process that has ended or is frozen. It ends a run that cannot continue, with one message,
+// in these cases:
 //
-//   * A process whose line is closed without a word of farewell was killed, or has crashed.
-//   * One that says nothing for some seconds is frozen (stopped, or its host is gone), unless it
-//     can be seen to be held by a debugger or to wait for a core (PeerState.h). Only time in which
-//     the listener itself could run counts: if the whole job is suspended, nobody is at fault.
-//   * One that alone was asked to end by SIGTERM. Launchers ask all.
-//   * All wait for each other, and nothing is transferred, for `timeout` seconds: a deadlock. As
-//     long as somebody computes or transfers, nobody has waited for too long.
-//   * One waits for another that is at the end of the run.
+//   * A process whose socket closes without a Bye message was killed or has crashed.
+//   * A process that sends nothing for some seconds is frozen (stopped, or its host is gone),
+//     unless it is observably traced by a debugger or waiting for a core (PeerState.h). Only time
+//     in which the listener itself could run counts: if the whole job is suspended, no rank is at
+//     fault.
+//   * A process that received SIGTERM alone. Launchers send it to all.
+//   * All ranks wait for each other, and nothing is transferred, for `timeout` seconds: a deadlock.
+//     While any rank computes or transfers, this time does not count.
+//   * A rank waits for another that is at the end of the run.
 //
-// Who watches rank 0 are all others; if it is gone, the first to see it says so, once on each host.
-// The frozen are killed by the processes of their host, so that nothing is left behind.
+// All other ranks watch rank 0. If it is gone, the first to detect this reports it, once on each
+// host. Frozen processes are killed by the processes of their host, so that none is left over.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,31 +44,32 @@ class World;
 class Watch {
 public:
   struct Member {
-    std::unique_ptr<MessageSocket>
-        line;            ///< of rank 0 to each other rank, of each other rank to rank 0
-    int64_t process = 0; ///< its number on its host
-    uint64_t host = 0;   ///< the same for processes that can see each other's numbers
-    std::string address; ///< of its host, for messages
+    std::unique_ptr<MessageSocket> line; ///< rank 0: to each other rank; other ranks: to rank 0
+    int64_t process = 0;                 ///< process number on its host
+    uint64_t host = 0;                   ///< equal for processes that can see each other's numbers
+    std::string address;                 ///< of its host, for messages
   };
 
-  /// `members` by rank. `timeout`: as Session::timeout; 0 also exempts the frozen.
+  /// `members` by rank. `timeout`: as Session::timeout; 0 also disables the check for frozen
+  /// processes.
   Watch(int rank, std::vector<Member> members, double timeout);
-  /// Collective: this process ends in order. Returns when all do, or at once while an exception
-  /// is under way.
+  /// Collective: this process ends in order. Returns when all do, or at once during stack
+  /// unwinding.
   ~Watch();
 
-  /// The world that runs, whose grid names ranks, or null.
+  /// Sets the running world, whose grid names ranks, or null.
   void observe(World *world);
-  /// What is done outside of collectives; without it, "at the start".
+  /// Sets the description of work outside of collectives; default: "at the start".
   void follow(const std::atomic<const char *> &doing);
 
-  /// The rank has waited for some milliseconds, and waits for these.
+  /// The rank has waited for some milliseconds for these ranks.
   void waitsFor(const std::vector<int> &missing);
-  /// Something was transferred, or what was waited for is there.
+  /// Records progress: a transfer, or the end of a wait.
   void moves();
-  /// At the end of a run, or no longer.
+  /// Sets whether the rank is at the end of a run.
   void setLeft(bool left);
-  /// This rank has failed and has said so: returns when the others know, which then end.
+  /// Reports that this rank has failed and has printed why. Returns when the others, which then
+  /// end, are informed.
   void failWorld();
   /// "rank 1 (tp 1)"
   std::string describe(int rank) const;
@@ -78,38 +80,38 @@ private:
 
   void run();
   bool isHub() const { return rank == 0; }
-  /// This rank's own, now.
+  /// Current heartbeat of this rank.
   Heartbeat beat() const;
   void hear(int from, MessageSocket::Word word, std::string_view text);
-  /// Judges, when `seconds` more have passed in which this process could run.
+  /// Checks all ranks, after `seconds` more in which this process could run.
   void judge(double seconds);
   void judgeLine(int of, double seconds);
-  /// Whether this rank, or another, was asked to end and others were not.
+  /// Checks whether only some ranks, this one or another, received SIGTERM.
   void judgeTermination(double seconds);
-  /// Prints, once, that this rank was asked to end and others were not.
+  /// Prints, once, that only this rank received SIGTERM.
   void reportOwnTermination();
   void judgeWaits(double seconds);
   bool waitsForEnded(int waiting) const;
-  /// All have said farewell, or the hub has.
+  /// Whether all have sent Bye, or rank 0 has.
   bool isOver() const;
   std::string lastSeen(int of) const;
-  /// Of what is known of all ranks.
+  /// Hang analysis of the known state of all ranks.
   HangDetector standstill() const;
-  /// Ends all processes. `culprit`: whose process is to be killed, or -1.
-  /// `isCut`: of a link, which a rank at its other end may report as well.
+  /// Ends all processes. `culprit`: rank whose process is to be killed, or -1. `isCut`: the error
+  /// is a broken connection, which the rank at its other end may report as well.
   [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits,
                            bool isCut = false);
-  /// The others are told, and have a moment.
+  /// Informs the other ranks, and gives them a moment.
   void tell(int culprit, bool sayWaits);
   void sayOwnWait();
-  /// Ends this process; nobody else is told.
+  /// Ends this process without informing the others.
   [[noreturn]] void leave();
-  /// The processes of this host that cannot end by themselves: all that are stopped, and that of
-  /// `culprit`, if there is one.
+  /// Kills the processes of this host that cannot end by themselves: all that are stopped, and that
+  /// of `culprit`, if any.
   void killStopped(int culprit) const;
-  /// Whether it is for this rank to say why the run ends: for one on each host.
+  /// Whether this rank reports why the run ends: one rank per host does.
   bool becomeSpeaker(bool isCut);
-  /// Whether another process of this host has not ended yet, and is not stopped.
+  /// Whether another process of this host has not ended yet and is not stopped.
   bool anyoneNear() const;
   [[noreturn]] void endByLauncher();
 
@@ -117,7 +119,7 @@ private:
   const double timeout;
   std::vector<Other> others; ///< by rank
 
-  mutable std::mutex mutex; // of what follows
+  mutable std::mutex mutex; // guards the following
   World *world = nullptr;
   const std::atomic<const char *> *doing = nullptr;
   bool waits = false;
@@ -127,8 +129,8 @@ private:
 
   std::atomic<bool> left{false}, hasWaited{false};
   std::atomic<uint64_t> movements{0};
-  double idle = 0;        ///< seconds in which everybody has waited
-  double terminated = -1; ///< seconds since the launcher asked this process to end
+  double idle = 0;        ///< seconds during which all ranks have waited
+  double terminated = -1; ///< seconds since SIGTERM arrived
   bool isTerminatedAlone = false, saidBye = false;
   int wakeUp = -1;
   MessageClaim speaker;

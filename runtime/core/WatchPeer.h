@@ -1,4 +1,4 @@
-//===- WatchPeer.h - What a watch knows of another rank ---------------------===//
+//===- WatchPeer.h - Watchdog's state of another rank ---------------------===//
 
 #ifndef TPC_RT_CORE_WATCHPEER_H
 #define TPC_RT_CORE_WATCHPEER_H
@@ -18,7 +18,7 @@ struct Watch::Other {
   double closed = 0, stuck = 0, terminated = 0;
 };
 
-/// The text of MessageSocket::Word::Verdict.
+/// Text of the message type Verdict.
 struct VerdictText {
   int32_t culprit;
   int32_t sayWaits;

@@ -1,7 +1,7 @@
-//===- WeightLoader.h - weights that a device converts and packs itself ---------===//
+//===- WeightLoader.h - Weight conversion and packing on the device -------===//
 //
-// The host hands over elements as files have them, in the order of the file, or what numbers are
-// drawn from; the device puts each where it belongs.
+// The host passes elements in file format and file order, or the seed of random numbers; the device
+// writes each to its destination.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,41 +19,41 @@ namespace tpc::rt {
 
 class Matrix;
 
-/// An index: how many values it has, and how far apart elements of the next one are, where they are
-/// put and where they are from.
+/// One loop index: its extent, and the strides of its destination and source elements.
 struct LoadFactor {
   int64_t size, to, from;
-  /// If there are any, elements are from these instead: only of what is drawn.
+  /// If not empty, offsets of the source elements instead of a stride. Only for `draw`.
   std::span<const int64_t> offsets;
 };
 
-/// Numbers as a function of places (program/RandomWeights.h).
+/// Random numbers as a function of the element's index (program/RandomWeights.h).
 struct Generator {
   uint64_t key;
   float mean, scale;
 };
 
-/// Of one device, on its rank's thread. What it is told may be done later, in that order.
+/// Loader of one device, on its rank's thread. Calls may be deferred; their order is kept.
 class WeightLoader {
 public:
   virtual ~WeightLoader();
-  /// That the host writes at a time; tables of offsets are among them.
+  /// Maximum bytes that the host writes at a time; tables of offsets included.
   virtual int64_t mostBytes() const = 0;
-  /// That are drawn at a time.
+  /// Maximum number of elements drawn at a time.
   virtual int64_t mostElements() const { return 1 << 28; }
 
-  /// The host writes `bytes` of a file's elements to the address that begin returns.
+  /// Returns the address to which the host writes `bytes` of a file's elements.
   virtual std::byte *begin(int64_t bytes) = 0;
-  /// Ends that: to[sum of index * to] is what was written at [sum of index * from], as `dtype`. If
-  /// that is another type than `source`, it is f32.
+  /// Ends the write: to[sum of index * to] = written[sum of index * from], as `dtype`, which is
+  /// `source` or f32.
   virtual void put(void *to, int32_t dtype, int32_t source,
                    std::span<const LoadFactor> factors) = 0;
-  /// to[sum of index * to] is number first + sum of index * from, as a file of `source` has it.
+  /// to[sum of index * to] = random number first + sum of index * from, rounded as in a file of
+  /// type `source`.
   virtual void draw(void *to, int32_t dtype, int32_t source, const Generator &generator,
                     int64_t first, std::span<const LoadFactor> factors) = 0;
   virtual void clear(void *to, int64_t bytes) = 0;
 
-  /// A right side of products over dense rows, which outlive it.
+  /// Right operand of matmuls over dense rows, which must outlive it.
   virtual std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n,
                                            int32_t dtype) = 0;
 };
