@@ -1,4 +1,4 @@
-//===- Arena.cpp - the stack of frames that a step works in ---------------===//
+//===- Arena.cpp - Stack of memory frames of a step -----------------------===//
 
 #include "core/Arena.h"
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace tpc::rt {
 
 namespace {
-// The first chunk is small, so that ranks with little to do stay small; later ones double.
+// The first chunk is small, so that ranks with little work use little memory; later chunks double.
 constexpr size_t firstChunk = size_t(256) << 10;
 } // namespace
 
@@ -41,14 +41,14 @@ void *Arena::push(int64_t bytes) {
   // More than the address space is an error of the caller, not a lack of memory.
   if (bytes < 0 || bytes > (int64_t(1) << 46))
     return nullptr;
-  // Empty frames take a line of their own: every frame has an address that no other has.
+  // Empty frames take one line of their own, so that every frame has a unique address.
   size_t size = std::max(alignUp(static_cast<size_t>(bytes)), alignment);
   if (chunks.empty() && !addChunk(size))
     return nullptr;
   while (chunks[current].size - chunks[current].used < size) {
     if (current + 1 == chunks.size() && !addChunk(size))
       return nullptr;
-    // A chunk that is too small for this frame is passed by; it serves again after a pop.
+    // A chunk that is too small for this frame is skipped; it is used again after a pop.
     below += chunks[current].used;
     ++current;
   }
@@ -91,12 +91,12 @@ void Arena::clear() {
 void Arena::coalesce() {
   if (chunks.size() <= 1)
     return;
-  // Frames of one stack fit into one chunk of the peak: each is a multiple of the alignment.
+  // Frames of one stack fit into one chunk of the peak size: each is a multiple of the alignment.
   for (Chunk &chunk : chunks)
     source.release(chunk.base);
   chunks.clear();
   current = below = 0;
-  // If there is no memory for one chunk now, the next push finds out.
+  // If there is no memory for one chunk now, the next push reports it.
   addChunk(peakBytes);
 }
 

@@ -1,4 +1,4 @@
-//===- ChooseDevices.cpp - what ranks of this process compute on ----------===//
+//===- ChooseDevices.cpp - Selection of the device kind -------------------===//
 
 #include "core/Device.h"
 #include <atomic>

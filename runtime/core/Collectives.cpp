@@ -1,8 +1,7 @@
-//===- Collectives.cpp - the ABI's communication --------------------------===//
+//===- Collectives.cpp - Communication functions of the ABI ---------------===//
 //
-// Checks arguments, settles what needs nobody else (empty tensors, groups of one), counts, and
-// hands the rest to the transport. All members of a group call with the same numbers, so all of
-// them take the same way here.
+// Checks arguments, handles empty tensors and groups of one, counts, and passes the rest to the
+// transport. All members of a group call with the same numbers, so all take the same branches here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +23,7 @@ namespace {
   fail(ctx, std::string(spell(kind)) + " over '" + ctx.grid.label(axes) + "': " + what);
 }
 
-/// The bytes of a tensor; fails if a size is negative or the product does not fit.
+/// Bytes of a tensor; fails if a size is negative or the product overflows.
 int64_t bytesOf(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype,
                 std::initializer_list<int64_t> sizes) {
   int64_t bytes = sizeOf(dtype);
@@ -66,7 +65,7 @@ void copyIfApart(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
     ctx.device->copy(out, in, bytes);
 }
 
-/// While the transport, or who else moves data here, uses the device's memory. A transport on the
+/// Scope in which the transport, or this file, uses device memory from the host. A transport on the
 /// device needs no access: then nothing is mapped.
 class Access {
 public:
@@ -95,7 +94,7 @@ private:
   Device *device;
 };
 
-/// While a rank communicates, which it says.
+/// Scope in which a rank communicates; records the operation.
 class Transfer : public Access {
 public:
   Transfer(tpc_context &ctx, const char *what, uint32_t axes)
@@ -107,7 +106,7 @@ private:
   Doing doing;
 };
 
-/// The world rank whose coordinate on `axis` is `peer`.
+/// World rank whose coordinate on `axis` is `peer`.
 int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
   const auto &axes = ctx.grid.axes();
   if (axis < 0 || axis >= ctx.grid.numAxes())
@@ -194,7 +193,7 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
     return;
   if (group.size() == 1)
     return copyIfApart(*ctx, out, in, bytes);
-  // The buffer is what this rank puts in: the dimension that is gathered is only there in part.
+  // The buffer is this rank's input: of the gathered dimension it has only a part.
   int64_t gathered = split_first ? b : a, split = split_first ? a : b;
   int64_t before = bytes / gathered * group.part(gathered, group.index).size;
   int64_t after = bytes / split * group.part(split, group.index).size;
@@ -274,7 +273,7 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
       factor.size = *sizes++;
       factor.before = readAxes(masks[0]);
       factor.after = readAxes(masks[1]);
-      // Checked one after the other: their number is not known here.
+      // Checked one at a time: the number of factors is not known here.
       empty |= bytesOf(*ctx, kind, masks[0] | masks[1], dtype, {factor.size}) == 0;
     }
     dim.before = readAxes(masks[0]);
@@ -316,7 +315,7 @@ extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, vo
     return;
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  // What others had there before may be nothing.
+  // Buffers of other ranks may be uninitialized.
   void *host = group.index == root ? transfer.update(data, bytes) : transfer.write(data, bytes);
   ctx->transport->broadcast(*ctx, group, host, bytes, static_cast<int>(root));
 }

@@ -1,6 +1,6 @@
-//===- Compute.cpp - the ABI's computation --------------------------------===//
+//===- Compute.cpp - Computation functions of the ABI ---------------------===//
 //
-// Checks arguments, settles what is empty, and hands the rest to the device.
+// Checks arguments, handles empty tensors, and passes the rest to the device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,14 +15,14 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Fails unless `index` is a place in one of the program's tables.
+/// Fails unless `index` is within one of the program's tables.
 void checkPlace(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_program::*count) {
   if (!ctx.code || index < 0 || index >= ctx.code->*count)
     fail(ctx,
          "internal error: the program has no " + std::string(what) + " " + std::to_string(index));
 }
 
-/// Fails unless the device computes `what` of these elements.
+/// Fails unless the device supports `what` for this element type.
 void checkType(tpc_context &ctx, const char *what, int32_t dtype) {
   if (!ctx.device->computes(dtype))
     fail(ctx, "internal error: " + std::string(what) + " of " + spellType(dtype) +
@@ -97,7 +97,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }
 
-/// No device has more pages than one for each sequence.
+/// Devices have at most one page per sequence.
 static void checkPages(tpc_context &ctx, const char *what, const int64_t *pages) {
   if (pages)
     fail(ctx, std::string("internal error: ") + what +

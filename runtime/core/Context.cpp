@@ -1,4 +1,4 @@
-//===- Context.cpp - one rank's state -------------------------------------===//
+//===- Context.cpp - State of one rank ------------------------------------===//
 
 #include "core/Context.h"
 #include "core/HostMemory.h"

@@ -1,4 +1,4 @@
-//===- ControlGroup.cpp - limits that a container or a service sets -------===//
+//===- ControlGroup.cpp - Limits of a container or service (cgroups) ------===//
 
 #include "core/ControlGroup.h"
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tpc::rt {
 
 namespace {
 
-/// Words of /proc write blanks as \040.
+/// Files in /proc escape blanks as \040.
 std::string unescape(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -27,7 +27,7 @@ std::string unescape(std::string_view text) {
   return result;
 }
 
-/// "/a/b" below "/a" is "/b"; nothing if it is not below.
+/// "/a/b" relative to "/a" is "/b"; nothing if it is not below.
 std::optional<std::string> below(const std::string &path, const std::string &top) {
   if (top == "/")
     return path == "/" ? "" : path;
@@ -51,7 +51,7 @@ ControlGroup::ControlGroup(std::string root, int64_t process) {
   struct Membership {
     std::string controllers, group;
   };
-  // "4:cpu,cpuacct:/a/b", and "0::/a/b" of version 2.
+  // "4:cpu,cpuacct:/a/b", and "0::/a/b" in version 2.
   std::vector<Membership> memberships;
   std::ifstream groups(root + "/proc/" + (process ? std::to_string(process) : "self") + "/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -79,8 +79,8 @@ ControlGroup::ControlGroup(std::string root, int64_t process) {
       if (!isHere)
         continue;
       std::optional<std::string> group = below(membership.group, unescape(top));
-      // What a group namespace does not show is somewhere above the mount: that itself is all there
-      // is to read.
+      // The parts of the path that a cgroup namespace hides are above the mount. Only the mount
+      // itself is readable.
       hierarchies.push_back(
           {names.empty() ? "" : asList(names), root + unescape(mount), group.value_or("")});
     }
@@ -98,7 +98,7 @@ void ControlGroup::forEachGroup(std::string_view controller,
       visit(hierarchy.mount + group);
       if (group.empty())
         break;
-      group.resize(group.rfind('/')); // begins with one
+      group.resize(group.rfind('/')); // starts with a slash
     }
   }
 }

@@ -1,4 +1,4 @@
-//===- Cores.cpp - how many cores this process may use --------------------===//
+//===- Cores.cpp - Number of usable CPU cores -----------------------------===//
 
 #include "core/Cores.h"
 #include "core/ControlGroup.h"

@@ -1,4 +1,4 @@
-//===- Counters.cpp - what a rank communicated ----------------------------===//
+//===- Counters.cpp - Communication counters of a rank --------------------===//
 
 #include "core/Counters.h"
 #include "core/Grid.h"

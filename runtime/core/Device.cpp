@@ -1,4 +1,4 @@
-//===- Device.cpp - where tensors are, and what computes on them ----------===//
+//===- Device.cpp - Default implementations of the device interface -------===//
 
 #include "core/Device.h"
 #include "core/CollectiveBackend.h"

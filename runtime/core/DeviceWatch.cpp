@@ -1,4 +1,4 @@
-//===- DeviceWatch.cpp - what becomes of a process's devices --------------===//
+//===- DeviceWatch.cpp - Error detection on a process's devices -----------===//
 
 #include "core/DeviceWatch.h"
 #include "core/HangDetector.h"
@@ -13,9 +13,9 @@ namespace tpc::rt {
 namespace {
 
 constexpr auto period = std::chrono::milliseconds(100);
-/// A process that was stopped itself goes on with one look, which counts as no more than this.
+/// After this process was stopped, the first check counts as at most this many seconds.
 constexpr double longestLook = 0.5;
-/// Of a run that has failed, for ranks to return.
+/// Seconds for ranks to return after a run has failed.
 constexpr double graceForEnd = 5;
 
 } // namespace
@@ -81,9 +81,9 @@ std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
     sum += beats.back().moves;
     anyOnDevice |= beats.back().onDevice;
   }
-  // If nobody's device is waited for, that is for the host's transport to find out. If one is, so
-  // is somebody's for whom it waits, or it hangs: what devices compute between two operations does
-  // not take so long.
+  // If no rank waits for its device, the host transport detects the hang. If one waits, some rank
+  // that it waits for is waiting for its device too, or its device hangs: computation between two
+  // operations does not take that long.
   idle = anyOnDevice && sum == moves ? idle + seconds : 0;
   moves = sum;
   if (idle < world.timeout())

@@ -1,4 +1,4 @@
-//===- ExecutableFile.cpp - the file that this code was loaded from --------------===//
+//===- ExecutableFile.cpp - File that this code was loaded from -----------===//
 
 #include "core/ExecutableFile.h"
 #include <climits>
@@ -18,7 +18,7 @@ std::string ownFile() {
   char path[PATH_MAX];
   if (*library->l_name)
     return realpath(library->l_name, path) ? path : "";
-  // The executable of the process has no name there. What is said of one that is gone has its
+  // The main executable has no name there. For a deleted file, the link's text still has the
   // folder.
   ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : "";

@@ -1,4 +1,4 @@
-//===- Futex.cpp - a word that threads of this process wait on ------------===//
+//===- Futex.cpp - Word in memory that threads of this process wait on ----===//
 
 #include "core/Futex.h"
 #include <climits>
@@ -10,8 +10,8 @@ namespace tpc::rt {
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
 
-// A waiter announces itself, then the kernel compares the word; a waker changes the word, then
-// looks for announcements. All of it is sequentially consistent, so at least one of them sees the
+// A waiter announces itself, then the kernel compares the word. A waker changes the word, then
+// checks for announcements. All accesses are sequentially consistent, so at least one side sees the
 // other.
 
 void Futex::wakeAll() {

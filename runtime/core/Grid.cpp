@@ -1,4 +1,4 @@
-//===- Grid.cpp - the grid of ranks, its groups, and balanced splits ------===//
+//===- Grid.cpp - Grid of ranks, its groups, and balanced splits ----------===//
 
 #include "core/Grid.h"
 
@@ -38,7 +38,7 @@ int Grid::rankOf(const std::vector<int64_t> &coordinates) const {
 }
 
 Group Grid::groupOf(int rank, uint32_t axes) const {
-  // Counting the coordinates of the mask's axes up, the first axis fastest, visits the members in
+  // Counting up the coordinates of the mask's axes, first axis fastest, visits the members in
   // ascending order, because strides grow with the order.
   std::vector<int64_t> mine = coordinatesOf(rank), at = mine;
   int64_t members = 1;

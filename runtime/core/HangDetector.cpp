@@ -1,4 +1,4 @@
-//===- HangDetector.cpp - who waits for whom --------------------------------===//
+//===- HangDetector.cpp - Wait-for analysis of a run without progress -----===//
 
 #include "core/HangDetector.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- Heartbeat.cpp - what a process says of its rank, again and again --------===//
+//===- Heartbeat.cpp - Periodic state message of a rank -------------------===//
 
 #include "core/Heartbeat.h"
 #include <algorithm>
@@ -49,7 +49,7 @@ bool Heartbeat::decode(std::string_view bytes, int size) {
   axes = head.axes;
   number = head.number;
   missing.resize(head.numMissing);
-  if (!missing.empty()) // no place at all
+  if (!missing.empty()) // no rank at all
     std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));
   at = bytes.substr(head.numMissing * sizeof(int));
   return std::all_of(missing.begin(), missing.end(),

@@ -1,4 +1,4 @@
-//===- HostMemory.cpp - the host's memory for tensors ------------------------------------===//
+//===- HostMemory.cpp - Allocation of host memory for tensors -------------===//
 
 #include "core/HostMemory.h"
 #include <cstdint>
@@ -12,10 +12,10 @@ void *allocateTensor(size_t bytes) {
   if (bytes > SIZE_MAX - hugePage)
     return nullptr;
   size_t alignment = bytes >= hugePage ? hugePage : line;
-  // The C library wants a multiple of the alignment; pages that nobody touches take no memory.
+  // The C library requires a multiple of the alignment; untouched pages take no memory.
   void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
 #ifdef MADV_HUGEPAGE
-  // Not the last part, which would be rounded up to a page.
+  // Excludes the last part, which would be rounded up to a page.
   if (memory && bytes >= hugePage)
     madvise(memory, bytes / hugePage * hugePage, MADV_HUGEPAGE);
 #endif

@@ -1,4 +1,4 @@
-//===- LaunchWatch.cpp - the launcher, and its other ranks on this host ---===//
+//===- LaunchWatch.cpp - Monitor of the launcher and of sibling ranks -----===//
 
 #include "core/LaunchWatch.h"
 #include "core/Diagnostic.h"
@@ -25,14 +25,14 @@ namespace tpc::rt {
 
 namespace {
 
-constexpr double period = 0.5; ///< between looks
-/// The first looks are closer: ranks that end early are to be known by then.
+constexpr double period = 0.5; ///< seconds between checks
+/// The first checks are more frequent, to observe ranks that end early.
 constexpr double firstPeriod = 0.1, firstSeconds = 2;
-/// Between SIGTERM and the end by it.
+/// Seconds between SIGTERM and the end by it.
 constexpr double graceForTermination = 0.5;
-/// How long a rank that was started is not there.
+/// Seconds for which a started rank may be absent.
 constexpr double graceForMissing = 1;
-/// A host may have many ranks; each is seen by so many others.
+/// A host may have many ranks; each process watches at most this many others.
 constexpr size_t mostWatched = 16;
 
 constexpr const char *endedText =
@@ -43,7 +43,7 @@ std::atomic<LaunchWatch *> current{nullptr};
 
 std::string folderOf(int64_t process) { return "/proc/" + std::to_string(process); }
 
-/// The variables that a process was started with; empty if they cannot be read.
+/// Environment of a process at its start; empty if it cannot be read.
 class Variables {
 public:
   explicit Variables(int64_t process) {
@@ -53,7 +53,7 @@ public:
     text = bytes.str();
   }
   bool areKnown() const { return !text.empty(); }
-  /// Null: it is not set.
+  /// Null: not set.
   const char *get(std::string_view name) const {
     for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
       if (!text.compare(at, name.size(), name) && text[at + name.size()] == '=')
@@ -80,8 +80,8 @@ std::vector<int64_t> childrenOf(int64_t process) {
   return children;
 }
 
-/// The process that started this one as a rank, past scripts in between, which have the rank's
-/// variable as well. None where ranks are to live on without it.
+/// Process that started this one as a rank, beyond intermediate scripts, which have the rank's
+/// variable as well. None if ranks should outlive it.
 PeerProcess launcherOf(const Launcher &launcher) {
   if (!launcher.present() || (launcher.kind == Launcher::Kind::Torch && launcher.run.empty()))
     return {};
@@ -91,7 +91,7 @@ PeerProcess launcherOf(const Launcher &launcher) {
   return process > 0 ? PeerProcess(process, true) : PeerProcess();
 }
 
-/// Whether two processes run the same file.
+/// Whether two processes run the same executable.
 bool isSameFile(int64_t a, int64_t b) {
   struct stat one{}, other{};
   return stat((folderOf(a) + "/exe").c_str(), &one) == 0 &&
@@ -138,7 +138,7 @@ void Siblings::add(int64_t child, int depth, std::multimap<int, PeerProcess> &fo
     return;
   auto old = known.find(child);
   Known item = old != known.end() ? old->second : Known{rankOf(child), PeerProcess(child, true)};
-  // Before a child has become the program it has the launcher's file.
+  // Before its exec, a child has the launcher's executable.
   if (item.rank < 0) {
     for (int64_t below : depth > 0 ? childrenOf(child) : std::vector<int64_t>())
       add(below, depth - 1, found);
@@ -151,7 +151,7 @@ void Siblings::add(int64_t child, int depth, std::multimap<int, PeerProcess> &fo
 }
 
 std::multimap<int, PeerProcess> Siblings::look() {
-  constexpr int deepest = 3; // scripts that start each other
+  constexpr int deepest = 3; // nesting depth of scripts
   std::multimap<int, PeerProcess> found;
   ranks = {launcher.rank};
   quiet = false;
@@ -165,7 +165,7 @@ std::multimap<int, PeerProcess> Siblings::look() {
       ranks.insert(rank);
       add(child, deepest, found);
     } else if (isSameFile(child, parent.number())) {
-      quiet = false; // it is about to become a rank
+      quiet = false; // about to become a rank
     }
   }
   known = std::move(seen);
@@ -206,7 +206,7 @@ LaunchWatch::~LaunchWatch() {
 }
 
 void LaunchWatch::enter(Phase next) {
-  // From now on the watch of all ranks expects it.
+  // From now on the watchdog of all ranks handles SIGTERM.
   if (phase.exchange(next) == Phase::Start)
     Termination::forget();
 }
@@ -228,7 +228,7 @@ void LaunchWatch::run() {
     if (now == Phase::Start && Termination::isAsked())
       endTerminated();
     auto time = Clock::now();
-    // A process that was stopped itself goes on with one look, which counts as one period.
+    // After this process was stopped, the first check counts as one period.
     double passed = std::min(std::chrono::duration<double>(time - last).count(), period);
     last = time;
     waited += passed;
@@ -271,7 +271,7 @@ void LaunchWatch::endTerminated() {
 
 void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
   std::multimap<int, PeerProcess> found = siblings.look();
-  // Those behind this rank, and from the first again.
+  // Ranks after this one, then from the first again.
   std::set<int> ranks;
   for (auto &[rank, fate] : fates)
     ranks.insert(rank);
@@ -303,7 +303,7 @@ void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
               " ago " +
               (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
     }
-    // The rank that has found it stopped has killed it, and reports it.
+    // The rank that found it stopped has killed it, and reports it.
     if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
       end(name, name + " is frozen: its process was stopped (before all ranks had met)");
     if (now == Phase::Start && fate.gone >= graceForOthers)
@@ -327,7 +327,7 @@ void LaunchWatch::judgeMissing(double passed) {
   for (int rank = 0; expected == launcher.size && rank < expected; ++rank)
     if (!siblings.started().contains(rank))
       absent.push_back(rank);
-  // Of several hosts it is not known which ranks are on this one.
+  // With several hosts, the ranks of this host are not known by number.
   std::string subject = std::to_string(expected - there) + " of the " + std::to_string(expected) +
                         " ranks of this host";
   bool isOne = expected - there == 1;
@@ -349,7 +349,7 @@ void LaunchWatch::report(const std::string &subject, const std::string &message)
 void LaunchWatch::end(const std::string &subject, const std::string &message) {
   ends.store(true);
   report(subject, message);
-  // All processes of this host find the same, each at its next look.
+  // All processes of this host detect the same, each at its next check.
   poll(nullptr, 0, static_cast<int>(1.2e3 * period));
   for (auto &[rank, sibling] : siblings.look())
     if (sibling.isStopped())

@@ -1,4 +1,4 @@
-//===- Launcher.cpp - who started this process, and as which rank ---------===//
+//===- Launcher.cpp - Launcher of this process, and its rank --------------===//
 
 #include "core/Launcher.h"
 #include "core/LaunchWatch.h"
@@ -18,7 +18,7 @@ const char *get(const char *name) {
   return text && *text ? text : nullptr;
 }
 
-/// -1 if it is not a number from 0 on.
+/// Returns -1 if the text is not a nonnegative number.
 long numberOf(const char *text) {
   char *end = nullptr;
   long value = text && *text >= '0' && *text <= '9' ? std::strtol(text, &end, 10) : -1;
@@ -30,8 +30,8 @@ void complain(Launcher &launcher, const std::string &what) {
     launcher.problem = what;
 }
 
-/// Returns the number in the first of the variables that has one, or -1. Complains about variables
-/// before that one which have something else.
+/// Returns the number in the first of the variables that has one, or -1. Reports variables before
+/// that one with another value.
 int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
   constexpr long largest = 1 << 24;
   for (const char *name : names) {
@@ -46,7 +46,7 @@ int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
   return -1;
 }
 
-/// What a launcher says of both; -1 where it says nothing.
+/// Checks rank and size; -1: not given.
 void checkRank(Launcher &launcher) {
   if (launcher.size == 0 || (launcher.size > 0 && launcher.rank >= launcher.size))
     complain(launcher, "there is no such rank: " + launcher.rankVariable + "=" +
@@ -72,7 +72,7 @@ bool detectMpi(Launcher &launcher) {
   return false;
 }
 
-/// Launchers have variables of their own for it; whoever sets LOCAL_RANK means it.
+/// Each launcher has its own variables for this; LOCAL_RANK, if set, takes precedence.
 void findLocalRanks(Launcher &launcher) {
   launcher.local = numberIn(launcher, {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                                        "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID"});
@@ -82,7 +82,7 @@ void findLocalRanks(Launcher &launcher) {
     launcher.localSize = numberIn(launcher, {"LOCAL_WORLD_SIZE"});
 }
 
-/// Rank and size are known: how ranks find each other.
+/// Sets the rendezvous parameters; rank and size are known.
 void findRendezvous(Launcher &launcher, int defaultPort) {
   auto complain = [&](const std::string &what) { rt::complain(launcher, what); };
   if (launcher.rank < 0 || launcher.size < 1 || launcher.rank >= launcher.size)
@@ -120,7 +120,7 @@ bool detectTorch(Launcher &launcher) {
   launcher.size = numberIn(launcher, {"WORLD_SIZE"});
   if (const char *run = get("TORCHELASTIC_RUN_ID")) {
     launcher.run = run;
-    // Ranks of the last attempt may still be there.
+    // Ranks of the last attempt may still run.
     if (const char *restarts = get("TORCHELASTIC_RESTART_COUNT"))
       launcher.run += std::string(", attempt ") + restarts;
   }
@@ -129,13 +129,13 @@ bool detectTorch(Launcher &launcher) {
 }
 
 bool detectSlurm(Launcher &launcher) {
-  // A batch script has SLURM_PROCID, but is no step. The steps that Slurm makes by itself, such as
-  // the shell of salloc, have numbers at the end of 32 bits.
+  // A batch script has SLURM_PROCID but is no step. Steps that Slurm creates itself, such as the
+  // shell of salloc, have numbers at the end of the 32-bit range.
   long step = numberOf(get("SLURM_STEP_ID") ? get("SLURM_STEP_ID") : get("SLURM_STEPID"));
   if (step < 0 || step >= 0xfffffff0L || !get("SLURM_PROCID"))
     return false;
   int size = numberIn(launcher, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
-  // A task that is alone has all ranks as threads, as outside of Slurm.
+  // A single task runs all ranks as threads, as outside of Slurm.
   if (size <= 1)
     return false;
   launcher.kind = Launcher::Kind::Slurm;
@@ -147,15 +147,15 @@ bool detectSlurm(Launcher &launcher) {
   for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
     if (launcher.address.empty() && get(name))
       launcher.address = firstHost(get(name));
-  // Below the ports that systems give away by themselves, another for each step.
+  // Below the ephemeral port range, and different for each step.
   findRendezvous(launcher, static_cast<int>(15000 + fnv1a(launcher.run) % 15000));
   return true;
 }
 
-/// One variable of the pair, where ranks are to find each other and no launcher has the other.
+/// Reports a variable of a pair whose other half is not set, if no launcher sets both.
 void findHalf(Launcher &launcher) {
   bool hasRank = get("RANK"), hasSize = get("WORLD_SIZE");
-  // Without these it is another program's.
+  // Without these variables, the one found belongs to another program.
   bool isMeant = get("MASTER_ADDR") || get("MASTER_PORT") || get("TPC_PORT");
   if (hasRank == hasSize || !isMeant)
     return;
@@ -188,7 +188,7 @@ std::string Launcher::key() const {
   std::string text;
   for (const char *name : runVariables)
     text += std::string(get(name) ? get(name) : "") + "\n";
-  // Of Open MPI's versions some have no name of the run in the environment.
+  // Some versions of Open MPI have no run name in the environment.
   return kind == Kind::Mpi && !get("PMIX_NAMESPACE") ? text + std::to_string(getppid()) : text;
 }
 
@@ -233,7 +233,7 @@ std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &err
                                          ? joinMpi(launcher, error, timeout)
                                          : joinTcp(launcher, error, timeout);
   if (session) {
-    watch->enter(LaunchWatch::Phase::Run); // also a rank that is alone
+    watch->enter(LaunchWatch::Phase::Run); // also for a single rank
     session->launch = std::move(watch);
   }
   return session;

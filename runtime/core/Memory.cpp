@@ -1,4 +1,4 @@
-//===- Memory.cpp - the ABI's stack of frames -----------------------------===//
+//===- Memory.cpp - Frame functions of the ABI ----------------------------===//
 
 #include "core/Context.h"
 #include "tpc/runtime.h"

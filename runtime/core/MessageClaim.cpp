@@ -1,4 +1,4 @@
-//===- MessageClaim.cpp - one process of a host reports an error ---------------===//
+//===- MessageClaim.cpp - Deduplication of an error message on one host ---===//
 
 #include "core/MessageClaim.h"
 #include "tpc/fnv1a.h"
@@ -34,7 +34,7 @@ bool MessageClaim::claim(const std::string &name) {
 }
 
 bool claimMessage(const std::string &run, const std::string &subject) {
-  // Never freed: others that find the same error later must find the name taken.
+  // Never freed: processes that detect the same error later must find the name taken.
   auto *speaker = new MessageClaim;
   return speaker->claim("tpc-start-" + std::to_string(getuid()) + "-" +
                         toHexDigits(fnv1a(run + "\n" + subject)));

@@ -1,4 +1,4 @@
-//===- MessageSocket.cpp - short messages over a socket, without waiting -----------===//
+//===- MessageSocket.cpp - Nonblocking socket for short messages ----------===//
 
 #include "core/MessageSocket.h"
 #include <cerrno>
@@ -38,7 +38,8 @@ void MessageSocket::flush() {
     else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return;
     else
-      // What the other side has said before it ended is still to be heard: `hear` closes.
+      // Messages that the other side sent before it ended are still readable: `hear` closes the
+      // socket.
       return unsent.clear();
   }
 }

@@ -1,4 +1,4 @@
-//===- PeerState.cpp - what can be seen of a process of this host -------------===//
+//===- PeerState.cpp - Observable state of a process on this host ---------===//
 
 #include "core/PeerState.h"
 #include "core/ControlGroup.h"
@@ -16,8 +16,8 @@ namespace tpc::rt {
 
 namespace {
 
-/// The fields of a file `stat` behind the name, which may have anything in it: the first is 3, the
-/// state.
+/// Fields of a file `stat` after the process name, which may contain any characters. The first is
+/// field 3, the state.
 std::istringstream fieldsOf(const std::string &path) {
   std::ifstream file(path);
   std::string line;
@@ -26,7 +26,7 @@ std::istringstream fieldsOf(const std::string &path) {
   return std::istringstream(at == std::string::npos ? "" : line.substr(at + 1));
 }
 
-/// A thread that runs, waits for a core, or waits for a disk, can do nothing about its silence.
+/// A thread that runs, waits for a core, or waits for a disk cannot avoid its silence.
 bool anyThreadRuns(int64_t process) {
   std::error_code error;
   std::filesystem::directory_iterator tasks("/proc/" + std::to_string(process) + "/task", error);
@@ -144,7 +144,7 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   if (state == State::Traced)
     seconds = 0;
   bool isStopped = state == State::Stopped || state == State::Frozen;
-  // A thread that goes on waiting for its next heartbeat has sent those before.
+  // A thread that continues to wait for its next heartbeat has sent the earlier ones.
   constexpr uint64_t heartbeats = 4;
   cutOff = !isStopped && seconds >= ofCutOff && peer.countWaits() >= waits + heartbeats;
   double most = cutOff                 ? ofCutOff

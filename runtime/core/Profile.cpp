@@ -1,4 +1,4 @@
-//===- Profile.cpp - where the time of a step goes ------------------------===//
+//===- Profile.cpp - Time profile of a step -------------------------------===//
 
 #include "core/Profile.h"
 #include "core/CollectiveBackend.h"
@@ -102,7 +102,7 @@ public:
           [&] { device->launch(kernel, operands, count, launched, grain); });
   }
   void multiply(const Products &p) override {
-    // Those of one x: their widths one after the other.
+    // Matmuls of one x: their widths in sequence.
     std::string what = sizes({p.m, p.k});
     int64_t columns = 0;
     for (const Product &product : p.list) {
@@ -135,7 +135,7 @@ private:
   void timed(const char *kind, std::string what, double flops, const Work &work) {
     auto begin = std::chrono::steady_clock::now();
     work();
-    // Who has read knows that all before is done.
+    // A read completes all earlier work.
     device->beginRead(nullptr, 0);
     device->endRead();
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

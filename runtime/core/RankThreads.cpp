@@ -1,4 +1,4 @@
-//===- RankThreads.cpp - the threads that in-process ranks live on --------===//
+//===- RankThreads.cpp - Threads of in-process ranks ----------------------===//
 
 #include "core/RankThreads.h"
 

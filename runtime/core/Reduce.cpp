@@ -1,8 +1,7 @@
-//===- Reduce.cpp - combining the members' tensors ------------------------===//
+//===- Reduce.cpp - Reduction of the members' tensors ---------------------===//
 //
-// One set of kernels for all transports, so that results have the same bits everywhere. The loops
-// are left to the compiler's vectorizer: they are bound by the traffic between caches, not by
-// arithmetic.
+// All transports use one set of kernels, so that results have the same bits everywhere. The
+// compiler vectorizes the loops: cache traffic bounds them, not arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +26,8 @@ struct Sum {
     }
   }
 };
-// As kernels do (arith.maximumf): NaN if one is, and 0 is more than -0. So it does not matter which
-// part of a dimension is whose.
+// Same semantics as kernels (arith.maximumf): NaN propagates, and 0 exceeds -0. The result is
+// therefore independent of the order of the parts.
 template <typename T> bool isNegative(T x) {
   if constexpr (std::is_integral_v<T>)
     return x < 0;
@@ -46,7 +45,7 @@ struct Min {
   }
 };
 
-/// out may be a or b.
+/// `out` may be `a` or `b`.
 template <typename T, typename Op> void combine(T *out, const T *a, const T *b, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     out[i] = Op::apply(a[i], b[i]);
@@ -54,8 +53,8 @@ template <typename T, typename Op> void combine(T *out, const T *a, const T *b, 
 
 template <typename T, typename Op>
 void reduceTyped(void *out, const void *const *in, int members, int64_t count) {
-  // A block of partial results stays in the first level cache, and `out` is written only when every
-  // input of the block was read.
+  // A block of partial results stays in the L1 cache, and `out` is written only after every input
+  // of the block was read.
   constexpr int64_t block = 8192 / sizeof(T);
   alignas(64) T partial[block];
   for (int64_t begin = 0; begin < count; begin += block) {
@@ -75,7 +74,7 @@ void reduceTyped(void *out, const void *const *in, int members, int64_t count) {
   }
 }
 
-/// Floats of 16 bits: in f32, rounded once.
+/// 16-bit floats: in f32, rounded once.
 template <float (*widen)(uint16_t), uint16_t (*narrow)(float), typename Op>
 void reduceHalves(void *out, const void *const *in, int members, int64_t count) {
   constexpr int64_t block = 2048;
@@ -148,7 +147,7 @@ void reduce(tpc_dtype dtype, tpc_reduction reduction, void *out, const void *con
   case TPC_I64:
     return reduceWith<int64_t>(reduction, out, in, members, count);
   default:
-    return; // canReduce was asked before
+    return; // canReduce has rejected it
   }
 }
 

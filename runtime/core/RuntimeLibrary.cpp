@@ -1,4 +1,4 @@
-//===- RuntimeLibrary.cpp - libraries that come with the runtime ----------===//
+//===- RuntimeLibrary.cpp - Runtime libraries loaded on demand ------------===//
 
 #include "core/RuntimeLibrary.h"
 #include "core/ExecutableFile.h"
@@ -10,9 +10,9 @@
 namespace tpc::rt {
 namespace {
 
-/// Candidates in the order in which they are tried; the last leaves it to the dynamic linker,
-/// which looks where the compiler found the runtime (the executable's run path) and in its own
-/// places.
+/// Candidate paths in the order in which they are tried. The last one is a bare name: the dynamic
+/// linker searches the executable's run path (the compiler's runtime folder) and its default
+/// folders.
 std::vector<std::string> candidates(const std::string &name) {
   std::vector<std::string> paths;
   auto add = [&](const std::string &folder) {

@@ -1,4 +1,4 @@
-//===- State.cpp - what stays from step to step ---------------------------===//
+//===- State.cpp - Caches that persist between steps ----------------------===//
 
 #include "core/State.h"
 #include "core/Context.h"
@@ -11,7 +11,7 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
     pieces.resize(place + 1);
   std::optional<Piece> &piece = pieces[place];
   if (!piece || piece->bytes != bytes) {
-    // Of another capacity, or for another number of sequences: nothing of it is of use.
+    // Its capacity or number of sequences differs: none of its contents is reusable.
     numMoves += piece.has_value();
     piece.reset();
     piece.emplace(DeviceMemory(device, bytes), bytes);

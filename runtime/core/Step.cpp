@@ -1,4 +1,4 @@
-//===- Step.cpp - around a stage function ---------------------------------===//
+//===- Step.cpp - Execution, recording and replay of a step ---------------===//
 
 #include "core/Step.h"
 #include "core/Transport.h"
@@ -35,7 +35,7 @@ void runStage(tpc_context &ctx, const tpc_program &program, int stage,
 }
 
 void StepCache::runFunction(const Key &key) {
-  // It may change its copy.
+  // The step may change its copy.
   std::vector<int64_t> env = key.env;
   key.program->stages[key.stage](&ctx, env.data());
 }
@@ -44,7 +44,7 @@ static std::type_index kindOf(const OutputSink *outputs) {
   return outputs ? typeid(*outputs) : typeid(void);
 }
 
-// Where inputs of a shape are follows from their sizes.
+// Input addresses of a shape follow from the sizes.
 bool StepCache::isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
                          size_t inputs, int64_t stateRows, int64_t stateRow) const {
   if (!ctx.device->canRecord() || ctx.worldSize() == 1 || !ctx.transport->isOnDevice())

@@ -1,4 +1,4 @@
-//===- Termination.cpp - a launcher asks this process to end --------------===//
+//===- Termination.cpp - SIGTERM from a launcher --------------------------===//
 
 #include "core/Termination.h"
 #include <atomic>
@@ -10,7 +10,7 @@ namespace tpc::rt {
 
 namespace {
 
-std::mutex mutex; // of the next
+std::mutex mutex; // guards the next
 int expecting = 0;
 std::atomic<bool> asked{false};
 std::atomic<int> descriptor{-1};
@@ -43,7 +43,7 @@ void Termination::forget() {
   struct sigaction old;
   if (--expecting == 0 && sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == note)
     std::signal(SIGTERM, SIG_DFL);
-  // What came too late for the watch is not lost.
+  // A signal that arrived too late for the watchdog is raised again.
   if (expecting == 0 && asked.load())
     std::raise(SIGTERM);
 }

@@ -1,4 +1,4 @@
-//===- Watch.cpp - who of a world of processes is alive -------------------===//
+//===- Watch.cpp - Heartbeat watchdog of the processes of a world ---------===//
 
 #include "core/Context.h"
 #include "core/Diagnostic.h"
@@ -24,17 +24,18 @@ namespace tpc::rt {
 
 namespace {
 
-constexpr double period = 0.1; ///< between beats
-/// A process that was stopped itself goes on with one step, which counts as no more than this.
+constexpr double period = 0.1; ///< seconds between heartbeats
+/// After this process was stopped, the first iteration counts as at most this many seconds.
 constexpr double longestStep = 0.5;
-/// A launcher tells all processes to end as soon as one has: who it is comes first, or soon after.
+/// A launcher ends all processes as soon as one has ended: the process at fault ends first, or soon
+/// after.
 constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
-/// Launchers ask all ranks to end within so many seconds. A rank that is asked alone lives on until
-/// the others have named it.
+/// Launchers signal all ranks within this many seconds. A rank that is signaled alone lives on
+/// until the others have named it.
 constexpr double graceForOthersToBeAsked = 0.4, graceForTerminatedAlone = 1.2;
-/// Last messages of one that has ended may still be on their way.
+/// The last messages of an ended process may still be in flight.
 constexpr double graceForLeft = 1.5;
-/// Between the end of a process's connections and its own.
+/// Seconds between the end of a process's connections and its own end.
 constexpr double graceForEnd = 0.5;
 } // namespace
 
@@ -64,7 +65,7 @@ Watch::~Watch() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
-    // An error of this process is still to be said: it does not wait for the others.
+    // An error of this process is still unreported: it does not wait for the others.
     told = std::uncaught_exceptions() > 0;
   }
   eventfd_write(wakeUp, 1);
@@ -156,7 +157,7 @@ void Watch::run() {
                           static_cast<short>(POLLIN | (other.line->hasUnsent() ? POLLOUT : 0)), 0});
       else
         hasPending |= other.line && !other.saidBye;
-    // While somebody is about to be given up, or this process, looks are closer.
+    // Checks are more frequent while a peer, or this process, may be about to be given up.
     if (terminated >= 0)
       polled[1].fd = -1;
     double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilHeartbeat, 0.0);
@@ -230,7 +231,7 @@ void Watch::hear(int from, MessageSocket::Word word, std::string_view text) {
     return;
   }
   case MessageSocket::Word::Failed:
-    // It has said why.
+    // It has reported the reason.
     if (isHub())
       endAll("", -1, false);
     return;
@@ -252,14 +253,14 @@ void Watch::hear(int from, MessageSocket::Word word, std::string_view text) {
   case MessageSocket::Word::Bye:
     other.saidBye = true;
     return;
-  case MessageSocket::Word::Table: // before the watch
+  case MessageSocket::Word::Table: // before the watchdog starts
     return;
   }
 }
 
 void Watch::judge(double seconds) {
   if (LaunchWatch::endsProcess())
-    return; // and has said why
+    return; // and has reported the reason
   if (terminated >= 0) {
     terminated += seconds;
   } else if (Termination::isAsked()) {
@@ -300,7 +301,7 @@ void Watch::judgeLine(int of, double seconds) {
   Other &other = others[of];
   if (!other.line->isOpen()) {
     if (isTerminatedAlone)
-      endByLauncher(); // the others have said so, and end
+      endByLauncher(); // the others have reported it, and end
     other.closed += std::min(seconds, 0.03);
     if (!other.wasTerminated && terminated < 0 && timeout > 0 && other.process.isAlive()) {
       if (other.closed > graceForEnd)
@@ -332,7 +333,7 @@ void Watch::reportOwnTermination() {
 
 bool Watch::waitsForEnded(int waiting) const {
   const Heartbeat &beat = others[waiting].beat;
-  // Of the members that a device may wait for it does not say who has done its part.
+  // A device's awaited members may have done their part; the heartbeat does not distinguish them.
   return beat.waits && !beat.left && !beat.onDevice &&
          std::any_of(beat.missing.begin(), beat.missing.end(),
                      [&](int of) { return others[of].beat.left || others[of].saidBye; });
@@ -346,7 +347,7 @@ void Watch::judgeWaits(double seconds) {
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
-    // Rank 0 knows of all, the others of themselves.
+    // Rank 0 knows all ranks, the others only themselves.
     if (!isHub() && static_cast<int>(i) != rank)
       continue;
     if (other.saidBye)
@@ -366,8 +367,8 @@ void Watch::judgeWaits(double seconds) {
   }
   if (!isHub())
     return;
-  // A processor may compute for long. If a device waits, so does somebody's for whom it waits, or
-  // it hangs: what devices compute between two operations does not take so long.
+  // A CPU may compute for long. If a device waits, some device that it waits for is waiting too, or
+  // hangs: computation between two operations does not take that long.
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
@@ -389,7 +390,7 @@ std::string Watch::lastSeen(int of) const {
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }
 
-// Others than rank 0 know of themselves alone.
+// Ranks other than 0 know only themselves.
 HangDetector Watch::standstill() const {
   return {static_cast<int>(others.size()),
           [this](int of) -> const Heartbeat & { return others[of].beat; },

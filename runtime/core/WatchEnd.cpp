@@ -1,4 +1,4 @@
-//===- WatchEnd.cpp - The end of a run that cannot go on --------------------===//
+//===- WatchEnd.cpp - End of a run that cannot continue -------------------===//
 
 #include "core/Context.h"
 #include "core/Diagnostic.h"
@@ -71,7 +71,7 @@ void Watch::tell(int culprit, bool sayWaits) {
 }
 
 void Watch::endAll(const std::string &error, int culprit, bool sayWaits, bool isCut) {
-  // The watch of the launcher has found something, and says it.
+  // The launch monitor has found an error, and reports it.
   if (LaunchWatch::endsProcess())
     for (;;)
       poll(nullptr, 0, 1000);
@@ -80,12 +80,12 @@ void Watch::endAll(const std::string &error, int culprit, bool sayWaits, bool is
     printDiagnostic(speaks ? "error" : "note", error);
   if (sayWaits)
     sayOwnWait();
-  // A link that is cut one way only still tells rank 0.
+  // Over a connection that is cut in one direction, rank 0 is still informed.
   if (isHub() || isCut)
     tell(culprit, sayWaits);
   if (!isHub() || isCut)
-    // Nobody can tell the others. Who has said why stays until they have ended, so that none of
-    // them takes its place; they wait a moment, because it may be killed before it has.
+    // Rank 0 cannot inform the others. The reporting rank stays until they have ended, so that none
+    // of them reports as well; they wait a moment, because it may be killed before it has reported.
     for (int i = 0; speaks ? i < 100 && anyoneNear() : i < 30; ++i) {
       poll(nullptr, 0, 10);
       if (!speaks && !isCut && !error.empty() && (speaks = becomeSpeaker(isCut)))
@@ -97,8 +97,8 @@ void Watch::endAll(const std::string &error, int culprit, bool sayWaits, bool is
 
 void Watch::leave() {
   std::lock_guard<std::mutex> lock(mutex);
-  // Whoever waits for a device then does not go on with what it has not computed: the run has
-  // failed, and somebody has said why.
+  // A rank that waits for a device must not continue with data that was not computed: the run has
+  // failed, and the reason is reported.
   if (world && world->watchesDevices()) {
     world->recordError(rank, "");
     world->abortDevices();

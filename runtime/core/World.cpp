@@ -1,4 +1,4 @@
-//===- World.cpp - all ranks of a run -------------------------------------===//
+//===- World.cpp - All ranks of a run -------------------------------------===//
 
 #include "core/World.h"
 #include "core/CollectiveBackend.h"
@@ -19,7 +19,7 @@ namespace tpc::rt {
 
 namespace {
 
-// For endTerminated: the world that is being run.
+// For endTerminated: the running world.
 std::atomic<World *> running{nullptr};
 
 } // namespace
@@ -36,7 +36,7 @@ void endTerminated() {
 }
 
 void endTerminated(const World &world) {
-  // Empty: somebody else has said it.
+  // Empty: another rank has printed it.
   if (std::string message = world.errorMessage(); !message.empty())
     endWith(message);
   _exit(1);
@@ -94,8 +94,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
 std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
                                         std::shared_ptr<Session> session) {
   std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, session->rank(), 1));
-  // A rank that is bound to fewer cores than it has threads must not spin, whatever the others
-  // have.
+  // If any rank has fewer cores than threads, no rank may spin, however many cores the others have.
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
@@ -119,13 +118,13 @@ void World::watchDevices() {
 
 World::~World() {
   isEnding.store(true);
-  // Collective, so on threads of their own; what a failed run has left is not waited for.
+  // Collective, so on the ranks' threads. Work that a failed run has left is not waited for.
   if (hasRun && local(0).transport->isOnDevice())
     threadsOfRanks.run(numLocal(), [&](int index) {
       try {
         local(index).transport->disconnect(local(index));
       } catch (const std::exception &) {
-        // Nobody is left to hear it, and nothing that would depend on it.
+        // No rank is left to receive it, and nothing depends on it.
       }
     });
   if (theSession)
@@ -183,7 +182,7 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
 
 std::string World::describeCommunication(const Activity::Seen &seen) const {
   std::string text = seen.last;
-  if (!seen.axes) // of start-up or of outputs, and of no node
+  if (!seen.axes) // start-up or outputs, without a node
     return text;
   if (seen.node)
     text += " of '" + std::string(seen.node) + "'";
@@ -210,7 +209,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
     return Transport::DeviceWait{pending->empty() ? "waiting for its device"
                                                   : "computing on its device, in " + *pending,
                                  {}};
-  // It is to communicate, and in a library.
+  // The rank is about to communicate, and is in a library call.
   Transport::DeviceWait wait{"in " + describeCommunication(seen), {}};
   for (int member : theGrid.groupOf(ctx.rank, seen.axes).ranks)
     if (member != ctx.rank)
@@ -234,7 +233,7 @@ void World::abortDevices() {
         hasAborted.store(true);
       });
   }
-  // A library may wait for a device that hangs. Who ends a run does not.
+  // A library may wait for a hung device. The end of a run does not wait for it.
   for (int i = 0; i < 100 && !hasAborted.load(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }

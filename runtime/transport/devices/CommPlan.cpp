@@ -1,4 +1,4 @@
-//===- CommPlan.cpp - collectives made of calls on equal parts ------------===//
+//===- CommPlan.cpp - Plans of collectives from calls on equal parts ------===//
 
 #include "transport/devices/CommPlan.h"
 #include "core/AllToAll.h"
@@ -14,7 +14,7 @@ constexpr CommPlace inAt(int64_t offset) { return {CommMemory::In, offset}; }
 constexpr CommPlace outAt(int64_t offset) { return {CommMemory::Out, offset}; }
 constexpr CommPlace stageAt(int64_t offset) { return {CommMemory::Stage, offset}; }
 
-/// Room in the stage. Places are aligned, as libraries like it.
+/// Allocates space in the stage. Offsets are aligned, as libraries prefer.
 int64_t reserve(CommPlan &plan, int64_t bytes) {
   int64_t at = plan.stageBytes;
   plan.stageBytes = (at + bytes + 63) / 64 * 64;
@@ -36,7 +36,7 @@ bool isInRow(const std::vector<StridedCopy> &copies) {
   return copies.size() == 1 && copies[0].rows == 1;
 }
 
-/// A part of n of a tensor [outer, n, inner] becomes, or comes from, a tensor of its own.
+/// Copies a part of n of a tensor [outer, n, inner] to or from a dense tensor.
 struct Slice {
   int64_t outer, n, inner;
   Part part;
@@ -56,7 +56,7 @@ bool areEqual(const Group &group, int64_t n) {
   return group.part(n, 0).size == group.part(n, group.size() - 1).size;
 }
 
-/// Members give each other pieces.
+/// Plans an exchange of tensor blocks.
 template <typename Pieces> CommPlan planPieces(const Group &group, const Pieces &pieces) {
   CommPlan plan;
   int me = group.index;
@@ -86,7 +86,7 @@ template <typename Pieces> CommPlan planPieces(const Group &group, const Pieces 
   return plan;
 }
 
-/// Everybody gets everybody's part of [outer, n, inner].
+/// Plans the gather of all members' parts of [outer, n, inner].
 struct Gathered {
   const Group &group;
   int64_t outer, n, inner;
@@ -136,7 +136,7 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
       CommPlace block = stageAt(from.offset + member * bytes);
       if (part.bytes())
         plan.before.push_back(part.between(inAt(0), block, /*intoBlock=*/true));
-      // What others add to it is not looked at, but numbers it must be.
+      // Other ranks ignore the padding's sum, but it must consist of valid numbers.
       if (int64_t rest = bytes - part.bytes())
         plan.fills.push_back({stageAt(block.offset + part.bytes()), rest});
     }

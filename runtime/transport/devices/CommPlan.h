@@ -1,17 +1,16 @@
-//===- CommPlan.h - collectives made of calls on equal parts --------------===//
+//===- CommPlan.h - Plans of collectives from calls on equal parts --------===//
 //
-// Which calls one member of a group makes for a collective, and what is copied before and after,
-// as numbers only. The calls are those that NCCL has: parts are equal and in a row. What is so is
-// passed as it is. Otherwise
+// Computes which calls one member of a group makes for a collective, and the copies before and
+// after, as numbers only. The available calls are NCCL's: parts are equal and contiguous. Data that
+// has this form is passed directly. Otherwise
 //
 //   * an all-gather of equal parts with `outer` > 1 gathers into the stage and is unpacked;
-//   * a reduce-scatter packs each member's part, with zeros behind it up to the size of the
-//   largest;
-//   * everything else (parts that are not equal, all-to-all, collective-permute, exchange) is sends
-//     and receives, begun together. What is not in a row is packed.
+//   * a reduce-scatter packs each member's part, padded with zeros to the size of the largest;
+//   * all other collectives (unequal parts, all-to-all, collective-permute, exchange) are sends and
+//     receives in one group. Non-contiguous data is packed.
 //
-// All members make plans of the same numbers, so that calls fit. Empty messages are left out on
-// both sides.
+// All members plan from the same numbers, so that their calls match. Both sides skip empty
+// messages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +24,7 @@
 namespace tpc::rt {
 
 CommPlan planAllReduce(tpc_dtype dtype, tpc_reduction reduction, int64_t count);
-/// As the functions of Transport; `group.index` says whose plan it is.
+/// Same arguments as the functions of Transport; the plan is for member `group.index`.
 CommPlan planAllGather(const Group &group, int64_t outer, int64_t n, int64_t inner);
 CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction reduction,
                            int64_t outer, int64_t n, int64_t inner);
@@ -34,11 +33,10 @@ CommPlan planPermute(const Grid &grid, const Group &group, const PermuteShape &s
 CommPlan planExchange(const Grid &grid, const Group &group, const ExchangeShape &shape);
 /// In place, at Out.
 CommPlan planBroadcast(int64_t bytes, int root);
-/// Of In, and to Out; `peer` is a member.
+/// From In, or to Out; `peer` is a member.
 CommPlan planSend(int64_t bytes, int peer);
 CommPlan planReceive(int64_t bytes, int peer);
-/// Each kind of call once, of what is in the stage: libraries connect members when they first need
-/// it.
+/// One call of each kind, on data in the stage: libraries connect members at first use.
 std::vector<CommPlan> planWarmUp(const Group &group);
 
 } // namespace tpc::rt

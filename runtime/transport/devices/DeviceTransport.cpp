@@ -1,4 +1,4 @@
-//===- DeviceTransport.cpp - ranks whose devices reach each other -----------===//
+//===- DeviceTransport.cpp - Transport over a device's collective backend -===//
 
 #include "transport/devices/DeviceTransport.h"
 #include "core/Context.h"
@@ -27,7 +27,7 @@ static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
   return "cannot connect devices over '" + ctx.grid.label(mask) + "': ";
 }
 
-// Who watches the other processes sees it as soon as one of them has ended, and says which.
+// The watchdog detects the end of another process first, and reports which one it was.
 void DeviceTransport::failBehindOthers(tpc_context &ctx, const std::string &message) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(graceForOthers);
@@ -113,7 +113,7 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &cou
   operation.number = count;
   if (ctx.noted)
     ctx.noted->push_back([this, operation, &count] { note(operation, count); });
-  // Work is done in order: whoever gets the stage's memory next comes behind this.
+  // Work is in order: the next user of the stage's memory comes after this.
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
     links->carryOut(link.number, plan, in, out, stage);
@@ -223,7 +223,7 @@ void DeviceTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t by
 }
 
 void DeviceTransport::abortWorld(int failed, const std::string &message) {
-  // Devices first: of processes the host's does not return, and no thread must be left in a wait
+  // Devices first: for processes the host's call does not return, and no thread may stay in a wait
   // for a device.
   world.abortDevices();
   host->abortWorld(failed, message);

@@ -1,16 +1,16 @@
-//===- DeviceTransport.h - ranks whose devices reach each other -------------===//
+//===- DeviceTransport.h - Transport over a device's collective backend ---===//
 //
-// Collectives and messages go over links of the devices, in the order of the devices' work; what
-// start-up, outputs and errors need goes over the transport of the host that the launcher, or the
-// lack of one, has given. There is a link for each group of more than one rank over which the
-// program communicates, made before the first step, in one order on all ranks: by masks of axes,
-// ascending. Axes of one coordinate do not count. Messages to another coordinate of an axis go over
-// the link of that axis. One order of work on each device is the order of the program, which is
-// what verify-comms is about.
+// Collectives and messages go over communicators of the devices, in the order of the devices' work.
+// Start-up, outputs and errors go over the host transport of the launcher, or of threads. Each
+// group of more than one rank over which the program communicates has a communicator. They are
+// created before the first step, in the same order on all ranks: by ascending axis mask. Axes of
+// size 1 are ignored. Messages to another coordinate of an axis use the communicator of that axis.
+// Each device executes in program order; verify-comms proves that this order is free of deadlocks.
 //
-// A call returns when it has been called for. What the device waits for then is said to who watches
-// (core/Watch.h, core/DeviceWatch.h), with a number: all members of a group count its
-// collectives alike, and both sides of a pair their messages. Who has a lower number is late.
+// A call returns when it is enqueued. The operation that the device then waits for is reported to
+// the monitors (core/Watch.h, core/DeviceWatch.h) with a sequence number: all members of a group
+// number its collectives alike, and both sides of a pair their messages. The rank with a lower
+// number is late.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,33 +68,34 @@ public:
   void abortDevice() override { links->abort(); }
 
 private:
-  /// One of the calls whose end has not been seen.
+  /// Enqueued call whose completion has not been observed.
   struct Operation {
     const char *what, *node;
     uint32_t axes;
     uint64_t number;
-    int peer; ///< a world rank; -1: all members
+    int peer; ///< world rank; -1: all members
   };
   struct Link {
     int number;
     uint64_t collectives = 0;
-    std::map<int, uint64_t> sent, received; ///< messages, by world rank
+    std::map<int, uint64_t> sent, received; ///< message counts, by world rank
   };
 
-  /// A mask without axes of one coordinate.
+  /// Mask without axes of size 1.
   uint32_t maskOf(uint32_t axes) const { return axes & severalMask; }
   /// "all_reduce 17 of '/lm_head/MatMul' over 'tp'"
   std::string describe(const Operation &operation) const;
   void carryOut(tpc_context &ctx, const Group &group, const char *what, const CommPlan &plan,
                 const void *in, void *out);
-  /// `count`: of the link's operations of this kind.
+  /// `count`: number of the link's operations of this kind.
   void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
                 const CommPlan &plan, const void *in, void *out);
-  /// What may be nothing but the end of another rank: that is said before, if it is.
+  /// Fails with an error that may be only a consequence of another rank's end, after a grace period
+  /// in which that is reported first.
   [[noreturn]] void failBehindOthers(tpc_context &ctx, const std::string &message);
   void note(Operation operation, uint64_t &count);
   Link &linkOf(tpc_context &ctx, uint32_t mask);
-  /// The group over which messages to a rank go.
+  /// Group whose communicator carries messages to a rank.
   const Group &groupTo(tpc_context &ctx, int peer) const;
 
   World &world;
@@ -103,12 +104,12 @@ private:
   std::unique_ptr<CollectiveBackend> links;
   std::string label;
   uint32_t severalMask = 0;
-  Link alone{CollectiveBackend::none, 0, {}, {}}; ///< for what a rank moves by itself
+  Link alone{CollectiveBackend::none, 0, {}, {}}; ///< for copies within a rank
 
-  std::mutex mutex;                   // of what follows, which the rank's thread alone changes
+  std::mutex mutex;                   // guards the following, which only the rank's thread changes
   std::map<uint32_t, Link> connected; ///< by mask
-  std::deque<Operation> operations;   ///< the last ones
-  uint64_t forgotten = 0;             ///< operations before these
+  std::deque<Operation> operations;   ///< the most recent ones
+  uint64_t forgotten = 0;             ///< number of operations before these
 };
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- MessageTransport.cpp - collectives made of messages ----------------===//
+//===- MessageTransport.cpp - Collectives built from messages -------------===//
 
 #include "transport/messages/MessageTransport.h"
 #include "core/AllToAll.h"
@@ -18,14 +18,14 @@ namespace tpc::rt {
 
 namespace {
 
-// Tags up to 32767 are what MPI promises. Order between messages of one pair comes from the
-// program, tags only keep the kinds apart.
+// MPI guarantees tags up to 32767. The program determines the order of messages of one pair; tags
+// only separate the kinds.
 uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
 constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
 constexpr uint32_t postTag = 0x4003;
 
-/// A frame of the host's memory.
+/// Frame of host memory.
 class Stage {
 public:
   Stage(tpc_context &ctx, int64_t bytes)
@@ -81,8 +81,8 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   uint32_t tag = collectiveTag(group);
   inputs.resize(members);
 
-  // Few members and small: everybody sends everything to everybody and adds up alone, in one
-  // exchange instead of two.
+  // Few members and small tensors: each member sends its input to all others and reduces everything
+  // itself, in one exchange instead of two.
   if (members <= 4 && bytes * members <= 32 << 10) {
     Stage stage(ctx, bytes * members);
     for (int member = 0; member < members; ++member) {
@@ -96,8 +96,8 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
     return reduce(dtype, reduction, out, inputs.data(), members, count);
   }
 
-  // Member c reduces chunk c, then everybody gathers the chunks. Large groups make fewer chunks
-  // than members: the number of messages grows with both, and costs more than an idle member. The
+  // Member c reduces chunk c, then all gather the chunks. Large groups make fewer chunks than
+  // members: the number of messages grows with both, and costs more than an idle member. The
   // owner's chunk of `in` is not sent, so `in` may be `out`.
   constexpr int64_t worthAMessage = 64 << 10;
   int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / worthAMessage, 1, members);
@@ -135,7 +135,7 @@ void MessageTransport::allGather(tpc_context &ctx, const Group &group, const voi
                                  int64_t outer, int64_t n, int64_t inner) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
-  // With outer = 1 the parts lie in the output as they come.
+  // With outer = 1 the received parts are contiguous in the output.
   bool direct = outer == 1;
   Stage stage(ctx, direct ? 0 : outer * n * inner);
   Part mine = group.part(n, me);
@@ -284,7 +284,7 @@ void MessageTransport::flushPosts(tpc_context &ctx) {
 
 void MessageTransport::barrier(tpc_context &ctx) {
   Doing doing(ctx.activity, "a barrier of all ranks", 0);
-  // All to all: worlds are small, and it is called at start-up and between measurements.
+  // All to all: worlds are small, and this is called at start-up and between measurements.
   char mine = 0;
   std::vector<char> theirs(world.size());
   for (int peer = 0; peer < world.size(); ++peer)

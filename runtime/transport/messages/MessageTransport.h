@@ -1,8 +1,8 @@
-//===- MessageTransport.h - collectives made of messages ------------------===//
+//===- MessageTransport.h - Collectives built from messages ---------------===//
 //
-// For ranks that are processes, over MPI or TCP.
-// Collectives are made of point-to-point messages, so that reductions add in ascending rank order,
-// as threads do. What is not contiguous goes through frames of the host's memory.
+// For ranks that are processes, over MPI or TCP. Collectives are built from point-to-point
+// messages, so that reductions add in ascending rank order, as for threads. Non-contiguous data
+// goes through frames of host memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,16 +48,16 @@ public:
                    std::vector<std::vector<std::byte>> &gathered) override;
   void abortWorld(int rank, const std::string &message) override;
 
-  /// The tag of what sessions say to each other, which is no transport's.
+  /// Tag of session messages; transports do not use it.
   static constexpr int32_t sessionTag = 0x4002;
 
 private:
-  /// Empty messages are left out, by both sides alike.
+  /// Both sides skip empty messages.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// Carries out what was added.
+  /// Executes the added messages.
   void carryOut(tpc_context &ctx);
-  /// What pieces say that members have for each other: an AllToAll, BlockMove or Exchange.
+  /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);

@@ -1,4 +1,4 @@
-//===- Messenger.cpp - waiting for messages -------------------------------===//
+//===- Messenger.cpp - Wait for messages ----------------------------------===//
 
 #include "transport/messages/Messenger.h"
 #include "core/Spin.h"
@@ -9,7 +9,7 @@ Messenger::~Messenger() = default;
 
 void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives) {
-  constexpr int64_t betweenWords = 20'000'000; // nanoseconds between those to the watch
+  constexpr int64_t betweenWords = 20'000'000; // nanoseconds between reports to the watchdog
   messenger.start(sends, receives);
   tpc_spin awake = tpc_spin_begin(spin, messenger.yields());
   std::vector<int> missing;

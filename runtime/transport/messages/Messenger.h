@@ -1,7 +1,7 @@
-//===- Messenger.h - how messages get from process to process -------------===//
+//===- Messenger.h - Point-to-point message layer -------------------------===//
 //
-// What differs between MPI and TCP. What collectives are made of them is MessageTransport's, how
-// one waits for them is `deliver`'s.
+// Interface of what differs between MPI and TCP. MessageTransport builds collectives from messages;
+// `deliver` waits for them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ namespace tpc::rt {
 
 using Message = tpc_message;
 
-/// Messages cannot be delivered; the text says why.
+/// Messages cannot be delivered; the text has the reason.
 class MessengerError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
@@ -30,30 +30,30 @@ public:
   virtual ~Messenger();
   virtual const char *name() const = 0;
 
-  /// Begins with all of them; nothing else is under way but posts. They are the caller's until they
-  /// are delivered.
+  /// Starts all messages; only posts may be in flight. The buffers must stay valid until delivery.
   virtual void start(std::span<const Message> sends, std::span<const Message> receives) = 0;
-  /// A copy of it gets on beside all others, whatever is started: it is under way until it is
-  /// taken. Throws std::bad_alloc.
+  /// Copies a message and sends it concurrently with all others. It is in flight until the peer
+  /// takes it. Throws std::bad_alloc.
   virtual void post(const Message &message) = 0;
-  /// What is started next is delivered when all that was posted is as well.
+  /// The next started messages count as delivered only when all posts are delivered as well.
   virtual void flushNext() = 0;
   enum class Progress { None, Some, Delivered };
-  /// Lets them get on, without waiting.
+  /// Makes progress without blocking.
   virtual Progress advance() = 0;
-  /// Until something may have moved since `advance`, and not for long. `waited`: seconds so far.
+  /// Sleeps for a short time, or until progress is possible since `advance`. `waited`: seconds so
+  /// far.
   virtual void sleep(double waited) = 0;
-  /// How often to give the core away before one sleeps, see core/Spin.h.
+  /// Number of yields before sleeping, see core/Spin.h.
   virtual int yields() const { return 0; }
-  /// The peers that messages are not yet delivered to or from, ascending.
+  /// Peers with undelivered messages, ascending.
   virtual void findMissing(std::vector<int> &missing) = 0;
 
   /// Ends this process, and maybe others, with status 1.
   [[noreturn]] virtual void abort() = 0;
 };
 
-/// Returns when all are delivered. `watch` is told whom this rank waits for, and ends the process
-/// if that is in vain.
+/// Returns when all messages are delivered. Reports to `watch` which ranks this rank waits for; the
+/// watchdog ends the process if they will never answer.
 void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives);
 

@@ -1,4 +1,4 @@
-//===- ProcessSession.cpp - processes that send each other messages -------===//
+//===- ProcessSession.cpp - Session of processes over a Messenger ---------===//
 
 #include "transport/messages/ProcessSession.h"
 #include "core/Diagnostic.h"
@@ -16,7 +16,7 @@ ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place
 
 ProcessSession::~ProcessSession() {
   watch.reset();
-  // MPI's end is collective, and nothing but that watches it.
+  // MPI_Finalize is collective, and only this monitors it.
   if (launch)
     launch->enter(LaunchWatch::Phase::End);
   messenger.reset();

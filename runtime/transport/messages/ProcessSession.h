@@ -1,4 +1,4 @@
-//===- ProcessSession.h - processes that send each other messages ---------===//
+//===- ProcessSession.h - Session of processes over a Messenger -----------===//
 
 #ifndef TPC_RT_TRANSPORT_MESSAGES_PROCESSSESSION_H
 #define TPC_RT_TRANSPORT_MESSAGES_PROCESSSESSION_H
@@ -8,7 +8,7 @@
 
 namespace tpc::rt {
 
-/// The session of every transport that has a Messenger.
+/// Session of every transport that has a Messenger.
 class ProcessSession final : public Session {
 public:
   struct Place {
@@ -32,11 +32,11 @@ public:
   void observe(World *world) override { watch->observe(world); }
 
 private:
-  /// One number of every rank.
+  /// Gathers one number of every rank.
   std::vector<uint64_t> allOf(uint64_t mine);
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
 
-  std::unique_ptr<Messenger> messenger; ///< ends after the watch
+  std::unique_ptr<Messenger> messenger; ///< destroyed after the watchdog
   Place place;
   std::unique_ptr<Watch> watch;
 };

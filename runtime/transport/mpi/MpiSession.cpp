@@ -1,4 +1,4 @@
-//===- MpiSession.cpp - finding and loading the MPI shim ------------------===//
+//===- MpiSession.cpp - Loading of the MPI shim, and its session ----------===//
 
 #include "core/Cores.h"
 #include "core/Diagnostic.h"
@@ -29,9 +29,9 @@ namespace {
 
 constexpr const char *libraryName = "libtpc_mpi.so";
 
-/// The shim of a session that was begun and not finished. An exit would then leave the others
+/// Shim of a session that was started and not finished. Exiting would leave the other ranks
 /// waiting. Its destructor runs at exit; `atexit` itself is not in libc.so.6, only in a static
-/// companion that compiled programs are linked without.
+/// companion library that compiled programs do not link.
 struct Unfinished {
   const tpc_mpi_shim *shim = nullptr;
   ~Unfinished() {
@@ -40,13 +40,13 @@ struct Unfinished {
   }
 } unfinished;
 
-/// Ends the process if what MPI does by itself takes too long: the launcher then ends the others.
+/// Ends the process if MPI's own functions take too long: the launcher then ends the others.
 class Alarm {
 public:
   Alarm(double seconds, const Launcher &launcher, int rank, const char *what) {
     if (seconds > 0)
       watch = std::thread([=, this] {
-        // In steps, so that time in which all of it was stopped does not count.
+        // In steps, so that time in which all processes were stopped does not count.
         std::unique_lock<std::mutex> lock(mutex);
         for (Timeout patience(seconds); !patience.isOver();)
           if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
@@ -54,7 +54,7 @@ public:
         char text[64];
         std::snprintf(text, sizeof(text), ": has waited for %g s (--timeout=%g) ", seconds,
                       seconds);
-        // One for all of this host, whose time ends at once.
+        // One process per host reports it, since all time out at once.
         if (claimMessage(launcher.key(), what))
           printDiagnostic("error",
                           (rank < 0 ? "a rank" : "rank " + std::to_string(rank)) + text + what);
@@ -123,13 +123,13 @@ private:
   double seconds;
 };
 
-/// How rank 0 is found, which it tells the others over MPI.
+/// Rendezvous address of rank 0, which it sends to the others over MPI.
 struct Directions {
   Nonce secret{};
   Attendee first;
 };
 
-/// Ranks watch each other over sockets of their own: MPI may be called by one thread only.
+/// Heartbeats use separate sockets: only one thread may call MPI.
 bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeting,
           std::string &error) {
   Attendee self = Attendee::self();
@@ -186,7 +186,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
       "this process was started by an MPI launcher (" + launcher.variable + " is set), but ";
   std::string advice = "; set TPC_TRANSPORT=threads to run all ranks in this process";
 
-  // MPI's plugins look up symbols of the library that loaded them, hence global.
+  // MPI's plugins look up symbols of the library that loaded them, hence RTLD_GLOBAL.
   std::string problem;
   void *library = loadRuntimeLibrary(libraryName, RTLD_NOW | RTLD_GLOBAL, problem);
   if (!library) {
@@ -212,7 +212,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   }
   auto messenger = std::make_unique<MpiMessenger>(*shim, launcher, rank, size, timeout);
   if (launcher.size > 0 && launcher.size != size) {
-    // Another MPI's launcher: each process would be a world of its own.
+    // Launcher of another MPI library: each process would be a world of its own.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +
             std::to_string(launcher.size) +
             ": the launcher belongs to another MPI than the one that libtpc_mpi.so was built for";

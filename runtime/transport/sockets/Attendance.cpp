@@ -1,4 +1,4 @@
-//===- Attendance.cpp - ranks that have come, before all have -------------===//
+//===- Attendance.cpp - Ranks connected during start-up -------------------===//
 
 #include "transport/sockets/Attendance.h"
 #include "core/Diagnostic.h"
@@ -37,7 +37,8 @@ std::string Arrival::look(double grace, bool judgesSilence,
 
 void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process) {
-  // The launcher ends all: who ends is not at fault, and the watch of the launcher says who is.
+  // The launcher ends all ranks: this rank is not at fault, and the launch monitor names the one
+  // that is.
   if (Termination::isAsked())
     return;
   LaunchWatch::noteFailure();
@@ -46,7 +47,7 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
     printDiagnostic("error", name + " " + what);
   if (!process.isStopped())
     return;
-  // The others find the same, each at its next look, and not a rank that has ended.
+  // The other processes detect the same, each at its next check, rather than an ended rank.
   constexpr int graceForLooks = 700;
   poll(nullptr, 0, graceForLooks);
   process.kill();

@@ -1,7 +1,7 @@
-//===- Attendance.h - ranks that have come, before all have ---------------===//
+//===- Attendance.h - Ranks connected during start-up ---------------------===//
 //
-// Until all ranks have come, rank 0 and those that have come exchange beats over their lines, so
-// that one that ends or is frozen meanwhile is named at once. After that Watch.h takes the lines.
+// Until all ranks have connected, rank 0 and the connected ranks exchange heartbeats, so that a
+// rank that ends or freezes meanwhile is named at once. After that Watch.h takes over the sockets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 
 namespace tpc::rt {
 
-/// One line and the process at its other end.
+/// Socket and the process at its other end.
 class Arrival {
 public:
   Arrival() = default;
@@ -29,9 +29,9 @@ public:
   bool hasCome() const { return line != nullptr; }
   bool isOpen() const { return line && line->isOpen(); }
 
-  /// Takes what has come, sends a beat when it is time, and judges. Empty, or what has happened to
-  /// the rank: "is frozen: …". One that has ended may be started again for a moment, `grace`
-  /// seconds. `judgesSilence`: false exempts the frozen.
+  /// Reads received messages, sends a heartbeat when due, and checks the peer. Returns empty, or
+  /// the error of the rank: "is frozen: …". An ended rank may be restarted within `grace` seconds.
+  /// `judgesSilence`: false disables the check for frozen ranks.
   std::string look(double grace, bool judgesSilence,
                    const std::function<void(MessageSocket::Word, std::string_view)> &hear = {});
 
@@ -46,8 +46,8 @@ private:
   Clock::time_point last = Clock::now(), lastHeartbeat{};
 };
 
-/// Prints what has happened to `rank` at the start, unless another process of this host does, and
-/// kills its process if that is stopped. `key`: Launcher::key.
+/// Prints the start-up error `what` of `rank`, unless another process of this host does, and kills
+/// its process if it is stopped. `key`: Launcher::key.
 void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process);
 

@@ -1,4 +1,4 @@
-//===- Reception.cpp - telling ranks from strangers -----------------------===//
+//===- Reception.cpp - Acceptance of ranks at rank 0's listener -----------===//
 
 #include "transport/sockets/Reception.h"
 #include "tpc/fnv1a.h"
@@ -23,7 +23,7 @@ static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(Attendee) &&
 
 namespace {
 
-/// More than ever come at once without being ranks that say their greeting in one piece.
+/// More than the number of simultaneous connections that are not ranks with a complete greeting.
 constexpr size_t mostGuests = 256;
 
 std::string firstLine(const char *path) {
@@ -37,7 +37,7 @@ std::string firstLine(const char *path) {
 
 Attendee Attendee::self() {
   Attendee self;
-  // Processes of one machine that are in different containers do not see each other's numbers.
+  // Processes of one machine in different containers do not see each other's numbers.
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   std::string identity = name + firstLine("/proc/sys/kernel/random/boot_id");

@@ -1,9 +1,8 @@
-//===- Reception.h - telling ranks from strangers -------------------------===//
+//===- Reception.h - Acceptance of ranks at rank 0's listener -------------===//
 //
-// Anybody may connect to a socket that listens: port scanners, programs that have the port wrong,
-// ranks of another run. Who connects says a greeting of fixed size within some seconds, or is a
-// stranger and ignored. Nothing that it says decides how much memory is used.
-//
+// Any process may connect to a listening socket: port scanners, programs with a wrong port, ranks
+// of another run. A connection must send a greeting of fixed size within some seconds, or it is
+// ignored. Its contents do not influence memory use.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_TRANSPORT_SOCKETS_RECEPTION_H
@@ -17,16 +16,16 @@ namespace tpc::rt {
 
 using Nonce = std::array<uint8_t, 16>;
 
-/// What a process says of itself.
+/// Self-description of a process.
 struct Attendee {
-  uint64_t host = 0;   ///< the same for processes that can see each other
-  int64_t process = 0; ///< its number there
+  uint64_t host = 0;   ///< equal for processes that can see each other
+  int64_t process = 0; ///< process number on its host
   uint32_t numAddresses = 0;
-  Address addresses[4];    ///< at which it listens, those for other hosts first
-  uint8_t cores[128] = {}; ///< the set of those that it may use
+  Address addresses[4];    ///< listening addresses; those for other hosts first
+  uint8_t cores[128] = {}; ///< set of cores that it may use
   char hostName[60] = {};  ///< for messages
 
-  /// This process; its addresses are still to be said.
+  /// This process, without its addresses.
   static Attendee self();
 };
 
@@ -37,21 +36,21 @@ struct Greeting {
   char magic[8] = {};
   uint32_t kind = 0, bytes = sizeof(Greeting);
   uint32_t rank = 0, size = 0;
-  uint64_t run = 0;      ///< a hash of the run's name
+  uint64_t run = 0;      ///< hash of the run id
   char runName[64] = {}; ///< for messages
-  Nonce nonce = {};      ///< of Data: what the run has agreed on
+  Nonce nonce = {};      ///< for Data: the run's agreed value
   Attendee attendee;
 };
 
-/// What is answered at once. Its magic is another than a greeting's: a process that sends back what
-/// it receives is no rank.
+/// Immediate reply to a greeting. Its magic differs from a greeting's: a process that echoes its
+/// input is no rank.
 struct Answer {
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
 
   char magic[8] = {};
   uint32_t welcome = 0;
-  char reason[228] = {}; ///< why not
-  // Of the process that answers:
+  char reason[228] = {}; ///< reason of a rejection
+  // Of the replying process:
   uint64_t host = 0;
   int64_t process = 0;
 
@@ -62,10 +61,10 @@ class Reception {
 public:
   explicit Reception(Socket listener) : listener(std::move(listener)) {}
 
-  /// The next who greets, or false if nobody has for a moment, a tenth of a second.
+  /// Returns the next greeting, or false if none arrives within a tenth of a second.
   bool next(Greeting &greeting, Socket &socket);
 
-  /// "2 strangers were ignored, the last from 10.0.0.7:4711", or nothing.
+  /// "2 strangers were ignored, the last from 10.0.0.7:4711", or an empty string.
   std::string describeStrangers() const;
 
 private:
@@ -80,7 +79,7 @@ private:
   void ignore(const Guest &guest);
 
   Socket listener;
-  std::deque<Guest> guests; ///< those who have not said it all
+  std::deque<Guest> guests; ///< connections with incomplete greetings
   int strangers = 0;
   std::string lastStranger;
 };

@@ -1,4 +1,4 @@
-//===- Rendezvous.cpp - how processes find each other ---------------------===//
+//===- Rendezvous.cpp - Start-up connection of all processes --------------===//
 
 #include "transport/sockets/Rendezvous.h"
 #include "core/LaunchWatch.h"
@@ -45,10 +45,10 @@ std::string secondsOf(const Timeout &patience) {
   return text;
 }
 
-/// Why a greeting is not one that rank 0 waits for, in words for both of them.
+/// Reason to reject a greeting, as text for both sides.
 struct Objection {
-  std::string why; ///< empty: it is
-  /// It is of the same run, which therefore cannot come together.
+  std::string why; ///< empty: accepted
+  /// It is of the same run, which therefore cannot start.
   bool isFatal = false;
 };
 
@@ -68,14 +68,14 @@ Objection objection(const Role &role, const Greeting &greeting, const Meeting &m
     return {"there is a rank 0 already: each process needs a RANK of its own"};
   if (greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
-  // One that has ended meanwhile may be started again.
+  // An ended rank may have been restarted.
   if (const Arrival &arrival = meeting.arrivals[greeting.rank];
       arrival.isOpen() && !isClosed(arrival.line->socket()))
     return {"there is a " + rank + " already: each process needs a RANK of its own", true};
   return {};
 }
 
-/// The address of the other end, without the port.
+/// Address of the other end, without the port.
 std::string peerAddress(int socket) {
   sockaddr_storage storage;
   socklen_t size = sizeof(storage);
@@ -99,7 +99,7 @@ Answer answerOf(const Attendee &self, const std::string &why) {
   return answer;
 }
 
-/// Looks at all that have come; false after one of them was given up, and reported.
+/// Checks all connected ranks. False after one of them failed and was reported.
 bool lookAtAll(const Role &role, Meeting &meeting) {
   for (int rank = 1; rank < role.size; ++rank)
     if (Arrival &arrival = meeting.arrivals[rank]; arrival.hasCome())
@@ -110,7 +110,7 @@ bool lookAtAll(const Role &role, Meeting &meeting) {
   return true;
 }
 
-/// The run cannot come together: rank 0 says why, and those that have come end.
+/// The run cannot start: rank 0 reports why, and the connected ranks end.
 bool giveUp(Meeting &meeting) {
   for (Arrival &arrival : meeting.arrivals)
     if (arrival.isOpen())
@@ -118,7 +118,7 @@ bool giveUp(Meeting &meeting) {
   return false;
 }
 
-/// What each rank hears when all have come.
+/// Message to each rank when all have connected.
 std::string tableOf(const Meeting &meeting) {
   std::string table(reinterpret_cast<const char *>(meeting.nonce.data()), meeting.nonce.size());
   return table.append(reinterpret_cast<const char *>(meeting.attendees.data()),
@@ -262,8 +262,8 @@ void refuseLate(const Role &role, Meeting &meeting, const std::string &error) {
 
 namespace {
 
-/// Greets whoever listens at `address`. False, with the reason, if that is no rank 0; a refusal is
-/// an answer.
+/// Sends a greeting to the listener at `address`. False, with the reason, if it is not rank 0; a
+/// rejection counts as an answer.
 bool ask(const Address &address, const Greeting &greeting, Timeout &patience, Socket &socket,
          Answer &answer, std::string &reason) {
   socket = connectTo(address, patience, reason);
@@ -282,7 +282,7 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &patience, So
   const std::string other = address.text() + ": what listens there is not rank 0 of a tpc program";
   if (!some.isOver())
     reason = other;
-  else if (reason != other) // an earlier try, which had more time, says more
+  else if (reason != other) // an earlier attempt, with more time, gives more detail
     reason = address.text() + ": a process listens there and says nothing: rank 0 is stopped, or "
                               "that is another program";
   return false;
@@ -334,7 +334,7 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
   const size_t expected = meeting.nonce.size() + meeting.attendees.size() * sizeof(Attendee);
   std::string table;
   bool hasFailed = false;
-  // Rank 0 says who has not come, if it can.
+  // Rank 0 reports missing ranks, if it can.
   constexpr double graceForRankZero = 0.7;
   Timeout grace(graceForRankZero);
   while (table.size() < expected) {
@@ -387,7 +387,7 @@ Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error) {
   Socket listener = listenOn(address, 128, error);
   if (!listener)
     error = "cannot listen on " + address.text() + ": " + error;
-  // The last, for processes of this host, is not left out.
+  // The last address, for processes of this host, is always kept.
   constexpr size_t most = std::size(Attendee().addresses);
   if (addresses.size() > most)
     addresses.erase(addresses.begin() + most - 1, addresses.end() - 1);
@@ -404,7 +404,7 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeo
   sockets.resize(role.size);
   const Attendee &self = meeting.attendees[role.rank];
   Greeting mine = greet(role, Greeting::Data, self, meeting.nonce);
-  // Rank 0 waits for nobody before it accepts, rank 1 for rank 0 only, and so on.
+  // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
   for (int peer = 0; peer < role.rank; ++peer) {
     const Attendee &other = meeting.attendees[peer];
     bool near = other.host == self.host;

@@ -1,8 +1,8 @@
-//===- Rendezvous.h - how processes find each other -----------------------===//
+//===- Rendezvous.h - Start-up connection of all processes ----------------===//
 //
-// Rank 0 listens, the others know where and greet it. When all have come, rank 0 tells all who
-// there is. Each keeps its connection to rank 0, over which they watch each other (core/Watch.h);
-// those that want to send each other data connect as well (`connectAll`).
+// Rank 0 listens; the others know its address and send a greeting. When all have connected, rank 0
+// sends the table of all ranks. Each rank keeps its connection to rank 0 for heartbeats
+// (core/Watch.h). Transports that send data over sockets also connect all pairs (`connectAll`).
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,57 +18,57 @@
 
 namespace tpc::rt {
 
-/// Which of the ranks of which run.
+/// Rank and run of this process.
 struct Role {
   int rank, size;
   std::string run;
-  std::string key;           ///< of the launcher: Launcher::key
+  std::string key;           ///< Launcher::key
   bool judgesSilence = true; ///< false: frozen ranks are waited for
 };
 
 struct Meeting {
-  /// Of rank 0: of each rank; of the others: of rank 0.
+  /// On rank 0: one for each rank; on others: one for rank 0.
   std::vector<Arrival> arrivals;
   std::vector<Attendee> attendees;
   Nonce nonce{};
-  /// Of rank 0, after a rank was refused that belongs to the run: for those that come later.
+  /// On rank 0, after it rejected a rank of the same run: rejects late ranks too.
   std::unique_ptr<Reception> reception;
 
-  /// Gives the lines away.
+  /// Moves the sockets out.
   std::vector<Watch::Member> members();
-  /// Ranks of the host of `rank`, and the cores that they may use together.
+  /// Number of ranks on the host of `rank`, and number of cores that they may use together.
   int ranksOnHost(int rank) const;
   int coresOnHost(int rank) const;
 };
 
-/// Rank 0 waits for the others. `where`: what it listens on, for the message when somebody does not
-/// come. The error is empty where it has been printed.
+/// Rank 0 waits for the others. `where`: listening address, for the message about a missing rank.
+/// The error is empty if it has been printed.
 bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
                 Timeout &patience, Meeting &meeting, std::string &error);
 
-/// The others come. `find`: the addresses of rank 0; asked again until it is there. The error is
-/// empty where it has been printed, or rank 0 prints it.
+/// Other ranks connect. `find`: returns the addresses of rank 0; called again until rank 0 is
+/// there. The error is empty if it has been printed, or rank 0 prints it.
 bool attend(const Role &role, const Attendee &self, const std::string &where,
             const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
             Meeting &meeting, std::string &error);
 
-/// "another process (1234) is rank 0 there already", or nothing if no rank 0 that still waits for
-/// others listens at `address`.
+/// "another process (1234) is rank 0 there already", or an empty string if no rank 0 that still
+/// waits for others listens at `address`.
 std::string findOtherRankZero(const Role &role, const Attendee &self, const Address &address);
 
-/// After receiveAll has failed and the error has been printed: tells ranks that come too late, for
-/// some seconds, or until all have been told.
+/// After receiveAll has failed and the error has been printed: informs ranks that connect late, for
+/// some seconds, or until all are informed.
 void refuseLate(const Role &role, Meeting &meeting, const std::string &error);
 
-/// A listener for the others, and where they find it: on TPC_INTERFACE, if that is set; else
-/// everywhere, or only on this host.
+/// Makes a listener and its addresses: on TPC_INTERFACE if set; otherwise on all interfaces, or
+/// only on this host.
 Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error);
 
-/// Connects each with each. `sockets` by rank.
+/// Connects all pairs. `sockets` by rank.
 bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeout &patience,
                 std::vector<Socket> &sockets, std::string &error);
 
-/// How long ranks wait for each other at the start, of a timeout that may be 0: never.
+/// Seconds that ranks wait for each other at start-up, given a timeout that may be 0 (never).
 double startTimeout(double timeout);
 
 } // namespace tpc::rt

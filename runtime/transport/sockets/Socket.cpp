@@ -1,4 +1,4 @@
-//===- Socket.cpp - sockets, addresses, and waiting for them --------------===//
+//===- Socket.cpp - Sockets, addresses, and waits for them ----------------===//
 
 #include "transport/sockets/Socket.h"
 #include <algorithm>
@@ -67,7 +67,7 @@ bool Address::isLoopback() const {
 }
 
 std::string Address::text() const {
-  // Sockets of both families show addresses of IPv4 as such of IPv6.
+  // Dual-stack sockets show IPv4 addresses as mapped IPv6 addresses.
   static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   if (family == AF_INET6 && !std::memcmp(bytes, mapped, sizeof(mapped))) {
     Address four = *this;
@@ -88,7 +88,7 @@ struct Lookup {
   std::string error;
 };
 
-/// `flags` of getaddrinfo.
+/// Resolves with these `flags` of getaddrinfo.
 Lookup lookUp(const std::string &host, int flags) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -113,7 +113,7 @@ std::vector<Address> resolve(const std::string &host, int port, Timeout &patienc
                              std::string &error) {
   Lookup result = lookUp(host, AI_NUMERICHOST);
   if (result.addresses.empty()) {
-    // A name service that does not answer blocks its caller for as long as it is configured to.
+    // An unresponsive name service blocks its caller for its configured time.
     auto task = std::make_shared<std::packaged_task<Lookup()>>([host] { return lookUp(host, 0); });
     std::future<Lookup> answer = task->get_future();
     std::thread([task] { (*task)(); }).detach();
@@ -216,7 +216,7 @@ Socket connectTo(const Address &address, Timeout &patience, std::string &error) 
     error = address.text() + ": " + std::strerror(problem);
     return Socket();
   }
-  // A port of the range from which the system takes those of clients may be connected to itself.
+  // A connection to a port in the ephemeral range may connect to itself.
   sockaddr_storage own;
   size = sizeof(own);
   if (getsockname(result.get(), reinterpret_cast<sockaddr *>(&own), &size) == 0 &&

@@ -1,4 +1,4 @@
-//===- Socket.h - sockets, addresses, and waiting for them ----------------===//
+//===- Socket.h - Sockets, addresses, and waits for them ------------------===//
 
 #ifndef TPC_RT_TRANSPORT_SOCKETS_SOCKET_H
 #define TPC_RT_TRANSPORT_SOCKETS_SOCKET_H
@@ -12,7 +12,7 @@
 
 namespace tpc::rt {
 
-/// Closes what it owns.
+/// Owns a socket.
 class Socket {
 public:
   Socket() = default;
@@ -32,39 +32,40 @@ private:
   int descriptor = -1;
 };
 
-/// Of IPv4 or IPv6, as it is sent.
+/// IPv4 or IPv6 address, as it is sent.
 struct Address {
-  uint16_t family = 0, port = 0; ///< the port in the host's order
+  uint16_t family = 0, port = 0; ///< port in host byte order
   uint32_t scope = 0;
   uint8_t bytes[16] = {};
 
   static Address of(const sockaddr *address);
-  /// The bytes of `storage` that are used; 0 if this is no address.
+  /// Number of bytes of `storage` that are set; 0 if the address is invalid.
   socklen_t fill(sockaddr_storage &storage) const;
   bool isLoopback() const;
   /// "10.0.0.1:29501", "[fe80::1]:29501"
   std::string text() const;
 };
 
-/// The addresses of a host name or number; empty, with a reason, if there are none, or if the name
-/// service has not answered when patience is over.
+/// Resolves a host name or number. Empty, with the reason, if there is no address, or if the name
+/// service does not answer within the timeout.
 std::vector<Address> resolve(const std::string &host, int port, Timeout &patience,
                              std::string &error);
-/// The addresses of this host at which others may reach it, loopback last; with the name or number
-/// of an interface only its own. Empty, with a reason, if there is none.
+/// Addresses at which other hosts may reach this one, loopback last. With the name or number of an
+/// interface, only its addresses. Empty, with the reason, if there is none.
 std::vector<Address> localAddresses(const std::string &interface, std::string &error);
 
-/// With port 0 the system chooses one. `address` becomes what it listens on.
+/// With port 0 the system chooses one. `address` is set to the listening address.
 Socket listenOn(Address &address, int backlog, std::string &error);
-/// Of all interfaces, over both families where the system can.
+/// Address of all interfaces, of both families if the system supports it.
 Address anyAddress(int port);
-/// Does not wait longer than some seconds for an answer.
+/// Waits at most some seconds for an answer.
 Socket connectTo(const Address &address, Timeout &patience, std::string &error);
 
-/// All bytes, or false: the other side has gone, or patience is over, however often a byte comes.
+/// Reads all bytes. Returns false if the other side is gone, or the timeout is over, even if single
+/// bytes arrive.
 bool readAll(int socket, void *data, size_t bytes, Timeout &patience);
 bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience);
-/// Whether the other side has closed it. Nothing is read.
+/// Whether the other side has closed the socket. Reads nothing.
 bool isClosed(int socket);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- SharedRings.cpp - streams through memory that processes share ------===//
+//===- SharedRings.cpp - Byte streams through shared memory ---------------===//
 
 #include "transport/tcp/SharedRings.h"
 #include <algorithm>
@@ -80,11 +80,11 @@ public:
     return static_cast<int64_t>(total);
   }
 
-  /// What was written before the end is still to be read.
+  /// Data written before the end is still readable.
   bool hasEnded() const override { return ended && (in.used() == 0 || in.used() > in.capacity); }
 
-  // Who goes to sleep says so and looks again; who moves something does so and then looks for
-  // sleepers. All of it is sequentially consistent, so one of them sees the other.
+  // A rank announces its sleep and checks again; a rank that moved data then checks for sleepers.
+  // All accesses are sequentially consistent, so at least one side sees the other.
   bool prepareSleep(bool toWrite, bool toRead, int &descriptor, short &events) override {
     descriptor = socket.get();
     events = POLLIN;
@@ -106,7 +106,7 @@ public:
 
 private:
   void ringBell() {
-    // If it cannot be sent, many are on their way.
+    // If the socket's buffer is full, many wake-ups are already in flight.
     char bell = 0;
     (void)!send(socket.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
@@ -117,14 +117,14 @@ private:
   bool ended = false;
 };
 
-/// What the first rank of a host tells the others.
+/// Memory that the first rank of a host offers to the others.
 struct Offer {
   int64_t process = 0, bytes = 0;
-  int32_t descriptor = -1; ///< there; -1: it has no memory to share
+  int32_t descriptor = -1; ///< descriptor number in that process; -1: no memory
   int32_t padding = 0;
 };
 
-/// The rings of a host with so many ranks: first a page with the run's nonce.
+/// Layout of the rings of a host's ranks: first a page with the run's nonce.
 struct Layout {
   explicit Layout(size_t ranks) : ranks(ranks) {
     constexpr uint64_t budget = 32 << 20;
@@ -132,8 +132,8 @@ struct Layout {
       capacity /= 2;
   }
   size_t ranks;
-  /// Activations fit: of a message that does not, each piece costs both sides a sleep where there
-  /// are more ranks than cores.
+  /// Activations fit. A larger message is sent in chunks, each of which costs both sides a sleep if
+  /// there are more ranks than cores.
   uint64_t capacity = 2 << 20;
   static constexpr uint64_t first = 4096;
 
@@ -145,8 +145,8 @@ struct Layout {
   }
 };
 
-/// A file without a name, all of whose pages there are: who writes to one that the system does not
-/// have is killed.
+/// Makes an unnamed file with all pages allocated: a write to a page that the system cannot provide
+/// would kill the process.
 Socket makeFile(size_t bytes, std::string &why) {
   Socket file(open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   int status = file ? posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) : errno;
@@ -165,8 +165,8 @@ std::shared_ptr<SharedMemory> map(int file, size_t bytes) {
   return data == MAP_FAILED ? nullptr : std::make_shared<SharedMemory>(data, bytes);
 }
 
-/// The memory that another process offers. Whatever it says, nothing is written to but a file of
-/// this run: one without a name, in memory, of this user, that begins with the nonce.
+/// Maps the memory that another process offers. The offer is untrusted: only a file of this run is
+/// written to, that is an unnamed, in-memory file of this user that starts with the nonce.
 std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, const Nonce &nonce) {
   if (offer.descriptor < 0 || offer.bytes != static_cast<int64_t>(layout.bytes()))
     return nullptr;
@@ -175,7 +175,7 @@ std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, c
   struct stat facts{};
   struct statfs system{};
   if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode))
-    return nullptr; // to open a device may do something
+    return nullptr; // opening a device may have side effects
   Socket file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file || fstat(file.get(), &facts) != 0 || fstatfs(file.get(), &system) != 0 ||
       !S_ISREG(facts.st_mode) || facts.st_nlink != 0 || facts.st_uid != geteuid() ||

@@ -1,8 +1,8 @@
-//===- SharedRings.h - streams through memory that processes share --------===//
+//===- SharedRings.h - Byte streams through shared memory -----------------===//
 //
-// Ranks of one host talk through a file in /dev/shm without a name, which is gone with the last of
-// them: a ring of bytes for each ordered pair. The pair's socket stays, to wake who sleeps and to
-// tell that the other one has ended.
+// Ranks of one host communicate through an unnamed file in /dev/shm, which is removed with the last
+// process: a ring buffer for each ordered pair. The pair's socket stays open, to wake a sleeping
+// rank and to detect its end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace tpc::rt {
 
-/// Memory that is mapped, shared by the streams in it.
+/// Mapped memory, shared by the streams in it.
 class SharedMemory {
 public:
   SharedMemory(void *data, size_t bytes) : data(data), bytes(bytes) {}
@@ -28,7 +28,7 @@ public:
   const size_t bytes;
 };
 
-/// Bytes from one process to another. What the other writes is not trusted: numbers that cannot be
+/// Ring buffer from one process to another. The other side's writes are untrusted: invalid counters
 /// end the stream.
 struct Ring {
   struct Head {
@@ -41,15 +41,15 @@ struct Ring {
   char *bytes = nullptr;
   uint64_t capacity = 0;
 
-  /// Bytes in the ring, by what both sides say; more than `capacity` if that cannot be.
+  /// Bytes in the ring, by both sides' counters; more than `capacity` if they are invalid.
   uint64_t used() const;
   uint64_t put(const void *data, uint64_t count);
   uint64_t take(void *data, uint64_t count);
 };
 
-/// Streams for all pairs of ranks of this host, in place of those sockets, which they take;
-/// `streams` and `sockets` by rank. If any of the host's ranks cannot have them, none has, and
-/// sockets do. False only if a rank is gone.
+/// Replaces the streams of all pairs of ranks of this host; the new streams own the pairs' sockets.
+/// `streams` and `sockets` by rank. If any of the host's ranks cannot share memory, all keep their
+/// sockets. Returns false only if a rank is gone.
 bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error);

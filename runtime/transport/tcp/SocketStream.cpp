@@ -1,4 +1,4 @@
-//===- SocketStream.cpp - bytes in order, over a socket -------------------===//
+//===- SocketStream.cpp - Ordered byte stream over a socket ---------------===//
 
 #include "transport/tcp/Stream.h"
 #include <cerrno>
@@ -10,9 +10,9 @@ namespace tpc::rt {
 
 namespace {
 
-/// An idle link is probed after the first, again after each second, and given up after the last.
+/// Seconds before the first probe of an idle link, between probes, and number of probes.
 constexpr int secondsIdle = 1, secondsBetween = 1, probes = 3;
-constexpr unsigned cutAfter = 4000; ///< milliseconds without an answer to what was sent
+constexpr unsigned cutAfter = 4000; ///< milliseconds without an acknowledgment of sent data
 
 std::string nameOf(int socket, decltype(getpeername) *get) {
   sockaddr_storage storage;
@@ -44,7 +44,7 @@ std::string SocketStream::findCut() {
     return "";
   bool isCut = ended && (reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH);
   // Probes are sent on idle links only. TCP_USER_TIMEOUT would also end a link to a rank that
-  // answers and reads nothing, because it computes.
+  // acknowledges but reads nothing, because it computes.
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (!ended && getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)

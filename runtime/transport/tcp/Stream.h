@@ -1,4 +1,4 @@
-//===- Stream.h - bytes in order, between two ranks -----------------------===//
+//===- Stream.h - Ordered byte stream between two ranks -------------------===//
 
 #ifndef TPC_RT_TRANSPORT_TCP_STREAM_H
 #define TPC_RT_TRANSPORT_TCP_STREAM_H
@@ -11,28 +11,28 @@
 
 namespace tpc::rt {
 
-/// Nothing here waits. A stream that has ended takes and gives nothing any more.
+/// Nonblocking byte stream. After its end, reads and writes transfer nothing.
 class Stream {
 public:
   virtual ~Stream() = default;
-  /// How many of the bytes were taken, or came; 0 if none.
+  /// Number of bytes transferred; 0 if none.
   virtual int64_t write(std::span<const iovec> parts) = 0;
   virtual int64_t read(std::span<const iovec> parts) = 0;
   /// Whether the other side has closed it; known after a read or a write.
   virtual bool hasEnded() const = 0;
 
-  /// What shows that the network between the two hosts is cut; empty: nothing does. To be asked
-  /// while this rank waits for the other.
+  /// Describes evidence that the network between the two hosts is cut; empty: none. Call while this
+  /// rank waits for the other.
   virtual std::string findCut() { return ""; }
 
-  /// The socket that is to be polled, and for what, before one sleeps: until it can be written to,
-  /// or read from, or both. False if that is so already.
+  /// Sets the socket and events to poll before sleeping, until it is writable, readable, or either.
+  /// Returns false if it already is.
   virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
-  /// After sleep; `ready`: the socket is.
+  /// Call after sleep; `ready`: the socket is ready.
   virtual void wake(bool ready) = 0;
 };
 
-/// Over a socket.
+/// Stream over a socket.
 class SocketStream final : public Stream {
 public:
   /// `here`, `there`: names of the two hosts. `findsCuts`: the system probes the link while nothing
@@ -47,7 +47,7 @@ public:
   void wake(bool) override {}
 
 private:
-  /// The bytes of a system call's result.
+  /// Evaluates the result of a system call: number of bytes.
   int64_t judge(ssize_t result, bool reading);
 
   Socket socket;

@@ -1,4 +1,4 @@
-//===- TcpMessenger.cpp - messages over streams of bytes ------------------===//
+//===- TcpMessenger.cpp - Messages over byte streams ----------------------===//
 
 #include "transport/tcp/TcpMessenger.h"
 #include "core/Spin.h"
@@ -12,13 +12,13 @@ namespace tpc::rt {
 namespace {
 
 constexpr uint32_t messageMagic = 0x746d7367;
-/// No system call moves more at once, so that the others get their turn.
+/// Maximum bytes per system call, so that other peers get their turn.
 constexpr int64_t mostAtOnce = 4 << 20;
-/// The watch knows soon that a process has ended, and says more.
+/// Seconds for the watchdog to detect an ended process and report more detail.
 constexpr double graceForWatch = 3;
-/// Milliseconds of the longest sleep.
+/// Maximum sleep in milliseconds.
 constexpr int longest = 50;
-/// Seconds in which the other end of a link says that it is cut.
+/// Seconds for the other end of a link to report that it is cut.
 constexpr double graceForFirst = 0.6;
 
 } // namespace
@@ -88,7 +88,7 @@ bool TcpMessenger::write(Peer &peer, const Message &message, int64_t &done, Head
 
 bool TcpMessenger::send(Peer &peer) {
   bool moved = false;
-  // Older than what was started: a post is made while nothing else is under way.
+  // Posts precede started messages: a post is made while nothing else is in flight.
   while (!peer.posts.empty()) {
     Post &post = peer.posts.front();
     int64_t before = post.done;
@@ -117,7 +117,8 @@ bool TcpMessenger::check(int from, const Message &expected, const Header &header
     throw MessengerError(who + " sends what is no message of a tpc program");
   if (header.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     throw MessengerError("waits for " + who + ", which has ended");
-  // A peer that is not at the end of the run, as this rank is: it waits in vain, and will say so.
+  // The peer is not at the end of the run, as this rank is: its wait will fail, and it reports
+  // that.
   if (expected.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     return false;
   if (header.bytes != expected.bytes)
@@ -135,7 +136,7 @@ bool TcpMessenger::receive(int from, Peer &peer) {
     const Message &message = queue.messages[queue.next];
     constexpr int64_t head = sizeof(Header);
     int64_t first = std::min(queue.done, head), rest = queue.done - first;
-    // Header and bytes at once: if they are not of the expected number, that is the end anyway.
+    // Header and bytes in one read: a wrong size is an error anyway.
     iovec parts[2] = {{reinterpret_cast<char *>(&queue.header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
                        size_t(std::min(message.bytes - rest, mostAtOnce))}};
@@ -177,7 +178,7 @@ void TcpMessenger::checkLink(int rank, Peer &peer) {
   std::string why = peer.stream->findCut();
   if (why.empty())
     return;
-  // Both ends find it at about the same time: the first speaks.
+  // Both ends detect it at about the same time: the lower rank reports it.
   bool isFirst = std::any_of(peers.begin(), peers.begin() + rank,
                              [](const Peer &other) { return !other.stream; });
   peer.cut += longest * 1e-3;

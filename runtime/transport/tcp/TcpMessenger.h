@@ -1,4 +1,4 @@
-//===- TcpMessenger.h - messages over streams of bytes --------------------===//
+//===- TcpMessenger.h - Messages over byte streams ------------------------===//
 
 #ifndef TPC_RT_TRANSPORT_TCP_TCPMESSENGER_H
 #define TPC_RT_TRANSPORT_TCP_TCPMESSENGER_H
@@ -13,11 +13,11 @@
 
 namespace tpc::rt {
 
-/// Each pair of ranks has a stream of its own. On it a message is a header and its bytes; those of
-/// one pair arrive in the order in which they were sent, whatever their tags.
+/// Each pair of ranks has its own stream. A message is a header and its bytes. Messages of one pair
+/// arrive in the order of sending, whatever their tags.
 class TcpMessenger final : public Messenger {
 public:
-  /// `streams` by rank; none to the rank itself.
+  /// `streams` by rank; null for the rank itself.
   explicit TcpMessenger(std::vector<std::unique_ptr<Stream>> streams);
   ~TcpMessenger() override;
 
@@ -39,47 +39,47 @@ private:
   struct Post {
     std::vector<std::byte> bytes;
     int32_t tag;
-    int64_t done = 0; ///< bytes of it, with its header
+    int64_t done = 0; ///< bytes transferred, with the header
     Header header{};
   };
-  /// The messages of one direction between this rank and a peer.
+  /// Messages of one direction between this rank and a peer.
   struct Queue {
     std::vector<Message> messages; ///< only grows
-    size_t next = 0;               ///< the one that is under way
-    int64_t done = 0;              ///< bytes of it, with its header
+    size_t next = 0;               ///< message in flight
+    int64_t done = 0;              ///< bytes of it transferred, with its header
     Header header{};
     bool isDone() const { return next == messages.size(); }
   };
   struct Peer {
     std::unique_ptr<Stream> stream;
     Queue sends, receives;
-    std::deque<Post> posts; ///< before `sends`
+    std::deque<Post> posts; ///< precede `sends`
     bool isOpen = false;    ///< in `active`
-    bool isAstray = false;  ///< is somewhere else in the program
+    bool isAstray = false;  ///< sends messages of a different operation
     double lost = 0;        ///< seconds since the stream ended
     double cut = 0;         ///< seconds since its link was found to be cut
     bool wantsToSend() const { return !posts.empty() || !sends.isDone(); }
   };
-  /// What is called delivered when it is done.
+  /// Whether all messages with the peer are delivered.
   bool isDone(const Peer &peer) const;
   bool send(Peer &peer);
-  /// Whether it is all in the stream.
+  /// Returns whether the whole message is in the stream.
   static bool write(Peer &peer, const Message &message, int64_t &done, Header &header);
   bool receive(int rank, Peer &peer);
-  /// Throws, or false: the message will never be there.
+  /// Throws on a mismatch. Returns false if the message will never arrive.
   bool check(int rank, const Message &expected, const Header &header);
   void open(int rank, const Message &message, bool sending);
   void activate(int rank);
 
-  /// Throws if the link to it is cut.
+  /// Throws if the link to the peer is cut.
   void checkLink(int rank, Peer &peer);
 
   std::vector<Peer> peers;
   std::vector<int> active; ///< peers with open messages
   std::vector<int> previous;
-  bool flushesNext = false, isFlushing = false; ///< posts are part of what is under way
+  bool flushesNext = false, isFlushing = false; ///< posts count as in flight
   std::vector<pollfd> polled;
-  std::vector<Stream *> sleepers; ///< of `polled`
+  std::vector<Stream *> sleepers; ///< parallel to `polled`
 };
 
 } // namespace tpc::rt

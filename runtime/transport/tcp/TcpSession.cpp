@@ -1,4 +1,4 @@
-//===- TcpSession.cpp - processes that find each other by an address ------===//
+//===- TcpSession.cpp - Session of processes over TCP ---------------------===//
 
 #include "core/Cores.h"
 #include "core/Diagnostic.h"
@@ -17,7 +17,7 @@ namespace tpc::rt {
 
 namespace {
 
-/// Each rank has a socket to each other one, and some beside.
+/// Each rank has one socket per peer, and some more.
 void allowSockets(int size) {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
@@ -27,8 +27,8 @@ void allowSockets(int size) {
   }
 }
 
-/// Whether the address of rank 0 is the same seen from everywhere: a number, or "localhost". A name
-/// may be known by another number on other hosts than on its own.
+/// Whether rank 0's address means the same on all hosts: a number, or "localhost". A host name may
+/// resolve differently on its own host.
 bool isExact(const Launcher &launcher, const Address &address) {
   std::string number = address.text();
   number = number.substr(0, number.rfind(':'));
@@ -36,7 +36,7 @@ bool isExact(const Launcher &launcher, const Address &address) {
          "[" + launcher.address + "]" == number;
 }
 
-/// What rank 0 listens on: where others are told to look, if that is one address.
+/// Listens on rank 0's address if it is unambiguous.
 Socket listenAsFirst(const Launcher &launcher, const Role &role, const Attendee &self,
                      const Address &found, std::string &error) {
   Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
@@ -105,7 +105,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     watch = std::make_unique<Watch>(role.rank, meeting.members(), timeout);
     if (!connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
         !shareRings(role, meeting, patience, sockets, streams, error)) {
-      // The watch names a rank that has ended, and says more.
+      // The watchdog names an ended rank with more detail.
       for (Timeout some(graceForOthers, &patience); !some.isOver();)
         poll(nullptr, 0, 50);
       complain();

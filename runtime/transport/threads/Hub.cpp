@@ -1,4 +1,4 @@
-//===- Hub.cpp - what the in-process ranks of a world share ---------------===//
+//===- Hub.cpp - Shared state of a world's in-process ranks ---------------===//
 
 #include "transport/threads/Hub.h"
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace tpc::rt {
 
 Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.size()) {
-  // A member reads every other member's stage: the more members, the less each.
+  // A member reads every other member's stage: the more members, the smaller the stage.
   constexpr int64_t total = 64 << 10;
   int64_t members = group.size();
   stageBytes = std::max<int64_t>(total / members / 64 * 64, 64);

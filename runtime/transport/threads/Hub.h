@@ -1,4 +1,4 @@
-//===- Hub.h - what the in-process ranks of a world share -----------------===//
+//===- Hub.h - Shared state of a world's in-process ranks -----------------===//
 
 #ifndef TPC_RT_TRANSPORT_THREADS_HUB_H
 #define TPC_RT_TRANSPORT_THREADS_HUB_H
@@ -20,11 +20,11 @@
 
 namespace tpc::rt {
 
-/// A barrier of the members of a group, and what they publish there.
+/// Barrier of a group's members, with their published data.
 struct Barrier {
-  /// What a member publishes for the others in one collective. There are two, used in turn: a
-  /// member may begin the next collective while others still read in this one. Nobody gets further
-  /// ahead, because every collective passes a barrier.
+  /// Data that a member publishes for one collective. Two buffers alternate: a member may begin the
+  /// next collective while others still read this one. No member gets further ahead, because every
+  /// collective passes a barrier.
   struct Published {
     const void *in = nullptr;
     void *out = nullptr;
@@ -32,7 +32,7 @@ struct Barrier {
   };
   struct alignas(64) Slot {
     Published published[2];
-    std::byte *stage[2] = {nullptr, nullptr}; ///< room for small tensors
+    std::byte *stage[2] = {nullptr, nullptr}; ///< for small tensors
   };
 
   explicit Barrier(const Group &group);
@@ -45,8 +45,8 @@ struct Barrier {
   WaitWord rounds; ///< completed barriers
 };
 
-/// Messages from one rank to another. The sender copies into the buffer of a receiver that already
-/// waits, otherwise into one of the slots.
+/// Messages from one rank to another. The sender copies into the buffer of a waiting receiver,
+/// otherwise into one of the slots.
 struct Channel {
   explicit Channel(size_t numSlots) : slots(numSlots) {}
   /// In `Slot::bytes`: the message is already in the receiver's buffer.
@@ -67,40 +67,40 @@ public:
 
   World &world;
 
-  /// Made at first use, kept for ever.
+  /// Created at first use, never destroyed.
   Barrier &barrier(const Group &group);
-  /// `posts`: of those that wait for nobody, which has a slot for each of them. Otherwise there are
-  /// two, so that a stage may be two messages ahead.
+  /// `posts`: channel of posted messages, with one slot for each. Other channels have two slots, so
+  /// that a stage may be two messages ahead.
   Channel &channel(bool posts, int from, int to);
 
   std::unique_ptr<Transport> makeTransport(int rank) override;
   void enter() override;
   void leave(int rank) override;
   bool isWaiting(int rank) override;
-  /// Wakes everybody who waits.
+  /// Wakes all waiting ranks.
   void stop();
-  /// "rank 3, 5": those among `ranks` that have ended.
+  /// "rank 3, 5": the ranks among `ranks` that have ended.
   std::string describeLeft(std::span<const int> ranks);
 
-  /// What a rank waits for, for the message of a run that stands still: a group's barrier, or one
-  /// peer.
+  /// Current wait of a rank, for hang messages: on a group's barrier, or for one peer.
   struct Wait {
-    std::atomic<const WaitWord *> word{nullptr}; ///< null: for nothing
+    std::atomic<const WaitWord *> word{nullptr}; ///< null: it does not wait
     std::atomic<const Barrier *> barrier{nullptr};
     std::atomic<int> peer{-1};
-    std::atomic<uint64_t> ended{0}; ///< waits so far
+    std::atomic<uint64_t> ended{0}; ///< number of waits so far
   };
   Wait &waitOf(int rank) { return waits[rank]; }
-  /// A number, the same as long as all ranks that have not ended wait, and none has gone on;
-  /// nothing while somebody computes.
+  /// A number that stays the same while all ranks that have not ended wait and none makes progress;
+  /// nothing while any rank computes.
   std::optional<uint64_t> standstill();
-  /// Those that `rank` waits for and that are not where it is; false if it does not wait.
+  /// Sets the ranks that `rank` waits for and that have not reached the same point. False if it
+  /// does not wait.
   bool findMissing(int rank, std::vector<int> &missing);
 
 private:
   std::mutex mutex;
   std::map<std::pair<uint32_t, int>, std::unique_ptr<Barrier>> barriers;
-  /// By whether they are of posts, and by the ranks from and to.
+  /// by posts or not, source rank, and destination rank
   std::map<std::tuple<bool, int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
   std::vector<Wait> waits; ///< by rank

@@ -1,4 +1,4 @@
-//===- ThreadsTransport.cpp - ranks as threads of one process -------------===//
+//===- ThreadsTransport.cpp - Transport of ranks that are threads ---------===//
 
 #include "transport/threads/ThreadsTransport.h"
 #include "core/AllToAll.h"
@@ -16,12 +16,12 @@
 
 namespace tpc::rt {
 
-/// One collective: publishes this member's tensors, waits for the others, and at the end keeps
-/// everybody from changing what others may still read.
+/// One collective: publishes this member's tensors and waits for the others. At the end, blocks
+/// changes of tensors that others may still read.
 class ThreadsTransport::Round {
 public:
-  /// `largest`: the most bytes that any member shows; the same number everywhere. `out` is only
-  /// shown, never staged.
+  /// `largest`: maximum bytes that any member publishes; the same on all members. `out` is only
+  /// published, never staged.
   Round(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
         void *out, int64_t bytes, int64_t largest)
       : transport(transport), place(transport.placeIn(group)), slots(place.barrier->slots),
@@ -89,7 +89,7 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
                   ", which has ended");
 }
 
-/// All ranks are in this process, so one can say what each is at.
+/// All ranks are in this process, so each can describe what all of them do.
 void ThreadsTransport::failLate(tpc_context &ctx) {
   World &world = hub->world;
   auto describe = [&](int other) {
@@ -111,14 +111,15 @@ void ThreadsTransport::arriveAndWait(tpc_context &ctx, Barrier &barrier) {
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
     return wait(ctx, barrier.rounds, round, &barrier, -1, "collective");
   barrier.arrived.store(0, std::memory_order_relaxed);
-  // Those who came before may have been stopped while they waited: what they showed is gone.
+  // Earlier members may have been stopped while they waited: their published data is gone.
   if (!barrier.rounds.advanceUnlessStopped())
     throw RankStopped();
 }
 
 void ThreadsTransport::arriveAndWaitAgain(Barrier &barrier) {
-  // Between two barriers of one collective members only copy: all of them come, also when another
-  // rank of the world has failed meanwhile. Leaving early would free what others still read.
+  // Between two barriers of one collective, members only copy: all of them arrive, even if another
+  // rank of the world has failed meanwhile. Leaving early would free tensors that others still
+  // read.
   uint32_t round = barrier.rounds.count();
   int members = static_cast<int>(barrier.slots.size());
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
@@ -138,13 +139,13 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
     return round.end();
   }
 
-  // Each member reduces one chunk of whole cache lines and writes it to everybody. Chunk c of any
-  // input is read by member c only, and before it writes chunk c of any output: so in may be out.
+  // Each member reduces one chunk of whole cache lines and writes it to all outputs. Chunk c of any
+  // input is read by member c only, before it writes chunk c of any output: so `in` may be `out`.
   Round round(*this, ctx, group, in, out, bytes, bytes);
   int64_t line = 64 / size;
   Part lines = partOf((count + line - 1) / line, members, group.index);
   int64_t end = std::min((lines.offset + lines.size) * line, count);
-  int64_t block = (32 << 10) / size; // stays in the first level cache until everybody has it
+  int64_t block = (32 << 10) / size; // stays in the L1 cache until all outputs have it
   for (int64_t at = lines.offset * line; at < end; at += block) {
     int64_t some = std::min(block, end - at);
     char *mine = static_cast<char *>(out) + at * size;
@@ -244,17 +245,17 @@ void ThreadsTransport::put(tpc_context &ctx, Channel &channel, int peer, const v
     received = channel.received.count();
   }
   Channel::Slot &slot = channel.slots[index % channel.slots.size()];
-  // Also when it is not needed this time: a later step must not allocate because its timing
+  // Also allocated when not needed this time: a later step must not allocate because its timing
   // differs.
   if (slot.data.size() < static_cast<size_t>(bytes))
     slot.data.resize(static_cast<size_t>(bytes));
   slot.bytes = bytes;
-  // A posted buffer is for the receiver's next message: this one only if none is under way.
+  // A posted buffer is for the receiver's next message: it is this one only if none is in flight.
   void *to = received == index ? channel.posted.exchange(nullptr) : nullptr;
   if (to && channel.postedBytes.load() == bytes)
     slot.bytes = Channel::delivered;
   else
-    to = slot.data.data(); // a wrong size is the receiver's to report
+    to = slot.data.data(); // the receiver reports a wrong size
   std::memcpy(to, data, static_cast<size_t>(bytes));
   channel.sent.advance();
 }
@@ -268,7 +269,7 @@ void ThreadsTransport::get(tpc_context &ctx, Channel &channel, int peer, void *d
     try {
       wait(ctx, channel.sent, index, nullptr, peer, "receive");
     } catch (...) {
-      // A sender that has taken the buffer is writing to it, and waits for nothing meanwhile.
+      // A sender that has taken the buffer is writing to it, without waiting.
       if (!channel.posted.exchange(nullptr))
         channel.sent.waitRegardless(index, spin);
       throw;
@@ -303,7 +304,7 @@ void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t b
     gathered.resize(group.size());
   if (group.size() == 1)
     return take(0, data, bytes);
-  // Nobody knows the largest, so nothing is staged.
+  // The maximum size is unknown, so nothing is staged.
   Round round(*this, ctx, group, data, nullptr, bytes, INT64_MAX);
   bool enough = true;
   try {

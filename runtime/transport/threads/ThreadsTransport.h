@@ -1,8 +1,8 @@
-//===- ThreadsTransport.h - ranks as threads of one process ---------------===//
+//===- ThreadsTransport.h - Transport of ranks that are threads -----------===//
 //
-// Members publish pointers, wait for each other at a barrier, read each other's tensors, and wait
-// again before anybody may touch them. Tensors that fit into a stage are copied there instead,
-// which saves the second barrier.
+// Members publish pointers, wait at a barrier, read each other's tensors, and wait again before any
+// tensor may change. Tensors that fit into a stage are copied there instead, which saves the second
+// barrier.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,10 +49,11 @@ public:
   void abortWorld(int rank, const std::string &message) override;
 
 private:
-  /// This rank's place in one group.
+  /// This rank's state in one group.
   struct Place {
     Barrier *barrier = nullptr;
-    uint32_t turn = 0;                  ///< collectives so far: which published buffer is used
+    /// number of collectives so far: selects the published buffer
+    uint32_t turn = 0;
     std::vector<const void *> pointers; ///< one for each member
   };
   class Round;
@@ -63,7 +64,7 @@ private:
   };
 
   Place &placeIn(const Group &group);
-  /// What pieces say that members have for each other: an AllToAll, BlockMove or Exchange.
+  /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);
@@ -71,7 +72,7 @@ private:
   void arriveAndWaitAgain(Barrier &barrier);
   void put(tpc_context &ctx, Channel &channel, int peer, const void *data, int64_t bytes);
   void get(tpc_context &ctx, Channel &channel, int peer, void *data, int64_t bytes);
-  /// For the members of a barrier, or, without one, for `peer`.
+  /// Waits for the members of a barrier, or, without one, for `peer`.
   void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier, int peer,
             const char *where);
   [[noreturn]] void failLate(tpc_context &ctx);

@@ -1,4 +1,4 @@
-//===- WaitWord.cpp - a counter that threads wait on ----------------------===//
+//===- WaitWord.cpp - Counter that threads wait on ------------------------===//
 
 #include "transport/threads/WaitWord.h"
 

@@ -1,8 +1,8 @@
-//===- WaitWord.h - a counter that threads wait on ------------------------===//
+//===- WaitWord.h - Counter that threads wait on --------------------------===//
 //
-// Two flags in the word end all waiting: an error somewhere (stop), or a rank that ended and will
-// never advance the counter (left). As the flags are part of the word, a wait that begins just when
-// a flag is set does not sleep.
+// Two flags in the word end all waiting: an error on some rank (stop), or a rank that ended and
+// will never advance the counter (left). Because the flags are part of the word, a wait that starts
+// while a flag is set does not sleep.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,18 +26,18 @@ public:
 
   /// Adds one and wakes all.
   void advance() { tryAdvance(0); }
-  /// The same, unless the stop flag is set. A waiter either sees the count advance or the flag, and
-  /// never the flag if this returned true first.
+  /// The same, unless the stop flag is set. A waiter sees either the advance or the flag; if this
+  /// returned true first, it sees the advance.
   bool advanceUnlessStopped() { return tryAdvance(stopFlag); }
   void setFlag(uint32_t flag);
   void clearFlag(uint32_t flag) { word.value.fetch_and(~flag); }
 
-  /// Until the count is no longer `seen`, or `timeout` seconds (0: for ever) in which `counts`
-  /// held. A count that advanced counts more than a flag.
+  /// Waits until the count differs from `seen`, or for `timeout` seconds (0: no timeout) during
+  /// which `counts` returned true. An advance takes precedence over a flag.
   template <class Counts> Waited wait(uint32_t seen, bool spin, double timeout, Counts counts) {
     return waitFor(seen, spin, stopFlag | leftFlag, timeout, counts);
   }
-  /// The same for what is certain to come, whatever happens elsewhere.
+  /// The same for an advance that is certain, whatever happens on other ranks.
   void waitRegardless(uint32_t seen, bool spin) {
     waitFor(seen, spin, 0, 0, [] { return true; });
   }

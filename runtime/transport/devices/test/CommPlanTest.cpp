@@ -1,7 +1,7 @@
-//===- CommPlanTest.cpp - plans of collectives, carried out on the host ---===//
+//===- CommPlanTest.cpp - Host execution of communication plans -----------===//
 //
-// The plans of all members of a group are carried out together, as the library would: what is
-// called must fit, and what is there in the end is compared with what pieces and reductions say.
+// Executes the plans of all members of a group together, as the library would. The calls must
+// match, and the results are compared with tensor blocks and reductions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 constexpr std::byte unwritten{0xee};
 
-/// One member: its plan and its memory, of just the size that is needed.
+/// One member: its plan, and memory of exactly the required size.
 struct Member {
   CommPlan plan;
   Bytes in, out, stage{};
@@ -32,7 +32,7 @@ struct Member {
   Bytes &memory(CommMemory which) {
     return which == CommMemory::In ? in : which == CommMemory::Out ? out : stage;
   }
-  /// Fails the test where it is not there.
+  /// Fails the test if out of bounds.
   std::byte *at(CommPlace place, int64_t bytes) {
     Bytes &all = memory(place.memory);
     bool inside =
@@ -55,7 +55,7 @@ struct Member {
   }
 };
 
-/// What members call fits: kinds, counts, types, roots, and messages of each pair.
+/// Checks that members' calls match: kinds, counts, types, roots, and messages of each pair.
 void call(std::vector<Member> &members) {
   int count = static_cast<int>(members.size());
   std::map<std::pair<int, int>, std::deque<std::pair<std::byte *, int64_t>>> sent;
@@ -124,7 +124,7 @@ void carryOut(std::vector<Member> &members) {
     member.copy(member.plan.after);
 }
 
-/// Small integers as f32: sums of them are exact in any order.
+/// Small integers as f32: their sums are exact in any order.
 Bytes numbers(int64_t bytes, int seed) {
   std::mt19937 random(seed);
   Bytes result(bytes);
@@ -162,7 +162,7 @@ template <typename Plan> std::vector<Member> membersOf(const Grid &grid, Plan pl
   return members;
 }
 
-/// Every output is what the inputs' pieces make of it.
+/// Checks that every output consists of the inputs' tensor blocks.
 template <typename Pieces, typename Plan>
 void checkPieces(const Grid &grid, const Pieces &pieces, const std::vector<int64_t> &outBytes,
                  Plan plan) {
@@ -328,14 +328,14 @@ TEST(CommPlan, WhatIsInARowIsPassedAsItIs) {
   expectDirect(planAllGather(group, 1, 8, 12));
   expectDirect(planAllGather(group, 1, 7, 12));
   expectDirect(planReduceScatter(group, TPC_F32, TPC_SUM, 1, 8, 4));
-  // A shift of a dimension that is split: two messages at most, both in a row.
+  // Shift of a split dimension: at most two messages, both contiguous.
   expectDirect(planPermute(grid, group, {1, 1, 8, 1, 4, 1, {{0}, {}}, {{0}, {}}}));
 }
 
 TEST(CommPlan, CopiesAreFew) {
   Grid grid({{"tp", 4}});
   Group group = groupOf(grid, 1);
-  // One per peer and side, however many rows.
+  // One copy per peer and side, however many rows.
   EXPECT_EQ(planAllGather(group, 4096, 8, 12).after.size(), 4u);
   EXPECT_EQ(planReduceScatter(group, TPC_F32, TPC_SUM, 4096, 7, 12).before.size(), 4u);
   CommPlan plan = planAllToAll(group, {1, 512, 1, 16, 256, true});

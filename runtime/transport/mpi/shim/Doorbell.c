@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A cache line's worth; MPI aligns the window to less. */
+/* Size of a cache line; MPI aligns the window to less. */
 typedef struct {
   _Atomic uint32_t rings;
   _Atomic uint32_t sleeping;
@@ -18,7 +18,7 @@ typedef struct {
 static MPI_Win window = MPI_WIN_NULL;
 static bell **bells; /* by world rank; null for ranks of other hosts */
 static bell *mine;
-static bell alone; /* where there is no shared memory */
+static bell alone; /* used without shared memory */
 
 void tpc_doorbells_open(MPI_Comm world, MPI_Comm host) {
   int size = 0, rank = 0, on_host = 0;
@@ -58,7 +58,7 @@ void tpc_doorbells_open(MPI_Comm world, MPI_Comm host) {
     MPI_Win_shared_query(window, i, &bytes, &unit, &address);
     bells[host_ranks[on_host + i]] = address;
   }
-  bells[rank] = NULL; /* nobody rings at home */
+  bells[rank] = NULL; /* a rank does not ring itself */
   MPI_Group_free(&host_group);
   MPI_Group_free(&world_group);
   free(host_ranks);
@@ -78,8 +78,8 @@ int tpc_doorbell_reaches(int32_t peer) { return bells && bells[peer]; }
 void tpc_doorbell_ring(int32_t peer) {
   if (!tpc_doorbell_reaches(peer))
     return;
-  /* A sleeper says that it sleeps before the kernel compares the count; a ringer counts before it
-   * looks for sleepers. Sequentially consistent, so one of them sees the other. */
+  /* A sleeper announces its sleep before the kernel compares the count; a ringer counts before
+     it checks for sleepers. Sequentially consistent, so at least one side sees the other. */
   atomic_fetch_add(&bells[peer]->rings, 1);
   if (atomic_load(&bells[peer]->sleeping))
     syscall(SYS_futex, &bells[peer]->rings, FUTEX_WAKE, 1, NULL, NULL, 0);

@@ -1,6 +1,6 @@
-/* A word for each rank of this host, in memory that they share: MPI offers nothing to sleep on, so
- * who has sent something rings, and who waits sleeps on its word. Only a hint: sleeps are bounded,
- * so a ring that MPI's own protocols would have needed costs time and nothing else. */
+/* Wake-up words in memory shared by the ranks of a host. MPI has no blocking wait without
+   spinning, so a sender rings, and a waiting rank sleeps on its own word. Rings are only hints:
+   sleeps are bounded, so a ring that MPI's own protocols miss costs only time. */
 #ifndef TPC_RT_TRANSPORT_MPI_SHIM_DOORBELL_H
 #define TPC_RT_TRANSPORT_MPI_SHIM_DOORBELL_H
 
@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 /* Collective over `world`; `host` has the ranks of this host. Without shared memory there are no
- * bells. */
+   doorbells. */
 void tpc_doorbells_open(MPI_Comm world, MPI_Comm host);
 void tpc_doorbells_close(void);
 
-/* Whether `peer` can ring and be rung. */
+/* Whether this rank and `peer` can ring each other. */
 int tpc_doorbell_reaches(int32_t peer);
 void tpc_doorbell_ring(int32_t peer);
-/* Rings so far at this rank; to be read before looking for what one would otherwise sleep for. */
+/* Number of rings so far at this rank. Read it before checking for progress. */
 uint32_t tpc_doorbell_rings(void);
-/* Until there is another ring, or `seconds` (below 1) have passed. */
+/* Sleeps until the next ring, or for `seconds` (below 1). */
 void tpc_doorbell_sleep(uint32_t rings, double seconds);
 
 #endif /* TPC_RT_TRANSPORT_MPI_SHIM_DOORBELL_H */

@@ -1,5 +1,5 @@
-/* libtpc_mpi.so: point-to-point messages by MPI. What collectives are made of them is the business
- * of MpiTransport.cpp; MPI's own reductions do not add in rank order. */
+/* libtpc_mpi.so: point-to-point messages by MPI. MessageTransport.cpp builds collectives from
+   them; MPI's own reductions do not add in rank order. */
 
 #define _GNU_SOURCE /* cpu_set_t */
 #include "transport/mpi/MpiShim.h"
@@ -11,28 +11,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A message with more bytes is sent in parts: counts are ints, and each part that has come is a
- * sign of life. TPC_MPI_PART_BYTES is for tests. */
+/* Longer messages are sent in parts: MPI counts are ints, and each received part shows progress.
+   TPC_MPI_PART_BYTES is for tests. */
 static int64_t part_bytes = INT64_C(1) << 26;
 
-/* There is one MPI in a process, and so one session at a time. */
+/* MPI exists once per process, so there is one session at a time. */
 static int is_open, is_ours; /* ours: we initialized MPI, and finalize it */
 static MPI_Comm world;
 static int world_rank, world_size;
 
-/* What is under way: receives, then sends. Parallel arrays, because MPI wants the first dense. */
+/* Requests in flight: receives, then sends. Parallel arrays, because MPI requires the first to
+   be dense. */
 static MPI_Request *requests;
 static int32_t *peers;
 static int *completed;
 static int64_t num_allocated;
 static int num_requests, num_incoming, num_open;
-static int all_reached; /* nobody sends without a ring */
-static uint32_t rings;  /* before the last look */
+static int all_reached; /* all peers ring after sending */
+static uint32_t rings;  /* at the last check */
 
 static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
                     char *error, int64_t capacity) {
-  /* Open MPI spins by default, which is ruinous with more ranks than cores. Waiting is done here.
-   */
+  /* Open MPI spins by default, which is very slow with more ranks than cores. This file
+     implements waiting instead. */
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   const char *part = getenv("TPC_MPI_PART_BYTES");
   if (part && atoll(part) > 0 && atoll(part) < part_bytes)
@@ -53,7 +54,7 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
       return 1;
     }
   }
-  /* Only this thread calls MPI, but it has others beside it. */
+  /* Only this thread calls MPI, but the process has other threads. */
   MPI_Query_thread(&provided);
   if (provided < MPI_THREAD_FUNNELED) {
     if (!initialized)
@@ -66,7 +67,7 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
   }
   is_open = 1;
   is_ours = !initialized;
-  /* A communicator of its own, so that nothing else in the process can take our messages. */
+  /* A separate communicator, so that other code in the process cannot receive our messages. */
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_rank(world, &world_rank);
   MPI_Comm_size(world, &world_size);
@@ -135,7 +136,7 @@ static int start_some(const tpc_message *messages, int32_t count, int sending, i
   return next;
 }
 
-/* One that was posted: its requests, and its bytes behind them. */
+/* A posted message: its requests, followed by its bytes. */
 typedef struct post_list {
   struct post_list *next;
   int32_t peer;
@@ -169,7 +170,7 @@ static int32_t post(const tpc_message *message) {
 
 static void flush_next(void) { flushes_next = 1; }
 
-/* Frees those that the receivers have; whether there were any. */
+/* Frees posts that the receivers have; returns whether there were any. */
 static int advance_posts(void) {
   int moved = 0;
   for (post_list **at = &posts; *at;) {
@@ -219,7 +220,7 @@ static int32_t start(const tpc_message *sends, int32_t num_sends, const tpc_mess
     return -1;
   is_flushing = flushes_next;
   flushes_next = 0;
-  /* Receives first: what arrives early finds its place. */
+  /* Receives first, so that early messages find their buffer. */
   num_incoming = start_some(receives, num_receives, 0, 0);
   num_requests = num_open = start_some(sends, num_sends, 1, num_incoming);
   all_reached = reach_all(sends, num_sends) && reach_all(receives, num_receives);
@@ -237,16 +238,16 @@ static int32_t advance(void) {
   if (num_completed <= 0)
     return moved;
   num_open -= num_completed;
-  /* The sender of a long message waits to hear that it was taken. */
+  /* The sender of a long message waits for its acknowledgment. */
   for (int i = 0; i < num_completed; ++i)
     if (completed[i] < num_incoming)
       tpc_doorbell_ring(peers[completed[i]]);
   return num_open == 0 && !waits_for_posts ? 2 : 1;
 }
 
-/* Some of MPI's messages come without a ring (those from other hosts, and parts of long ones), so a
- * sleep ends by itself after an eighth of the wait so far: that costs little of the time that
- * passes anyway, and leaves the cores to those who compute. */
+/* Some MPI messages arrive without a ring (from other hosts, and parts of long messages). A
+   sleep therefore ends after an eighth of the wait so far: the added delay is relatively small,
+   and the cores stay free for computing ranks. */
 static void sleep_on(double waited) {
   double pause = waited / 8, shortest = all_reached ? 200e-6 : 20e-6;
   tpc_doorbell_sleep(rings, pause < shortest ? shortest : pause > 2e-3 ? 2e-3 : pause);
