@@ -1,8 +1,7 @@
-"""Time as limits of tests count it: a machine that is busy with other work does not make a test
-fail.
+"""Load-independent time limits: a busy machine does not fail a test.
 
-A test that hangs is told from one that has to wait for a processor: `LoadClock` counts seconds of a
-machine that would be idle otherwise, `tree_seconds` what processes have used of processors.
+`LoadClock` counts seconds of an otherwise idle machine, which separates a hang from a wait for a
+processor. `tree_seconds` returns the CPU time of a process tree.
 """
 
 from __future__ import annotations

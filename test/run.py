@@ -3,14 +3,14 @@
 
     test/run.py [--quick | --long] [--build DIR] [unit] [lit] [pytest]
 
-By default everything but the long tests. --quick: each test function of pytest once, with the first
-of its parameters, the small worlds of the runtime's conformance, no test that takes seconds; all of
-lit. --long: everything.
+By default all tests except the long ones run. --quick: each pytest function once, with its first
+parameters, the small worlds of the runtime's conformance suite, all of lit, and no test that takes
+seconds. --long: all tests.
 
-GoogleTest programs and then lit run beside pytest, so that every processor has work. Each runner
-writes its results to a file (JUnit XML) and those are counted; a runner that dies or hangs counts
-as a failure of its own, and so does a test that is skipped for any other reason than those of
-OPTIONAL. The exit status is not 0 if anything failed or nothing ran.
+GoogleTest programs and then lit run at the same time as pytest, to use every processor. Each runner
+writes its results to a file (JUnit XML), and these are counted. A runner that dies or hangs counts
+as a failure, and so does a test skipped for a reason that OPTIONAL does not list. The exit status
+is nonzero if a test failed or none ran.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""Compiling for few and many ranks: CPU seconds, those of them that verify, and peak memory. The
-weights are not there: none are read. Grids take turns.
+"""Compile time for few and many ranks: CPU seconds, their share in verifiers, and peak memory.
 
-    python test/Benchmark/bench_compile.py [--json results.json]     # GPT-2 124M for 1, 8 and 32 ranks
-    python test/Benchmark/bench_compile.py --llama                   # 405 billion parameters for 8 and 8,192 ranks
+    bench_compile.py [--json results.json]     # GPT-2 124M for 1, 8 and 32 ranks
+    bench_compile.py --llama                   # 405 billion parameters for 8 and 8,192 ranks
+
+Models have no weight files, because compilation reads no weights. Grids are measured in turn.
 """
 
 from __future__ import annotations

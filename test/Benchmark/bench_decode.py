@@ -1,21 +1,21 @@
-"""Tokens of GPT-2 124M: an executable of tpc beside ONNX Runtime, OpenVINO and PyTorch, and beside
-reading memory.
+"""Decoding speed of GPT-2 124M: tpc, ONNX Runtime, OpenVINO, PyTorch, and a memory probe.
 
     python test/Benchmark/bench_decode.py [--json results.json]
 
-The same file with a KV cache for all that read files; f32, two cores, a sequence at a time. All
-take turns in a process each, and wait while others run: ONNX Runtime with 2 threads, OpenVINO and
-PyTorch likewise (where they are installed), one rank with 2 threads, and two ranks (tp2) with 1
-thread each. A round is a prompt and 16 tokens of each, and before and after each turn a probe that
-reads as many bytes as the weights have, by as many threads. Memory of virtual machines is fast and
-slow for seconds at a time: so a turn is compared with the probes beside it, and with the turn of
-another in its round; the table has the medians of the rounds. Where the probes differ by more than
-a tenth of the fastest, everything is measured again (three times at most, and then said).
+All engines that read ONNX get the same file with a KV cache: f32, two cores, one sequence. Each
+engine runs in its own process, and only one runs at a time: ONNX Runtime, OpenVINO and PyTorch with
+2 threads (the latter two only where installed), tpc with one rank of 2 threads, and with two ranks
+(tp2) of 1 thread each. A round is one prompt and 16 tokens per engine.
 
-"of probe": bytes that a token has to read (weights once, keys and values once) per second, as a
-fraction of what the probe reads per second. "speed to …": more than 1 is faster. "prefill": until
-the first token of a prompt of 128, with the logits of its last position only, and with those of all
-positions.
+Memory bandwidth of virtual machines varies within seconds. Therefore a probe runs before and after
+each turn; it reads as many bytes as the weights have, with as many threads. A turn is compared with
+its adjacent probes and with the other turns of its round. The table has the medians over rounds.
+If the probes differ by more than a tenth of the fastest, the measurement is repeated, up to three
+times; the output reports it if the last try still varies.
+
+Columns: "of probe" is the bytes that a token must read (weights, keys and values once) per second,
+as a fraction of the probe's bytes per second. "speed to …" above 1 is faster. "prefill" is the time
+to the first token of a prompt of 128, with logits of the last position only, and of all positions.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Prefill of GPT-2 124M: an executable of tpc beside ONNX Runtime and OpenVINO, same file, same
-number of threads.
+"""Prefill speed of GPT-2 124M: tpc, ONNX Runtime and OpenVINO with the same file and thread count.
 
     python test/Benchmark/bench_vs_onnxruntime.py [--json results.json]
 
-All take turns, so that a machine that slows down slows all of them: ONNX Runtime with 2 threads,
-OpenVINO with 2 threads (where it is installed: pip install openvino), one rank with 2 threads, and
-two ranks (tp2) with 1 thread each. Each round takes the median of its steps, the table the median
-of the rounds. Ratios are speeds: more than 1 is faster than what is compared with. "products":
-which part of a step of one rank products are, of a profiled run.
+Engines run in turn, so that a slow phase of the machine affects all of them: ONNX Runtime with 2
+threads, OpenVINO with 2 threads (where it is installed: pip install openvino), tpc with one rank of
+2 threads, and with two ranks (tp2) of 1 thread each. Each round takes the median of its steps; the
+table has the median of the rounds. Ratios are speeds: above 1, tpc is faster. "products" is the
+share of matmuls in a step of one rank, from a profiled run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the benchmark programs share."""
+"""Helpers of the benchmark programs."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""What a GPT communicates when JAX (GSPMD) splits it over 8 host devices, and when tpc does.
+"""Communication of a GPT on 8 host devices: JAX (GSPMD) against tpc.
 
     pip install jax onnx numpy
     python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--table table.md]
 
-JAX gets shardings of the weights (and, with dp, of the ids) as Megatron-LM has them, and no others;
-with sp also one of the residual, because nothing else could say it. What it then communicates is
-read off the compiled HLO.
+JAX gets Megatron-LM's shardings of the weights and, with dp, of the ids. With sp it also gets a
+sharding of the residual, because no weight sharding implies it. JAX's collectives are parsed from
+the compiled HLO.
 
-It refuses to split 50257 rows over 8 devices, so that it has table and head whole on every device.
-tpc is then compiled with both annotated as whole, and also as it would split them by itself. Fails
-if tpc sends more than JAX.
+JAX cannot split 50257 rows over 8 devices, so it replicates the embedding table and the head. tpc
+is compiled with both annotated as replicated, and also with its own choice. The program fails if
+tpc sends more than JAX.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Others that generate from GPT-2 124M, on CPUs in f32: each as its own documentation says that it
-is fast.
+"""Other engines that generate from GPT-2 124M on CPUs in f32, in their documented configuration.
 
-A peer takes a prompt (`prefill`) and then one token at a time (`step`); the cache stays where it
-has put it. None of them chooses a token: that is not part of their times.
+An engine takes a prompt (`prefill`) and then one token at a time (`step`). Its cache stays in its
+own buffers. Token selection is not part of the times.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Writes a GPT-shaped model (layer norms, learned positions, GELU) as ONNX, without its weights.
 
-    python test/Benchmark/gpt.py gpt.onnx [--layers 12 --hidden 768 --heads 12 --residual serial|parallel|shared …]
+    python test/Benchmark/gpt.py gpt.onnx [--layers 12 --hidden 768 --heads 12]
+                                          [--residual serial|parallel|shared …]
 
 Residuals: `serial` is GPT-2's, x + attention(norm(x)) and then + mlp(norm(that)); `parallel` is
 GPT-NeoX's, x + attention(norm1(x)) + mlp(norm2(x)); `shared` is GPT-J's, where both branches read

@@ -1,10 +1,9 @@
-"""Writes a LLaMA-shaped model (RMS norms, rotary embedding, grouped heads, gated MLP) as ONNX,
-without its weights.
+"""Writes a LLaMA-shaped model (RMS norms, rotary embedding, grouped heads, gated MLP) as ONNX.
 
     python test/Benchmark/llama.py llama.onnx [--layers 126 --hidden 16384 …] [--past]
 
-The weights are external data in a file that does not exist: enough to compile. The default is as
-large as the largest LLaMA 3.1: 126 layers, 405 billion parameters.
+The file has no weights. It refers to external data that does not exist, which is enough to compile.
+The default size is that of the largest LLaMA 3.1: 126 layers, 405 billion parameters.
 """
 
 from __future__ import annotations

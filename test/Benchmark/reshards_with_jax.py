@@ -1,13 +1,12 @@
-"""What a device sends when JAX (GSPMD) moves a matrix from one layout to another, and when tpc
-does.
+"""Bytes that a device sends for a reshard of a matrix: JAX (GSPMD) against tpc.
 
     pip install "jax[cpu]" numpy pytest
     TPC_BUILD=build python test/Benchmark/reshards_with_jax.py
 
-All 110 ordered pairs of layouts over two axes, on grids of 2x2 and 2x4. JAX's collectives are read
-off the compiled HLO, tpc's are counted by the program that runs. Prints the pairs in which JAX
-sends less than it, or is above what the rank that lacks most needs. Fails if tpc sends more than
-JAX anywhere.
+Covers all 110 ordered pairs of layouts over two axes, on grids of 2x2 and 2x4. JAX's collectives
+are parsed from the compiled HLO; tpc's are counted by the running program. Prints the pairs in
+which JAX sends less than tpc, or more than the lower bound (the bytes that the rank with the most
+missing elements receives). Fails if tpc sends more than JAX for any pair.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Imports the tests of single ops that the onnx package carries, and compares with their expected
-outputs.
+"""Imports the single-op tests of the onnx package and compares results with their expected outputs.
 
     backend.py [--list] GROUP: NAME-PATTERN... GROUP: NAME-PATTERN...
 
-Prints for each group how many tests pass, and how many are refused by which message.
-Shapes, axes and the like are inputs there. Importing needs them known, so that all integer inputs
-which are small become initializers where the import asks for it.
+Prints for each group the number of tests that pass, and the number rejected with each message.
+Shapes, axes and the like are inputs in these tests, but the importer needs their values. Therefore
+small integer inputs become initializers where the importer requires it.
 """
 
 import argparse

@@ -1,7 +1,6 @@
-"""Compares what the importer makes of models with ONNX Runtime, for several sizes: compare.py
-FILE-OR-FOLDER...
+"""Compares imported models with ONNX Runtime for several sizes: compare.py FILE-OR-FOLDER...
 
-Symbols of the inputs get sizes; those that the program's constraints exclude are skipped.
+Symbols of the inputs get sizes. Sizes that violate the program's constraints are skipped.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Writes models whose tensors are stored in all the ways that there are: data_files.py FOLDER"""
+"""Writes models with each kind of tensor storage: data_files.py FOLDER"""
 
 import os
 import sys

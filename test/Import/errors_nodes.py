@@ -1,7 +1,7 @@
-"""Files that the importer must refuse, and the words for each: errors_nodes.py [PART-OF-A-MESSAGE]
+"""Files that the importer must reject, and the error of each: errors_nodes.py [PART-OF-A-MESSAGE]
 
-Each case is a file of its own, which must be refused, and the first error must be the one that is
-expected: from its first word on for the nodes of NODES, as a part of it for the files of MODELS.
+Each case is a separate file. Its first error must match the expected message: as a prefix for the
+nodes of NODES, as a substring for the files of MODELS.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Runs programs of the import level with numpy.
+"""Numpy interpreter for programs of the import level.
 
-Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic`
-prints it), so that what the importer makes of a model can be compared with ONNX Runtime,
-independently of all later stages.
+Reads the generic form of a program (from `tpc-translate --import-onnx --mlir-print-op-generic`).
+This allows a comparison of the importer with ONNX Runtime, independent of all later stages.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Turns models in ONNX's text format into files: every NAME.txt in FOLDER into NAME.onnx.
+"""Converts models in ONNX's text format: every NAME.txt in FOLDER to NAME.onnx.
 
     text2onnx.py FOLDER
 
-Values that are declared in <…> after the graph's signature and that no node computes become
-initializers with random elements. Lines that begin with // are comments.
+Values declared in <…> after the graph's signature that no node computes become initializers with
+random elements. Lines that begin with // are comments.
 """
 
 import sys

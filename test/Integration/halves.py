@@ -1,4 +1,4 @@
-"""Models as if they had been exported after .half()."""
+"""Models converted as if exported after .half()."""
 
 import numpy as np
 import onnx

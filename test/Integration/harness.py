@@ -1,4 +1,4 @@
-"""How the tests call the compiler and what it makes, and what they know about grids."""
+"""Calls of the compiler and its executables, and properties of grids."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Runs programs in processes, of which one is killed or frozen: in the middle of a step, or while
-they start. And hosts, as network namespaces, between which links are cut.
+"""Programs in processes of which one is killed or frozen, during a step or during start-up.
+
+Hosts are network namespaces, and tests cut the links between them.
 """
 
 import contextlib

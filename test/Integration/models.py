@@ -1,6 +1,4 @@
-"""The ONNX files that the tests run, what their inputs look like, and what ONNX Runtime computes
-for them.
-"""
+"""ONNX files of the tests, their inputs, and ONNX Runtime's results."""
 
 from __future__ import annotations
 

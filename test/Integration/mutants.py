@@ -1,8 +1,8 @@
 """Mutants: kinds of `tpc-mutate`, and tables of the verdict on each mutant.
 
-A verdict is None where the program has no place for the fault. Else it is the set of verifiers that
-refuse the mutant, or one of EQUAL, or ACCEPTED. Where TPC_MUTANT_TABLES is a folder, each table is
-written there, for tools/mutants.py.
+A verdict is None where the fault does not apply to the program. Otherwise it is the set of
+verifiers that reject the mutant, or one of EQUAL, or ACCEPTED. If TPC_MUTANT_TABLES is a folder,
+each table is written there, for tools/mutants.py.
 """
 
 import collections

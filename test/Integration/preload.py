@@ -1,6 +1,4 @@
-"""Libraries in C that are preloaded into a program, and do at a known moment what luck would have
-to do otherwise.
-"""
+"""Preloaded C libraries that trigger an event at a deterministic moment of a program."""
 
 from __future__ import annotations
 

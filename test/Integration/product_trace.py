@@ -1,6 +1,4 @@
-"""What the trace of the simulated libraries says of products: which algorithms were measured, and
-which were used.
-"""
+"""Matmul algorithms in the trace of the simulated libraries: measured and used ones."""
 
 from __future__ import annotations
 

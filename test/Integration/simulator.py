@@ -1,6 +1,4 @@
-"""How tests give programs for GPUs the libraries that simulate the vendor's (test/Simulator): the
-executables are those that users have.
-"""
+"""Environment that gives unmodified GPU programs the simulated libraries (test/Simulator)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the trace of the simulated driver says of a program's steps: from the second of a shape on
-each is one launch of a graph, which allocates nothing and waits for nothing before its outputs.
+"""Steps in the trace of the simulated driver: one graph launch from the second step of a shape on.
+
+The launch allocates nothing and synchronizes only for its outputs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Writes expected.json: what transformers' greedy `generate` says to eight prompts of each model of
-this directory.
+"""Writes expected.json: ids of transformers' greedy `generate` for eight prompts per model.
 
-    PYTHONPATH=python python test/Models/expected.py [NAME …]        # needs torch and transformers; tests need neither
+    PYTHONPATH=python python test/Models/expected.py [NAME …]
 
-Each model is built as make.py builds it, from its seed, and compared with the committed file in
-ONNX Runtime before it says anything: a model with other weights is an error. Prompts are drawn
-once, from the model's name, and none is left out. Of each step the margin is kept, the largest
-logit less the second: where it is small, other orders of addition may choose otherwise.
+Needs torch and transformers; tests need neither. Each model is built from its seed as make.py does,
+and first compared with the committed file in ONNX Runtime: different weights are an error. Prompts
+are drawn once, from the model's name, and all are kept. The margin of each step is kept: the
+largest logit minus the second largest. With a small margin, other summation orders may choose other
+ids.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Makes the ONNX files of this directory. Needs what `python -m tpc.export` needs; tests need none
-of it.
+"""Makes the ONNX files of this directory, with the packages that `python -m tpc.export` needs.
 
 PYTHONPATH=python python test/Models/make.py [NAME …]
 """

@@ -1,5 +1,6 @@
-"""The steps of chains: each takes a value and three small numbers, and gives another value, or None
-if it does not fit.
+"""Steps of random chains: functions of a value and three small numbers.
+
+A step returns a new value, or None if it is not applicable to its operand.
 """
 
 from __future__ import annotations

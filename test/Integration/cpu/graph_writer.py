@@ -1,4 +1,4 @@
-"""Writes ONNX graphs node by node: w("Add", a, b) adds a node and gives the name of its output."""
+"""Writer of ONNX graphs, node by node: w("Add", a, b) adds a node and returns its output's name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Programs as text, each function of which becomes a kernel: rows of lengths that test models do
-not have.
-"""
+"""Textual programs whose functions become kernels, with row lengths that no test model has."""
 
 import re
 

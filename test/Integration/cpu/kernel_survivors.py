@@ -1,11 +1,13 @@
-"""Seeded mistakes in kernels that change no result, each with the reason. What a statement computes
-is written without registers (Explain.cpp): `env[0]` is a size, `block` and `blocks` are the number
-of this block and how many there are, `thread` is the number in the block; `one of (a or b)` is what
-a loop or a branch leaves in a register; `for bra, return` is who reads the result.
+"""Seeded faults in kernels that change no result, each with a reason.
 
-States, as running says: `not reached`: no case comes to the statement; `no difference`: in all
-cases it leaves what the right one does; `the same bits`: it leaves something else, and results are
-the same; `other bits`: and so are results, within the bound.
+The value of a statement is printed without registers (Explain.cpp): `env[0]` is a size, `block` and
+`blocks` are the block's index and the number of blocks, `thread` is the index in the block.
+`one of (a or b)` is a register after a branch or a loop. `for bra, return` lists the instructions
+that use the result.
+
+States, found by running: `not reached`: no case executes the statement; `no difference`: its result
+equals the original's in all cases; `the same bits`: its result differs, but outputs are equal;
+`other bits`: outputs differ within the bound.
 """
 
 import re

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Kills and freezes ranks, at any moment of a start and of steps, by signals and control groups,
-and cuts links between hosts.
+"""Fault campaign: kills and freezes ranks at random moments, and cuts links between hosts.
 
     liveness_run.py [--cases 340] [--jobs 2] [--seed 0] [--kind start] [--keep DIR]
 
-Each case: is the rank, or the link, named, after how many seconds, and is nothing left behind.
-Prints what fails, and in the end a table of times by kind. The cases are those of test_liveness.py
---long, side by side.
+Faults are injected during start-up and steps, by signals and by control groups. Each case checks
+that an error names the rank or link, within which time, and that no process is left. Prints the
+failures and a table of times by kind. The cases are those of test_liveness.py --long, in parallel.
 """
 
 import argparse

@@ -1,15 +1,14 @@
-"""Chains: random sequences of small steps on one value, beside the layers of a random graph.
+"""Chains: random sequences of small steps on one value, added to the layers of a random graph.
 
-A chain begins somewhere (the hidden states, an input with a batch of its own, one without a batch,
-a weight, a constant), goes through its steps, and ends as an output or is added to the hidden
-states. A step is a name and three small numbers, whose meaning depends on the value that it finds:
-an axis is taken modulo the rank, a size from those that divide. A step that does not fit does
-nothing. So every chain means something, and stays so when steps are taken out.
+A chain starts from the hidden states, an input with or without its own batch, a weight, or a
+constant. Its result becomes an output or is added to the hidden states. A step is a name and three
+small numbers, interpreted for the value at hand: an axis is taken modulo the rank, a size from the
+divisors. A step that is not applicable does nothing. Hence every chain is valid, and stays valid
+when steps are removed.
 
-Inputs and weights of chains are small multiples of a power of two. As long as sums of them are
-exact in the value's type, the value is `exact`: ONNX Runtime and any number of ranks must get the
-very same bits, and casts to narrower types, comparisons and indices that are computed from it mean
-the same.
+Inputs and weights of chains are small multiples of a power of two. While sums of them are exact in
+the value's type, the value is `exact`: ONNX Runtime and any number of ranks must produce the same
+bits, and casts to narrower types, comparisons and computed indices agree as well.
 """
 
 from __future__ import annotations

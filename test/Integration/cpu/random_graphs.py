@@ -1,9 +1,8 @@
-"""Random transformer-like graphs, written with onnx's helper functions the way exporters write
-them.
+"""Random transformer-like graphs, written with onnx's helper functions in the style of exporters.
 
-A graph is a Spec: plain numbers and words, so that a failure can be printed on one line, built
-again from that line, and made smaller field by field. `draw` draws one; `build` makes the ONNX
-file; `make_inputs` what goes into it.
+A graph is a Spec of plain numbers and words. A failure prints it on one line, from which the graph
+is rebuilt and reduced field by field. `draw` draws a Spec; `build` writes the ONNX file;
+`make_inputs` makes its inputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes into a random graph."""
+"""Inputs of random graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One random pair of a graph and a grid: drawn, compiled, run, and compared with ONNX Runtime.
+"""Random pair of a graph and a grid: drawn, compiled, run, and compared with ONNX Runtime.
 
 random_run.py runs many of them, or one by its seed or by the text that a failure printed.
 """

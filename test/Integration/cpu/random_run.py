@@ -1,8 +1,8 @@
-"""Runs random pairs (random_pairs.py): many, with a table of what was tried, or one.
+"""Runs random pairs (random_pairs.py): one pair, or many with a table of coverage.
 
-python test/Integration/cpu/random_run.py --pairs 10000 --jobs 2   # seeds 0 to 9999
-python test/Integration/cpu/random_run.py --seed 17 --keep DIR     # the pair of seed 17
-python test/Integration/cpu/random_run.py '{"grid":"tp2",…}'       # the pair that a failure printed
+random_run.py --pairs 10000 --jobs 2   # seeds 0 to 9999
+random_run.py --seed 17 --keep DIR     # the pair of seed 17
+random_run.py '{"grid":"tp2",…}'       # the pair that a failure printed
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes a pair that fails smaller, as long as it fails in the same way."""
+"""Reduction of a failing pair to a smaller one that fails in the same way."""
 
 from __future__ import annotations
 

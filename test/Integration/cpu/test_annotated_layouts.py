@@ -1,5 +1,7 @@
-"""A tensor is computed in one layout and wanted in another: what lies between is what was asked
-for, and nothing lies behind it. All layouts of a matrix over two axes, as annotations.
+"""Reshards between annotated layouts of a tensor: all layouts of a matrix over two axes.
+
+A tensor is computed in one layout and consumed in another. The program has the requested layouts at
+both ends and no further collective after them.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""Annotations over tpx and tpy, in any order and on any tensor: the program computes what ONNX
-Runtime does. (No combination makes the compiler search without end, or splits what a norm needs
-whole.)
+"""Annotations over tpx and tpy, in any order and on any tensor: results equal ONNX Runtime's.
+
+No combination makes the compiler search endlessly, or splits an operand that a norm needs whole.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Annotations use values while the model is recognized. What is recognized does not depend on that."""
+"""Annotations add uses of values, and model recognition does not depend on uses."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""However tensors are annotated, the ranks compute what ONNX Runtime computes."""
+"""Annotated tensors: the ranks compute ONNX Runtime's results for any annotation."""
 
 import re
 

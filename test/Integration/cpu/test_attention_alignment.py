@@ -1,5 +1,6 @@
-"""Which keys causal attention shows to each query where there are more or fewer new keys than
-queries: the table of docs/design/onnx-import.md, row by row, beside ONNX Runtime and onnx's
+"""Causal attention with fewer or more new keys than queries: visible keys of each query.
+
+Compares the table of docs/design/onnx-import.md row by row with ONNX Runtime and with onnx's
 reference implementation.
 """
 

@@ -1,4 +1,4 @@
-"""What an executable must refuse in words when it runs: no crash, no hang, no output."""
+"""Invalid input at run time: executables report an error, without crash, hang or output."""
 
 import os
 import re

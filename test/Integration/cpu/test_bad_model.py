@@ -1,6 +1,4 @@
-"""Files and options that the compiler must refuse in words: no crash, no hang, nothing half
-written.
-"""
+"""Invalid files and options: an error of the compiler, without crash, hang or partial output."""
 
 import os
 import shutil

@@ -1,6 +1,4 @@
-"""Seeded mistakes in plans of memory: each is refused by tpc-verify-buffers, or the program
-computes the same.
-"""
+"""Seeded faults in memory plans: tpc-verify-buffers rejects each, or results do not change."""
 
 import functools
 import json

@@ -1,6 +1,4 @@
-"""tpcc --certificate and tpc-check-certificate: every proof is accepted, every tampered one
-refused.
-"""
+"""tpcc --certificate and tpc-check-certificate: proofs accepted, tampered ones rejected."""
 
 import copy
 import json

@@ -1,5 +1,6 @@
-"""Weight files that change between the comparison of their digests and the end of loading. The
-change is made by the process itself, when it maps the file (meddle.c): no run depends on luck.
+"""Weight files that change between the check of their digests and the end of loading.
+
+The process itself changes the file when it maps it (meddle.c), so runs are deterministic.
 """
 
 import os

@@ -1,6 +1,4 @@
-"""Collectives by themselves: whatever way a value takes through the distributions, it stays the
-same value.
-"""
+"""Collectives alone: a value stays the same on every path through the distributions."""
 
 import subprocess
 

@@ -1,5 +1,6 @@
-"""tpc-verify-comms against a simulation without buffers, on random pipelines: right ones, and ones
-that are wrong in one place.
+"""tpc-verify-comms against an unbuffered simulation, on random correct and faulty pipelines.
+
+A faulty pipeline has one wrong operation.
 """
 
 import random

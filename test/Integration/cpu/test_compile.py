@@ -1,6 +1,4 @@
-"""`tpc.compile`: a model compiled and opened in this process. Options are tpcc's, errors carry node
-and remedy.
-"""
+"""`tpc.compile`: models compiled and opened in this process, tpcc options, errors with remedies."""
 
 import gc
 import json

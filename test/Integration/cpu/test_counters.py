@@ -1,4 +1,4 @@
-"""What the runtime counts while it communicates is what the compiler said that it would."""
+"""Communication counters of the runtime against the compiler's expected collectives."""
 
 import re
 

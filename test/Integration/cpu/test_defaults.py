@@ -1,6 +1,4 @@
-"""Inputs that are left out: the logits are those that ONNX Runtime computes from what Hugging Face
-would have given.
-"""
+"""Omitted inputs: logits equal ONNX Runtime's with the defaults of Hugging Face."""
 
 import numpy as np
 import onnx

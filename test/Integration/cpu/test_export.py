@@ -1,5 +1,6 @@
-"""`python -m tpc.export` itself, where torch and transformers are installed: what it says without
-them is in test_python.py.
+"""`python -m tpc.export` where torch and transformers are installed.
+
+test_python.py has its messages without them.
 """
 
 import importlib.util

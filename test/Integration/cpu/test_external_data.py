@@ -1,6 +1,4 @@
-"""Weights that are not beside the model: what is refused of a file that may come from anybody, and
-what `--weights=` allows.
-"""
+"""External weights: rejected references in untrusted files, and paths that `--weights=` allows."""
 
 import os
 from pathlib import Path

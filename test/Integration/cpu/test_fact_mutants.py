@@ -1,5 +1,6 @@
-"""Seeded faults in what programs say beside their ops: each is refused at its level, or the
-executable is the same.
+"""Seeded faults in facts of programs: rejected at their level, or the executable is equal.
+
+Facts are attributes and the like that programs state in addition to their ops.
 """
 
 import collections

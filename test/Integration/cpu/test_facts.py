@@ -1,6 +1,4 @@
-"""Each fact of an executable has a row that names its verifier, in the table that
-docs/reference/facts.md is printed from.
-"""
+"""Table of facts of an executable and their verifiers, the source of docs/reference/facts.md."""
 
 import json
 import re

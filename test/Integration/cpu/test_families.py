@@ -1,5 +1,6 @@
-"""Families of models as exporters write them: what they compute, and what they communicate. Caches
-are plain inputs and outputs here: heads over tp.
+"""Model families as exporters write them: results and communication.
+
+Caches are plain inputs and outputs here: heads over tp.
 """
 
 import pytest

@@ -1,6 +1,4 @@
-"""Files that flags name, of every tool: what is read has a limit, what is to be written is looked
-at before the work, and what could not be written is an error.
-"""
+"""Files named by flags, for every tool: size limits, early output checks, and write errors."""
 
 import os
 import subprocess

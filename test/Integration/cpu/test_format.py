@@ -1,4 +1,4 @@
-"""Sources look as .clang-format says. (Who includes whom: test_layering.py.)"""
+"""Formatting of C++ sources (.clang-format). test_layering.py checks includes."""
 
 import shutil
 import subprocess

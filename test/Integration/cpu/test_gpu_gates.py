@@ -1,4 +1,4 @@
-"""Gates of kernels for GPUs (tools/gpu_kernels.py), and that each of them can close."""
+"""Gates of GPU kernels (tools/gpu_kernels.py), and a case that closes each of them."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Kernels for GPUs: PTX, cubins where there is a ptxas, and what --report says of them."""
+"""GPU kernels: PTX, cubins where ptxas is installed, and their lines of --report."""
 
 import json
 import re

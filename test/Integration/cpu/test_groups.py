@@ -1,4 +1,4 @@
-"""tpcc --print-groups prints Megatron-Core's groups (the optional corpus has them)."""
+"""tpcc --print-groups against Megatron-Core's process groups (in the optional corpus)."""
 
 import hashlib
 import itertools

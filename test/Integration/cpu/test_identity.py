@@ -1,4 +1,4 @@
-"""Processes that do not run the same refuse to run together, and say who and what."""
+"""Processes of different programs: start-up fails and names the rank and the difference."""
 
 import re
 import shutil

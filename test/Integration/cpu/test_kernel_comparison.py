@@ -1,6 +1,7 @@
-"""Each kernel for GPUs, as the PTX interpreter runs it, against the same kernel for CPUs: numbers,
-findings of the checkers, seeded mistakes, sectors of memory. What reads PTX and compares is
-build/test/bin/tpc-compare-kernels.
+"""GPU kernels in the PTX interpreter against the same kernels for CPUs.
+
+Covers numbers, findings of the checkers, seeded faults, and memory sectors. The program
+build/test/bin/tpc-compare-kernels reads the PTX and compares.
 """
 
 import concurrent.futures

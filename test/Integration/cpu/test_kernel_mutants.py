@@ -1,5 +1,6 @@
-"""Seeded mistakes in kernels, and in functions of tensors with what was made of them: each is
-refused by tpc-verify-lowered, or the executable computes the same.
+"""Seeded faults in kernels and in lowered tensor functions.
+
+tpc-verify-lowered rejects each, or the executable computes the same.
 """
 
 import functools

@@ -1,6 +1,4 @@
-"""Graphs that are large, or that stand for something large: sums of sums, long chains, many
-outputs.
-"""
+"""Large graphs, and graphs that expand to large ones: nested sums, long chains, many outputs."""
 
 import onnx
 import pytest

@@ -1,6 +1,7 @@
-"""Programs on a device that does what it may (runtime/conformance/LateDevice.h): late, in pieces,
-on memory that the host cannot touch and that holds NaN where nothing was written. Nothing of that
-changes a bit.
+"""Programs on an adversarial device (runtime/conformance/LateDevice.h): results keep their bits.
+
+The device runs late and in pieces. Its memory is inaccessible to the host, and holds NaN until
+written.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Which folder includes which, and which library links which: what docs/reference/folders.md
-declares, and nothing else.
-"""
+"""Includes between folders, links between libraries: exactly those of docs/reference/folders.md."""
 
 import collections
 import re

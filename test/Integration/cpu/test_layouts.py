@@ -1,8 +1,7 @@
-"""Lowered kernels of dimensions of several factors: wherever an op or a collective looks for an
-element, each rank finds its own, and the parts together are what one rank would compute.
+"""Lowered kernels on dimensions of several factors: ranks index their own elements.
 
-Each program takes whole inputs, takes them apart into a layout one axis at a time, runs one op
-after the other on the parts, and puts the results together.
+Each program takes whole inputs, splits them into a layout one axis at a time, runs one op after
+the other on the shards, and reassembles the results. These equal the results of one rank.
 """
 
 import itertools

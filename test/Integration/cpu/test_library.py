@@ -1,5 +1,7 @@
-"""Programs that a process loads: tpc/session.h, and tpc.load on it. Results are the executable's,
-bit by bit; nothing that goes wrong ends the process, and the process's own things are left alone.
+"""Programs loaded into a process: tpc/session.h, and tpc.load on top of it.
+
+Results equal the executable's bit by bit. No error ends the process or changes its state, such as
+signal handlers and descriptors.
 """
 
 import os

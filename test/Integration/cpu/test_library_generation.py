@@ -1,6 +1,7 @@
-"""Generation by a process that has loaded a program: the executable's tokens, as they come, in any
-order of calls. The program is one that is written by hand (runtime/generate/test/program), whose
-tokens depend on all of a sequence's.
+"""Generation in a process with a loaded program: the tokens of the executable, in any call order.
+
+The program is hand-written (runtime/generate/test/program). Each token depends on the whole
+sequence.
 """
 
 import importlib.util

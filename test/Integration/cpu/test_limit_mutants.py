@@ -1,6 +1,4 @@
-"""Seeded mistakes in windows, caps and edges of masks, at all levels: each is refused, or compiles
-to the same code.
-"""
+"""Seeded faults in windows, caps and mask edges, at all levels: rejected, or the same code."""
 
 import functools
 import random

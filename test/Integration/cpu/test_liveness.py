@@ -1,7 +1,7 @@
-"""A rank that is killed or frozen in the middle of a step: one of the others names it, and what it
-was at, and no process is left behind; in the first second of a start; frozen by its control group;
-links that are cut between hosts. How it goes at certain moments of the start and the end is in
-test_starts.py and runtime/conformance/ProcessTest.cpp.
+"""Ranks killed or frozen during a step or in the first second of start-up, and cut links.
+
+Another rank names the failed rank and its operation, and no process is left. test_starts.py and
+runtime/conformance/ProcessTest.cpp cover given moments of start and exit.
 """
 
 import os

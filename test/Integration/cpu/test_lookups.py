@@ -1,6 +1,4 @@
-"""Indices that are computed while the program runs: what ONNX Runtime finds is found, what it
-refuses is refused.
-"""
+"""Indices computed at run time: ONNX Runtime's elements, and an error where it reports one."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""No rank holds more than its shards, and the compiler does not hold the weights at all."""
+"""Memory of ranks and of the compiler: a rank stores only its shards, the compiler no weights."""
 
 import collections
 

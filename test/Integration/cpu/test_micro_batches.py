@@ -1,6 +1,7 @@
-"""What depends on the batch in unusual ways, or not at all: replicas and micro-batches compute what
-one rank computes, each output is delivered once, and what cannot be split is refused with the node
-and a remedy.
+"""Unusual dependence on the batch, under replicas and micro-batches.
+
+Results equal those of one rank, and each output is delivered once. An error names the node and a
+remedy where a value cannot be split.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The committed models can show what they are there to show."""
+"""Properties that the committed models need for the tests that use them."""
 
 import numpy as np
 import onnx

@@ -1,6 +1,4 @@
-"""Seeded bugs in partitioned programs: each is refused at compile time, or the program still
-computes the same.
-"""
+"""Seeded faults in partitioned programs: rejected at compile time, or the same results."""
 
 import functools
 import random

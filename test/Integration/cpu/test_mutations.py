@@ -1,6 +1,4 @@
-"""The tolerance catches what it is there to catch: each of these mistakes moves the logits by far
-more.
-"""
+"""Tolerance of logits: each of these faults exceeds it by far."""
 
 import copy
 import math

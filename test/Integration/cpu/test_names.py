@@ -1,6 +1,4 @@
-"""Names are any bytes: what is printed of them is text, and constants of one name are told apart as
-ONNX Runtime does.
-"""
+"""Names of arbitrary bytes: printed as text, and equal names resolved as ONNX Runtime does."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""Without a CUDA toolkit all is built, and tests pass but for those that need ptxas or a vendor's
-library, which say so.
-"""
+"""Build and tests without a CUDA toolkit: tests that need ptxas or a vendor library are skipped."""
 
 import re
 import sys

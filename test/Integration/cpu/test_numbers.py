@@ -1,4 +1,4 @@
-"""What the ranks compute is what ONNX Runtime computes, however the model is split."""
+"""Results of every split against ONNX Runtime."""
 
 import itertools
 

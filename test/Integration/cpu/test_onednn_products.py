@@ -1,6 +1,7 @@
-"""--products=onednn: products by a library that is looked for when it is asked for. Where it is not
-installed, what stands in for it is used (runtime/cpu/test/onednn); TPC_ONEDNN names the folder of a
-real libdnnl.so.3.
+"""--products=onednn: matmuls by a library that is searched at run time.
+
+Where oneDNN is not installed, a substitute is used (runtime/cpu/test/onednn). TPC_ONEDNN names the
+folder of a real libdnnl.so.3.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""ONNX's multi-device fields are tactics, and --emit=onnx-sharded writes what the tactics decide."""
+"""ONNX multi-device fields as tactics, and tactics as fields (--emit=onnx-sharded)."""
 
 import re
 import subprocess

@@ -1,6 +1,4 @@
-"""Who asks an op what it is: only those that docs/dev/adding-a-pass.md names, with a reason. All
-others ask an interface.
-"""
+"""Op type checks outside interfaces: only those that docs/dev/adding-a-pass.md justifies."""
 
 import re
 

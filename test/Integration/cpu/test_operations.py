@@ -1,5 +1,7 @@
-"""Small graphs, one idea each, unsplit and split, against ONNX Runtime: every operation that
-importers know in each of its opset's spellings, and shapes of programs that GPT-2 does not have.
+"""Small graphs, one feature each, unsplit and split, against ONNX Runtime.
+
+Covers every supported operation in each spelling of its opsets, and program shapes that GPT-2
+lacks.
 """
 
 import re

@@ -1,6 +1,4 @@
-"""Every model op, compiled alone and run, against numpy: several shapes, among them empty ones and
-ones.
-"""
+"""Model ops against numpy: each compiled alone, with several shapes, including sizes 0 and 1."""
 
 import math
 import subprocess

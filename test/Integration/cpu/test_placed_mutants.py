@@ -1,4 +1,4 @@
-"""Seeded bugs in steps that take whole caches: the randomized check refuses each, or it is no bug."""
+"""Seeded faults in steps on preallocated caches: rejected by the randomized check, or harmless."""
 
 import functools
 import random

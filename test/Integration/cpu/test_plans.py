@@ -1,6 +1,7 @@
-"""Plans that nobody looks at: right values say nothing about who computes them. Layers and weights
-of each stage, bytes between stages, what is computed twice; what of the weights, heads, tokens and
-samples each rank has.
+"""Distribution of work: layers and weights per stage, bytes between stages, repeated computation.
+
+Correct results do not show which rank computes them. These tests check the weights, heads, tokens
+and samples of each rank.
 """
 
 import functools

@@ -1,5 +1,6 @@
-"""What the tactics predict, and what the program then communicates: the same, of every model. A
-collective that is not predicted is an error that names it.
+"""Expected collectives of the tactics against the program's communication, for every model.
+
+A collective that no tactic expects is an error that names it.
 """
 
 import re

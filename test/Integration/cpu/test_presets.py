@@ -1,4 +1,4 @@
-"""CMake takes each preset: those of sanitizers are built by hand only."""
+"""CMake presets: each one configures. Sanitizer builds are manual."""
 
 import json
 import subprocess

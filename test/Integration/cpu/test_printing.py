@@ -1,6 +1,4 @@
-"""What --emit prints fits a screen, is read back, and is the same program as upstream's printer
-writes.
-"""
+"""Output of --emit: fits a screen, parses, and equals the output of upstream's printer."""
 
 import re
 

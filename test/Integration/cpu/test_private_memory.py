@@ -1,4 +1,4 @@
-"""What the operating system says that a rank holds, beside what --describe says that it holds."""
+"""Memory of a rank as the operating system reports it, against --describe."""
 
 import os
 import re

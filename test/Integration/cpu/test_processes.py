@@ -1,5 +1,6 @@
-"""Ranks as processes without MPI: what torchrun, a script, and srun set, and what can go wrong with
-it. How processes end is in test_liveness.py and runtime/conformance/ProcessTest.cpp.
+"""Ranks as processes without MPI: environments of torchrun, scripts and srun, and their errors.
+
+test_liveness.py and runtime/conformance/ProcessTest.cpp cover the ends of processes.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""tpcc goes on from a program as text: what --emit has written gives the same executable, edited or
-damaged text an error that names its place, and nothing makes the compiler crash.
+"""tpcc on textual programs: the output of --emit compiles to the same executable.
+
+Edited or damaged text is reported with its location and crashes nothing.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""ptxas: one that is not there, refuses, crashes, hangs or has no room."""
+"""Failures of ptxas: missing, rejecting, crashing, hanging, and out of disk space."""
 
 import fcntl
 import os

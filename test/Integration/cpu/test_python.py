@@ -1,6 +1,4 @@
-"""The command-line tools of the `tpc` package. What needs torch is not run here, only what is said
-without it.
-"""
+"""Command-line tools of the `tpc` package, without torch: only the messages about its absence."""
 
 import importlib.util
 import os

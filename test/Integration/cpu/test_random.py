@@ -1,9 +1,8 @@
-"""Random graphs on random grids: tpcc compiles them, and the ranks compute what ONNX Runtime
-computes.
+"""Random graphs on random grids: they compile, and results equal ONNX Runtime's.
 
-50 pairs by default, 500 with --long, any number with --random-pairs=1000, from another seed on with
---random-from=N. A failure is made smaller and ends with the command that repeats it. random_run.py
-runs ten thousand, and counts what they had.
+50 pairs by default, 500 with --long, any number with --random-pairs=1000; --random-from=N sets the
+first seed. A failing pair is reduced, and the message has the command that repeats it.
+random_run.py runs ten thousand pairs and counts their features.
 """
 
 import numpy as np

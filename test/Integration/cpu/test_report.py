@@ -1,6 +1,4 @@
-"""What a split communicates: exactly what theory says, as --report counts it and as the runtime
-counts it.
-"""
+"""Communication of a split: closed forms, --report and the runtime's counters agree exactly."""
 
 import collections
 import sys

@@ -1,6 +1,7 @@
-"""From every layout of a matrix over two axes to every other one: a rank sends and gets no more
-than what the rank that lacks most needs without what it has. The bound is counted from sets of
-elements; what is sent, by the program that runs.
+"""Reshards between all layouts of a matrix over two axes: communication at the lower bound.
+
+A rank sends and receives at most as much as the rank with the most missing elements must receive.
+The bound is counted on sets of elements; the traffic is counted by the running program.
 """
 
 import itertools

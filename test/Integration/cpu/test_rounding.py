@@ -1,5 +1,6 @@
-"""What IEEE 754 says, to the bit: casts round, zero has a sign, x - x is 0. And an op's bits are a
-matter of the op and its operands, whatever it is fused with.
+"""IEEE 754 to the bit: rounding casts, signed zeros, x - x = 0.
+
+The bits of an op depend on the op and its operands only, not on the ops fused with it.
 """
 
 import itertools

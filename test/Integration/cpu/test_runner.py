@@ -1,4 +1,4 @@
-"""test/run.py counts what happened, what died as a failure, and time by what processors do."""
+"""test/run.py: counts of results, crashes counted as failures, and time limits on busy machines."""
 
 import importlib.util
 import os

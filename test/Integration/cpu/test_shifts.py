@@ -1,5 +1,6 @@
-"""Cyclic shifts (torch.roll) along a dimension that is split: nothing is gathered for them, and the
-numbers are ONNX Runtime's, for shifts of any size and blocks of any.
+"""Cyclic shifts (torch.roll) along a split dimension: no gather, and ONNX Runtime's results.
+
+Shifts and blocks have any size.
 """
 
 import numpy as np

@@ -1,5 +1,7 @@
-"""Identities that simplification knows, on -0, NaN and infinities: the same number with the same
-sign as in ONNX Runtime, behind each identity and behind what makes the sign of a zero visible.
+"""Identities used by simplification, on -0, NaN and infinities.
+
+Results equal ONNX Runtime's including signs, after each identity and after ops that make the sign
+of a zero visible.
 """
 
 import numpy as np

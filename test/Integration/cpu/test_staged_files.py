@@ -1,6 +1,6 @@
-"""Files that tools write appear whole, without an open descriptor that could write to them, and
-leave nothing behind when their process is killed (tpc/staged_file.h). The moments are chosen by a
-library that is preloaded (staging.c).
+"""Atomic outputs of tools (tpc/staged_file.h): files appear complete, and a kill leaves none.
+
+No open descriptor can write to a finished file. A preloaded library (staging.c) sets the moments.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Rendezvous of ranks that are processes, and its failures.
 
-Listeners that are not rank 0, ranks that end or freeze before all have met, launchers that end.
-Small processes without a model; whole programs are in test_liveness.py.
+Covers listeners other than rank 0, ranks that exit or freeze before all have connected, and
+launchers that exit. The processes have no model; test_liveness.py has whole programs.
 """
 
 import os
@@ -223,8 +223,7 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
     for name in ("accepts and is silent", "never accepts"):
         assert (
             "a process listens there and says nothing: rank 0 is stopped, or that is another"
-            " program"
-            in texts[name]
+            " program" in texts[name]
         ), texts[name]
 
 
@@ -322,8 +321,7 @@ def test_two_processes_as_rank_0(ranks):
     text = said(ranks.start(0, 2, port, "end", 0, 120))
     assert (
         f"another process ({first.pid}) is rank 0 there already; each process of a run needs a RANK"
-        " of its own"
-        in text
+        " of its own" in text
     ), text
     ranks.start(1, 2, port, "end", 0, 120)
     assert "2 ranks" in first.communicate(timeout=120)[0] and first.returncode == 0

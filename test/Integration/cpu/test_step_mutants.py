@@ -1,6 +1,4 @@
-"""Seeded bugs in steps of a generation: what the randomized check refuses the proof refuses as
-well, by itself.
-"""
+"""Seeded faults in generation steps: the proof rejects all that the randomized check rejects."""
 
 import functools
 import random

@@ -1,4 +1,4 @@
-"""Story model: readable text on every grid, the demonstration, the README's recording, and make.py."""
+"""Story model: readable text on every grid, the demonstration, README's recording, and make.py."""
 
 import importlib.util
 import sys

@@ -1,5 +1,6 @@
-"""Text in and out of generated tokens (tpc.text, tpc.generate): with a tokenizer that is trained
-here, on a session that says what it is told.
+"""Text input and output of generation (tpc.text, tpc.generate).
+
+The tokenizer is trained here; the session returns scripted tokens.
 """
 
 import importlib.util

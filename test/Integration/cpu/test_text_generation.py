@@ -1,6 +1,4 @@
-"""python -m tpc.generate as users call it, on the program that is written by hand and a tokenizer
-of as many characters.
-"""
+"""python -m tpc.generate as users call it, on a hand-written program with a matching tokenizer."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""More ranks than have work: said, with a number that is right."""
+"""More ranks than work: the error states the largest useful number."""
 
 import re
 

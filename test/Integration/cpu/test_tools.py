@@ -1,4 +1,4 @@
-"""The commands of the documentation, as a user types them."""
+"""Commands of the documentation as a user types them."""
 
 import re
 import subprocess

@@ -1,5 +1,6 @@
-"""Tensor parallelism in two dimensions (tp2x4): the numbers are ONNX Runtime's, the communication
-is the closed form of docs/design/partitioning.md.
+"""Two-dimensional tensor parallelism (tp2x4): results, and communication in closed form.
+
+The closed form is in docs/design/partitioning.md.
 """
 
 import collections

@@ -1,6 +1,4 @@
-"""What does not divide: kv heads fewer than ranks, the vocabulary at the end of a model, heads in
-blocks.
-"""
+"""Uneven splits: fewer kv heads than ranks, the vocabulary dimension, heads in blocks."""
 
 import numpy as np
 import onnx

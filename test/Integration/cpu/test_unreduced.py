@@ -1,6 +1,4 @@
-"""Partial sums pass through every op that is linear: rules say so, lemmas prove it, kernels compute
-it.
-"""
+"""Partial sums through linear ops: the rules allow it, lemmas prove it, kernels compute it."""
 
 import re
 

@@ -1,8 +1,8 @@
-"""Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers.
+"""Cost of proofs: one visit per stage and layer, for any number of ranks and layers.
 
-Compared is CPU time, within one run of the test; the least of several compilations each. Other
-tests run beside: by default only what grows with ranks or layers is caught, and the long run, which
-is alone, has the factors that are promised.
+Compares CPU time within one run, as the minimum of several compilations. Other tests run at the
+same time, so the default run detects only growth with ranks or layers. The long run is alone and
+checks the documented factors.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""Keys that are normed over all heads (OLMo 2), with fewer kv heads than ranks: each rank has the
-heads that it needs, as without the norm, and the numbers are ONNX Runtime's, plain and in a
-generation.
+"""Keys normalized over all heads (OLMo 2), with fewer kv heads than ranks.
+
+Each rank stores the heads that it needs, as without the norm. Results equal ONNX Runtime's, with
+and without generation.
 """
 
 import numpy as np

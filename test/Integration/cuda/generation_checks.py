@@ -1,6 +1,4 @@
-"""What looks for seeded mistakes in generation: prompts said to programs for simulated GPUs, beside
-the tokens of processors.
-"""
+"""Checks that detect seeded faults in generation: tokens of simulated GPUs against CPU tokens."""
 
 from __future__ import annotations
 

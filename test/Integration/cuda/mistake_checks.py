@@ -1,5 +1,6 @@
-"""What looks for seeded mistakes: quick checks over the simulated libraries. Each says what is
-wrong, or nothing.
+"""Checks that detect seeded faults: quick runs over the simulated libraries.
+
+Each check returns a failure text, or None.
 """
 
 from __future__ import annotations

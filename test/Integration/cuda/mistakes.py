@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Seeds mistakes in the runtime for GPUs and shows which checks over the simulated libraries find
-them.
+"""Seeds faults in the GPU runtime and records which check over the simulated libraries finds each.
 
     mistakes.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
-mistakes.txt has small edits of runtime/cuda/library, of what plans communication and of the loop
-that generates. Each is made in a copy; what it is part of (libtpc_cuda.so, a test program of the
-runtime, or the runtime that is linked into programs) is built in a scratch folder, and checks run
-until one fails: programs beside ONNX Runtime's numbers, tokens beside those of processors,
-GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit that does
-not apply exactly once is an error. --write: the table of docs/reference/gpu-faults.md. --results: a
-file of what became of each; a run goes on where another ended, for what it has found in the same
-sources stays found.
+mistakes.txt has small edits of runtime/cuda/library, of the communication plans, and of the
+generation loop. Each edit is applied to a copy; one that does not apply exactly once is an error.
+The affected target (libtpc_cuda.so, a test program of the runtime, or the runtime linked into
+programs) is built in a scratch folder. Then checks run until one fails: programs against ONNX
+Runtime, tokens against the CPU's, GoogleTest programs of the runtime, leaks, injected errors.
+
+--write: writes the table of docs/reference/gpu-faults.md. --results: file with the result of each
+fault. A later run continues from it, because results for unchanged sources stay valid.
 """
 
 from __future__ import annotations

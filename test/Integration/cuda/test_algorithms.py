@@ -1,6 +1,7 @@
-"""Algorithms of products are measured by one of the ranks that compute a shape, taken by all of
-them, and kept in a file. Those of the simulated library have times that differ by seed, device and
-call, and orders of sums; some refuse to run.
+"""Matmul algorithms: measured by one of the ranks that share a shape, used by all, kept in a file.
+
+Algorithms of the simulated library have times that differ by seed, device and call, and different
+summation orders. Some fail to run.
 """
 
 import re

@@ -1,5 +1,6 @@
-"""What ranks on GPUs compute is what ONNX Runtime computes: families of models, grids, ranks as
-threads and as processes, schedules of the simulated devices.
+"""Model families on GPU ranks against ONNX Runtime.
+
+Covers grids, ranks as threads and as processes, and schedules of the simulated devices.
 """
 
 import functools

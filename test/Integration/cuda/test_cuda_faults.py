@@ -1,6 +1,6 @@
-"""What goes wrong with a GPU, its driver or NCCL in the middle of a step, by injection
-(docs/design/gpu-simulator.md): one line says what and where, once, every process ends with status
-1, and soon.
+"""Injected errors of a GPU, its driver or NCCL during a step (docs/design/gpu-simulator.md).
+
+One line reports operation and rank, once; every process exits with status 1, and soon.
 """
 
 import os

@@ -1,9 +1,11 @@
-"""Models in f16 and bf16 on GPUs: 16 bits in memory, of weights as well, f32 inside of each product
-and attention, and of the residual. How far results are from f32 (root of the mean square: the
-largest of 128,000 differences is a matter of luck) is compared with how far ONNX Runtime's are:
-those of its CPU provider, which of a model in f16 computes most operations in f32 without rounding
-between them, and those where each operation's result is rounded, as ONNX has it. It has no bf16;
-and of a llama that is f16 in each node, angles too, the one rounds these and the other does not.
+"""Models in f16 and bf16 on GPUs: 16 bits in memory, including weights; f32 inside of ops.
+
+Matmuls, attention and the residual accumulate in f32. The distance to f32 results is compared with
+ONNX Runtime's distance, as root mean square, because the maximum of 128,000 differences is noise.
+Two references are used: ONNX Runtime's CPU provider, which runs most f16 ops in f32 without
+rounding between them, and a model with each op's result rounded, as ONNX specifies. The CPU
+provider has no bf16. A llama with f16 in each node also has f16 angles, which only the second
+reference rounds.
 """
 
 import json

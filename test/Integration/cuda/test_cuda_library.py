@@ -1,5 +1,6 @@
-"""Programs for GPUs that a process loads: the same results as the executable's, and a GPU that
-fails does not end the process.
+"""GPU programs loaded into a process: the executable's results, and GPU errors as exceptions.
+
+A failing GPU does not end the process.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""A rank on a GPU that is killed or frozen, in the middle of a step or before and behind it: as on
-processors, one of the others names it, and what it was at, and no process is left behind, also of
-those whose GPUs wait for it.
+"""GPU ranks that are killed or frozen before, during and after a step.
+
+As on CPUs, another rank names the failed rank and its operation, and no process is left, including
+processes whose GPUs wait for it.
 """
 
 import os

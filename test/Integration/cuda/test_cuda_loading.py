@@ -1,6 +1,4 @@
-"""Loading weights takes little of the host's memory, and the vendor's libraries are found where
-docs/gpu.md says.
-"""
+"""Host memory during weight loading, and the search for vendor libraries (docs/gpu.md)."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
-"""What a program for GPUs says that it needs, before anything is loaded, is what it then takes
-(TPC_SIM_USAGE), to the byte.
+"""Memory estimate of GPU programs against actual use (TPC_SIM_USAGE), to the byte.
+
+The estimate is printed before any weight is loaded.
 """
 
 import json

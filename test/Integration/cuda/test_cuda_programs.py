@@ -1,6 +1,4 @@
-"""What a program for GPUs needs of the machine that it runs on. What it computes is
-test_cuda_families.py's.
-"""
+"""Machine requirements of GPU programs. test_cuda_families.py has their results."""
 
 import re
 import shutil

@@ -1,5 +1,6 @@
-"""What a machine may lack, or have in other versions than it should: said before anything is
-loaded, or done another way, by every rank; and files that end while they are read or written.
+"""Missing and unsuitable libraries and devices, and files truncated during reads and writes.
+
+Every rank reports the problem before it loads weights, or uses a fallback.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""The real cuDNN, where it is installed, plans attention of the kinds that the compiler's rule
-leaves to it, for three generations of GPUs that are described and not there.
+"""Plans of the real cuDNN for the attention that the compiler leaves to it.
+
+Runs where cuDNN is installed, for three described GPU generations, without a GPU.
 """
 
 import os

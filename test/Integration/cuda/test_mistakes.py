@@ -1,4 +1,4 @@
-"""Seeded mistakes of the runtime for GPUs are found by the checks over the simulator: mistakes.py."""
+"""Seeded faults in the GPU runtime (mistakes.py): the checks over the simulator find them."""
 
 import os
 import sys

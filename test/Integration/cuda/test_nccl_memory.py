@@ -1,5 +1,6 @@
-"""The memory of frames is NCCL's and registered with every communicator, deregistered before it is
-freed and before these go.
+"""Frame memory from NCCL: registered with every communicator, deregistered before it is freed.
+
+Deregistration also precedes the destruction of the communicators.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""The calls of NCCL that each rank makes, as the simulated library writes them down: they are the
-collectives and messages that the program's certificate is about, in its order. Communicators are
-those of groups over which ranks communicate, and are made and used before the first step, in one
+"""NCCL calls of each rank, traced by the simulated library, against the program's certificate.
+
+They are the certificate's collectives and messages in its order. Each group over which ranks
+communicate has a communicator. Communicators are created and used before the first step, in one
 order on all ranks.
 """
 

@@ -1,6 +1,4 @@
-"""The script that shows what one GPU can prove (run), over the simulated libraries: all of it runs
-here, and fails where it should.
-"""
+"""Single-GPU script (run) over the simulated libraries: all parts run, and fail where they must."""
 
 import json
 import shutil

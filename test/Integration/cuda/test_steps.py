@@ -1,6 +1,7 @@
-"""Steps of programs for GPUs, in one process: from the second step of a shape on each is one launch
-of a graph, which allocates nothing and waits for nothing before its outputs. Counted in the trace
-of the simulated driver.
+"""Steps of GPU programs in one process: one graph launch from the second step of a shape on.
+
+The launch allocates nothing and synchronizes only for its outputs. The trace of the simulated
+driver is counted.
 """
 
 import random

@@ -1,6 +1,4 @@
-"""Two layers of GPT-2 124M, with all of its vocabulary, over 64 tokens: what ranks on GPUs compute
-is what ONNX Runtime computes.
-"""
+"""Two layers of GPT-2 124M, full vocabulary, 64 tokens: GPU ranks against ONNX Runtime."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Folders of vendors' libraries, for TPC_CUDA_LIBS: the simulator's as links, and those that do
-nothing but say a version.
-"""
+"""Folders of vendor libraries for TPC_CUDA_LIBS: links to the simulator, and version-only stubs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What generation is compared with: all logits of a sequence at once in ONNX Runtime, and
-transformers' greedy ids.
-"""
+"""References for generation: ONNX Runtime's logits of a whole sequence, and transformers' ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of `--serve-stdin`: JSON lines in and out, and when each of them came."""
+"""Client of `--serve-stdin`: JSON lines in and out, with arrival times."""
 
 from __future__ import annotations
 

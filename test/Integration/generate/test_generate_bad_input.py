@@ -1,5 +1,6 @@
-"""What a program that generates refuses in words, before it says anything: no crash, no hang, no
-token. The program is one written by hand, with 101 ids and room for 128 tokens.
+"""Invalid requests: errors before any output, without crash, hang or token.
+
+The program is hand-written, with 101 ids and a capacity of 128 tokens.
 """
 
 import json

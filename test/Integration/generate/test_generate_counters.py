@@ -1,6 +1,6 @@
-"""What ranks send while a program generates, counted by the runtime: what the plan of a step says,
-once for each step, one reduction for each token that is chosen, and no logits, but where somebody
-asks for them.
+"""Communication during generation, counted by the runtime: the plan of a step, once per step.
+
+Each sampled token adds one reduction. Logits are sent only when requested.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""Programs for GPUs that generate, over simulated devices: the tokens of transformers and of
-programs for processors, the logits of ONNX Runtime, one graph for all steps that decode, and errors
-as on processors.
+"""GPU programs that generate, over simulated devices.
+
+Covers the tokens of transformers and of CPU programs, ONNX Runtime's logits, one graph for all
+decode steps, and the same errors as on CPUs.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a rank holds while it generates: its weights, its part of the caches, and little else."""
+"""Memory of a rank during generation: its weights, its shard of the caches, and little else."""
 
 import json
 import re

@@ -1,5 +1,7 @@
-"""Each family generates as ONNX Runtime and transformers say, on every grid: logits of all steps
-are those of all tokens at once, however the prompt was cut, and greedy ids are transformers'.
+"""Generation of each family on every grid, against ONNX Runtime and transformers.
+
+Logits of all steps equal those of the whole sequence for any split of the prompt. Greedy ids equal
+transformers'.
 """
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""What a step of a generation communicates, and what each rank keeps: not only that its numbers are
-right.
-"""
+"""Communication of a generation step, and the cache shards of each rank."""
 
 import re
 

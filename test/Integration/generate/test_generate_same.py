@@ -1,5 +1,6 @@
-"""One grid says the same bits on every transport, and all grids draw the same tokens, but where
-logits are close.
+"""Reproducibility: equal bits on every transport of a grid, and equal tokens on all grids.
+
+Tokens may differ where logits are close.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a sequence has left in the caches is nobody's, also where it is no number."""
+"""Stale cache contents of earlier sequences: never read, even if they are NaN."""
 
 import numpy as np
 import onnx

@@ -1,6 +1,4 @@
-"""Compiled programs that serve: over transports, while a rank is killed, for thousands of steps,
-and without their files.
-"""
+"""Compiled programs in service: transports, killed ranks, thousands of steps, deleted files."""
 
 import dataclasses
 import os

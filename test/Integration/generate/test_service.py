@@ -1,6 +1,6 @@
-"""`--serve-stdin` as a client sees it: requests are JSON lines in, tokens are JSON lines out, and
-nothing else is there. What serves is a program written by hand; test_served_models.py has compiled
-ones.
+"""`--serve-stdin` protocol: JSON requests in, JSON tokens out, and no other output.
+
+The server is a hand-written program; test_served_models.py has compiled ones.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""tpc.load of compiled models that generate: the tokens of transformers, the logits of ONNX
-Runtime, in this process.
-"""
+"""tpc.load of generating models: transformers' tokens and ONNX Runtime's logits in this process."""
 
 import numpy as np
 import pytest

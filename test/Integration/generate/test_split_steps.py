@@ -1,6 +1,7 @@
-"""The step of a generation as a program of its own: caches go in and come out as arrays, so that
-ids that are given may be cut anywhere. Each position's logits are those of all tokens at once, and
-a sequence of a batch is what it is alone.
+"""Generation step as a separate program: caches go in and out as arrays.
+
+Given ids may therefore be split anywhere. Logits of each position equal those of the whole
+sequence, and a sequence in a batch gets the same results as alone.
 """
 
 import functools

@@ -1,6 +1,7 @@
-"""What tpcc --generate writes at each level up to staged is compiled on: it generates what the
-file's program does, to the bit, and is proved against the file, or against the step that
---emit=model writes.
+"""Textual programs of tpcc --generate at each level up to staged, compiled further.
+
+They generate the same bits as the program of the file. The verifiers prove them against the file,
+or against the step that --emit=model writes.
 """
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""python -m tpc.generate on compiled models says what transformers' greedy `generate` says, as
-text.
-"""
+"""python -m tpc.generate on compiled models: the text of transformers' greedy `generate`."""
 
 import importlib.util
 import json

@@ -1,6 +1,4 @@
-"""Caches of attention with a window hold what it shows: less than the sequence, and the logits are
-those of all tokens.
-"""
+"""Sliding-window caches: capacity of the window only, and the logits of the whole sequence."""
 
 import dataclasses
 import json

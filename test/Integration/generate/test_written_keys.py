@@ -1,6 +1,7 @@
-"""Keys and values that kernels compute and write into caches: of every form that a rotation, a norm
-and a scale have, with a past or without, beside ONNX Runtime; chunks, batches, and caches that end
-with the last token.
+"""Computed keys and values in caches: every form of rotation, norm and scale.
+
+With and without a past, against ONNX Runtime; chunks, batches, and caches that the last token
+fills.
 """
 
 import numpy as np

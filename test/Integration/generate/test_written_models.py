@@ -1,5 +1,6 @@
-"""Models that look as if they could generate. What cannot is refused, with the node or the name and
-why; what can says what ONNX Runtime says of all tokens at once. Nothing in between.
+"""Models that resemble generating models: rejected with node or name and reason, or correct.
+
+A model that is accepted produces ONNX Runtime's logits of the whole sequence.
 """
 
 import re

@@ -1,6 +1,4 @@
-"""A small GPT, written op by op, of which a test may write any part otherwise: with a past or
-without, by subclasses.
-"""
+"""Small GPT written op by op, with or without a past; tests override parts in subclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//===- LinksTest.cpp - Collective backends --------------------------------===//
+//===- LinksTest.cpp - Link costs -----------------------------------------===//
 
 #include "tpc/Support/Links.h"
 

@@ -1,1 +1,1 @@
-"""What one GPU can prove: see ../run."""
+"""Checks on a single real GPU: see ../run."""

@@ -1,8 +1,7 @@
-"""Prefill and step time, as shares of what this device does at best in the same run, and beside
-PyTorch.
+"""Prefill and step times, as shares of the device's measured peak, and against PyTorch.
 
 A step takes ids on the host and leaves logits on the host, for tpc and for PyTorch alike. Weights
-are drawn; both compute in f32 without TF32.
+are random; both compute in f32 without TF32.
 """
 
 from __future__ import annotations

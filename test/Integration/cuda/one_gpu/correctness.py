@@ -1,4 +1,4 @@
-"""Whole programs over ranks that share the GPU, beside the numbers that were packed."""
+"""Whole programs over ranks that share the GPU, against the packed expected results."""
 
 from __future__ import annotations
 

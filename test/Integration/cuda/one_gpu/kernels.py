@@ -1,6 +1,4 @@
-"""Generated kernels, one by one: the PTX interpreter and the GPU run the same text on the same
-operands.
-"""
+"""Generated kernels one by one: PTX interpreter and GPU with the same PTX and operands."""
 
 from __future__ import annotations
 

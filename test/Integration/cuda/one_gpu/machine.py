@@ -1,4 +1,4 @@
-"""What the machine has, and what programs are given of it."""
+"""Properties of the machine, and the environment of programs."""
 
 from __future__ import annotations
 

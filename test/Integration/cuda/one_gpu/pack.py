@@ -1,4 +1,4 @@
-"""Compiles and collects what the GPU machine needs. Needs the build, ONNX Runtime and onnx."""
+"""Compiles and collects the files for the GPU machine. Needs the build, ONNX Runtime and onnx."""
 
 from __future__ import annotations
 
@@ -264,7 +264,16 @@ class Packer:
         )
         shutil.copy(TOP / "runtime" / "conformance" / "launch.py", self.folder)
         (self.folder / "tpc").mkdir()
-        for name in ("__init__.py", "arguments.py", "compiler.py", "generation.py", "library.py", "reference.py", "session.py", "text.py"):
+        for name in (
+            "__init__.py",
+            "arguments.py",
+            "compiler.py",
+            "generation.py",
+            "library.py",
+            "reference.py",
+            "session.py",
+            "text.py",
+        ):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
         # Those of this machine, where the other's are older.

@@ -1,4 +1,4 @@
-"""The parts of a run, in their order, and what each proves."""
+"""Parts of a run in their order, and the property that each checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs programs that may hang or crash."""
+"""Runner of programs that may hang or crash."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The shapes of the benchmark in plain PyTorch: eager, torch.compile, and torch.compile with CUDA
-graphs.
+"""Benchmark shapes in plain PyTorch: eager, torch.compile, and torch.compile with CUDA graphs.
 
 python3 -m one_gpu.pytorch MODEL PHASES REPEAT      (JSON; a line of JSON for each result)
 """

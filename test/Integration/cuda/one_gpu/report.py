@@ -1,6 +1,4 @@
-"""What was checked, and what came of it: a line on the screen and an entry in results.json for each
-check.
-"""
+"""Check results: one line on the screen and one entry in results.json per check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compute-sanitizer's four tools over programs."""
+"""Runs of programs under compute-sanitizer's four tools."""
 
 from __future__ import annotations
 

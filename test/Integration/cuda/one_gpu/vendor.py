@@ -1,6 +1,7 @@
-"""What the device can do at best: bytes per second copied within its memory, and cuBLASLt's f32
-products, measured through the vendor's libraries alone. A program of its own: python3 -m
-one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]], prints JSON.
+"""Peak rates of the device, measured through the vendor's libraries alone.
+
+Measures device-to-device copy bandwidth and cuBLASLt's f32 matmuls. A separate program that prints
+JSON: python3 -m one_gpu.vendor FOLDER:FOLDER… [SIZE [MEBIBYTES]].
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Compares the chosen stages with all other ways to cut.
+"""Comparison of the chosen stage cuts with all others.
 
     all-cuts.py SPMD.mlir STAGES
 
-Runs tpc-split-stages as it is, then with every set of cuts, and fails if one of these has a faster
-slowest stage.
+Runs tpc-split-stages with its own choice, then with every set of cuts. Fails if one of these has a
+faster slowest stage.
 """
 
 import itertools
