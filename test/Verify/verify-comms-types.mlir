@@ -40,7 +40,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{receives another type than it sends:  'tensor<4xf32>' and 'tensor<4xf16>'}}
+      // expected-error @+1 {{receives another type than it sends: 'tensor<4xf32>' and 'tensor<4xf16>'}}
       %0 = tpc.broadcast %x over ["tp"] root 0 : tensor<4xf32> -> tensor<4xf16>
     }
   }

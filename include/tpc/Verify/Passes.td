@@ -228,9 +228,9 @@ def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
     The runtime is trusted: an op completes, or appears to complete, before the next one begins, and
     `tpc_send` has read its operand when it returns.
 
-        error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the
-               place that it reads, …
-        note: there is what func.call '/h.0/ln_2' gives, written by tpc_buffer.launch
+        error: 'tpc_buffer.product' op needs the result of tpc.matmul '/h.0/c_fc', which is not
+               in the memory that it reads, …
+        note: the memory has the result of func.call '/h.0/ln_2', written by tpc_buffer.launch
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect",
                            "::mlir::func::FuncDialect"];

@@ -53,7 +53,7 @@ struct Doubles {
   static double negate(double a) { return -a; }
   static double multiply(double a, double b) { return a * b; }
   static bool less(double a, double b) { return a < b; }
-  static double least() { return -INFINITY; }
+  static double lowest() { return -INFINITY; }
   static double largest() { return INFINITY; }
   static double fromInteger(int64_t x) { return double(x); }
   static int64_t toInteger(double x) { return int64_t(x); }
@@ -119,7 +119,7 @@ struct Field {
   static uint64_t multiply(uint64_t a, uint64_t b) { return reduce((unsigned __int128)a * b); }
   /// Elements above the middle are negative.
   static bool less(uint64_t a, uint64_t b) { return toInteger(a) < toInteger(b); }
-  static uint64_t least() { return prime / 2 + 1; }
+  static uint64_t lowest() { return prime / 2 + 1; }
   static uint64_t largest() { return prime / 2; }
   static uint64_t fromInteger(int64_t x) {
     int64_t rest = x % int64_t(prime);

@@ -13,7 +13,7 @@ using namespace mlir::tpc::interpret;
 
 void Domains::narrow(Value value, Domain domain) {
   Domain both = get(value).intersect(domain);
-  if (both.least <= both.greatest)
+  if (both.lowest <= both.highest)
     domains[value] = both;
 }
 

@@ -19,17 +19,17 @@
 
 namespace mlir::tpc::interpret {
 
-/// All numbers from `least` to `greatest`.
+/// All numbers from `lowest` to `highest`.
 struct Domain {
-  double least = -INFINITY, greatest = INFINITY;
+  double lowest = -INFINITY, highest = INFINITY;
 
-  bool isAll() const { return least == -INFINITY && greatest == INFINITY; }
-  bool isFinite() const { return std::isfinite(least) && std::isfinite(greatest); }
+  bool isAll() const { return lowest == -INFINITY && highest == INFINITY; }
+  bool isFinite() const { return std::isfinite(lowest) && std::isfinite(highest); }
   Domain intersect(Domain other) const {
-    return {std::max(least, other.least), std::min(greatest, other.greatest)};
+    return {std::max(lowest, other.lowest), std::min(highest, other.highest)};
   }
-  Domain operator+(double x) const { return {least + x, greatest + x}; }
-  Domain operator-() const { return {-greatest, -least}; }
+  Domain operator+(double x) const { return {lowest + x, highest + x}; }
+  Domain operator-() const { return {-highest, -lowest}; }
   /// Returns all values of an integer type.
   static Domain ofType(IntegerType type) {
     bool noSign = isUnsigned(type);

@@ -25,12 +25,12 @@ void Doubles::softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool 
 }
 
 double Doubles::getSpread(ArrayRef<double> row, ArrayRef<char> visible) {
-  double least = INFINITY, largest = -INFINITY;
+  double lowest = INFINITY, largest = -INFINITY;
   for (auto [x, sees] : llvm::zip(row, visible)) {
-    least = sees ? std::min(least, x) : least;
+    lowest = sees ? std::min(lowest, x) : lowest;
     largest = sees ? std::max(largest, x) : largest;
   }
-  return largest - least;
+  return largest - lowest;
 }
 
 void Doubles::normalize(MutableArrayRef<double> row, double epsilon, bool center) {

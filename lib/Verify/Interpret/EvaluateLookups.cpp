@@ -23,7 +23,7 @@ public:
   Table(OpT op, Evaluation<A> &e)
       : world(e.world), dims(getTableDims(op)),
         sizes(e.world.getWholeShape(op->getOperand(0).getType())),
-        owned(e.getPart(op->getOperand(0)).indices) {}
+        owned(e.getSlice(op->getOperand(0)).indices) {}
   enum Location { Here, Elsewhere, Nowhere };
   /// Finds index `index` in the i-th of the dimensions; negative ones count from the end. Sets `at`
   /// to the index on this rank.

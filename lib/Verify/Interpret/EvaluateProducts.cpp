@@ -55,8 +55,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     const Data<A> *bias = op.getBias() ? e.operands[next++] : nullptr;
     const Data<A> *slopes = op.getSlopes() ? e.operands[next++] : nullptr;
     const Data<A> *lengths = op.getLengths() ? e.operands[next++] : nullptr;
-    ArrayRef<int64_t> queries = e.getPart(op.getQ()).indices[1];
-    ArrayRef<int64_t> keys = e.getPart(op.getK()).indices[1];
+    ArrayRef<int64_t> queries = e.getSlice(op.getQ()).indices[1];
+    ArrayRef<int64_t> keys = e.getSlice(op.getK()).indices[1];
     int64_t offset = e.world.getSizes().evaluate(op.getCausalOffset());
     std::optional<int64_t> window;
     if (std::optional<::tpc::SymExpr> size = op.getWindow())

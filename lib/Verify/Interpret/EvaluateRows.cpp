@@ -49,7 +49,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
       kept[d] = 1;
     }
     // The maximum (minimum) of no elements is the smallest (largest) number.
-    Data<A> out(kept, function == ReduceFunction::Max   ? A::least()
+    Data<A> out(kept, function == ReduceFunction::Max   ? A::lowest()
                       : function == ReduceFunction::Min ? A::largest()
                                                         : typename A::Element(0));
     size_t next = 0;

@@ -18,7 +18,7 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
     view = ViewAttr::getDense(type.getContext(), whole.getShape());
   SmallVector<::tpc::SymExpr> sizes = getSizes(type);
   // Offsets in the file are sums over dimensions.
-  const Part &part = world.getPart(type, at);
+  const RankSlice &part = world.getSlice(type, at);
   SmallVector<std::vector<int64_t>> offsets;
   for (auto [d, list] : llvm::enumerate(part.indices)) {
     std::vector<int64_t> &own = offsets.emplace_back();
@@ -67,7 +67,7 @@ struct ConstantEvaluation : EvaluationModel<ConstantEvaluation, ConstantOp> {
     auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
     if (!dense)
       return e.fail() << "its value cannot be read";
-    const Indices &indices = e.getPart(op.getResult()).indices;
+    const Indices &indices = e.getSlice(op.getResult()).indices;
     ArrayRef<int64_t> original = dense.getType().getShape();
     bool floats = isa<FloatType>(dense.getElementType());
     auto get = [&](int64_t i) -> typename A::Element {
@@ -98,7 +98,7 @@ struct SizeEvaluation : EvaluationModel<SizeEvaluation, SizeOp> {
 
 struct IotaEvaluation : EvaluationModel<IotaEvaluation, IotaOp> {
   template <typename A> static Result<A> evaluate(IotaOp op, Evaluation<A> &e) {
-    const Indices &indices = e.getPart(op.getResult()).indices;
+    const Indices &indices = e.getSlice(op.getResult()).indices;
     int64_t dim = op.getDim();
     Data<A> out(e.shape);
     size_t next = 0;

@@ -19,7 +19,7 @@ public:
 
   Evaluation(Operation *op, ArrayRef<const Value *> operands, World &world, const Coordinates &at)
       : operands(operands), world(world),
-        shape(world.getPart(op->getResult(0).getType(), at).shape), at(at), op(op) {}
+        shape(world.getSlice(op->getResult(0).getType(), at).shape), at(at), op(op) {}
   Result run();
 
   // For op models.
@@ -37,7 +37,7 @@ public:
     if (world.coverage)
       world.coverage->note(op, all, seen, magnitudes);
   }
-  const Part &getPart(mlir::Value value) { return world.getPart(value.getType(), at); }
+  const RankSlice &getSlice(mlir::Value value) { return world.getSlice(value.getType(), at); }
   /// Applies `scalar` to elements of the operands, which broadcast.
   Result evaluateElements(const Scalar<Element> &scalar);
   /// Evaluates an op that only moves elements: `from` maps an index of the result to the operand's.

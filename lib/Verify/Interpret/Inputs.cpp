@@ -12,21 +12,21 @@ using namespace mlir::tpc::interpret;
 
 /// Returns the range of integers of a type in a domain; small ones if it is unbounded.
 static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
-  double least = domain.least, greatest = domain.greatest;
+  double lowest = domain.lowest, highest = domain.highest;
   if (domain.isAll())
-    std::tie(least, greatest) = std::pair(-7, 6);
-  else if (!std::isfinite(least))
-    least = greatest - 13;
-  else if (!std::isfinite(greatest))
-    greatest = least + 13;
+    std::tie(lowest, highest) = std::pair(-7, 6);
+  else if (!std::isfinite(lowest))
+    lowest = highest - 13;
+  else if (!std::isfinite(highest))
+    highest = lowest + 13;
   if (auto type = dyn_cast<IntegerType>(element)) {
-    Domain fits = Domain{least, greatest}.intersect(Domain::ofType(type));
-    if (fits.least <= fits.greatest)
-      std::tie(least, greatest) = std::pair(fits.least, fits.greatest);
+    Domain fits = Domain{lowest, highest}.intersect(Domain::ofType(type));
+    if (fits.lowest <= fits.highest)
+      std::tie(lowest, highest) = std::pair(fits.lowest, fits.highest);
   }
   constexpr double limit = 4e18; // so that the range fits 64 bits
-  int64_t first = std::clamp(std::ceil(least), -limit, limit);
-  return {first, std::max<int64_t>(first, std::clamp(std::floor(greatest), -limit, limit))};
+  int64_t first = std::clamp(std::ceil(lowest), -limit, limit);
+  return {first, std::max<int64_t>(first, std::clamp(std::floor(highest), -limit, limit))};
 }
 
 /// Draws a number of a domain that need not be an integer.
@@ -34,10 +34,10 @@ template <typename A> static typename A::Element drawNumber(Domain domain, uint6
   typename A::Element x = A::random(key, i);
   if constexpr (std::is_same_v<A, Doubles>) {
     // Over the field, ops that need a sign are hashes.
-    if (std::isfinite(domain.least))
-      return domain.least + std::fabs(x);
-    if (std::isfinite(domain.greatest))
-      return domain.greatest - std::fabs(x);
+    if (std::isfinite(domain.lowest))
+      return domain.lowest + std::fabs(x);
+    if (std::isfinite(domain.highest))
+      return domain.highest - std::fabs(x);
   }
   return x;
 }
@@ -49,7 +49,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
   Type element = getElementTypeOrSelf(argument.getType());
   InputDefaultAttr left = InputDefaultAttr::lookup(attrs);
   int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
-  auto [least, greatest] = getRange(domain, element);
+  auto [lowest, highest] = getRange(domain, element);
   uint64_t key = hashText("input") + argument.getArgNumber() + 0x10000 * uint64_t(draw);
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     uint64_t x = hash(key, i);
@@ -57,7 +57,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
     auto set = [&](int64_t number) {
       // For example, there may be more positions than rows of a table.
       if (!domain.isAll())
-        number = std::clamp(number, least, greatest);
+        number = std::clamp(number, lowest, highest);
       tensor.data[i] = A::fromInteger(number);
     };
     if (left && left.getKind() == InputDefaultKind::Ones)
@@ -67,7 +67,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
     else if (element.isInteger(1))
       set(x % 4 != 0);
     else if (isa<IntegerType>(element) || domain.isFinite())
-      set(least + int64_t(x % uint64_t(greatest - least + 1)));
+      set(lowest + int64_t(x % uint64_t(highest - lowest + 1)));
     else
       tensor.data[i] = drawNumber<A>(domain, key, i);
   }
@@ -95,9 +95,9 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
   for (BlockArgument argument : main.getArguments()) {
     Domain domain = domains.get(argument);
     // Shorter types may not represent an index past the table.
-    bool isIndex = domain.isFinite() && domain.least == -(domain.greatest + 1) &&
+    bool isIndex = domain.isFinite() && domain.lowest == -(domain.highest + 1) &&
                    getElementTypeOrSelf(argument.getType()).getIntOrFloatBitWidth() >= 32;
-    tables.push_back(isIndex ? int64_t(domain.greatest) + 1 : 0);
+    tables.push_back(isIndex ? int64_t(domain.highest) + 1 : 0);
   }
   return tables;
 }

@@ -40,12 +40,12 @@ template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> 
   std::map<SmallVector<const void *>, Ref> known; // results by all that they depend on
   SmallVector<const Data *> operands;
   for (int rank : frame.active) {
-    const Part &part = getPart(op->getResult(0), rank);
+    const RankSlice &part = getSlice(op->getResult(0), rank);
     SmallVector<const void *> key = {&part};
     operands.clear();
     for (Value operand : op->getOperands()) {
       operands.push_back(frame.values.find(operand)->second[rank].get());
-      key.append({operands.back(), &getPart(operand, rank)});
+      key.append({operands.back(), &getSlice(operand, rank)});
     }
     Ref &result = known[key];
     if (!result) {
@@ -69,7 +69,7 @@ template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> 
 template <typename A>
 LogicalResult Machine<A>::finish(Operation *op, std::vector<Ref> results, Frame<A> &frame) {
   for (int rank : frame.active)
-    if (results[rank]->shape != getPart(op->getResult(0), rank).shape)
+    if (results[rank]->shape != getSlice(op->getResult(0), rank).shape)
       return fail(op) << describe(rank) << " gets another shape than its type "
                       << op->getResult(0).getType() << " declares";
   frame.values[op->getResult(0)] = std::move(results);
@@ -78,8 +78,8 @@ LogicalResult Machine<A>::finish(Operation *op, std::vector<Ref> results, Frame<
 
 /// Returns the slice `to` of a tensor that has the slice `from`.
 template <typename A>
-auto Machine<A>::extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
-                         int rank) -> FailureOr<Ref> {
+auto Machine<A>::extract(Operation *op, const Ref &tensor, const RankSlice &from,
+                         const RankSlice &to, int rank) -> FailureOr<Ref> {
   if (tensor->shape != from.shape || from.indices.size() != to.indices.size())
     return fail(op) << describe(rank) << " has another shape than its type declares";
   if (from.indices == to.indices)
@@ -108,7 +108,7 @@ template <typename A> LogicalResult Machine<A>::slice(LocalSliceOp op, Frame<A> 
   std::vector<Ref> results(ranks.size());
   std::map<std::array<const void *, 3>, Ref> known;
   for (int rank : frame.active) {
-    const Part &from = getPart(op.getOperand(), rank), &to = getPart(op.getResult(), rank);
+    const RankSlice &from = getSlice(op.getOperand(), rank), &to = getSlice(op.getResult(), rank);
     Ref &result = known[{value[rank].get(), &from, &to}];
     if (!result) {
       FailureOr<Ref> part = extract(op, value[rank], from, to, rank);
@@ -157,9 +157,10 @@ LogicalResult Machine<A>::reduce(Operation *op, ArrayRef<Ref> value, Ranks group
           : kind == ReductionKind::Max ? (A::less(x, y) ? y : x)
                                        : (A::less(y, x) ? y : x);
   }
-  std::map<std::pair<const Part *, const Part *>, Ref> known;
+  std::map<std::pair<const RankSlice *, const RankSlice *>, Ref> known;
   for (int rank : group) {
-    const Part &from = getPart(op->getOperand(0), rank), &to = getPart(op->getResult(0), rank);
+    const RankSlice &from = getSlice(op->getOperand(0), rank),
+                    &to = getSlice(op->getResult(0), rank);
     Ref &result = known[{&from, &to}];
     if (!result) {
       FailureOr<Ref> part = extract(op, sum, from, to, rank);
@@ -179,7 +180,7 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
   Partial whole(world.getWholeShape(in.getType()));
   const Shape &shape = whole.tensor.shape;
   for (int rank : group) {
-    const Part &from = getPart(in, rank);
+    const RankSlice &from = getSlice(in, rank);
     if (value[rank]->shape != from.shape)
       return fail(op) << describe(rank) << " has another shape than its type declares";
     size_t next = 0;
@@ -191,9 +192,9 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
       whole.known[at] = true;
     });
   }
-  std::map<const Part *, Ref> known;
+  std::map<const RankSlice *, Ref> known;
   for (int rank : group) {
-    const Part &to = getPart(op->getResult(0), rank);
+    const RankSlice &to = getSlice(op->getResult(0), rank);
     Ref &result = known[&to];
     if (!result) {
       bool missing = to.shape.size() != shape.size();
@@ -271,9 +272,9 @@ template <typename A> LogicalResult Machine<A>::receive(RecvOp op, Frame<A> &fra
 template <typename A>
 LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
                                   Ranks active, Copies copies) {
-  std::set<std::pair<const Data *, const Part *>> seen;
+  std::set<std::pair<const Data *, const RankSlice *>> seen;
   for (int rank : active) {
-    const Part &part = getPart(value, rank);
+    const RankSlice &part = getSlice(value, rank);
     const Data &tensor = *tensors[rank];
     if (!seen.insert({&tensor, &part}).second)
       continue;

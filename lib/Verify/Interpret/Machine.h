@@ -81,7 +81,9 @@ public:
                         Ranks active, Copies copies);
 
 private:
-  const Part &getPart(Value value, int rank) { return world.getPart(value.getType(), ranks[rank]); }
+  const RankSlice &getSlice(Value value, int rank) {
+    return world.getSlice(value.getType(), ranks[rank]);
+  }
 
   LogicalResult runBlock(Block &block, Values &values, Ranks active,
                          SmallVectorImpl<Value> *returned);
@@ -89,8 +91,8 @@ private:
   LogicalResult compute(Operation *op, Frame<A> &frame);
   /// Stores the results of an op; each must have the shape of its rank's slice.
   LogicalResult finish(Operation *op, std::vector<Ref> results, Frame<A> &frame);
-  FailureOr<Ref> extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
-                         int rank);
+  FailureOr<Ref> extract(Operation *op, const Ref &tensor, const RankSlice &from,
+                         const RankSlice &to, int rank);
   /// Returns all ranks in groups over `axes`, each in the order of ranks.
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 

@@ -119,15 +119,15 @@ std::vector<int64_t> World::getIndices(DimAttr dim, const Coordinates &at, bool 
   });
 }
 
-const Part &World::getPart(Type type, const Coordinates &at) {
+const RankSlice &World::getSlice(Type type, const Coordinates &at) {
   OfType &known = get(type);
   Coordinates key;
   for (unsigned axis : known.axes)
     key.push_back(at[axis]);
-  std::unique_ptr<Part> &part = known.parts[key];
+  std::unique_ptr<RankSlice> &part = known.parts[key];
   if (part)
     return *part;
-  part = std::make_unique<Part>();
+  part = std::make_unique<RankSlice>();
   for (DimAttr dim : known.dist.getDims()) {
     part->indices.push_back(getIndices(dim, at, known.dist.getLocal()));
     part->shape.push_back(part->indices.back().size());

@@ -49,7 +49,7 @@ std::vector<int64_t> getIndices(ArrayRef<DimFactor> factors, ArrayRef<StringAttr
                                 GridAttr grid, llvm::function_ref<int64_t(StringAttr)> coordinate);
 
 /// Slice of a value on a rank. Ranks with equal slices of values of one type share one object.
-struct Part {
+struct RankSlice {
   Indices indices;
   Shape shape;
 };
@@ -68,7 +68,7 @@ public:
   /// Returns the position of an axis in coordinates; nothing if the grid does not have it.
   std::optional<unsigned> getPosition(StringAttr axis) const;
 
-  const Part &getPart(Type type, const Coordinates &at);
+  const RankSlice &getSlice(Type type, const Coordinates &at);
   /// Returns the indices of a dimension, split or whole.
   std::vector<int64_t> getIndices(DimAttr dim, const Coordinates &at, bool split = true) const;
   const Shape &getWholeShape(Type type) { return get(type).whole; }
@@ -95,7 +95,7 @@ private:
     DistAttr dist;
     SmallVector<unsigned, 4> axes; // positions of the axes that it depends on
     Shape whole;
-    std::map<Coordinates, std::unique_ptr<Part>> parts;
+    std::map<Coordinates, std::unique_ptr<RankSlice>> parts;
   };
   OfType &get(Type type);
 

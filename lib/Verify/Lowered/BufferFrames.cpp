@@ -1,8 +1,8 @@
 //===- BufferFrames.cpp - Sizes of frames and launches --------------------===//
 //
-// A frame that is larger than its slots computes nothing wrong, and at small sizes it may not even
-// be there: `2^40 * floordiv(sequence, 40)` bytes. So frames are compared with their slots, at
-// sizes from the smallest to the largest that constraints allow.
+// A frame that is larger than its slots does not change results, and at small sizes it may even
+// have the right size: `2^40 * floordiv(sequence, 40)` bytes. Frames are therefore compared with
+// their slots, at sizes from the smallest to the largest that constraints allow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,14 +17,14 @@ using namespace mlir::tpc::lowered;
 using ::tpc::SymExpr;
 
 namespace {
-/// Values of symbols: the largest in the first sample, the smallest in the second one, and then
-/// some between these.
+/// Sampled values of symbols: the largest in the first sample, the smallest in the second, then
+/// some in between.
 class Samples {
 public:
   explicit Samples(SizeRanges &ranges) : ranges(ranges) {}
   static constexpr unsigned count = 5;
 
-  /// Nothing where it leaves 64 bits.
+  /// Returns nothing on overflow of 64 bits.
   std::optional<int64_t> evaluate(const SymExpr &expr, unsigned sample) {
     std::set<std::string> names;
     expr.collectSymbols(names);
@@ -60,7 +60,7 @@ static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
     if (auto slot = dyn_cast<buffer::SlotOp>(user))
       slots.insert({slot.getOffsetAttr(), slot.getExtentAttr()});
   if (slots.empty())
-    return fail(push) << "no slot is in this frame; leave it out";
+    return fail(push) << "no slot is in this frame; remove it";
   constexpr int64_t alignment = 64;
   SymExpr bytes = push.getBytes().getExpr();
   for (unsigned sample = 0; sample < Samples::count; ++sample) {
@@ -78,7 +78,7 @@ static LogicalResult checkFrame(buffer::PushOp push, Samples &samples) {
     }
     if (known && *size - last >= alignment)
       return fail(push) << "has " << *size << " bytes at some sizes ('" << bytes.str()
-                        << "'), and its slots end at byte " << last;
+                        << "'), but its slots end at byte " << last;
   }
   return success();
 }
@@ -97,8 +97,8 @@ LogicalResult lowered::checkFrames(ModuleOp program) {
       SizeRanges::Interval grain = ranges.get(launch.getGrain().getExpr());
       if (grain.low >= SizeRanges::Wide(1) && grain.high.fits64())
         return success();
-      return fail(launch) << "gives a thread from " << grain.low.str() << " to " << grain.high.str()
-                          << " rows, and not at least 1 in 64 bits";
+      return fail(launch) << "has from " << grain.low.str() << " to " << grain.high.str()
+                          << " rows per thread, which must be at least 1 and fit in 64 bits";
     });
     if (result.wasInterrupted())
       return failure();

@@ -1,8 +1,8 @@
-//===- CompareKernel.cpp - One kernel beside its function of tensors ------===//
+//===- CompareKernel.cpp - Comparison of a kernel with tensor ops ---------===//
 //
-// A run of the whole program hides what a kernel does to numbers that the model never has there: a
-// cap of scores that are small, an epsilon beside large sums. So each kernel is run alone as well,
-// on operands of several magnitudes, and compared closely: nothing else of the model adds noise.
+// A run of the whole program does not exercise a kernel with numbers that the model never computes:
+// small scores hide their cap, and large sums hide an epsilon. Each kernel is therefore also run
+// alone, on operands of several magnitudes. The tolerance is small, because no other op adds noise.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
 using interpret::Coordinates;
 using interpret::Doubles;
-using interpret::Part;
+using interpret::RankSlice;
 using interpret::World;
 
 using Data = interpret::Tensor<double>;
@@ -33,7 +33,7 @@ FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp fun
 }
 
 namespace {
-/// What floats are drawn from; without a magnitude they are those of the run.
+/// Distribution of random floats; with magnitude 0 they are those of the run.
 struct Draw {
   double magnitude;
   bool positive;
@@ -41,7 +41,7 @@ struct Draw {
 
 class Comparison {
 public:
-  Comparison(const KernelProgram &kernel, func::FuncOp tensors, ArrayRef<Place> memory,
+  Comparison(const KernelProgram &kernel, func::FuncOp tensors, ArrayRef<MemoryView> memory,
              bool isGiven, World &world, const Coordinates &at)
       : kernel(kernel), function(kernel.getFunction()), tensors(tensors), memory(memory),
         isGiven(isGiven), world(world), at(at) {
@@ -53,24 +53,25 @@ public:
   LogicalResult run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
 
 private:
-  Data draw(Draw draw, BlockArgument argument, const Place *given);
-  Place place(const Data &data, Type type) const;
+  Data draw(Draw draw, BlockArgument argument, const MemoryView *given);
+  MemoryView makeView(const Data &data, Type type) const;
   bool evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results);
-  LogicalResult compare(unsigned result, const Place &have, const Data &want, double magnitude);
+  LogicalResult compare(unsigned result, const MemoryView &have, const Data &want,
+                        double magnitude);
 
   const KernelProgram &kernel;
   kernel::FuncOp function;
   func::FuncOp tensors;
-  ArrayRef<Place> memory;
+  ArrayRef<MemoryView> memory;
   bool isGiven;
   World &world;
   const Coordinates &at;
-  SmallVector<Value> caches; // that results are appended to
+  SmallVector<Value> caches; // caches that results are appended to
 };
 } // namespace
 
-Data Comparison::draw(Draw draw, BlockArgument argument, const Place *given) {
-  Data data(world.getPart(argument.getType(), at).shape);
+Data Comparison::draw(Draw draw, BlockArgument argument, const MemoryView *given) {
+  Data data(world.getSlice(argument.getType(), at).shape);
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(argument.getType()));
   for (auto [i, x] : llvm::enumerate(data.data)) {
     bool isGiven = given && given->exists(i) && given->isWritten(i);
@@ -79,7 +80,7 @@ Data Comparison::draw(Draw draw, BlockArgument argument, const Place *given) {
       x = isFloat ? value.f : double(value.i);
     } else {
       double number = Doubles::random(argument.getArgNumber() + 1, i);
-      // Rows of any table, lengths, truth values.
+      // Valid rows of any table, lengths, truth values.
       x = !isFloat ? number > 0
                    : (draw.magnitude == 0 ? 1 : draw.magnitude) *
                          (draw.positive ? std::fabs(number) : number);
@@ -88,42 +89,43 @@ Data Comparison::draw(Draw draw, BlockArgument argument, const Place *given) {
   return data;
 }
 
-Place Comparison::place(const Data &data, Type type) const {
+MemoryView Comparison::makeView(const Data &data, Type type) const {
   int64_t n = data.data.size();
-  Place place{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n, type};
+  MemoryView view{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n,
+                  type};
   for (auto [i, x] : llvm::enumerate(data.data)) {
     Scalar value;
     if (isa<FloatType>(type))
       value.f = x;
     else
       value.i = int64_t(x);
-    place.store(i, value);
+    view.store(i, value);
   }
-  return place;
+  return view;
 }
 
-/// A rank's part of what it has.
-static std::optional<Data> slice(const Data &in, const Part &from, const Part &to) {
-  SmallVector<std::vector<int64_t>> places(to.indices.size());
-  for (size_t d = 0; d < places.size(); ++d)
+/// Returns a rank's slice of a slice; nothing if an element is missing.
+static std::optional<Data> slice(const Data &in, const RankSlice &from, const RankSlice &to) {
+  SmallVector<std::vector<int64_t>> sources(to.indices.size());
+  for (size_t d = 0; d < sources.size(); ++d)
     for (int64_t index : to.indices[d]) {
       auto found = llvm::lower_bound(from.indices[d], index);
       if (found == from.indices[d].end() || *found != index)
         return std::nullopt;
-      places[d].push_back(found - from.indices[d].begin());
+      sources[d].push_back(found - from.indices[d].begin());
     }
   Data out(to.shape);
   size_t next = 0;
   interpret::forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
-    interpret::Shape place;
+    interpret::Shape source;
     for (auto [d, i] : llvm::enumerate(index))
-      place.push_back(places[d][i]);
-    out.data[next++] = in.data[interpret::linearize(place, in.shape)];
+      source.push_back(sources[d][i]);
+    out.data[next++] = in.data[interpret::linearize(source, in.shape)];
   });
   return out;
 }
 
-/// False where the function cannot be evaluated with these numbers.
+/// Returns false if the function cannot be evaluated with these numbers.
 bool Comparison::evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results) {
   DenseMap<Value, Data> values;
   for (auto [argument, data] : llvm::zip_equal(tensors.getArguments(), arguments))
@@ -134,12 +136,12 @@ bool Comparison::evaluateTensors(std::vector<Data> arguments, std::vector<Data> 
       operands.push_back(&values.find(operand)->second);
     std::optional<Data> computed;
     if (auto local = dyn_cast<LocalSliceOp>(op))
-      computed = slice(*operands[0], world.getPart(local.getOperand().getType(), at),
-                       world.getPart(local.getType(), at));
+      computed = slice(*operands[0], world.getSlice(local.getOperand().getType(), at),
+                       world.getSlice(local.getType(), at));
     else if (auto evaluated = interpret::Evaluation<Doubles>(&op, operands, world, at).run();
              succeeded(evaluated))
       computed = std::move(*evaluated);
-    if (!computed || computed->shape != world.getPart(op.getResult(0).getType(), at).shape)
+    if (!computed || computed->shape != world.getSlice(op.getResult(0).getType(), at).shape)
       return false;
     values[op.getResult(0)] = std::move(*computed);
   }
@@ -148,16 +150,16 @@ bool Comparison::evaluateTensors(std::vector<Data> arguments, std::vector<Data> 
   return true;
 }
 
-LogicalResult Comparison::compare(unsigned result, const Place &have, const Data &want,
+LogicalResult Comparison::compare(unsigned result, const MemoryView &have, const Data &want,
                                   double magnitude) {
-  // Constants of kernels are of the program's types, those of the interpreter doubles.
+  // Constants of kernels have the program's types, those of the interpreter are doubles.
   constexpr double share = 1e-6, least = 1e-9;
   double largest = 0;
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   bool isFloat = have.type.isFloat();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
-    // Constants of 1 or so may cancel: of small operands their error is left.
+    // Constants near 1 may cancel; their error remains next to small operands.
     double tolerance =
         magnitude < 1
             ? share
@@ -177,7 +179,7 @@ LogicalResult Comparison::compare(unsigned result, const Place &have, const Data
     if (!have.isWritten(i))
       return diag << "does not store element " << i << " of result " << result;
     return diag << "stores "
-                << llvm::formatv("{0:e9} as element {1} of result {2}, and its function of tensors "
+                << llvm::formatv("{0:e9} as element {1} of result {2}, but its tensor function "
                                  "computes {3:e9}",
                                  x, i, result, expected)
                        .str();
@@ -187,34 +189,34 @@ LogicalResult Comparison::compare(unsigned result, const Place &have, const Data
 
 LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
   std::vector<Data> arguments;
-  SmallVector<Place> own;
+  SmallVector<MemoryView> own;
   for (BlockArgument argument : tensors.getArguments()) {
     bool isKept = llvm::is_contained(caches, Value(argument));
     if (!isKept && own.size() >= memory.size())
-      return function.emitOpError() << "has fewer operands than its function of tensors";
+      return function.emitOpError() << "has fewer operands than its tensor function";
     arguments.push_back(
         this->draw(draw, argument, isKept || !isGiven ? nullptr : &memory[own.size()]));
     if (!isKept)
-      own.push_back(place(arguments.back(), memory[own.size()].type));
+      own.push_back(makeView(arguments.back(), memory[own.size()].type));
   }
   unsigned operands = own.size();
   if (operands + tensors.getNumResults() != memory.size())
-    return function.emitOpError() << "has " << memory.size() << " operands and results, its "
-                                  << "function of tensors " << operands + tensors.getNumResults();
+    return function.emitOpError() << "has " << memory.size() << " operands and results, but its "
+                                  << "tensor function " << operands + tensors.getNumResults();
   for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
     Type type = memory[own.size()].type;
     if (caches[i]) {
       auto argument = dyn_cast<BlockArgument>(caches[i]);
       if (!argument)
         return success();
-      own.push_back(place(arguments[argument.getArgNumber()], type));
+      own.push_back(makeView(arguments[argument.getArgNumber()], type));
       continue;
     }
-    own.push_back(place(Data(world.getPart(value.getType(), at).shape), type));
+    own.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));
     own.back().forget();
   }
-  // Arithmetic fails with some numbers, as an integer of infinity: then others are drawn. But
-  // indices are never outside.
+  // Arithmetic fails with some numbers, such as an integer cast of infinity; other draws are
+  // compared then. Indices must never be out of bounds.
   bool reported = false;
   Operation *failedAt = nullptr;
   std::string why;
@@ -224,7 +226,7 @@ LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymEx
       why = diagnostic.str();
       return success();
     });
-    // Nor is anything known of a row that a table does not have.
+    // A lookup out of bounds has no expected result either.
     bool missed = std::exchange(world.misses, false);
     bool isEvaluated = evaluateTensors(std::move(arguments), expected);
     bool isThere = !std::exchange(world.misses, missed);
@@ -244,11 +246,11 @@ LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymEx
 }
 
 LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
-                                     ArrayRef<Place> memory, bool isGiven, bool isBrief,
+                                     ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                                      World &world, const Coordinates &at,
                                      function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
-  // Integers that are made of floats, or by reductions, and rows that are looked up, make sense in
-  // the whole program alone: there they are compared.
+  // Integers that are derived from floats, or by reductions, and lookups are meaningful only in the
+  // whole program, which compares them.
   bool makesIndices =
       tensors
           .walk([](Operation *op) {
@@ -259,7 +261,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
             bool isOfFloats = llvm::any_of(op->getOperandTypes(), [](Type type) {
               return isa<FloatType>(getElementTypeOrSelf(type));
             });
-            // A comparison with what is reduced is that of an index of the largest.
+            // A comparison with a reduced value computes the index of a maximum.
             bool isReduced = isa<CmpOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
                                Operation *from = operand.getDefiningOp();
                                while (isa_and_nonnull<ReshapeOp, ExpandOp, CastOp>(from))
@@ -277,12 +279,12 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
   Comparison comparison(kernel, tensors, memory, isGiven, world, at);
   if (isGiven && failed(comparison.run({0, false}, evaluate)))
     return failure();
-  // Of small numbers an epsilon is no small part.
+  // An epsilon is significant next to small numbers.
   for (Draw draw :
        {Draw{1, false}, Draw{3, true}, Draw{60, false}, Draw{1000, false}, Draw{1e-3, false}}) {
     if (isBrief && draw.magnitude != 1)
       continue;
-    if (draw.magnitude < 1 && !isGiven) // sizes make no difference to it
+    if (draw.magnitude < 1 && !isGiven) // independent of sizes
       continue;
     if (failed(comparison.run(draw, evaluate)))
       return failure();

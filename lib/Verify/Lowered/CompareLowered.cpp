@@ -1,4 +1,4 @@
-//===- CompareLowered.cpp - The program that runs, run at small sizes -----===//
+//===- CompareLowered.cpp - Randomized check of lowered programs ----------===//
 
 #include "CompareLowered.h"
 #include "RunBuffers.h"
@@ -23,7 +23,7 @@ using namespace mlir::tpc::interpret;
 using equivalence::SizeReduction;
 using equivalence::SmallSizes;
 
-/// Whether it has floats of 16 bits.
+/// Returns whether a program has 16-bit floats.
 static bool hasHalves(ModuleOp module) {
   auto isHalf = [](Type type) {
     return isa<RankedTensorType>(type) && isa<FloatType>(getElementTypeOrSelf(type)) &&
@@ -38,10 +38,10 @@ static bool hasHalves(ModuleOp module) {
 }
 
 namespace {
-/// How far each output may be off. With rounding: what it does to the model's where all values are
-/// rounded to their types, and some room, as the lowered program rounds at other places. Without:
-/// hardly, as constants alone are of the program's types. Where these are of 32 bits, rounding
-/// tells how much such small changes do.
+/// Tolerances of outputs. With rounding: the effect of rounding all of the model's values to their
+/// types, with a margin because the lowered program rounds elsewhere. Without rounding: nearly 0,
+/// because only constants have the program's types. If these have 32 bits, the effect of rounding
+/// bounds the effect of such small changes.
 struct Tolerances {
   SmallVector<double> exact, rounded;
 };
@@ -60,12 +60,12 @@ static FailureOr<Tolerances> getTolerances(World &reference, const Machine<Doubl
       if (!std::isfinite(x))
         continue;
       largest = std::max(largest, std::fabs(x));
-      // Where rounding overflows, anything may come out.
+      // After an overflow by rounding any result is possible.
       difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
     }
-    double most = 2e-5 * largest, least = 5e-7 * largest;
-    tolerances.rounded.push_back(std::max(most, 16 * difference));
-    tolerances.exact.push_back(halves ? most : std::clamp(16 * difference, least, most));
+    double upper = 2e-5 * largest, lower = 5e-7 * largest;
+    tolerances.rounded.push_back(std::max(upper, 16 * difference));
+    tolerances.exact.push_back(halves ? upper : std::clamp(16 * difference, lower, upper));
   }
   return tolerances;
 }
@@ -97,7 +97,7 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
       InFlightDiagnostic diag = fail() << "element [";
       llvm::interleaveComma(llvm::reverse(index), diag);
       if (!a.known[at])
-        return diag << "] of output " << i << " is delivered by nobody";
+        return diag << "] of output " << i << " is not delivered by any rank";
       return diag << "] of output " << i << " is "
                   << llvm::formatv("{0:f9}, not {1:f9} as the model computes", have, want).str();
     }
@@ -105,8 +105,8 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
   return success();
 }
 
-/// Whether the model's outputs depend on the last element of `input`, an id of a table with `rows`
-/// rows. They do not where what it looks up is cut off later on: then a kernel need not look it up.
+/// Returns whether the model's outputs depend on the last element of `input`, an id of a table with
+/// `rows` rows. They do not if a later slice drops the row; a kernel need not look it up then.
 static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs, size_t input,
                                 int64_t rows) {
   if (rows < 2)
@@ -124,7 +124,7 @@ static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs
   return false;
 }
 
-/// An id that its table does not have is reported, and nothing is read there.
+/// Checks that an out-of-bounds id is reported and not read.
 static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
                                    ArrayRef<Tensor<double>> inputs, ArrayRef<int64_t> tables) {
   for (auto [i, rows] : llvm::enumerate(tables))
@@ -136,7 +136,7 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
       model.misses = false;
       if (failed(Machine<Doubles>(model, changed).run()))
         return failure();
-      if (!model.misses) // nobody needs it
+      if (!model.misses) // the id is not used
         continue;
       BufferMachine machine(lowered, parts, changed, /*seed=*/1, /*rounds=*/false);
       if (failed(machine.run()))
@@ -148,22 +148,22 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
         return failure();
       if (*needed)
         return emitError(lowered.getLoc())
-               << "lowered and run at small sizes: nobody reports that index " << missing
-               << " of input " << i << " is none of the " << rows << " that are looked up";
+               << "lowered and run at small sizes: index " << missing << " of input " << i
+               << " is not reported as out of bounds of the " << rows << " rows that are looked up";
     }
   return success();
 }
 
 namespace {
-/// What a program is compared with at the present sizes.
+/// Expected results at the current sizes.
 struct Reference {
   Reference(ModuleOp model, ModuleOp staged, const SmallSizes &small)
       : whole(model, small.grid, *small.sizes), parts(staged, small.grid, *small.sizes),
         isStaged(staged->hasAttr(kNormsWrittenOutAttr)) {
     whole.gains = parts.gains = &gains;
   }
-  /// Norms that are written out divide by numbers, not by sizes: then what the staged program
-  /// computes, which is the model's as it stands, is what is expected.
+  /// Decomposed norms divide by numbers, not by sizes. The results of the staged program, which
+  /// equals the model, are expected then.
   World &getWorld() { return isStaged ? parts : whole; }
 
   llvm::StringMap<double> gains;
@@ -176,8 +176,8 @@ struct Reference {
 };
 } // namespace
 
-/// Runs it, again with larger weights until caps have an effect. False where it cannot be run:
-/// `skipped` says why.
+/// Runs the reference, again with larger weights until caps have an effect. Returns false if it
+/// cannot be run, and sets `skipped` to the reason.
 static bool runOnce(Reference &reference, std::string &skipped) {
   World &world = reference.getWorld();
   ScopedDiagnosticHandler quiet(world.getModule().getContext(), [&](Diagnostic &diagnostic) {
@@ -196,12 +196,12 @@ static bool runOnce(Reference &reference, std::string &skipped) {
   }
   world.coverage = nullptr;
   if (world.misses)
-    skipped = "at small sizes the model looks up what its tables do not have";
+    skipped = "at small sizes the model looks up rows past the end of a table";
   return !world.misses;
 }
 
-/// Null where it cannot be run: not all sizes are possible. A table may be shorter, one size the
-/// sum of others.
+/// Runs the reference. Returns null if it cannot be run at these sizes: a table may be too short,
+/// or one size must be the sum of others.
 static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, ModuleOp staged,
                                                           func::FuncOp main,
                                                           const SmallSizes &small, int draw,
@@ -211,13 +211,13 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
   FailureOr<std::vector<int64_t>> tables = findTables(main, reference->whole);
   if (failed(inputs) || failed(tables))
     return failure();
-  // The last row of a table, and the first as it is counted from the end.
+  // The last row of a table, and the first one as a negative index.
   for (auto [input, rows] : llvm::zip_equal(*inputs, *tables))
     if (rows > 0 && !input.data.empty()) {
       input.data.front() = double(rows - 1);
       input.data.back() = double(-rows);
     }
-  // Numbers of tokens are none below 0.
+  // Numbers of tokens are not negative.
   if (std::optional<PlacedStep> step = PlacedStep::lookup(staged))
     for (auto [i, input] : llvm::enumerate(*inputs)) {
       auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
@@ -241,13 +241,13 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
       getTolerances(reference.getWorld(), *reference.machine, inputs, halves);
   if (failed(tolerances))
     return failure();
-  // Kernels alone run where different sizes stay different.
+  // Kernels run alone at sizes that keep different sizes different.
   GridAttr grid = reference.parts.getGrid();
   SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid,
                           /*base=*/3, /*rows=*/0, /*distinct=*/true);
   World alone(staged, grid, different);
-  // And where one symbol is much larger than the others, as the past of a step is, or a prompt: a
-  // product of small sizes is no limit there.
+  // And at sizes where one symbol is much larger than the others, as the past of a step or a prompt
+  // may be: the product of the small sizes is no bound there.
   std::deque<SizeReduction> longSizes;
   std::deque<World> longWorlds;
   for (const std::string &name : different.getSymbols()) {
@@ -265,25 +265,25 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     if (failed(actual.run()))
       return failure();
     if (!actual.reported.empty())
-      return emitError(lowered.getLoc())
-             << "lowered and run at small sizes: " << actual.reported << ", but all are";
+      return emitError(lowered.getLoc()) << "lowered and run at small sizes: " << actual.reported
+                                         << ", but all indices are valid";
     ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
     if (!reference.isStaged)
       return compareOutputs(lowered, actual, *reference.machine, own);
-    // Such norms are a mixture: what is not as expected may be right.
+    // Decomposed norms at small sizes are a mixture: a difference may be correct.
     ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
     if (failed(compareOutputs(lowered, actual, *reference.machine, own)))
-      skipped = "its norms are written out with numbers, which small sizes do not change";
+      skipped = "its norms are decomposed with numbers, which small sizes do not change";
     return success();
   };
-  // Of numbers of 16 bits rounding hides what is small, and only it shows a cast that is missing.
+  // With 16 bits, rounding hides small numbers, but only rounding exposes a missing cast.
   if (failed(compare(/*rounds=*/false)) || (halves && failed(compare(true))))
     return failure();
   return expectReports(lowered, reference.whole, reference.parts, inputs, reference.tables);
 }
 
-/// Compares a step of one token after many, as most steps of a generation are: sizes at which the
-/// caches hold no more than a few steps' tokens do not tell the two apart.
+/// Compares a step of one token after many, as most steps of a generation are. Sizes at which
+/// caches have only the tokens of a few steps do not tell the two apart.
 static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp lowered,
                                      SmallSizes &small, std::string &skipped) {
   constexpr int64_t capacity = 11;
@@ -300,9 +300,9 @@ static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp l
   return *reference ? compareWith(**reference, staged, lowered, skipped) : success();
 }
 
-/// Runs the lowered program at the first sizes and inputs at which the model can be run, and that
-/// exercise all windows of attention, if `needsAll`. Where there are none, `unexercised` says which
-/// window no run exercises; it stays empty where the model cannot be run at all.
+/// Runs the lowered program at the first sizes and inputs at which the model can be run, and, if
+/// `needsAll`, that exercise all windows of attention. If there are none, `unexercised` names the
+/// window; it is empty if the model cannot be run at all.
 static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool needsAll,
                                 std::string &unexercised, RunReport &report) {
   std::string &skipped = report.skipped;
@@ -317,7 +317,7 @@ static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowere
     return !needsAll || reference.coverage.isSufficient();
   };
   do {
-    // Of some inputs, those that exercise most.
+    // Takes the draw that exercises the most.
     auto reference = runReference(model, staged, main, small, 0, skipped);
     if (failed(reference))
       return failure();
@@ -373,7 +373,7 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
     return success();
   if (!proved)
     return emitError(lowered.getLoc()) << "run at small sizes, and not proved: " << unexercised;
-  // A window that no run can show is compared as an attribute; all else is run.
+  // A window that no run can exercise is compared as an attribute; everything else is run.
   report.skipped.clear();
   std::string none;
   if (failed(runLowered(model, staged, lowered, /*needsAll=*/false, none, report)))

@@ -1,7 +1,7 @@
-//===- CompareLowered.h - The program that runs, run at small sizes -*- C++ -*-=//
+//===- CompareLowered.h - Randomized check of lowered programs --*- C++ -*-===//
 //
-// The randomized check of what is compiled: buffers and kernels are run in doubles on all ranks of
-// a small grid and compared with the model.
+// Runs buffers and kernels of a compiled program in doubles, on all ranks of a small grid, and
+// compares the outputs with the model's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,11 +14,11 @@
 
 namespace mlir::tpc::lowered {
 
-/// `staged` is the program that `lowered` was made of. Errors say which op did what it must not, or
-/// where an output differs from the model's. Where the model cannot be run at small sizes nothing
-/// is compared, and the report says why. If no run exercises one of the model's windows, that is
-/// reported as well, and an error unless `proved`: the tensors, with their windows, and constants
-/// of `lowered` have been compared with `staged`.
+/// `staged` is the program that `lowered` was made from. Errors name an op with an invalid access,
+/// or the first difference of an output. Compares nothing if the model cannot be run at small
+/// sizes; the report then has the reason. If no run exercises one of the model's windows, the
+/// report lists it. That is an error unless `proved`: tensors, with their windows, and constants of
+/// `lowered` have been compared with `staged`.
 LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool proved,
                              interpret::RunReport &report);
 

@@ -1,17 +1,17 @@
-//===- CompareTensors.cpp - Functions of tensors before and after ---------===//
+//===- CompareTensors.cpp - Comparison of tensor functions ----------------===//
 //
-// The program on buffers keeps the functions of tensors that it was planned from, and all checks of
-// buffers and kernels compare with them. Here they are compared with the staged program. Both are
-// read as expressions over inputs and weights, with calls and kernels replaced by their bodies.
-// Each expression has one number, so equal values have equal numbers. Distribution is part of the
-// types, and the types are part of the expressions.
+// A program on buffers keeps the tensor functions that it was planned from. All checks of buffers
+// and kernels compare with these; this file compares them with the staged program. Both are read as
+// expressions over inputs and weights, with calls and kernels replaced by their bodies. Each
+// expression has one number, so equal values have equal numbers. Distribution is part of the types,
+// and types are part of the expressions.
 //
-// Lowering rewrites some ops. Both programs are brought into one form:
+// Lowering rewrites some ops. Both programs are normalized:
 //
-//   * a product or attention of 16 bits is one of 16 bits, whether it computes in f32 or not;
-//   * a product's bias is an addition behind it;
-//   * batch dimensions of a product's operands are not expanded;
-//   * causality and windows of queries that are not in a row are a mask.
+//   * a matmul or attention of 16 bits stays one of 16 bits, whether or not it computes in f32;
+//   * the bias of a matmul is a separate addition;
+//   * batch dimensions of a matmul's operands are not expanded;
+//   * causality and windows of queries that are not contiguous are a mask.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ using ::tpc::SymExpr;
 namespace {
 using Values = DenseMap<Value, TermId>;
 
-/// Reads the functions of a program.
+/// Reads the functions of a program as terms.
 class Reader {
 public:
   Reader(ModuleOp module, Terms &terms) : module(module), terms(terms), symbols(module) {}
@@ -72,10 +72,10 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// One form of ops
+// Normal form of ops
 //===----------------------------------------------------------------------===//
 
-/// What an op is told, without marks of lowering and what is said for reports.
+/// Returns the attributes of an op without marks of lowering and attributes of reports.
 DictionaryAttr Reader::getAttributes(Operation *op) {
   DictionaryAttr &known = attributes[op];
   if (known)
@@ -88,7 +88,7 @@ DictionaryAttr Reader::getAttributes(Operation *op) {
   for (NamedAttribute attr : op->getDiscardableAttrs())
     if (!llvm::is_contained(marks, attr.getName().getValue()))
       list.append(attr);
-  if (auto attention = dyn_cast<AttentionOp>(op)) { // defaults may be said or not
+  if (auto attention = dyn_cast<AttentionOp>(op)) { // defaults may be explicit
     if (attention.getCausalOffset().isConstant(0))
       list.erase("causal_offset");
     if (attention.getSoftcap().isZero())
@@ -117,8 +117,8 @@ TermId Reader::makeSum(Operation *op, Type type, TermId x, TermId y) {
   return makeNamed(AddOp::getOperationName(), op, {x, y}, type);
 }
 
-/// A cast to 16 bits of what was widened from there is what it was, and so is a sum of two such
-/// values: kernels add them in f32.
+/// A cast to 16 bits of a value widened from the same type is that value. So is a cast of the sum
+/// of two such values, which kernels add in f32.
 TermId Reader::makeCast(TermId operand, Type type, Operation *op) {
   constexpr StringLiteral name = CastOp::getOperationName();
   auto isWidened = [&](TermId id) {
@@ -139,7 +139,7 @@ TermId Reader::makeCast(TermId operand, Type type, Operation *op) {
   return makeNamed(name, op, {operand}, type);
 }
 
-/// Whether expanding `from` to `to` concerns batch dimensions alone.
+/// Returns whether expanding `from` to `to` affects only batch dimensions.
 static bool expandsBatch(Type from, Type to) {
   ArrayRef<DimAttr> a = getDist(from).getDims(), b = getDist(to).getDims();
   return a.size() >= 2 && b.size() >= a.size() && a.take_back(2) == b.take_back(2);
@@ -163,7 +163,7 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   std::optional<TermId> bias;
   if (isMatmul && operands.size() > 2)
     bias = operands.pop_back_val();
-  // Lowering widens all factors, and what else is of 16 bits.
+  // Lowering widens all matmul operands, and other 16-bit operands.
   SmallVector<TermId> stripped;
   for (TermId operand : operands)
     stripped.push_back(strip(operand, isMatmul));
@@ -194,8 +194,8 @@ TermId Reader::makeTerm(Operation *op, ArrayRef<TermId> operands, Type type) {
                        SmallVector<TermId, 3>(operands), op});
 }
 
-/// Attention counts queries from a rank's first one on. Where its queries are not in a row, which
-/// keys they see is a mask of positions: key <= query + offset, and key > query + offset - window.
+/// Attention counts queries from a rank's first one. If its queries are not contiguous, visibility
+/// is a mask of positions: key <= query + offset, and key > query + offset - window.
 LogicalResult Reader::readAttention(AttentionOp op, Values &values) {
   Block &block = scratch.emplace_back();
   OpBuilder b = OpBuilder::atBlockEnd(&block);
@@ -251,7 +251,7 @@ LogicalResult Reader::readCall(func::CallOp call, Values &values) {
   if (!callee || callee.isExternal() || callee.getNumArguments() != call.getNumOperands() ||
       callee.getNumResults() != call.getNumResults() || ++depth > maxDepth)
     return call.emitError() << "cannot be compared with the staged program: it calls @"
-                            << call.getCallee() << ", which does not fit";
+                            << call.getCallee() << ", whose signature does not match";
   Values inner;
   for (auto [argument, operand] : llvm::zip_equal(callee.getArguments(), call.getOperands()))
     inner[argument] = values.lookup(operand);
@@ -270,12 +270,12 @@ static bool communicates(Operation *op) {
 
 LogicalResult Reader::readOp(Operation *op, Values &values) {
   if (++steps > maxSteps)
-    return op->emitError() << "cannot be compared with the staged program: functions are called "
-                           << "more than " << maxSteps << " ops' worth of times";
+    return op->emitError() << "cannot be compared with the staged program: calls expand to more "
+                           << "than " << maxSteps << " ops";
   if (auto call = dyn_cast<func::CallOp>(op))
     return readCall(call, values);
   if (auto attention = dyn_cast<AttentionOp>(op)) {
-    bool inRow = true; // factors behind the first are not split
+    bool inRow = true; // factors after the first are not split
     for (FactorAttr factor : getDist(attention.getQ()).getDims()[1].getFactors().drop_front())
       inRow &= factor.getAxes().empty();
     if (!inRow && (attention.getCausal() || attention.getWindow()))
@@ -293,12 +293,12 @@ LogicalResult Reader::readOp(Operation *op, Values &values) {
     note(makeTerm(op, {}, {}), op);
     if (failed(readBlock(loop.getBody().front(), values, nullptr)))
       return failure();
-    note(makeNamed("end of rounds", op, {}, {}), op);
+    note(makeNamed("end of micro-batches", op, {}, {}), op);
     return success();
   }
   if (op->getNumRegions() > 0 || op->getNumResults() > 1)
     return op->emitError() << "cannot be compared with the staged program: '" << op->getName()
-                           << "' is no op of functions of tensors";
+                           << "' is no op of tensor functions";
   TermId term;
   if (isa<RecvOp>(op))
     term = terms.intern({op->getName().getStringRef(),
@@ -374,9 +374,9 @@ static LogicalResult compare(const Terms &terms, Operation *where, const Effects
     return success();
   const Effect &more =
       actual.size() > expected.size() ? actual[expected.size()] : expected[actual.size()];
-  return where->emitError() << "its functions of tensors are not the staged program's: '"
+  return where->emitError() << "its tensor functions differ from the staged program's: '"
                             << getSourceName(more.op->getLoc()) << "' (" << more.op->getName()
-                            << ") is " << (actual.size() > expected.size() ? "more" : "missing");
+                            << ") is " << (actual.size() > expected.size() ? "extra" : "missing");
 }
 
 LogicalResult lowered::compareTensors(ModuleOp staged, ModuleOp lowered) {
@@ -385,17 +385,17 @@ LogicalResult lowered::compareTensors(ModuleOp staged, ModuleOp lowered) {
   auto pipelines = llvm::to_vector(staged.getOps<PipelineOp>());
   auto own = llvm::to_vector(lowered.getOps<PipelineOp>());
   if (pipelines.size() != own.size())
-    return emitError(lowered.getLoc()) << "has " << own.size() << " pipelines, and the staged "
+    return emitError(lowered.getLoc()) << "has " << own.size() << " pipelines, but the staged "
                                        << "program has " << pipelines.size();
   for (auto [expected, actual] : llvm::zip_equal(pipelines, own)) {
     auto stages = llvm::to_vector(expected.getBody().getOps<StageOp>());
     auto ownStages = llvm::to_vector(actual.getBody().getOps<StageOp>());
     if (stages.size() != ownStages.size())
-      return actual.emitError() << "has " << ownStages.size() << " stages, and the staged program "
+      return actual.emitError() << "has " << ownStages.size() << " stages, but the staged program "
                                 << "has " << stages.size();
     for (auto [want, have] : llvm::zip_equal(stages, ownStages)) {
       if (want.getIndex() != have.getIndex())
-        return have.emitError() << "is stage " << have.getIndex() << ", and in the staged program "
+        return have.emitError() << "is stage " << have.getIndex() << ", but in the staged program "
                                 << "it is " << want.getIndex();
       FailureOr<Effects> e = before.readStage(expected, want);
       if (failed(e))

@@ -1,4 +1,4 @@
-//===- CompareTensors.h - Functions of tensors before and after -*- C++ -*-===//
+//===- CompareTensors.h - Comparison of tensor functions --------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_LOWERED_COMPARETENSORS_H
 #define TPC_LIB_VERIFY_LOWERED_COMPARETENSORS_H
@@ -8,9 +8,9 @@
 
 namespace mlir::tpc::lowered {
 
-/// Shows that the functions of tensors in `lowered` compute what `staged` does, as expressions: the
-/// same ops, attributes, constants and types, and the same communication in the same order, up to
-/// what lowering rewrites. Errors name the op and what differs.
+/// Checks that the tensor functions in `lowered` compute the same expressions as `staged`: the same
+/// ops, attributes, constants and types, and the same communication in the same order, up to
+/// rewrites of lowering. Errors name the op and the difference.
 LogicalResult compareTensors(ModuleOp staged, ModuleOp lowered);
 
 } // namespace mlir::tpc::lowered

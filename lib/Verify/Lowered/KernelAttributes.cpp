@@ -1,11 +1,11 @@
 //===- KernelAttributes.cpp - Attributes of lowered ops, and lookup checks ===//
 //
-// Runs at small sizes ignore what an op promises to LLVM: that a sum does not overflow, that an
-// address is aligned, that numbers may be reassociated. Kernels need no such promise. So the
-// attributes that are compared or run are listed here, and all others are errors.
+// Runs at small sizes ignore assertions of an op to LLVM: that a sum does not overflow, that an
+// address is aligned, that numbers may be reassociated. Kernels need no such assertion. This file
+// lists the attributes that are compared or run; all others are errors.
 //
-// A check of a lookup reports an index to the user. The index, the size and the ONNX node that it
-// names are those of a lookup on tensors. Text without locations has no names of nodes to compare.
+// A bounds check of a lookup reports an index to the user. Its index, size and ONNX node must be
+// those of a lookup on tensors. Text without locations has no names of nodes to compare.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ using ::tpc::SymExpr;
 // Attributes
 //===----------------------------------------------------------------------===//
 
-/// Attributes that the other checks compare, or that runs obey.
+/// Returns whether other checks compare the attribute, or runs implement it.
 static bool isCompared(Operation *op, StringRef name) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](arith::ConstantOp) { return name == "value"; })
@@ -39,7 +39,7 @@ static bool isCompared(Operation *op, StringRef name) {
         return name == "sym_name" || name == "sizes" || name == "num_results";
       })
       .Case<kernel::RowsOp, kernel::ElementsOp>([&](auto) { return name == "sizes"; })
-      // `adjacent` chooses an order of terms, which is the device's choice anyway.
+      // `adjacent` selects an order of the reduction, which is the device's choice.
       .Case([&](kernel::FoldOp) {
         return name == "kind" || name == "sizes" || name == "adjacent" || name == "init" ||
                name == "identity";
@@ -49,7 +49,7 @@ static bool isCompared(Operation *op, StringRef name) {
       .Default([](Operation *) { return false; });
 }
 
-/// Values that promise nothing.
+/// Returns whether an attribute value asserts nothing.
 static bool isNeutral(Attribute value) {
   if (auto flags = dyn_cast<arith::FastMathFlagsAttr>(value))
     return flags.getValue() == arith::FastMathFlags::none;
@@ -66,7 +66,7 @@ static LogicalResult checkAttributes(Operation *op) {
       if (!isInherent || !(isCompared(op, attr.getName()) || isNeutral(attr.getValue())))
         return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                                << "): has '" << attr.getName().getValue() << "' " << attr.getValue()
-                               << ", which no check covers; leave it out";
+                               << ", which no check covers; remove it";
     return success();
   };
   if (auto inherent = dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute()))
@@ -89,24 +89,24 @@ LogicalResult lowered::checkAttributes(ModuleOp program) {
             return WalkResult::advance();
           return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                                  << "): has '" << others.begin()->getName().getValue()
-                                 << "', which no check covers; leave it out";
+                                 << "', which no check covers; remove it";
         })))
       return failure();
   return success();
 }
 
 //===----------------------------------------------------------------------===//
-// Checks of lookups
+// Bounds checks of lookups
 //===----------------------------------------------------------------------===//
 
 namespace {
 using Reached = std::set<unsigned>; // arguments of the function of tensors
 
-/// A dimension in which rows are looked up.
+/// A dimension whose rows are looked up.
 struct Lookup {
   std::optional<std::string> node; // none in text without locations
   SymExpr size;
-  Reached ids; // that the ids are made of
+  Reached ids; // arguments that the ids are computed from
   Operation *op;
   bool isChecked = false;
 };
@@ -115,7 +115,7 @@ class LookupChecker {
 public:
   LookupChecker(kernel::FuncOp function, func::FuncOp tensors);
   LogicalResult check(kernel::CheckOp op);
-  /// Whether all lookups are checked.
+  /// Checks that all lookups have a bounds check.
   LogicalResult checkAll();
 
 private:
@@ -169,7 +169,7 @@ LookupChecker::LookupChecker(kernel::FuncOp function, func::FuncOp tensors)
         add(gather.getData(), dim, gather.getIndices());
     }
   });
-  // As KernelConstants.cpp compares them: operands without caches that results are appended to,
+  // In the order of KernelConstants.cpp: operands, without caches that results are appended to,
   // then results.
   OperandRange results = tensors.front().getTerminator()->getOperands();
   SmallVector<Value> values(tensors.getArguments());
@@ -198,7 +198,7 @@ void LookupChecker::reachScalar(Value value, Reached &reached, DenseSet<Value> &
   });
 }
 
-/// `exists` is `index`, counted from the end where it is negative, below `size`.
+/// Returns whether `exists` compares `index`, plus `size` if it is negative, with `size`.
 static bool isComparison(Value exists, Value index, Value size) {
   auto isSize = [&](Value value) {
     if (value == size)
@@ -221,7 +221,7 @@ static bool isComparison(Value exists, Value index, Value size) {
 
 LogicalResult LookupChecker::check(kernel::CheckOp op) {
   if (!isComparison(op.getExists(), op.getIndex(), op.getSize()))
-    return fail(op) << "does not report whether its own index, counted from the end where it is "
+    return fail(op) << "does not report whether its own index, counted from the end if it is "
                        "negative, is less than its own size";
   std::optional<SymExpr> size;
   if (auto named = op.getSize().getDefiningOp<kernel::SizeOp>())
@@ -248,11 +248,12 @@ LogicalResult LookupChecker::check(kernel::CheckOp op) {
   if (isMade)
     return success();
   if (!isNamed)
-    return fail(op) << "its function of tensors looks up nothing at this node";
+    return fail(op) << "its tensor function has no lookup at this node";
   if (!hasSize)
     return fail(op) << "the table of this node does not have the size "
                     << (size ? "'" + size->str() + "'" : "that is reported");
-  return fail(op) << "reports an index that is made of other operands than the ids of this node";
+  return fail(op)
+         << "reports an index that is computed from other operands than the ids of this node";
 }
 
 LogicalResult LookupChecker::checkAll() {
@@ -261,8 +262,8 @@ LogicalResult LookupChecker::checkAll() {
       return lookup.op->emitError()
              << "'" << getSourceName(lookup.op->getLoc()) << "' (" << lookup.op->getName()
              << "): kernel @" << function.getSymName()
-             << " reports no index that is not among the '" << lookup.size.str()
-             << "' of its table";
+             << " does not report indices out of bounds of the '" << lookup.size.str()
+             << "' rows of its table";
   return success();
 }
 

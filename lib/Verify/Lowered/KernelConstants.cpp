@@ -1,8 +1,8 @@
 //===- KernelConstants.cpp - Origins of constants in kernels --------------===//
 //
-// Small runs do not see each constant: an epsilon beside large numbers, a cap above them, the
-// number behind which an index wraps. So constants are compared to the bit. What an op of tensors
-// may bring into a kernel is written here from the op's description.
+// Runs at small sizes do not exercise every constant: an epsilon next to large numbers, a cap above
+// them, the number at which an index wraps. Constants are therefore compared to the bit. The
+// constants that an op of tensors may add to a kernel are listed here, from the op's description.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ using namespace mlir::tpc::lowered;
 using ::tpc::SymExpr;
 
 namespace {
-/// What a function of tensors says.
+/// Constants and sizes of a tensor function.
 class Origins {
 public:
   explicit Origins(func::FuncOp tensors) : parts(GridAttr::lookup(tensors)) {
@@ -38,18 +38,18 @@ public:
     });
   }
 
-  /// Floats that must be there, each with the op that has it.
+  /// Floats that the kernel must have, each with its op.
   llvm::MapVector<Attribute, Operation *> floats;
-  /// Integers of constants, and numbers of indices.
+  /// Integer constants, and index constants.
   std::set<int64_t> integers = {-1, 0, 1}, indices = {0, 1};
   bool hasInteger(IntegerAttr attr) const {
     Type type = attr.getType();
     return type.isInteger(1) ||
            (type.isIndex() ? indices : integers).count(attr.getValue().getSExtValue());
   }
-  /// Whether a rank has so many elements of some dimension.
+  /// Returns whether a rank has this number of elements in some dimension.
   bool isDim(const SymExpr &size) const { return dims.count(parts.normalize(size).str()); }
-  /// Whether it is one that index arithmetic of these ops needs.
+  /// Returns whether index arithmetic of these ops needs this size.
   bool isSize(const SymExpr &size) const;
 
 private:
@@ -65,7 +65,7 @@ private:
 
   PartSizes parts;
   std::set<std::string> dims = {"1"}, sizes = {"0", "1"}, numbers;
-  std::set<std::pair<int64_t, int64_t>> places; // of slices: where in how many
+  std::set<std::pair<int64_t, int64_t>> sliceStarts; // start and size of slices
 };
 } // namespace
 
@@ -80,7 +80,7 @@ void Origins::addOp(Operation *op) {
       .Case([&](ConstantOp constant) {
         auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
         if (!dense || !dense.isSplat())
-          return; // kernels read others as an operand
+          return; // kernels read other constants as operands
         if (auto type = dyn_cast<FloatType>(dense.getElementType()))
           floats.insert({FloatAttr::get(type, dense.getSplatValue<APFloat>()), op});
         else
@@ -103,15 +103,15 @@ void Origins::addOp(Operation *op) {
           return addFloat(op, type, 1.702);
         }
       })
-      // An index is shifted by less than a run.
+      // The offset of a roll is reduced modulo the run.
       .Case([&](RollOp roll) { addSize(SymExpr::mod(roll.getFrom(), roll.getEvery())); })
       .Case([&](SliceOp slice) {
         indices.insert(slice.getStep());
         std::optional<int64_t> start = slice.getStart().asConstant();
         if (auto size = getSizes(slice.getOperand())[slice.getDim()].asConstant(); start && size)
-          places.insert({*start, *size});
+          sliceStarts.insert({*start, *size});
       })
-      // What a mean divides by.
+      // The divisor of a mean.
       .Case([&](ReduceOp reduce) {
         SymExpr count(1);
         for (int64_t dim : reduce.getDims())
@@ -137,7 +137,7 @@ void Origins::addSizes(Type type) {
     addSize(parts.size(dim));
     addSize(parts.inner(dim));
     addSize(parts.begin(parts.inner(dim), dim.getAxes()));
-    // Factors that are not split are in a row with the one before them.
+    // Factors that are not split are contiguous with the one before them.
     SymExpr begin, local, global;
     for (auto [i, factor] : llvm::enumerate(dim.getFactors())) {
       bool joins = i > 0 && factor.getAxes().empty();
@@ -152,14 +152,14 @@ void Origins::addSizes(Type type) {
 }
 
 bool Origins::isSize(const SymExpr &size) const {
-  // Static sizes have names: a number would stay what it is at small sizes.
+  // Static sizes have names; a literal number would not be reduced at small sizes.
   if (size.getTerms().size() == 1 && std::abs(size.getTerms()[0].coefficient) > 1)
     return numbers.count(size.str()) > 0;
   std::set<std::string> names;
   size.collectSymbols(names);
   for (const std::string &name : names)
-    if (auto named = getNamedSize(name);
-        named && named->kind == NamedSize::Offset && !places.count({named->offset, named->size}))
+    if (auto named = getNamedSize(name); named && named->kind == NamedSize::Offset &&
+                                         !sliceStarts.count({named->offset, named->size}))
       return false;
   return sizes.count(parts.normalize(size).str()) > 0;
 }
@@ -169,18 +169,18 @@ static InFlightDiagnostic fail(kernel::FuncOp function, Operation *op) {
                          << ") in kernel @" << function.getSymName() << ": ";
 }
 
-/// Sizes of memory and loops are those of dimensions.
+/// Checks that sizes of memory and loops are those of dimensions.
 static LogicalResult checkDims(kernel::FuncOp function, Operation *op, ArrayRef<SymExpr> sizes,
                                const Origins &origins) {
   for (const SymExpr &size : sizes)
     if (!origins.isDim(size))
-      return fail(function, op) << "no dimension of its function of tensors has the size '"
+      return fail(function, op) << "no dimension of its tensor function has the size '"
                                 << size.str() << "'";
   return success();
 }
 
-/// Memory is that of the operands on tensors, without caches that results are appended to, and then
-/// of results.
+/// Checks the memory arguments: operands on tensors, without caches that results are appended to,
+/// then results.
 static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
   PartSizes parts(GridAttr::lookup(tensors));
   OperandRange results = tensors.front().getTerminator()->getOperands();
@@ -192,8 +192,8 @@ static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensor
   auto memory = function.getBody().getArguments();
   if (memory.size() != values.size() || function.getNumResults() != results.size())
     return fail(function, function)
-           << "it has " << memory.size() << " operands and results, and its "
-           << "function of tensors " << values.size();
+           << "it has " << memory.size() << " operands and results, but its "
+           << "tensor function " << values.size();
   for (auto [i, argument, value] : llvm::enumerate(memory, values)) {
     Type have = getElementTypeOrSelf(argument.getType()), want = getElementTypeOrSelf(value);
     if (auto integer = dyn_cast<IntegerType>(want))
@@ -205,8 +205,8 @@ static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensor
       fits = parts.normalize(sizes[d]) == parts.normalize(parts.size(dims[d]));
     if (!fits)
       return fail(function, function)
-             << "its argument " << i << " is not as its function of tensors "
-             << "has it, which is " << value.getType();
+             << "its argument " << i << " does not match that of its tensor "
+             << "function, which is " << value.getType();
   }
   return success();
 }
@@ -218,14 +218,14 @@ LogicalResult lowered::checkConstants(kernel::FuncOp function, func::FuncOp tens
   DenseSet<Attribute> seen;
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        // What folds begin with is checked by the op.
+        // The op's verifier checks the initial value of folds.
         .Case<kernel::RowsOp, kernel::ElementsOp, kernel::FoldOp>(
             [&](auto loop) { return checkDims(function, op, loop.getExprs(), origins); })
         .Case([&](kernel::SizeOp size) -> LogicalResult {
           if (origins.isSize(size.getExpr()))
             return success();
-          return fail(function, op) << "nothing in its function of tensors has the size '"
-                                    << size.getExpr().str() << "'";
+          return fail(function, op)
+                 << "nothing in its tensor function has the size '" << size.getExpr().str() << "'";
         })
         .Case([&](arith::ConstantOp constant) -> LogicalResult {
           Attribute value = constant.getValue();
@@ -238,8 +238,8 @@ LogicalResult lowered::checkConstants(kernel::FuncOp function, func::FuncOp tens
                                  : false;
           if (known)
             return success();
-          InFlightDiagnostic diag =
-              fail(function, op) << "no op of its function of tensors has the constant " << value;
+          InFlightDiagnostic diag = fail(function, op)
+                                    << "no op of its tensor function has the constant " << value;
           for (auto &[other, from] : origins.floats)
             if (number && !seen.contains(other))
               diag.attachNote(from->getLoc()) << "'" << from->getName() << "' has " << other;

@@ -1,17 +1,19 @@
-//===- KernelIndices.cpp - Form of integer arithmetic in kernels ----------===//
+//===- KernelIndices.cpp - Check of integer arithmetic in kernels ---------===//
 //
-// An index that wraps or ends at a number far above all small sizes is right in every small run.
-// Such a number has an origin where KernelConstants.cpp finds it, but not where arithmetic makes it
-// of sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`. So arithmetic is
-// compared as well:
+// An index that wraps or ends at a number far above all small sizes is correct in every small run.
+// As a constant, KernelConstants.cpp finds that it has no origin. It does not find numbers computed
+// from sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`. Arithmetic is
+// therefore checked as well:
 //
-//   * a value made of sizes and constants alone is *uniform*. Limits, divisors, factors and addends
-//     of other values are single sizes and constants, or uniform values of the function of tensors;
-//   * indices are sums, differences, multiples, and quotients and remainders by a size where a
-//     dimension of several factors, or a reshape, needs them. A select adds to one index, or takes
-//     from it. Nothing else makes an index;
-//   * an op on integers of tensors has an op on tensors that it comes from;
-//   * limits of floats are constants too, and not computed of constants.
+//   * A value computed from sizes and constants alone is *uniform*. Limits, divisors, factors and
+//     addends of other values are single sizes and constants, or uniform values of the tensor
+//     function.
+//   * Indices are sums, differences, multiples, and quotients and remainders by a size if a
+//   dimension
+//     of several factors, or a reshape, needs them. A select adds a size to one index, or subtracts
+//     it. No other op may compute an index.
+//   * An op on integers of tensors needs a corresponding op on tensors.
+//   * Limits of floats are constants too, and not computed from constants.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,9 +54,9 @@ private:
 
   static bool isInteger(Value value) { return value.getType().isIntOrIndex(); }
   bool isUniform(Value value) const { return uniform.contains(value); }
-  /// A single size or constant, or such a value of the function of tensors.
+  /// Returns whether a value is a single size or constant, or such a value of the tensor function.
   bool isLimit(Value value) const;
-  /// A limit, or an index that is made of one as other indices are made.
+  /// Returns whether a value is a limit, or an index computed from one as other indices are.
   bool isIndex(Value value) const;
   LogicalResult requireLimit(Operation *op, Value value);
   LogicalResult requireLimits(Operation *op);
@@ -65,9 +67,9 @@ private:
 
   kernel::FuncOp function;
   TensorArithmetic tensors;
-  /// What is made of sizes and constants alone; without a value where it is unknown.
+  /// Values computed from sizes and constants alone; without an expression if it is unknown.
   DenseMap<Value, std::optional<SymExpr>> uniform;
-  /// Floats that are; whether they are computed.
+  /// Uniform floats, and whether they are computed.
   DenseMap<Value, bool> floats;
 };
 } // namespace
@@ -77,7 +79,8 @@ static bool isCast(Operation *op) {
                          arith::TruncIOp>(op);
 }
 
-/// A divisor, or 1 where that is 0 or -1, so that a quotient does not trap; null for other ops.
+/// Returns a divisor that is replaced by 1 if it is 0 or -1, so that a quotient does not trap; null
+/// for other ops.
 static Value getGuardedDivisor(Operation *op) {
   auto select = dyn_cast<arith::SelectOp>(op);
   auto compare = select ? select.getCondition().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
@@ -149,7 +152,7 @@ bool IndexChecker::isLimit(Value value) const {
   while (isCast(op))
     op = op->getOperand(0).getDefiningOp();
   if (isa_and_nonnull<kernel::SizeOp, arith::ConstantOp>(op))
-    return true; // of which KernelConstants.cpp knows the origin
+    return true; // KernelConstants.cpp checks the origin
   return it->second ? tensors.isUniform(*it->second) : tensors.combinesUniform;
 }
 
@@ -174,15 +177,15 @@ LogicalResult IndexChecker::requireLimit(Operation *op, Value value) {
   InFlightDiagnostic diag = fail(op);
   auto it = uniform.find(value);
   if (it == uniform.end())
-    return diag << "divides, multiplies, subtracts or compares by what varies, where its function "
-                   "of tensors has a size or a constant";
-  diag << "takes what is computed of sizes and constants";
+    return diag << "divides, multiplies, subtracts or compares by a varying value, but its tensor "
+                   "function has a size or a constant there";
+  diag << "takes a value computed from sizes and constants";
   if (it->second)
     diag << ", '" << it->second->str() << "'";
-  return diag << ", and its function of tensors computes no such number";
+  return diag << ", but its tensor function computes no such number";
 }
 
-/// Of all uniform integers that it takes. Truth values are looked at where they are compared.
+/// Checks all uniform integer operands. Truth values are checked where they are compared.
 LogicalResult IndexChecker::requireLimits(Operation *op) {
   for (Value operand : op->getOperands())
     if (isInteger(operand) && !operand.getType().isInteger(1) && isUniform(operand) &&
@@ -191,7 +194,7 @@ LogicalResult IndexChecker::requireLimits(Operation *op) {
   return success();
 }
 
-/// One index, to which something is added or not, by a comparison of this index.
+/// Checks a select of one index, with or without a size added, by a comparison of this index.
 LogicalResult IndexChecker::visitSelect(arith::SelectOp op) {
   auto strip = [&](Value value) {
     if (auto sum = value.getDefiningOp<arith::AddIOp>(); sum && isLimit(sum.getRhs()))
@@ -216,12 +219,12 @@ LogicalResult IndexChecker::visitSelect(arith::SelectOp op) {
   };
   if (condition && (isOf(x) || isOf(strip(x)) || isOf(y) || isOf(strip(y))))
     return success();
-  return fail(op) << "chooses between indices that are not one index, with a size added or taken "
-                     "away where it is less than another";
+  return fail(op) << "selects between indices that are not one index, with a size added or "
+                     "subtracted if it is less than another";
 }
 
 LogicalResult IndexChecker::visitIndex(Operation *op) {
-  // At sizes of 1 an index is a constant. What is made of these is a limit nowhere.
+  // At sizes of 1 an index is a constant; values computed from such constants are no limits.
   if (isUniform(op->getResult(0)))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
@@ -241,41 +244,41 @@ LogicalResult IndexChecker::visitIndex(Operation *op) {
         return requireLimit(op, op->getOperand(1));
       })
       .Case([&](arith::SelectOp select) { return visitSelect(select); })
-      // Of integers of tensors, or of fewer bits (KernelWidths.cpp).
+      // Casts of integers of tensors, or to fewer bits (KernelWidths.cpp).
       .Case<arith::IndexCastOp, arith::IndexCastUIOp>([](auto) { return success(); })
       .Default([&](Operation *) -> LogicalResult {
-        return fail(op) << "makes an index, which no op on tensors needs";
+        return fail(op) << "computes an index in a way that no op on tensors needs";
       });
 }
 
 LogicalResult IndexChecker::visitInteger(Operation *op) {
   if (isUniform(op->getResult(0)) && !isa<arith::CmpIOp>(op))
-    return success(); // looked at where it is used
+    return success(); // checked at its uses
   if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op))
     return success();
   if (!tensors.has(op))
-    return fail(op) << "computes with integers, and its function of tensors has no op that does";
+    return fail(op) << "computes with integers, but its tensor function has no such op";
   return requireLimits(op);
 }
 
 LogicalResult IndexChecker::visitLoop(scf::ForOp loop) {
   if (!tensors.accumulates)
-    return fail(loop) << "repeats something, and its function of tensors has no running sum";
-  // All indices are of this form, also those behind a movement.
+    return fail(loop) << "is a loop, but its tensor function has no running sum";
+  // All indices are of this form, including those after a movement.
   auto isBound = [&](Value value) {
     return value.getType().isIndex() && (isLimit(value) || !isUniform(value));
   };
   if (isBound(loop.getLowerBound()) && isBound(loop.getUpperBound()) &&
       getConstantIntValue(loop.getStep()) == 1)
     return success();
-  return fail(loop) << "does not go from one index or size to another";
+  return fail(loop) << "does not run from one index or size to another in steps of 1";
 }
 
 LogicalResult IndexChecker::visitFloatLimit(Operation *op) {
   if (tensors.computesFloats ||
       llvm::none_of(op->getOperands(), [&](Value operand) { return floats.lookup(operand); }))
     return success();
-  return fail(op) << "has a limit that is computed of constants, which its function of tensors "
+  return fail(op) << "has a limit that is computed from constants, which its tensor function "
                      "does not compute";
 }
 
@@ -287,7 +290,7 @@ LogicalResult IndexChecker::visit(Operation *op) {
     for (Value result : op->getResults())
       if (isInteger(result) && !result.getType().isInteger(1) &&
           !(isa<scf::IfOp>(op) ? tensors.chooses : tensors.reduces))
-        return fail(op) << "makes an integer, and its function of tensors has no op that does";
+        return fail(op) << "computes an integer, but its tensor function has no such op";
   }
   if (isa<scf::YieldOp>(op))
     return requireLimits(op);
@@ -304,10 +307,10 @@ LogicalResult IndexChecker::visit(Operation *op) {
       return requireLimit(op, op->getOperand(0));
     if (tensors.makesFloats || op->getOperand(0).getType().isInteger(1))
       return success();
-    return fail(op) << "makes a float of an integer, which its function of tensors does not";
+    return fail(op) << "casts an integer to a float, which its tensor function does not";
   }
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && compare.getLhs().getType().isIndex()) {
-    // Where a triangle begins: column and row, each an index.
+    // A triangle compares column and row, each an index.
     Value x = compare.getLhs(), y = compare.getRhs();
     if (auto sum = y.getDefiningOp<arith::AddIOp>(); sum && isLimit(sum.getRhs()))
       y = sum.getLhs();

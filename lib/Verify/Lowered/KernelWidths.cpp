@@ -1,9 +1,9 @@
 //===- KernelWidths.cpp - Ranges of index arithmetic ----------------------===//
 //
-// Small runs do not see what wraps from some size on. So each index of a kernel gets the interval
-// of all values that it takes at the largest sizes that constraints allow, and arithmetic on it has
-// to stay in 64 bits. It may be narrowed only where the function of tensors has values of that
-// width. What is loaded may be anything: its arithmetic wraps as that of tensors does.
+// Runs at small sizes do not exercise wraparound at large sizes. Each index of a kernel therefore
+// gets the interval of all its values at the largest sizes that constraints allow. Arithmetic on it
+// must fit in 64 bits. An index may be narrowed only if the tensor function has values of that
+// width. Loaded values may be anything: their arithmetic wraps as that of tensors does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ using equivalence::Wide;
 using ::tpc::SymExpr;
 
 namespace {
-/// What is known of an integer. `isIndex`: it is made of indices and sizes alone.
+/// Interval of an integer. `isIndex`: it is computed from indices and sizes alone.
 struct Known {
   Interval range;
   bool isIndex = false;
@@ -61,10 +61,11 @@ private:
   kernel::FuncOp function;
   SizeRanges &sizes;
   DenseMap<Value, Known> known;
-  /// Widths of integers on tensors, those of casts to them, whether floats become integers.
+  /// Widths of integers on tensors, widths of casts to integers, and whether floats are cast to
+  /// them.
   std::set<unsigned> widths, castWidths;
   bool castsFloats = false;
-  /// Floats of tensors, and those in which kernels compute with them.
+  /// Float types of tensors, and those that kernels compute with.
   DenseSet<Type> floats;
 };
 } // namespace
@@ -113,23 +114,22 @@ LogicalResult KernelRanges::visitArithmetic(Operation *op, Interval range) {
   }
   if (!isIndex)
     return success();
-  return fail(op)
-         << "an index is from " << range.low.str() << " to " << range.high.str()
-         << " at the largest sizes, more than " << op->getResult(0).getType()
-         << " has; constrain its sizes (symbols without a constraint are taken to be up to "
-         << SizeRanges::symbolMax << ")";
+  return fail(op) << "an index is from " << range.low.str() << " to " << range.high.str()
+                  << " at the largest sizes, which exceeds " << op->getResult(0).getType()
+                  << "; constrain its sizes (symbols without a constraint are taken to be up to "
+                  << SizeRanges::symbolMax << ")";
 }
 
-/// To fewer bits.
+/// Checks a cast to fewer bits.
 LogicalResult KernelRanges::visitNarrowing(Operation *op) {
   Known from = get(op->getOperand(0));
   Type type = op->getResult(0).getType();
   unsigned width = type.getIntOrFloatBitWidth();
   if (castWidths.count(width))
-    return success(); // as on tensors
+    return success(); // a cast on tensors
   if (!widths.count(width))
     return fail(op) << "narrows " << op->getOperand(0).getType() << " to " << type
-                    << ", and its function of tensors has no value of i" << width;
+                    << ", but its tensor function has no value of i" << width;
   if (!from.isIndex)
     return success();
   Interval all = anyOf(type).range;
@@ -170,11 +170,11 @@ LogicalResult KernelRanges::visit(Operation *op) {
     return success();
   }
   if (isa<arith::FPToSIOp, arith::FPToUIOp>(op) && !castsFloats)
-    return fail(op) << "makes an integer of a float, which its function of tensors does not";
+    return fail(op) << "casts a float to an integer, which its tensor function does not";
   if (op->getNumResults() == 1 && isa<FloatType>(op->getResult(0).getType()) &&
       !floats.contains(op->getResult(0).getType()))
     return fail(op) << "computes in " << op->getResult(0).getType()
-                    << ", and its function of tensors has no such value";
+                    << ", but its tensor function has no such value";
   if (op->getNumResults() != 1 || !op->getResult(0).getType().isIntOrIndex())
     return success();
   Value result = op->getResult(0);
@@ -196,14 +196,14 @@ LogicalResult KernelRanges::visit(Operation *op) {
     return success();
   };
   bool both = x.isIndex && y.isIndex, positive = a.low >= Wide(0) && b.low >= Wide(0);
-  __int128 least = std::max<__int128>(1, b.low.get());
+  __int128 divisor = std::max<__int128>(1, b.low.get());
   Wide rest = std::max(Wide(0), b.high + Wide(-1));
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](arith::AddIOp) { return visitArithmetic(op, a + b); })
       .Case([&](arith::SubIOp) { return visitArithmetic(op, a + negate(b)); })
       .Case([&](arith::MulIOp) { return visitArithmetic(op, a * b); })
       .Case<arith::DivUIOp, arith::DivSIOp, arith::FloorDivSIOp>([&](auto) {
-        return positive ? set({Wide(0), Wide(a.high.get() / least)}, both) : success();
+        return positive ? set({Wide(0), Wide(a.high.get() / divisor)}, both) : success();
       })
       .Case([&](arith::RemUIOp) {
         return b.low >= Wide(0) ? set({Wide(0), positive ? std::min(a.high, rest) : rest}, both)
@@ -227,7 +227,7 @@ LogicalResult KernelRanges::visit(Operation *op) {
         auto bitsOf = [](Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); };
         if (bitsOf(result.getType()) < bitsOf(op->getOperand(0).getType()))
           return visitNarrowing(op);
-        // Without a sign only what is not negative stays as it is.
+        // Unsigned casts preserve only values that are not negative.
         bool keeps = isa<arith::IndexCastOp, arith::ExtSIOp>(op) || a.low >= Wide(0);
         return keeps ? set(a, x.isIndex) : success();
       })
@@ -257,7 +257,7 @@ static void collect(Attribute attr, SmallVectorImpl<Attribute> &exprs) {
       collect(each, exprs);
 }
 
-/// Host code computes sizes and offsets in 64 bits.
+/// Checks that sizes and offsets fit in 64 bits, in which host code computes them.
 static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
                                   DenseSet<Attribute> &good) {
   WalkResult result = function.walk([&](Operation *op) {
@@ -275,7 +275,7 @@ static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
         continue;
       op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << "): '"
                       << expr.str() << "' is up to " << range.high.str()
-                      << " at the largest sizes, more than 64 bits have; constrain its sizes "
+                      << " at the largest sizes, which exceeds 64 bits; constrain its sizes "
                          "(symbols without a constraint are taken to be up to "
                       << SizeRanges::symbolMax << ")";
       return WalkResult::interrupt();

@@ -1,4 +1,4 @@
-//===- Memory.cpp - Memory of one rank, and what was written to it --------===//
+//===- Memory.cpp - Simulated memory of one rank --------------------------===//
 
 #include "Memory.h"
 
@@ -38,12 +38,12 @@ ElementType::ElementType(Type type) : type(type) {
   }
 }
 
-bool Place::exists(int64_t element) const {
+bool MemoryView::exists(int64_t element) const {
   return element >= 0 && byteOf(element) >= 0 &&
          byteOf(element + 1) <= int64_t(memory->bytes.size());
 }
 
-bool Place::isWritten(int64_t element) const {
+bool MemoryView::isWritten(int64_t element) const {
   for (int64_t i = byteOf(element); i < byteOf(element + 1); ++i)
     if (!memory->written[i])
       return false;
@@ -56,7 +56,7 @@ template <typename T> static T read(const std::byte *from) {
   return value;
 }
 
-Scalar Place::load(int64_t element) const {
+Scalar MemoryView::load(int64_t element) const {
   int64_t byte = byteOf(element);
   const std::byte *at = memory->bytes.data() + byte;
   Scalar value;
@@ -96,7 +96,7 @@ Scalar Place::load(int64_t element) const {
   return value;
 }
 
-void Place::store(int64_t element, Scalar value) const {
+void MemoryView::store(int64_t element, Scalar value) const {
   int64_t byte = byteOf(element);
   std::byte *at = memory->bytes.data() + byte;
   auto write = [&](auto x) { std::memcpy(at, &x, sizeof x); };
@@ -138,7 +138,7 @@ void Place::store(int64_t element, Scalar value) const {
   std::fill_n(memory->written.begin() + byte, type.getBytes(), true);
 }
 
-void Place::forget() const {
+void MemoryView::forget() const {
   for (int64_t i = begin; i < byteOf(elements) && i < int64_t(memory->written.size()); ++i)
     memory->written[i] = false;
 }

@@ -1,8 +1,8 @@
-//===- Memory.h - Memory of one rank, and what was written to it -*- C++ -*-===//
+//===- Memory.h - Simulated memory of one rank ------------------*- C++ -*-===//
 //
-// Elements lie in memory as they do when the program runs: in bytes, of their own type. Arithmetic
-// is in doubles, so a number is rounded to its type where it is stored or cast, and nowhere else;
-// or not at all, to tell what rounding does from what a mistake does.
+// Elements have the same layout in memory as in the executable: bytes of their own type. Arithmetic
+// is in doubles, and a number is rounded to its type only where it is stored or cast. Rounding can
+// be disabled, to tell errors from rounding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,27 +17,27 @@
 
 namespace mlir::tpc::lowered {
 
-/// A scalar: floats in doubles, integers, truth values and indices in 64 bits (sign-extended).
+/// A scalar: floats as doubles; integers, truth values and indices in 64 bits, sign-extended.
 union Scalar {
   double f;
   int64_t i;
 };
 
-/// One allocation. Its bytes mean nothing until they are written.
+/// One allocation. Its bytes are undefined until they are written.
 struct Memory {
-  /// Bytes that no frame of a run at small sizes needs.
+  /// Limit in bytes that exceeds all frames of a run at small sizes.
   static constexpr int64_t largest = 1 << 27;
 
-  /// `rounds`: floats are rounded to their type; else they stay what they are.
+  /// `rounds`: floats are rounded to their type; else they are stored exactly.
   Memory(int64_t size, bool rounds)
       : bytes(size), written(size), exact(rounds ? 0 : size), rounds(rounds) {}
   std::vector<std::byte> bytes;
   std::vector<bool> written;
-  std::vector<double> exact; // by the first byte
+  std::vector<double> exact; // by the index of the first byte
   bool rounds;
 };
 
-/// A type of elements, with what each access asks of it.
+/// An element type with the properties that each access needs.
 class ElementType {
 public:
   enum Kind : uint8_t { F32, F64, Half, I1, I8, I16, I32, I64 };
@@ -54,20 +54,20 @@ private:
   Kind kind = I8;
 };
 
-/// Elements of one type in an allocation, from a byte on.
-struct Place {
+/// Elements of one type in an allocation, from byte `begin` on.
+struct MemoryView {
   std::shared_ptr<Memory> memory;
   int64_t begin = 0;
   int64_t elements = 0;
   ElementType type;
 
   int64_t byteOf(int64_t element) const { return begin + element * type.getBytes(); }
-  /// Whether all of an element's bytes are in the allocation; whether they are written.
+  /// Returns whether all of an element's bytes are in the allocation, and whether they are written.
   bool exists(int64_t element) const;
   bool isWritten(int64_t element) const;
   Scalar load(int64_t element) const;
   void store(int64_t element, Scalar value) const;
-  /// From now on nobody has written them.
+  /// Marks all elements as not written.
   void forget() const;
 };
 

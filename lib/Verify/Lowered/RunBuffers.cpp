@@ -1,4 +1,4 @@
-//===- RunBuffers.cpp - A program on buffers, on all ranks ----------------===//
+//===- RunBuffers.cpp - Interpreter of programs on buffers ----------------===//
 
 #include "RunBuffers.h"
 #include "CheckKernels.h"
@@ -101,53 +101,54 @@ InFlightDiagnostic BufferMachine::fail(Operation *op, int rank) const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-void BufferMachine::set(Frame &frame, Value value, int rank, Held held) {
-  std::vector<Held> &all = frame.values[value];
+void BufferMachine::set(Frame &frame, Value value, int rank, BufferValue bufferValue) {
+  std::vector<BufferValue> &all = frame.values[value];
   all.resize(ranks.size());
-  all[rank] = std::move(held);
+  all[rank] = std::move(bufferValue);
 }
 
-LogicalResult BufferMachine::setPlace(Operation *op, Frame &frame, int rank,
-                                      std::shared_ptr<Memory> memory, int64_t begin,
-                                      buffer::ExtentAttr extent) {
-  Place place{std::move(memory), begin, evaluate(extent.getElements(), rank), extent.getElement()};
-  if (place.begin < 0 || place.elements < 0 ||
-      place.byteOf(place.elements) > int64_t(place.memory->bytes.size()))
-    return fail(op, rank) << place.elements << " elements from byte " << begin
-                          << " on are not in a memory of " << place.memory->bytes.size();
-  set(frame, op->getResult(0), rank, {std::move(place), {}});
+LogicalResult BufferMachine::setView(Operation *op, Frame &frame, int rank,
+                                     std::shared_ptr<Memory> memory, int64_t begin,
+                                     buffer::ExtentAttr extent) {
+  MemoryView view{std::move(memory), begin, evaluate(extent.getElements(), rank),
+                  extent.getElement()};
+  if (view.begin < 0 || view.elements < 0 ||
+      view.byteOf(view.elements) > int64_t(view.memory->bytes.size()))
+    return fail(op, rank) << view.elements << " elements at byte " << begin
+                          << " exceed a memory of " << view.memory->bytes.size() << " bytes";
+  set(frame, op->getResult(0), rank, {std::move(view), {}});
   return success();
 }
 
 FailureOr<Numbers> BufferMachine::read(Operation *op, Frame &frame, Value value, int rank,
                                        int64_t count) {
-  const Place &place = get(frame, value, rank).place;
-  if (count > place.elements)
-    return fail(op, rank) << "takes " << count << " elements of a place of " << place.elements;
+  const MemoryView &view = get(frame, value, rank).view;
+  if (count > view.elements)
+    return fail(op, rank) << "takes " << count << " elements of a buffer of " << view.elements;
   Numbers numbers;
   numbers.reserve(std::max<int64_t>(0, count));
   for (int64_t i = 0; i < count; ++i) {
-    if (!place.isWritten(i))
-      return fail(op, rank) << "reads element " << i << ", which nobody has written";
-    numbers.push_back(place.load(i));
+    if (!view.isWritten(i))
+      return fail(op, rank) << "reads element " << i << ", which was not written";
+    numbers.push_back(view.load(i));
   }
   return numbers;
 }
 
 LogicalResult BufferMachine::write(Operation *op, Frame &frame, Value value, int rank,
                                    const Numbers &numbers) {
-  const Place &place = get(frame, value, rank).place;
-  if (int64_t(numbers.size()) > place.elements)
-    return fail(op, rank) << "writes " << numbers.size() << " elements to a place of "
-                          << place.elements;
+  const MemoryView &view = get(frame, value, rank).view;
+  if (int64_t(numbers.size()) > view.elements)
+    return fail(op, rank) << "writes " << numbers.size() << " elements to a buffer of "
+                          << view.elements;
   for (auto [i, x] : llvm::enumerate(numbers))
-    place.store(i, x);
+    view.store(i, x);
   return success();
 }
 
-static Place makePlace(Type type, ArrayRef<double> data, bool rounds) {
-  Place place{std::make_shared<Memory>(data.size() * getElementBytes(type), rounds), 0,
-              int64_t(data.size()), type};
+static MemoryView makeView(Type type, ArrayRef<double> data, bool rounds) {
+  MemoryView view{std::make_shared<Memory>(data.size() * getElementBytes(type), rounds), 0,
+                  int64_t(data.size()), type};
   bool isFloat = isa<FloatType>(type);
   for (auto [i, x] : llvm::enumerate(data)) {
     Scalar value;
@@ -155,33 +156,33 @@ static Place makePlace(Type type, ArrayRef<double> data, bool rounds) {
       value.f = x;
     else
       value.i = int64_t(x);
-    place.store(i, value);
+    view.store(i, value);
   }
-  return place;
+  return view;
 }
 
-FailureOr<Place> BufferMachine::getInput(Operation *op, int64_t index) {
+FailureOr<MemoryView> BufferMachine::getInput(Operation *op, int64_t index) {
   if (index < 0 || index >= int64_t(inputs.size()))
     return op->emitError() << "there is no input " << index, failure();
   return inputs[index];
 }
 
-FailureOr<Place> BufferMachine::getParameter(Operation *op, buffer::EntryOp entry, int rank,
-                                             Type element) {
-  Place &place = parameters[{entry, ranks[rank]}];
-  if (place.memory)
-    return place;
+FailureOr<MemoryView> BufferMachine::getParameter(Operation *op, buffer::EntryOp entry, int rank,
+                                                  Type element) {
+  MemoryView &view = parameters[{entry, ranks[rank]}];
+  if (view.memory)
+    return view;
   buffer::LoadAttr load = entry.getLoad();
   auto drawn = interpret::drawParameter<interpret::Doubles>(world, load.getWeight(), load.getView(),
                                                             load.getType(), ranks[rank]);
   if (failed(drawn))
     return fail(op, rank) << "there is no weight @" << load.getWeight().getValue();
-  // What the file holds, in the type that is wanted.
+  // The numbers in the file, converted to the requested type.
   Type own = getElementTypeOrSelf(load.getType());
   if (isa<FloatType>(own) && roundsNumbers)
     for (double &x : drawn->data)
       x = roundTo(own, x);
-  return place = makePlace(element, drawn->data, roundsNumbers);
+  return view = makeView(element, drawn->data, roundsNumbers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -203,7 +204,7 @@ const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
   return made.get();
 }
 
-LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<Place> memory,
+LogicalResult BufferMachine::compareAlone(const KernelProgram &kernel, ArrayRef<MemoryView> memory,
                                           int rank) {
   FailureOr<func::FuncOp> tensors = getTensors(program, kernel.getFunction());
   if (failed(tensors))
@@ -225,15 +226,15 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
   if (!kernel)
     return failure();
   if (op->getNumOperands() != kernel->countArguments())
-    return op.emitError() << "gives @" << op.getKernel() << " " << op->getNumOperands()
-                          << " places, and it takes " << kernel->countArguments();
+    return op.emitError() << "passes " << op->getNumOperands() << " buffers to @" << op.getKernel()
+                          << ", which takes " << kernel->countArguments();
   bool isFirst = comparesKernels && !roundsNumbers && compared.insert(kernel).second;
   for (int rank : frame.active) {
-    SmallVector<Place> memory;
+    SmallVector<MemoryView> memory;
     for (Value value : op.getReads())
-      memory.push_back(get(frame, value, rank).place);
+      memory.push_back(get(frame, value, rank).view);
     for (Value value : op.getWrites()) {
-      memory.push_back(get(frame, value, rank).place);
+      memory.push_back(get(frame, value, rank).view);
       if (!kernel->keeps(memory.size() - 1))
         memory.back().forget();
     }
@@ -246,9 +247,9 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       return failure();
     bool missing = false;
     if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))
-      return fail(op, rank) << "the kernel that it launches fails";
+      return fail(op, rank) << "the launched kernel fails";
     if (missing) {
-      reported = "an index is not in its table, says @" + op.getKernel().str();
+      reported = "an index is out of bounds, reported by @" + op.getKernel().str();
       return success();
     }
   }
@@ -304,12 +305,12 @@ LogicalResult BufferMachine::receive(buffer::RecvOp op, Frame &frame) {
   for (int rank : frame.active) {
     auto &queue = messages[{rank, int64_t(op.getFrom())}];
     if (queue.empty())
-      return fail(op, rank) << "waits for a message that nobody sent";
+      return fail(op, rank) << "waits for a message that no rank sent";
     Numbers numbers = std::move(queue.front());
     queue.pop_front();
     int64_t count = evaluate(op.getCount(), rank);
     if (int64_t(numbers.size()) != count)
-      return fail(op, rank) << "waits for " << count << " elements and gets " << numbers.size();
+      return fail(op, rank) << "expects " << count << " elements but receives " << numbers.size();
     if (failed(write(op, frame, op.getData(), rank, numbers)))
       return failure();
   }
@@ -324,7 +325,7 @@ LogicalResult BufferMachine::runBlock(Block &block, Frame frame) {
   for (Operation &op : block) {
     auto known = dyn_cast<RunOpInterface>(op);
     if (!known)
-      return op.emitError("cannot be run at small sizes: the verifier does not know it");
+      return op.emitError("cannot be run at small sizes: the interpreter does not support this op");
     if (failed(known.runOnBuffers(*this, frame)))
       return failure();
     if (!reported.empty())
@@ -341,9 +342,9 @@ LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
   for (auto [argument, operand] :
        llvm::zip_equal(callee.getBody().getArguments(), call->getOperands()))
     inner[argument] = frame.values[operand];
-  for (Value place : callee.getResultPlaces())
+  for (Value buffer : callee.getResultPlaces())
     for (int rank : frame.active)
-      inner[place][rank].place.forget();
+      inner[buffer][rank].view.forget();
   ++depth;
   if (failed(runBlock(callee.getBody().front(), {inner, frame.active})))
     return failure();
@@ -351,7 +352,7 @@ LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
   return success();
 }
 
-LogicalResult BufferMachine::runRounds(buffer::RoundsOp rounds, Frame &frame) {
+LogicalResult BufferMachine::runMicroBatches(buffer::RoundsOp rounds, Frame &frame) {
   int64_t count = 0;
   for (int rank : frame.active)
     count = std::max(count, evaluate(rounds.getCount(), rank));
@@ -392,7 +393,7 @@ BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
     Type element = getElementTypeOrSelf(type);
     if (auto integer = dyn_cast<IntegerType>(element))
       element = IntegerType::get(element.getContext(), integer.getWidth());
-    this->inputs.push_back(makePlace(element, input.data, rounds));
+    this->inputs.push_back(makeView(element, input.data, rounds));
   }
   for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>()) {
     Output &made = outputs.emplace_back();

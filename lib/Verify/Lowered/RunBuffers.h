@@ -1,8 +1,8 @@
-//===- RunBuffers.h - A program on buffers, on all ranks --------*- C++ -*-===//
+//===- RunBuffers.h - Interpreter of programs on buffers --------*- C++ -*-===//
 //
-// Runs the text of `--emit=buffers` with the kernels that it launches, all ranks of a grid in one
-// process, one op at a time on all of them. Memory is bytes, as in a real run; what is in a frame
-// before it is written is nothing.
+// Runs the text of `--emit=buffers` with the kernels that it launches. All ranks of a grid run in
+// one process, one op at a time on all of them. Memory is bytes, as in the executable; the contents
+// of a frame are undefined until they are written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,14 +22,14 @@ class BufferMachine;
 using Numbers = std::vector<Scalar>;
 using Ranks = ArrayRef<int>;
 
-/// What a value of the program is on one rank: memory, a frame, or the index of a parameter.
-struct Held {
-  Place place;
+/// A value of the program on one rank: memory, a frame, or the index of a parameter.
+struct BufferValue {
+  MemoryView view;
   buffer::EntryOp entry;
 };
-using Values = DenseMap<Value, std::vector<Held>>; // by rank
+using Values = DenseMap<Value, std::vector<BufferValue>>; // by rank
 
-/// Ranks that run an op, and what they have so far.
+/// Ranks that run an op, and their values so far.
 struct Frame {
   Values &values;
   Ranks active;
@@ -41,7 +41,7 @@ struct Frame {
 
 namespace mlir::tpc::lowered {
 
-/// The value of an expression on a rank: of a size, or of a name in one (RankSizes.h).
+/// Evaluates expressions of sizes, and of names of sizes (RankSizes.h), on a rank.
 class RankSizesEvaluator {
 public:
   RankSizesEvaluator(interpret::World &world) : world(world) {}
@@ -54,16 +54,16 @@ private:
 
 class BufferMachine {
 public:
-  /// `world` is that of the staged program that `program` was made of. `rounds`: numbers are
+  /// `world` is that of the staged program that `program` was made from. `rounds`: numbers are
   /// rounded to their types.
   BufferMachine(ModuleOp program, interpret::World &world,
                 ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds);
-  /// Errors: everything that an op must not do, messages that nobody sends or receives, ranks that
-  /// deliver an output twice. Ends without one as soon as an index is reported to be missing.
+  /// Errors: invalid accesses, messages that are not sent or received, ranks that deliver an output
+  /// twice. Ends without an error when an index is reported to be out of bounds.
   LogicalResult run();
-  std::string reported; // which
-  /// Compares each kernel, where it is launched first, with its function of tensors as well: at
-  /// the run's sizes, and at those of other worlds: with numbers of all magnitudes in the first.
+  std::string reported; // that report
+  /// Whether each kernel, at its first launch, is also compared with its tensor function: at the
+  /// run's sizes, and at those of other worlds, with numbers of all magnitudes in the first.
   bool comparesKernels = false;
   SmallVector<interpret::World *> alone;
 
@@ -72,11 +72,11 @@ public:
     Numbers data;
     std::vector<bool> known;
     bool isFloat = true;
-    Operation *delivered = nullptr; // by
+    Operation *delivered = nullptr; // the op that delivered it
   };
   std::vector<Output> outputs;
 
-  //===--- for ops --------------------------------------------------------===//
+  //===--- for op models --------------------------------------------------===//
 
   interpret::World &getWorld() { return world; }
   bool rounds() const { return roundsNumbers; }
@@ -88,27 +88,27 @@ public:
   int64_t evaluate(buffer::ExprAttr expr, int rank);
   SmallVector<int64_t> evaluate(ArrayAttr exprs, int rank);
 
-  const Held &get(Frame &frame, Value value, int rank) { return frame.values[value][rank]; }
-  void set(Frame &frame, Value value, int rank, Held held);
-  /// A place of so many elements, which must be in its memory.
-  LogicalResult setPlace(Operation *op, Frame &frame, int rank, std::shared_ptr<Memory> memory,
-                         int64_t begin, buffer::ExtentAttr extent);
-  /// The first `count` elements, all of which somebody has written.
+  const BufferValue &get(Frame &frame, Value value, int rank) { return frame.values[value][rank]; }
+  void set(Frame &frame, Value value, int rank, BufferValue bufferValue);
+  /// Sets the value to `extent` elements, which must be within the memory.
+  LogicalResult setView(Operation *op, Frame &frame, int rank, std::shared_ptr<Memory> memory,
+                        int64_t begin, buffer::ExtentAttr extent);
+  /// Reads the first `count` elements; an error if one is not written.
   FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count);
   LogicalResult write(Operation *op, Frame &frame, Value value, int rank, const Numbers &numbers);
 
   LogicalResult runBlock(Block &block, Frame frame);
   LogicalResult runCall(buffer::CallOp call, Frame &frame);
-  LogicalResult runRounds(buffer::RoundsOp rounds, Frame &frame);
+  LogicalResult runMicroBatches(buffer::RoundsOp rounds, Frame &frame);
   LogicalResult launch(buffer::LaunchOp op, Frame &frame);
-  FailureOr<Place> getInput(Operation *op, int64_t index);
-  /// A rank's part of a cache.
-  FailureOr<Place> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
-  /// Null where there is none.
+  FailureOr<MemoryView> getInput(Operation *op, int64_t index);
+  /// Returns a rank's slice of a cache.
+  FailureOr<MemoryView> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
+  /// Returns null if there is no such entry.
   buffer::EntryOp getEntry(StringRef name) const { return symbols.lookup<buffer::EntryOp>(name); }
-  FailureOr<Place> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);
-  /// Calls `body` for each group over these axes of which members come, in the order of ranks. All
-  /// members must come.
+  FailureOr<MemoryView> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);
+  /// Calls `body` for each group over these axes with active members, in the order of ranks. Error:
+  /// only some members of a group are active.
   LogicalResult forEachGroup(Operation *op, Frame &frame, ArrayRef<StringRef> axes,
                              function_ref<LogicalResult(Ranks)> body);
   LogicalResult send(buffer::SendOp op, Frame &frame);
@@ -118,22 +118,22 @@ private:
   ModuleOp program;
   SymbolTable symbols;
   LogicalResult runStage(buffer::FuncOp function);
-  /// What caches hold is outputs.
+  /// Stores the contents of caches as outputs.
   LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);
-  LogicalResult compareAlone(const KernelProgram &kernel, ArrayRef<Place> memory, int rank);
+  LogicalResult compareAlone(const KernelProgram &kernel, ArrayRef<MemoryView> memory, int rank);
 
   interpret::World &world;
   RankSizesEvaluator sizes;
   std::vector<interpret::Coordinates> ranks;
-  std::vector<Place> inputs;
+  std::vector<MemoryView> inputs;
   uint64_t seed;
   bool roundsNumbers;
   DenseMap<Attribute, std::unique_ptr<KernelProgram>> kernels; // by name
   DenseSet<const KernelProgram *> compared;
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
-  std::map<std::pair<Operation *, interpret::Coordinates>, Place> parameters;
-  DenseMap<std::pair<Attribute, int>, Place> states;               // by cache and rank
+  std::map<std::pair<Operation *, interpret::Coordinates>, MemoryView> parameters;
+  DenseMap<std::pair<Attribute, int>, MemoryView> states;          // by cache and rank
   std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // to rank, from stage
   int depth = 0;
 };

@@ -1,6 +1,6 @@
-//===- RunCommunication.cpp - Collectives and transfers on buffers --------===//
+//===- RunCommunication.cpp - Interpretation of collectives on buffers ----===//
 //
-// Who has what follows from lists of indices, as in the interpreter of tensor programs.
+// Ownership of elements follows from lists of indices, as in the interpreter of tensor programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,10 +19,10 @@ static SmallVector<StringAttr> getAxisAttrs(Attribute axes) {
   return llvm::to_vector(cast<ArrayAttr>(axes).getAsRange<StringAttr>());
 }
 
-/// The part of n elements that a rank has: over several axes one after the other, the last of the
-/// grid's order first.
-static std::pair<int64_t, int64_t> getPart(BufferMachine &m, ArrayRef<StringRef> axes, int64_t n,
-                                           int rank) {
+/// Returns the slice of n elements on a rank. Several axes split in turn, the last of the grid's
+/// order first.
+static std::pair<int64_t, int64_t> getSlice(BufferMachine &m, ArrayRef<StringRef> axes, int64_t n,
+                                            int rank) {
   int64_t begin = 0;
   for (StringAttr axis : llvm::reverse(m.getGrid().getOrder())) {
     if (!llvm::is_contained(axes, axis.getValue()))
@@ -35,7 +35,7 @@ static std::pair<int64_t, int64_t> getPart(BufferMachine &m, ArrayRef<StringRef>
   return {begin, n};
 }
 
-/// x of all members, combined.
+/// Reduces the values of all members.
 static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, Value from,
                                  Type type, ReductionKind kind, Ranks group, int64_t count) {
   FailureOr<Numbers> all = m.read(op, frame, from, group.front(), count);
@@ -60,20 +60,20 @@ static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, 
   return all;
 }
 
-/// All members say the same of a size.
+/// Checks that all members evaluate sizes alike.
 static LogicalResult expectSame(Operation *op, BufferMachine &m, Ranks group,
                                 ArrayRef<buffer::ExprAttr> exprs) {
   for (buffer::ExprAttr expr : exprs)
     for (int rank : group)
       if (m.evaluate(expr, rank) != m.evaluate(expr, group.front()))
-        return m.fail(op, rank) << "takes part with " << m.evaluate(expr, rank) << ", "
-                                << m.describe(group.front()) << " with "
+        return m.fail(op, rank) << "has " << m.evaluate(expr, rank) << ", but "
+                                << m.describe(group.front()) << " has "
                                 << m.evaluate(expr, group.front());
   return success();
 }
 
-static Type getElement(BufferMachine &m, Frame &frame, Value place, int rank) {
-  return m.get(frame, place, rank).place.type;
+static Type getElement(BufferMachine &m, Frame &frame, Value buffer, int rank) {
+  return m.get(frame, buffer, rank).view.type;
 }
 
 namespace {
@@ -106,7 +106,7 @@ struct AllGatherRun : RunModel<AllGatherRun, buffer::AllGatherOp> {
       int64_t inner = m.evaluate(op.getInner(), group[0]);
       Numbers whole(outer * n * inner);
       for (int rank : group) {
-        auto [begin, size] = getPart(m, axes, n, rank);
+        auto [begin, size] = getSlice(m, axes, n, rank);
         auto part = m.read(op, frame, op.getFrom(), rank, outer * size * inner);
         if (failed(part))
           return failure();
@@ -136,7 +136,7 @@ struct ReduceScatterRun : RunModel<ReduceScatterRun, buffer::ReduceScatterOp> {
       if (failed(all))
         return failure();
       for (int rank : group) {
-        auto [begin, size] = getPart(m, axes, n, rank);
+        auto [begin, size] = getSlice(m, axes, n, rank);
         Numbers part;
         for (int64_t o = 0; o < outer; ++o)
           part.insert(part.end(), all->begin() + (o * n + begin) * inner,
@@ -155,7 +155,7 @@ struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
     return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
       if (op.getRoot() >= group.size())
         return m.fail(op, group[0])
-               << "its root " << op.getRoot() << " is in no group of " << group.size();
+               << "its root " << op.getRoot() << " is outside of a group of " << group.size();
       if (failed(expectSame(op, m, group, op.getCount())))
         return failure();
       int root = group[op.getRoot()];
@@ -171,14 +171,14 @@ struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
 };
 
 //===----------------------------------------------------------------------===//
-// Moves: of the whole, each member has some indices before and some after
+// Moves: each member has some indices of the whole before, and others after
 //===----------------------------------------------------------------------===//
 
-/// Per dimension of the whole its size, and what a rank has of it.
+/// Size of each dimension of the whole, and the indices of a rank in it.
 struct Moved {
   interpret::Shape shape;
   std::function<interpret::Indices(int rank)> before, after;
-  /// Where an index after comes from.
+  /// Maps an index after the move to its source.
   std::function<void(interpret::Shape &index)> source = [](interpret::Shape &) {};
 };
 
@@ -200,16 +200,16 @@ LogicalResult move(Operation *op, BufferMachine &m, Frame &frame, Ranks group, V
     return countElements(shape);
   };
   for (int rank : group) {
-    SmallVector<int64_t> places;
+    SmallVector<int64_t> offsets;
     forEach(moved.before(rank), [&](const interpret::Shape &at) {
-      places.push_back(interpret::linearize(at, moved.shape));
+      offsets.push_back(interpret::linearize(at, moved.shape));
     });
-    auto part = m.read(op, frame, from, rank, places.size());
+    auto part = m.read(op, frame, from, rank, offsets.size());
     if (failed(part))
       return failure();
-    for (auto [place, x] : llvm::zip_equal(places, *part)) {
-      whole[place] = x;
-      known[place] = true;
+    for (auto [offset, x] : llvm::zip_equal(offsets, *part)) {
+      whole[offset] = x;
+      known[offset] = true;
     }
   }
   for (int rank : group) {
@@ -217,12 +217,12 @@ LogicalResult move(Operation *op, BufferMachine &m, Frame &frame, Ranks group, V
     bool missing = false;
     forEach(moved.after(rank), [&](interpret::Shape at) {
       moved.source(at);
-      int64_t place = interpret::linearize(at, moved.shape);
-      missing |= !known[place];
-      part.push_back(whole[place]);
+      int64_t offset = interpret::linearize(at, moved.shape);
+      missing |= !known[offset];
+      part.push_back(whole[offset]);
     });
     if (missing)
-      return m.fail(op, rank) << "needs what no rank has";
+      return m.fail(op, rank) << "needs an element that no rank has";
     if (failed(m.write(op, frame, to, rank, part)))
       return failure();
   }
@@ -255,7 +255,7 @@ struct AllToAllRun : RunModel<AllToAllRun, buffer::AllToAllOp> {
             indices.push_back(allOf(n));
             if (d != dim)
               continue;
-            auto [begin, size] = getPart(m, axes, n, rank);
+            auto [begin, size] = getSlice(m, axes, n, rank);
             auto &list = indices.back();
             list = std::vector<int64_t>(list.begin() + begin, list.begin() + begin + size);
           }
@@ -272,7 +272,7 @@ struct AllToAllRun : RunModel<AllToAllRun, buffer::AllToAllOp> {
 struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::CollectivePermuteOp>(base);
-    SmallVector<SmallVector<StringAttr>> lists; // n and product before, n and product after
+    SmallVector<SmallVector<StringAttr>> lists; // of n and the product, before and after
     llvm::SetVector<StringRef> axes;
     for (Attribute list : op.getSplits()) {
       lists.push_back(getAxisAttrs(list));
@@ -314,7 +314,7 @@ struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
 struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ExchangeOp>(base);
-    // By dimension: of each factor, and of what is left of their product, axes before and after.
+    // By dimension: axes before and after, of each factor and of the remaining product.
     std::vector<std::vector<std::pair<SmallVector<StringAttr>, SmallVector<StringAttr>>>> dims;
     llvm::SetVector<StringRef> axes;
     for (Attribute dim : op.getLayout()) {
@@ -330,7 +330,7 @@ struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
       SmallVector<int64_t> sizes = m.evaluate(op.getSizes(), group[0]);
       for (int rank : group)
         if (m.evaluate(op.getSizes(), rank) != sizes)
-          return m.fail(op, rank) << "takes part with other sizes than " << m.describe(group[0]);
+          return m.fail(op, rank) << "has other sizes than " << m.describe(group[0]);
       Moved moved;
       size_t next = 0;
       for (auto &pairs : dims) {
@@ -340,7 +340,7 @@ struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
         moved.shape.push_back(product);
       }
       if (next != sizes.size())
-        return m.fail(op, group[0]) << "has other sizes than factors";
+        return m.fail(op, group[0]) << "has another number of sizes than of factors";
       auto has = [&](bool before) {
         return [&, before](int rank) {
           interpret::Indices indices;

@@ -1,4 +1,4 @@
-//===- RunCompute.cpp - What libraries compute, in doubles ----------------===//
+//===- RunCompute.cpp - Interpretation of library calls -------------------===//
 
 #include "RunBuffers.h"
 
@@ -30,8 +30,8 @@ static Scalar number(double x) {
   return value;
 }
 
-/// No input of a library's op is where it writes.
-static bool overlap(const Place &a, const Place &b) {
+/// Returns whether two buffers overlap. A library may not write to its inputs.
+static bool overlap(const MemoryView &a, const MemoryView &b) {
   return a.memory == b.memory && a.elements > 0 && b.elements > 0 &&
          a.begin < b.byteOf(b.elements) && b.begin < a.byteOf(a.elements);
 }
@@ -39,23 +39,23 @@ static bool overlap(const Place &a, const Place &b) {
 static LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, int rank, Value to,
                                  ValueRange from) {
   for (Value value : from)
-    if (overlap(m.get(frame, to, rank).place, m.get(frame, value, rank).place))
-      return m.fail(op, rank) << "writes where it reads";
+    if (overlap(m.get(frame, to, rank).view, m.get(frame, value, rank).view))
+      return m.fail(op, rank) << "writes to a buffer that it reads";
   return success();
 }
 
 namespace {
 struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
-  using Part = buffer::ProductOp::Matmul;
+  using MatmulCall = buffer::ProductOp::Matmul;
 
   LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
     auto op = cast<buffer::ProductOp>(base);
-    SmallVector<Part> parts = op.getMatmuls();
+    SmallVector<MatmulCall> calls = op.getMatmuls();
     for (int rank : frame.active) {
-      // Parts may be computed in any order, or at the same time.
-      for (auto [i, part] : llvm::enumerate(parts)) {
+      // Matmuls may run in any order, or at the same time.
+      for (auto [i, call] : llvm::enumerate(calls)) {
         SmallVector<Value> others{op.getX()};
-        for (auto [j, other] : llvm::enumerate(parts)) {
+        for (auto [j, other] : llvm::enumerate(calls)) {
           if (other.bias)
             others.push_back(other.bias);
           if (i != j)
@@ -63,26 +63,26 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
           if (i != j && other.residual)
             others.push_back(other.residual);
         }
-        if (failed(expectApart(op, machine, frame, rank, part.to, others)))
+        if (failed(expectApart(op, machine, frame, rank, call.to, others)))
           return failure();
       }
-      for (const Part &part : parts)
-        if (failed(runPart(op, part, machine, frame, rank)))
+      for (const MatmulCall &call : calls)
+        if (failed(runMatmul(op, call, machine, frame, rank)))
           return failure();
     }
     return success();
   }
 
-  static LogicalResult runPart(buffer::ProductOp op, const Part &part, BufferMachine &machine,
-                               Frame &frame, int rank) {
+  static LogicalResult runMatmul(buffer::ProductOp op, const MatmulCall &call,
+                                 BufferMachine &machine, Frame &frame, int rank) {
     int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
-    int64_t n = machine.evaluate(part.n, rank);
-    buffer::EntryOp entry = machine.get(frame, part.parameter, rank).entry;
+    int64_t n = machine.evaluate(call.n, rank);
+    buffer::EntryOp entry = machine.get(frame, call.parameter, rank).entry;
     if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
       return machine.fail(op, rank) << "takes a parameter that is not packed";
-    // Loaded as what it is multiplied with.
-    FailureOr<Place> weight =
-        machine.getParameter(op, entry, rank, machine.get(frame, op.getX(), rank).place.type);
+    // The weight is loaded in the type of x.
+    FailureOr<MemoryView> weight =
+        machine.getParameter(op, entry, rank, machine.get(frame, op.getX(), rank).view.type);
     auto x = machine.read(op, frame, op.getX(), rank, m * k);
     if (failed(weight) || failed(x))
       return failure();
@@ -90,9 +90,9 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
       return machine.fail(op, rank) << "takes a parameter of " << weight->elements
                                     << " elements as [" << k << ", " << n << "]";
     FailureOr<Numbers> bias = Numbers(), residual = Numbers();
-    if (part.bias && failed(bias = machine.read(op, frame, part.bias, rank, n)))
+    if (call.bias && failed(bias = machine.read(op, frame, call.bias, rank, n)))
       return failure();
-    if (part.residual && failed(residual = machine.read(op, frame, part.residual, rank, m * n)))
+    if (call.residual && failed(residual = machine.read(op, frame, call.residual, rank, m * n)))
       return failure();
     Numbers out(m * n);
     for (int64_t i = 0; i < m; ++i)
@@ -100,14 +100,14 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
         double sum = 0;
         for (int64_t l = 0; l < k; ++l)
           sum += (*x)[i * k + l].f * weight->load(l * n + j).f;
-        if (part.bias)
+        if (call.bias)
           sum += (*bias)[j].f;
-        sum = activate(part.epilogue, sum);
-        if (part.residual)
+        sum = activate(call.epilogue, sum);
+        if (call.residual)
           sum += (*residual)[i * n + j].f;
         out[i * n + j] = number(sum);
       }
-    return machine.write(op, frame, part.to, rank, out);
+    return machine.write(op, frame, call.to, rank, out);
   }
 };
 
@@ -159,21 +159,21 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     int64_t d = size(op.getHeadSize()), dv = size(op.getValueSize());
     SmallVector<int64_t> strides = machine.evaluate(op.getStrides(), rank);
     if (strides.size() != 4)
-      return machine.fail(op, rank) << "has no four strides";
-    // Between sequences and heads: where there are lengths, as they say.
+      return machine.fail(op, rank) << "does not have four strides";
+    // Strides between sequences and heads: dense, or those of the cache if there are lengths.
     SmallVector<int64_t> apart{keys * strides[1], d, keys * strides[2], dv};
     if (op.getCacheStrides())
       apart = machine.evaluate(*op.getCacheStrides(), rank);
     if (apart.size() != 4)
-      return machine.fail(op, rank) << "has no four strides of a cache";
+      return machine.fail(op, rank) << "does not have four strides of a cache";
     if (heads > 0 && (kvHeads < 1 || heads % kvHeads != 0))
       return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
     int64_t group = heads > 0 ? heads / kvHeads : 1;
-    // Whole places are read: they are tensors.
+    // Whole buffers are read, because they are tensors.
     auto whole = [&](Value value) -> FailureOr<Numbers> {
       if (!value)
         return Numbers();
-      return machine.read(op, frame, value, rank, machine.get(frame, value, rank).place.elements);
+      return machine.read(op, frame, value, rank, machine.get(frame, value, rank).view.elements);
     };
     auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
     auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());
@@ -220,15 +220,16 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
               sees &= j > position + size(op.getAfterAttr());
             if (op.getKeyMask())
               sees &= at(*keyMask, b * keys + j, "the key mask").i != 0;
-            int64_t place = i * keys + j;
+            int64_t element = i * keys + j;
             if (op.getMask())
-              sees &= at(*mask, b * maskStrides[0] + h * maskStrides[1] + place, "the mask").i != 0;
+              sees &=
+                  at(*mask, b * maskStrides[0] + h * maskStrides[1] + element, "the mask").i != 0;
             if (op.getBias())
-              score += at(*bias, b * biasStrides[0] + h * biasStrides[1] + place, "the bias").f;
+              score += at(*bias, b * biasStrides[0] + h * biasStrides[1] + element, "the bias").f;
             if (op.getSlopes())
               score += at(*slopes, h, "the slopes").f *
                        double(j - position - size(op.getSlopesAtAttr()));
-            sees &= score != -INFINITY; // as a bias may hide a key
+            sees &= score != -INFINITY; // a bias may hide a key
             scores[j] = score;
             visible[j] = sees;
             any |= sees;
@@ -243,11 +244,11 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
               if (scores[j] != 0)
                 sum += scores[j] / total *
                        at(*v, b * apart[2] + h / group * apart[3] + j * strides[2] + c, "v").f;
-            int64_t place = (b * queries + i) * strides[3] + h * dv + c;
-            if (place >= int64_t(out.size()))
-              wrong = "writes behind its result";
+            int64_t element = (b * queries + i) * strides[3] + h * dv + c;
+            if (element >= int64_t(out.size()))
+              wrong = "writes past the end of its result";
             else
-              out[place] = number(sum);
+              out[element] = number(sum);
           }
         }
     if (!wrong.empty())

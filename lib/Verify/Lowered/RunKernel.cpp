@@ -1,4 +1,4 @@
-//===- RunKernel.cpp - One kernel on one rank, in doubles -----------------===//
+//===- RunKernel.cpp - Interpreter of kernels -----------------------------===//
 
 #include "RunKernel.h"
 
@@ -39,12 +39,12 @@ private:
     return list;
   }
 
-  /// Where an element lies: the place, registers of indices, sizes.
+  /// Access to an element: the argument, registers of indices, sizes.
   struct Access {
     Operation *op;
-    unsigned place;
+    unsigned argument;
     std::vector<unsigned> indices, sizes;
-    /// -1 where there is no such element.
+    /// Returns the element's index; -1 with an error if it does not exist.
     int64_t find(KernelRun &run, bool isLoad) const;
   };
   FailureOr<Access> getAccess(Operation *op, Value memory, ValueRange indices);
@@ -79,15 +79,15 @@ int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
     }
     element = element * size + at;
   }
-  const Place &memory = run.memory[place];
+  const MemoryView &memory = run.memory[argument];
   if (!memory.exists(element) || element >= memory.elements) {
-    run.fail(op, Twine(isLoad ? "reads" : "writes") + " behind the end of argument " +
-                     Twine(place) + ", which has " + Twine(memory.elements) + " elements");
+    run.fail(op, Twine(isLoad ? "reads" : "writes") + " past the end of argument " +
+                     Twine(argument) + ", which has " + Twine(memory.elements) + " elements");
     return -1;
   }
   if (isLoad && !memory.isWritten(element)) {
-    run.fail(op, "reads element " + Twine(element) + " of argument " + Twine(place) +
-                     ", which nobody has written");
+    run.fail(op, "reads element " + Twine(element) + " of argument " + Twine(argument) +
+                     ", which was not written");
     return -1;
   }
   return element;
@@ -131,7 +131,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Iterations that no loop of a kernel needs at small sizes.
+/// Limit of iterations that exceeds all loops of kernels at small sizes.
 static constexpr int64_t maxIterations = 1 << 26;
 
 static bool isTooLarge(ArrayRef<int64_t> sizes) {
@@ -142,7 +142,7 @@ static bool isTooLarge(ArrayRef<int64_t> sizes) {
   return count > maxIterations;
 }
 
-/// Calls `body` once for each index of a space, in an order that the seed says.
+/// Calls `body` once for each index of a space, in a random order of the seed.
 static void forEachInAnyOrder(ArrayRef<int64_t> sizes, uint64_t seed,
                               function_ref<void(ArrayRef<int64_t>)> body) {
   int64_t count = 1;
@@ -212,7 +212,7 @@ static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
     else
       x.i = kind == K::Max ? std::max(x.i, y.i) : std::min(x.i, y.i);
     return x;
-  // Sign extension keeps the order of numbers without sign.
+  // Sign extension preserves the order of unsigned numbers.
   case K::UMax:
     x.i = uint64_t(x.i) > uint64_t(y.i) ? x.i : y.i;
     return x;
@@ -226,7 +226,7 @@ static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
   llvm_unreachable("all kinds are listed");
 }
 
-/// In lanes, as a device may: each begins with `init`, and one has no term but the identity.
+/// Folds in lanes, as a device may: each starts with `init`, and one has only the identity.
 FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
   if (failed(body))
@@ -339,7 +339,7 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
     return compileFor(loop);
   if (auto check = dyn_cast<kernel::CheckOp>(op))
     return compileCheck(check);
-  // Elements of a row are stored one after the other here.
+  // Elements of a row are stored sequentially here.
   if (isa<kernel::BarrierOp>(op))
     return Step([](KernelRun &) {});
   if (auto size = dyn_cast<kernel::SizeOp>(op))
@@ -351,7 +351,7 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
       return failure();
     return Step([access = *access, to = getRegister(load.getResult())](KernelRun &run) {
       int64_t element = access.find(run, /*isLoad=*/true);
-      run.registers[to] = element < 0 ? Scalar{} : run.memory[access.place].load(element);
+      run.registers[to] = element < 0 ? Scalar{} : run.memory[access.argument].load(element);
     });
   }
   if (auto store = dyn_cast<memref::StoreOp>(op)) {
@@ -360,14 +360,15 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
       return failure();
     return Step([access = *access, from = getRegister(store.getValueToStore())](KernelRun &run) {
       if (int64_t element = access.find(run, /*isLoad=*/false); element >= 0)
-        run.memory[access.place].store(element, run.registers[from]);
+        run.memory[access.argument].store(element, run.registers[from]);
     });
   }
   if (op->getNumResults() == 1)
     if (auto step =
             compileScalar(op, getRegisters(op->getOperands()), getRegister(op->getResult(0))))
       return std::move(*step);
-  return op->emitError("cannot be run at small sizes: the verifier does not know it"), failure();
+  return op->emitError("cannot be run at small sizes: the interpreter does not support this op"),
+         failure();
 }
 
 LogicalResult KernelCompiler::compile() {
@@ -391,7 +392,7 @@ FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp func
   return program;
 }
 
-LogicalResult KernelProgram::run(ArrayRef<Place> memory,
+LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
                                  bool rounds, bool &reported, Operation **failed) const {
   KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, rounds, nullptr, {}};

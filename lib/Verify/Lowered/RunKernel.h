@@ -1,8 +1,8 @@
-//===- RunKernel.h - One kernel on one rank, in doubles ---------*- C++ -*-===//
+//===- RunKernel.h - Interpreter of kernels ---------------------*- C++ -*-===//
 //
-// Runs the text of `--emit=kernels`, which is what every target compiles. Rows come in any order;
-// each access is checked: its indices against the sizes, and that somebody has written what is
-// read.
+// Runs the text of `--emit=kernels`, which every target compiles, in doubles on one rank. Rows run
+// in random order. Each access is checked: indices against sizes, and reads against previous
+// writes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,40 +21,41 @@ namespace mlir::tpc::lowered {
 struct KernelRun;
 using Step = std::function<void(KernelRun &)>;
 
-/// A kernel, made ready to be run often. Fails with a message for what it does not know.
+/// A kernel compiled for repeated runs. Fails with an error for unsupported ops.
 class KernelProgram {
 public:
   static FailureOr<std::unique_ptr<KernelProgram>> get(kernel::FuncOp function);
 
-  /// On operands, then results. `evaluate`: a size on this rank. `seed`: of the order of rows.
-  /// `rounds`: casts of floats round. `reported`: set where an index is reported to be missing,
-  /// which then is no error. `failed`: set to the op that did what it must not.
-  LogicalResult run(ArrayRef<Place> memory, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
-                    uint64_t seed, bool rounds, bool &reported, Operation **failed = nullptr) const;
+  /// Runs on operands, then results. `evaluate`: value of a size on this rank. `seed`: of the order
+  /// of rows. `rounds`: casts of floats round. `reported`: set if an index is reported out of
+  /// bounds, which is not an error. `failed`: set to the op with an invalid access.
+  LogicalResult run(ArrayRef<MemoryView> memory,
+                    function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,
+                    bool rounds, bool &reported, Operation **failed = nullptr) const;
 
   kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
-  /// Whether it leaves some of an argument's elements as they were.
+  /// Returns whether the kernel leaves some elements of an argument unchanged.
   bool keeps(unsigned argument) const;
-  /// How many rows it has.
+  /// Returns the number of rows.
   int64_t countRows(function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
 
 private:
   friend class KernelCompiler;
   kernel::FuncOp function;
-  std::vector<::tpc::SymExpr> sizes; // evaluated once for each run
+  std::vector<::tpc::SymExpr> sizes; // evaluated once per run
   unsigned registers = 0;
   Step step;
 };
 
-/// What a run has computed so far.
+/// State of a run.
 struct KernelRun {
-  ArrayRef<Place> memory;
+  ArrayRef<MemoryView> memory;
   std::vector<int64_t> sizes;
   std::vector<Scalar> registers;
   uint64_t seed;
   bool rounds;
-  Operation *failed = nullptr; // the first op that did what it must not
+  Operation *failed = nullptr; // first op with an invalid access
   std::string why;
 
   void fail(Operation *op, const llvm::Twine &text) {
@@ -65,11 +66,11 @@ struct KernelRun {
   }
 };
 
-/// The scalar of a FloatAttr or IntegerAttr.
+/// Returns the scalar of a FloatAttr or IntegerAttr.
 Scalar getScalar(Attribute number);
 
-/// What an op of arith or math computes of scalars; nothing for others. Registers of operands,
-/// register of the result.
+/// Compiles an op of arith or math on scalars, from registers of operands to the register of the
+/// result; nothing for other ops.
 std::optional<Step> compileScalar(Operation *op, ArrayRef<unsigned> operands, unsigned result);
 
 } // namespace mlir::tpc::lowered

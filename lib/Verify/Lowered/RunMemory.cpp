@@ -1,4 +1,4 @@
-//===- RunMemory.cpp - Places, copies, launches, calls --------------------===//
+//===- RunMemory.cpp - Interpretation of memory ops, launches and calls ---===//
 
 #include "RunBuffers.h"
 
@@ -18,20 +18,20 @@ struct PushRun : RunModel<PushRun, buffer::PushOp> {
         return m.fail(op, rank) << "is a frame of " << bytes << " bytes";
       if (bytes > Memory::largest)
         return m.fail(op, rank) << "is a frame of " << bytes << " bytes at small sizes, more than "
-                                << Memory::largest << ", which a run at small sizes may have";
+                                << Memory::largest << ", the limit of such a run";
       m.set(frame, op.getFrame(), rank,
-            {Place{std::make_shared<Memory>(bytes, m.rounds()), 0, 0, {}}, {}});
+            {MemoryView{std::make_shared<Memory>(bytes, m.rounds()), 0, 0, {}}, {}});
     }
     return success();
   }
 };
 
-/// Nobody reads a frame that is given back.
+/// Marks the frame's memory as not written, so that later reads are errors.
 struct PopRun : RunModel<PopRun, buffer::PopOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::PopOp>(base);
     for (int rank : frame.active) {
-      Memory &memory = *m.get(frame, op.getFrame(), rank).place.memory;
+      Memory &memory = *m.get(frame, op.getFrame(), rank).view.memory;
       memory.written.assign(memory.written.size(), false);
     }
     return success();
@@ -42,8 +42,8 @@ struct SlotRun : RunModel<SlotRun, buffer::SlotOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::SlotOp>(base);
     for (int rank : frame.active)
-      if (failed(m.setPlace(op, frame, rank, m.get(frame, op.getFrame(), rank).place.memory,
-                            m.evaluate(op.getOffset(), rank), op.getExtent())))
+      if (failed(m.setView(op, frame, rank, m.get(frame, op.getFrame(), rank).view.memory,
+                           m.evaluate(op.getOffset(), rank), op.getExtent())))
         return failure();
     return success();
   }
@@ -53,13 +53,13 @@ struct PartRun : RunModel<PartRun, buffer::PartOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::PartOp>(base);
     for (int rank : frame.active) {
-      const Place whole = m.get(frame, op.getWhole(), rank).place;
+      const MemoryView whole = m.get(frame, op.getWhole(), rank).view;
       int64_t from = m.evaluate(op.getFrom(), rank);
       int64_t elements = m.evaluate(op.getExtent().getElements(), rank);
       if (from < 0 || from + elements > whole.elements)
         return m.fail(op, rank) << "takes " << elements << " elements from element " << from
-                                << " on of a place of " << whole.elements;
-      if (failed(m.setPlace(op, frame, rank, whole.memory, whole.byteOf(from), op.getExtent())))
+                                << " of a buffer of " << whole.elements;
+      if (failed(m.setView(op, frame, rank, whole.memory, whole.byteOf(from), op.getExtent())))
         return failure();
     }
     return success();
@@ -69,17 +69,17 @@ struct PartRun : RunModel<PartRun, buffer::PartOp> {
 struct InputRun : RunModel<InputRun, buffer::InputOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::InputOp>(base);
-    FailureOr<Place> input = m.getInput(op, op.getIndex());
+    FailureOr<MemoryView> input = m.getInput(op, op.getIndex());
     if (failed(input))
       return failure();
     for (int rank : frame.active)
-      if (failed(m.setPlace(op, frame, rank, input->memory, 0, op.getExtent())))
+      if (failed(m.setView(op, frame, rank, input->memory, 0, op.getExtent())))
         return failure();
     return success();
   }
 };
 
-/// Sizes that are made small take elements from all over the large ones.
+/// Reduced sizes take elements spread over the original ones.
 struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ConstantOp>(base);
@@ -92,9 +92,9 @@ struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
     for (int64_t n : original)
       shape.push_back(sizes.evaluate(::tpc::SymExpr(n)));
     Type type = op.getExtent().getElement();
-    Place place{std::make_shared<Memory>(interpret::countElements(shape) * getElementBytes(type),
-                                         m.rounds()),
-                0, interpret::countElements(shape), type};
+    MemoryView view{std::make_shared<Memory>(
+                        interpret::countElements(shape) * getElementBytes(type), m.rounds()),
+                    0, interpret::countElements(shape), type};
     bool isFloat = isa<FloatType>(type);
     SmallVector<APFloat> floats;
     SmallVector<APInt> integers;
@@ -114,10 +114,10 @@ struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
         value.i = type.isInteger(1) ? int64_t(!integers[element].isZero())
                                     : integers[element].getSExtValue();
       }
-      place.store(next++, value);
+      view.store(next++, value);
     });
     for (int rank : frame.active)
-      if (failed(m.setPlace(op, frame, rank, place.memory, 0, op.getExtent())))
+      if (failed(m.setView(op, frame, rank, view.memory, 0, op.getExtent())))
         return failure();
     return success();
   }
@@ -141,9 +141,9 @@ struct DenseRun : RunModel<DenseRun, buffer::DenseOp> {
     for (int rank : frame.active) {
       buffer::EntryOp entry = m.get(frame, op.getIndex(), rank).entry;
       if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Dense)
-        return m.fail(op, rank) << "takes a parameter that is not loaded as it is";
-      FailureOr<Place> place = m.getParameter(op, entry, rank, op.getExtent().getElement());
-      if (failed(place) || failed(m.setPlace(op, frame, rank, place->memory, 0, op.getExtent())))
+        return m.fail(op, rank) << "takes a parameter that is not dense";
+      FailureOr<MemoryView> view = m.getParameter(op, entry, rank, op.getExtent().getElement());
+      if (failed(view) || failed(m.setView(op, frame, rank, view->memory, 0, op.getExtent())))
         return failure();
     }
     return success();
@@ -154,7 +154,7 @@ struct CopyRun : RunModel<CopyRun, buffer::CopyOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::CopyOp>(base);
     for (int rank : frame.active) {
-      const Place &from = m.get(frame, op.getFrom(), rank).place;
+      const MemoryView &from = m.get(frame, op.getFrom(), rank).view;
       int64_t bytes = m.evaluate(op.getBytes(), rank), each = from.type.getBytes();
       if (bytes % each != 0)
         return m.fail(op, rank) << "copies " << bytes << " bytes of elements of " << each;
@@ -178,11 +178,11 @@ struct CallRun : RunModel<CallRun, buffer::CallOp> {
 };
 struct RoundsRun : RunModel<RoundsRun, buffer::RoundsOp> {
   LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
-    return m.runRounds(cast<buffer::RoundsOp>(op), frame);
+    return m.runMicroBatches(cast<buffer::RoundsOp>(op), frame);
   }
 };
 
-/// A box of an output. Ranks that have the same deliver it once.
+/// Delivers a box of an output. Of ranks with the same box, one delivers it.
 struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::OutputOp>(base);
@@ -198,16 +198,16 @@ struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
       SmallVector<int64_t> offset = m.evaluate(op.getOffset(), rank);
       if (interpret::countElements(shape) != int64_t(output.data.size()))
         return m.fail(op, rank) << "delivers to an output of another size";
-      interpret::Shape held = size;
+      interpret::Shape sourceShape = size;
       int64_t dim = -1, begin = 0, step = 1;
       if (op.getEvery()) {
         dim = *op.getEvery();
-        held[dim] = m.evaluate(*op.getHeld(), rank);
+        sourceShape[dim] = m.evaluate(*op.getHeld(), rank);
         begin = m.evaluate(*op.getBegin(), rank);
         step = *op.getStep();
       }
       FailureOr<Numbers> numbers =
-          m.read(op, frame, op.getData(), rank, interpret::countElements(held));
+          m.read(op, frame, op.getData(), rank, interpret::countElements(sourceShape));
       if (failed(numbers))
         return failure();
       std::string wrong;
@@ -216,9 +216,9 @@ struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
         for (size_t d = 0; d < index.size(); ++d) {
           int64_t i = int64_t(d) == dim ? begin + index[d] * step : index[d];
           int64_t at = offset[d] + index[d];
-          if (i >= held[d] || at < 0 || at >= shape[d])
-            wrong = "delivers what is not in the box";
-          from = from * held[d] + i;
+          if (i >= sourceShape[d] || at < 0 || at >= shape[d])
+            wrong = "delivers an element outside of the box";
+          from = from * sourceShape[d] + i;
           to = to * shape[d] + at;
         }
         if (!wrong.empty())

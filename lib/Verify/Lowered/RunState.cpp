@@ -1,7 +1,7 @@
-//===- RunState.cpp - What stays from step to step ------------------------===//
+//===- RunState.cpp - Interpretation of caches ----------------------------===//
 //
-// Before the step a rank's memory of a cache holds its part of the argument; after it, that is
-// compared as the result that has the cache.
+// Before the step a rank's memory of a cache has its slice of the argument. After it, the memory is
+// compared with the result for the cache.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@ using namespace mlir::tpc::lowered;
 using interpret::Coordinates;
 
 namespace {
-/// Where the staged program has a cache.
-struct Kept {
+/// Location of a cache in the staged program.
+struct CacheLocation {
   OutputOp output;
   unsigned input = 0;
   int64_t stage = 0;
@@ -27,63 +27,65 @@ struct Kept {
 };
 } // namespace
 
-static std::optional<Kept> findKept(PipelineOp pipeline, FlatSymbolRefAttr cache) {
-  std::optional<Kept> kept;
+static std::optional<CacheLocation> findCache(PipelineOp pipeline, FlatSymbolRefAttr cache) {
+  std::optional<CacheLocation> location;
   pipeline.walk([&](OutputOp output) {
     if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()])) != cache)
       return;
-    kept = Kept{output, 0, int64_t(output->getParentOfType<StageOp>().getIndex()),
-                getCopies(pipeline, output.getIndex())};
+    location = CacheLocation{output, 0, int64_t(output->getParentOfType<StageOp>().getIndex()),
+                             getCopies(pipeline, output.getIndex())};
   });
   for (auto [i, attrs] : llvm::enumerate(pipeline.getInputAttrs().getAsRange<DictionaryAttr>()))
-    if (kept && getCache(attrs) == cache)
-      kept->input = i;
-  return kept;
+    if (location && getCache(attrs) == cache)
+      location->input = i;
+  return location;
 }
 
-/// Calls `body` for each element that a rank keeps, in order, with its place in the argument.
-static void forEachKept(interpret::World &world, const Kept &kept, Coordinates at,
-                        function_ref<void(int64_t)> body) {
-  OutputOp output = kept.output;
+/// Calls `body` for each element of a rank's cache, in order, with its index in the argument.
+static void forEachCacheElement(interpret::World &world, const CacheLocation &location,
+                                Coordinates at, function_ref<void(int64_t)> body) {
+  OutputOp output = location.output;
   Type type = output.getValue().getType();
   int64_t rounds = getDist(type).usesAxis("mb") ? world.getGrid().getMicroBatches() : 1;
   interpret::Shape whole = world.getWholeShape(type);
-  whole[kept.copies.dim] /= kept.copies.times;
+  whole[location.copies.dim] /= location.copies.times;
   for (at.back() = 0; at.back() < rounds; ++at.back()) {
-    const interpret::Part &part = world.getPart(type, at);
+    const interpret::RankSlice &part = world.getSlice(type, at);
     interpret::forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
-      int64_t place = 0;
+      int64_t element = 0;
       for (auto [d, i] : llvm::enumerate(index)) {
         int64_t own = part.indices[d][i];
-        if (int64_t(d) == kept.copies.dim)
-          own /= kept.copies.times;
-        place = place * whole[d] + own;
+        if (int64_t(d) == location.copies.dim)
+          own /= location.copies.times;
+        element = element * whole[d] + own;
       }
-      body(place);
+      body(element);
     });
   }
 }
 
-FailureOr<Place> BufferMachine::getState(Operation *op, FlatSymbolRefAttr cache, int rank) {
-  Place &place = states[{cache, rank}];
-  if (place.memory)
-    return place;
+FailureOr<MemoryView> BufferMachine::getState(Operation *op, FlatSymbolRefAttr cache, int rank) {
+  MemoryView &view = states[{cache, rank}];
+  if (view.memory)
+    return view;
   PipelineOp pipeline = *world.getModule().getOps<PipelineOp>().begin();
-  std::optional<Kept> kept = findKept(pipeline, cache);
-  if (!kept)
+  std::optional<CacheLocation> location = findCache(pipeline, cache);
+  if (!location)
     return fail(op, rank) << "there is no cache " << cache;
-  const Place &argument = inputs[kept->input];
+  const MemoryView &argument = inputs[location->input];
   std::vector<int64_t> from;
-  forEachKept(world, *kept, ranks[rank], [&](int64_t place) { from.push_back(place); });
+  forEachCacheElement(world, *location, ranks[rank],
+                      [&](int64_t element) { from.push_back(element); });
   int64_t count = from.size();
-  place = Place{std::make_shared<Memory>(count * argument.type.getBytes(), roundsNumbers), 0, count,
-                argument.type};
+  view = MemoryView{std::make_shared<Memory>(count * argument.type.getBytes(), roundsNumbers), 0,
+                    count, argument.type};
   for (auto [i, element] : llvm::enumerate(from)) {
     if (!argument.exists(element))
-      return fail(op, rank) << "keeps what argument " << kept->input << " does not have";
-    place.store(i, argument.load(element));
+      return fail(op, rank) << "has an element that argument " << location->input
+                            << " does not have";
+    view.store(i, argument.load(element));
   }
-  return place;
+  return view;
 }
 
 LogicalResult BufferMachine::deliverStates() {
@@ -92,31 +94,32 @@ LogicalResult BufferMachine::deliverStates() {
     FlatSymbolRefAttr cache = getCache(attrs);
     if (!cache)
       continue;
-    std::optional<Kept> kept = findKept(pipeline, cache);
-    if (!kept)
+    std::optional<CacheLocation> location = findCache(pipeline, cache);
+    if (!location)
       return pipeline.emitOpError() << "has no cache " << cache;
     Output &output = outputs[i];
-    output.delivered = kept->output;
+    output.delivered = location->output;
     for (int rank = 0; rank < int(ranks.size()); ++rank) {
-      if (coordinate("pp", rank) != kept->stage)
+      if (coordinate("pp", rank) != location->stage)
         continue;
-      auto state = getState(kept->output, cache, rank);
+      auto state = getState(location->output, cache, rank);
       if (failed(state))
         return failure();
       int64_t next = 0;
       bool differs = false;
       const double slack = roundsNumbers ? 0.02 : 1e-9;
-      forEachKept(world, *kept, ranks[rank], [&](int64_t place) {
+      forEachCacheElement(world, *location, ranks[rank], [&](int64_t element) {
         Scalar value = state->load(next++);
-        // Other ranks and copies have the same, but for the order in which they add.
-        double other = output.data[place].f, size = std::max(std::fabs(other), std::fabs(value.f));
-        differs |= output.known[place] && !(std::fabs(value.f - other) <= slack * (1 + size));
-        output.data[place] = value;
-        output.known[place] = true;
+        // Other ranks and copies have the same value, up to the order of reductions.
+        double other = output.data[element].f,
+               size = std::max(std::fabs(other), std::fabs(value.f));
+        differs |= output.known[element] && !(std::fabs(value.f - other) <= slack * (1 + size));
+        output.data[element] = value;
+        output.known[element] = true;
       });
       if (differs)
-        return fail(kept->output, rank)
-               << "keeps other contents of cache " << cache << " than a rank that has the same";
+        return fail(location->output, rank)
+               << "has other contents of cache " << cache << " than a rank with the same slice";
     }
   }
   return success();
@@ -127,8 +130,8 @@ struct StateRun : RunModel<StateRun, buffer::StateOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::StateOp>(base);
     for (int rank : frame.active) {
-      FailureOr<Place> state = m.getState(op, op.getCacheAttr(), rank);
-      if (failed(state) || failed(m.setPlace(op, frame, rank, state->memory, 0, op.getExtent())))
+      FailureOr<MemoryView> state = m.getState(op, op.getCacheAttr(), rank);
+      if (failed(state) || failed(m.setView(op, frame, rank, state->memory, 0, op.getExtent())))
         return failure();
     }
     return success();
@@ -143,9 +146,9 @@ struct AppendRun : RunModel<AppendRun, buffer::AppendOp> {
       int64_t batch = size(op.getBatch()), heads = size(op.getHeads()), n = size(op.getTokens());
       int64_t capacity = size(op.getCapacity()), d = size(op.getSize());
       SmallVector<int64_t> strides = m.evaluate(op.getStrides(), rank);
-      const Place &cache = m.get(frame, op.getCache(), rank).place;
+      const MemoryView &cache = m.get(frame, op.getCache(), rank).view;
       auto from =
-          m.read(op, frame, op.getFrom(), rank, m.get(frame, op.getFrom(), rank).place.elements);
+          m.read(op, frame, op.getFrom(), rank, m.get(frame, op.getFrom(), rank).view.elements);
       auto lengths = m.read(op, frame, op.getLengths(), rank, batch);
       if (failed(from) || failed(lengths))
         return failure();

@@ -1,8 +1,8 @@
-//===- Scalars.cpp - arith and math on scalars, in doubles ----------------===//
+//===- Scalars.cpp - Interpreter of arith and math on scalars -------------===//
 //
-// Floats of any type are doubles until they are stored or cast: so a result differs from the exact
-// one by what the program's own roundings do to it, and what an order of operations does is not
-// seen. Integers wrap around as their type does.
+// Floats of any type are doubles until they are stored or cast. A result therefore differs from the
+// exact one only by the program's own roundings; effects of the order of operations are not
+// reproduced. Integers wrap around as their type does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ using namespace mlir::tpc::lowered;
 
 static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-/// As its type holds it, sign-extended; truth values are 0 and 1.
+/// Wraps a value to its type, sign-extended; truth values are 0 and 1.
 static int64_t wrap(uint64_t value, unsigned width) {
   return width == 1 ? int64_t(value & 1) : llvm::SignExtend64(value, width);
 }
@@ -46,12 +46,12 @@ Scalar lowered::getScalar(Attribute number) {
 }
 
 namespace {
-/// Makes steps of plain functions.
+/// Builds steps from functions of scalars.
 struct Build {
   Operation *op;
   ArrayRef<unsigned> in;
   unsigned out;
-  unsigned width = 64; // of the first operand, where that is an integer
+  unsigned width = 64; // of the first operand if it is an integer
 
   using Maybe = std::optional<Step>;
 
@@ -63,26 +63,26 @@ struct Build {
       run.registers[r].f = f(run.registers[a].f, run.registers[b].f);
     };
   }
-  /// Of integers as they are.
+  /// Function of signed integers.
   template <typename F> Maybe s2(F f) const {
     return [a = in[0], b = in[1], r = out, w = width, f](KernelRun &run) {
       run.registers[r].i = wrap(uint64_t(f(run.registers[a].i, run.registers[b].i)), w);
     };
   }
-  /// Of integers without sign.
+  /// Function of unsigned integers.
   template <typename F> Maybe u2(F f) const {
     return [a = in[0], b = in[1], r = out, w = width, f](KernelRun &run) {
       run.registers[r].i =
           wrap(f(asUnsigned(run.registers[a].i, w), asUnsigned(run.registers[b].i, w)), w);
     };
   }
-  /// Of integers without sign, to a truth value.
+  /// Predicate of unsigned integers.
   template <typename F> Maybe p2(F f) const {
     return [a = in[0], b = in[1], r = out, w = width, f](KernelRun &run) {
       run.registers[r].i = f(asUnsigned(run.registers[a].i, w), asUnsigned(run.registers[b].i, w));
     };
   }
-  /// A quotient: what has none is reported.
+  /// A quotient; an undefined one is an error.
   template <typename F> Maybe divide(bool isSigned, F f) const {
     return [op = op, a = in[0], b = in[1], r = out, w = width, isSigned, f](KernelRun &run) {
       int64_t x = run.registers[a].i, y = run.registers[b].i;
@@ -95,7 +95,7 @@ struct Build {
                                     : wrap(uint64_t(f(asUnsigned(x, w), asUnsigned(y, w))), w);
     };
   }
-  /// To a type of floats.
+  /// To a float type.
   template <typename F> Maybe toFloat(F f) const {
     return [a = in[0], r = out, to = op->getResult(0).getType(), f](KernelRun &run) {
       double x = f(run.registers[a]);
@@ -161,7 +161,7 @@ std::optional<Step> Build::compare(arith::CmpFPredicate predicate) const {
 std::optional<Step> Build::compare(arith::CmpIPredicate predicate) const {
   using P = arith::CmpIPredicate;
   auto less = [w = width](uint64_t x, uint64_t y) {
-    return w == 1 ? x > y : wrap(x, w) < wrap(y, w); // as a number with sign true is -1
+    return w == 1 ? x > y : wrap(x, w) < wrap(y, w); // as a signed number, true is -1
   };
   switch (predicate) {
   case P::eq:
@@ -192,9 +192,9 @@ std::optional<Step> Build::toInteger(bool isSigned) const {
   unsigned to = widthOf(op->getResult(0).getType());
   return [op = op, a = in[0], r = out, to, isSigned](KernelRun &run) {
     double x = std::trunc(run.registers[a].f);
-    double least = isSigned ? -std::ldexp(1.0, int(to) - 1) : 0;
+    double lowest = isSigned ? -std::ldexp(1.0, int(to) - 1) : 0;
     double above = std::ldexp(1.0, int(to) - (isSigned ? 1 : 0));
-    if (!(x >= least && x < above)) { // poison
+    if (!(x >= lowest && x < above)) { // poison
       run.fail(op, "has no integer for " + Twine(std::to_string(x)));
       x = 0;
     }

@@ -19,14 +19,14 @@ static bool hasIntegers(Value tensor) {
 }
 static bool hasFloats(Value tensor) { return isa<FloatType>(getElementTypeOrSelf(tensor)); }
 
-/// Whether a dimension is a product, of which an index has several parts.
+/// Returns whether a dimension is a product of factors, which split an index into parts.
 static bool hasProducts(Type type) {
   return isa<RankedTensorType>(type) && llvm::any_of(getDist(type).getDims(), [](DimAttr dim) {
            return dim.getFactors().size() > 1;
          });
 }
 
-/// The value of what is made of sizes and constants alone.
+/// Records the value of an op that is computed from sizes and constants alone.
 void TensorArithmetic::addUniform(Operation *op) {
   if (op->getNumResults() != 1 || !isa<RankedTensorType>(op->getResult(0).getType()))
     return;
@@ -105,11 +105,11 @@ void TensorArithmetic::addOp(Operation *op) {
   makesFloats |=
       (isa<CastOp>(op) && !hasFloats(op->getOperand(0)) && hasFloats(op->getResult(0))) ||
       isa<PowOp>(op) || (isa<IotaOp, SizeOp>(op) && hasFloats(op->getResult(0)));
-  if (auto rotary = dyn_cast<RotaryOp>(op)) { // the last dimension is rotated in halves, or pairs
+  if (auto rotary = dyn_cast<RotaryOp>(op)) { // the last dimension is rotated in halves or pairs
     divides |= rotary.getInterleaved();
     uniform.insert(key(2 * parts.size(getDist(rotary.getCos()).getDims().back())));
   }
-  if (auto reduce = dyn_cast<ReduceOp>(op)) { // a mean divides by their number
+  if (auto reduce = dyn_cast<ReduceOp>(op)) { // a mean divides by the number of elements
     SymExpr count(1);
     for (int64_t dim : reduce.getDims())
       count = count * parts.size(getDist(reduce.getOperand()).getDims()[dim]);

@@ -11,7 +11,7 @@
 
 namespace mlir::tpc::lowered {
 
-/// The arithmetic of a function of tensors.
+/// Summary of the integer arithmetic of a tensor function.
 class TensorArithmetic {
 public:
   using SymExpr = ::tpc::SymExpr;
@@ -21,13 +21,14 @@ public:
   }
 
   bool isUniform(const SymExpr &value) const { return uniform.count(key(value)) > 0; }
-  /// Whether an op on integers of tensors, or on truth values, has an op on tensors.
+  /// Returns whether an op on integers, or on truth values, of tensors has a counterpart on
+  /// tensors.
   bool has(Operation *op) const;
 
   /// Whether indices are divided.
   bool divides = false;
-  /// Whether sums end at an index; integers are reduced; integers become floats; integers are
-  /// chosen by an index.
+  /// Whether sums run up to an index; integers are reduced; integers are cast to floats; integers
+  /// are selected by an index.
   bool accumulates = false, reduces = false, makesFloats = false, chooses = false;
   /// Whether uniform integers are divided or compared; whether uniform floats are computed.
   bool combinesUniform = false, computesFloats = false;
@@ -41,7 +42,7 @@ private:
   PartSizes parts;
   std::set<std::string> uniform = {"-1", "0", "1"};
   DenseMap<Value, SymExpr> values;
-  DenseSet<Value> floats; // that are uniform
+  DenseSet<Value> floats; // uniform floats
   /// Kinds of ops on integers, and of all ops.
   DenseSet<TypeID> integer, all;
 };

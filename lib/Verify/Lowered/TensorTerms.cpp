@@ -52,7 +52,7 @@ LogicalResult lowered::reportDifference(const Terms &terms, Effect actual, Effec
   Operation *op = have->op ? have->op : actual.op;
   InFlightDiagnostic diag = op->emitError()
                             << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                            << "): its functions of tensors are not the staged program's: ";
+                            << "): its tensor functions differ from the staged program's: ";
   if (have->name == want->name && have->type == want->type && have->attributes && want->attributes)
     for (auto [from, other] : {std::pair(have, want), std::pair(want, have)})
       for (NamedAttribute attr : from->attributes)
@@ -60,9 +60,9 @@ LogicalResult lowered::reportDifference(const Terms &terms, Effect actual, Effec
           auto print = [&](Attribute value) { value ? diag << value : diag << "none"; };
           diag << "this is " << have->name << " with '" << attr.getName().getValue() << "' ";
           print(have->attributes.get(attr.getName()));
-          diag << ", and there it is ";
+          diag << ", in the staged program ";
           print(want->attributes.get(attr.getName()));
           return diag;
         }
-  return diag << "this is " << describe(*have) << ", and there it is " << describe(*want);
+  return diag << "this is " << describe(*have) << ", in the staged program " << describe(*want);
 }

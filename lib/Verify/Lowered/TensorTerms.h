@@ -11,20 +11,20 @@ namespace mlir::tpc::lowered {
 
 using TermId = int;
 
-/// An op of terms, or a value that has none: an argument, something received.
+/// A term of an op, or of a value without one: an argument or a received value.
 struct Term {
   StringRef name;
   DictionaryAttr attributes;
   Type type;
-  int64_t index = 0; // of the result, or of what has no op
+  int64_t index = 0; // of the result, or of a value without an op
   SmallVector<TermId, 3> operands;
-  Operation *op = nullptr; // where it was first seen
+  Operation *op = nullptr; // first op with this term
 };
 
 class Terms {
 public:
   const Term &operator[](TermId id) const { return terms[id]; }
-  /// The number of a term; equal terms have one number.
+  /// Returns the number of a term; equal terms have one number.
   TermId intern(Term term);
 
 private:
@@ -32,14 +32,14 @@ private:
   std::unordered_map<std::string, TermId> known;
 };
 
-/// Something that others see: communication, an output, a result; in the order of the program.
+/// An observable effect, in program order: communication, an output, a result.
 struct Effect {
   TermId term;
   Operation *op;
 };
 using Effects = std::vector<Effect>;
 
-/// An error at the first op at which two expressions differ.
+/// Reports the first op at which two expressions differ.
 LogicalResult reportDifference(const Terms &terms, Effect actual, Effect expected);
 
 } // namespace mlir::tpc::lowered

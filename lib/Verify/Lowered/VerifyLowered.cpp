@@ -1,4 +1,4 @@
-//===- VerifyLowered.cpp - Does the lowered program compute the model? ----===//
+//===- VerifyLowered.cpp - Verification of lowered programs ---------------===//
 
 #include "CheckKernels.h"
 #include "CompareLowered.h"
@@ -25,7 +25,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
   explicit VerifyLowered(std::shared_ptr<ReferenceModel> recorded)
       : recorded(std::move(recorded)) {}
 
-  /// What was recorded, or what a file has.
+  /// Returns the recorded module, or the one in `file`; null with an error if there is neither.
   ModuleOp find(OwningOpRef<ModuleOp> ReferenceModel::*field, StringRef option, StringRef file,
                 StringRef what, OwningOpRef<ModuleOp> &parsed) {
     if (recorded && (*recorded).*field)
@@ -42,7 +42,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     return parsed ? *parsed : ModuleOp();
   }
 
-  /// For all sizes: what runs at small ones do not see.
+  /// Checks properties for all sizes that runs at small sizes do not exercise.
   LogicalResult checkKernels() {
     if (failed(lowered::checkAttributes(getOperation())))
       return failure();
@@ -60,7 +60,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
 
   void runOnOperation() override {
     OwningOpRef<ModuleOp> parsedModel, parsedStaged;
-    // What is compiled from text without a model has a staged program alone.
+    // Text that is compiled without a model has only a staged program.
     bool hasModel = !recorded || recorded->module;
     ModuleOp model;
     if (hasModel)
@@ -81,7 +81,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     if (!found.skipped.empty())
       emitWarning(getOperation().getLoc())
           << "tpc-verify-lowered: not run at small sizes: " << found.skipped;
-    // What this run shows nothing of, as for the staged program (tpc-verify-equivalence).
+    // Facts that this run does not cover, as for the staged program (tpc-verify-equivalence).
     if (!found.unexercised.empty() && !getOperation()->hasAttr(kNoRandomizedCheckAttr))
       getOperation()->setAttr(kNoRandomizedCheckAttr,
                               StringAttr::get(&getContext(), found.unexercised));

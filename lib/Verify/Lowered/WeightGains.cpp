@@ -1,4 +1,4 @@
-//===- WeightGains.cpp - Weights with which caps have an effect -----------===//
+//===- WeightGains.cpp - Magnitudes of random weights ---------------------===//
 
 #include "WeightGains.h"
 
@@ -13,7 +13,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
 namespace {
-/// Weights that a value is in proportion to.
+/// Weights that a value is proportional to.
 class Sources {
 public:
   explicit Sources(ModuleOp module) {
@@ -44,7 +44,7 @@ private:
       names.insert(parameter.getWeight().str());
       return;
     }
-    // The product is in proportion to its weight; what is normalized to the scale alone.
+    // A matmul is proportional to its weight; a normalized value only to the scale.
     bool isProduct = isa<MatmulOp, LayerNormOp, RmsNormOp>(op);
     if (isProduct && op->getNumOperands() > 1)
       return visit(op->getOperand(1), names);
@@ -66,7 +66,7 @@ private:
 
 bool lowered::raiseGains(ModuleOp program, const Coverage &coverage,
                          llvm::StringMap<double> &gains) {
-  // Of numbers that have to grow more than this a small run says nothing.
+  // Numbers that must grow more than this are out of reach of a small run.
   constexpr double largest = 1e4;
   std::optional<Sources> sources;
   bool changed = false;
@@ -87,7 +87,7 @@ bool lowered::raiseGains(ModuleOp program, const Coverage &coverage,
     if (!sources)
       sources.emplace(program);
     SmallVector<std::set<std::string>> found;
-    // Scores are products of two.
+    // Scores are products of two values.
     unsigned factors = isa<AttentionOp>(op) ? 2 : op->getNumOperands();
     for (Value operand : op->getOperands().take_front(factors))
       if (std::set<std::string> names = sources->find(operand); !names.empty())

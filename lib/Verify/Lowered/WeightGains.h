@@ -1,8 +1,8 @@
-//===- WeightGains.h - Weights with which caps have an effect ---*- C++ -*-===//
+//===- WeightGains.h - Magnitudes of random weights -------------*- C++ -*-===//
 //
-// Random weights give small numbers. 30 * tanh(x / 30) is x then, clips clip nothing, softmax is
-// flat, and a program that lacks all three computes nearly the same. So weights that lead to such
-// an op are made larger, until it has an effect.
+// Random weights give small numbers. Then 30 * tanh(x / 30) is x, clips clip nothing and softmax is
+// flat, and a program without all three computes nearly the same. Weights that such an op depends
+// on are therefore enlarged until the op has an effect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +13,8 @@
 
 namespace mlir::tpc::lowered {
 
-/// Raises `gains` for what `coverage`, of a run of `program` with these, says is not exercised
-/// because numbers are too small. False if it is all exercised, or no weight leads there.
+/// Raises `gains` for facts that `coverage`, of a run of `program` with these gains, lacks because
+/// numbers are too small. Returns false if all are exercised, or they depend on no weight.
 bool raiseGains(ModuleOp program, const interpret::Coverage &coverage,
                 llvm::StringMap<double> &gains);
 
