@@ -245,7 +245,8 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
         failed(compareAlone(*kernel, memory, rank)))
       return failure();
     bool missing = false;
-    if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))
+    if (failed(kernel->run(memory, evaluateHere, ++seed,
+                           roundsNumbers ? Rounding::Casts : Rounding::None, missing)))
       return fail(op, rank) << "the kernel that it launches fails";
     if (missing) {
       reported = "an index is not in its table, says @" + op.getKernel().str();

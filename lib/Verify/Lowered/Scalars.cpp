@@ -1,8 +1,8 @@
 //===- Scalars.cpp - arith and math on scalars, in doubles ----------------===//
 //
-// Floats of any type are doubles until they are stored or cast: so a result differs from the exact
-// one by what the program's own roundings do to it, and what an order of operations does is not
-// seen. Integers wrap around as their type does.
+// Floats of any type are doubles. Where they are rounded is not said here (Rounder): a run that
+// rounds casts alone does not show what an order of operations does. Integers wrap around as their
+// type does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -95,12 +95,8 @@ struct Build {
                                     : wrap(uint64_t(f(asUnsigned(x, w), asUnsigned(y, w))), w);
     };
   }
-  /// To a type of floats.
   template <typename F> Maybe toFloat(F f) const {
-    return [a = in[0], r = out, to = op->getResult(0).getType(), f](KernelRun &run) {
-      double x = f(run.registers[a]);
-      run.registers[r].f = run.rounds ? roundTo(to, x) : x;
-    };
+    return [a = in[0], r = out, f](KernelRun &run) { run.registers[r].f = f(run.registers[a]); };
   }
   template <typename F> Maybe convert(F f) const {
     return [a = in[0], r = out, f](KernelRun &run) { run.registers[r] = f(run.registers[a]); };
