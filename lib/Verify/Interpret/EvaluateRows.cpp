@@ -55,10 +55,11 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
     size_t next = 0;
     forEachIndex(in.shape, [&](ArrayRef<int64_t> index) {
       typename A::Element x = in.data[next++], &y = out.data[linearizeBroadcast(index, kept)];
+      // Of a NaN the extremum is NaN.
       if (function == ReduceFunction::Max)
-        y = A::less(y, x) ? x : y;
+        y = A::less(y, x) || x != x ? x : y;
       else if (function == ReduceFunction::Min)
-        y = A::less(x, y) ? x : y;
+        y = A::less(x, y) || x != x ? x : y;
       else
         y = A::add(y, x);
     });

@@ -1,14 +1,16 @@
 //===- CompareKernel.cpp - Comparison of a kernel with tensor ops ---------===//
 //
 // A run of the whole program does not exercise a kernel with numbers that the model never computes:
-// small scores hide their cap, and large sums hide an epsilon. Each kernel is therefore also run
-// alone, on operands of several magnitudes. The tolerance is small, because no other op adds noise.
+// small scores hide their cap, large sums hide an epsilon, and no mask is 2. Each kernel is
+// therefore also run alone, on operands of several magnitudes and on special values. The tolerance
+// is small, because no other op adds noise. CompareRounding.cpp compares how it rounds.
 //
 //===----------------------------------------------------------------------===//
 
-#include "CheckKernels.h"
+#include "CompareRounding.h"
 
-#include "../Interpret/Evaluation.h"
+#include "../Interpret/Arithmetic.h"
+#include "../Interpret/Domains.h"
 
 #include "tpc/Dialect/State.h"
 
@@ -19,11 +21,10 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
 using interpret::Coordinates;
+using interpret::Domain;
+using interpret::Domains;
 using interpret::Doubles;
-using interpret::RankSlice;
 using interpret::World;
-
-using Data = interpret::Tensor<double>;
 
 FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp function) {
   auto tensors = program.lookupSymbol<func::FuncOp>(function.getSymName());
@@ -33,10 +34,18 @@ FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp fun
 }
 
 namespace {
-/// Distribution of random floats; with magnitude 0 they are those of the run.
+enum class Special { None, Zeros, Infinities, NaNs };
+
+/// Distribution of random operands; with magnitude 0 they are those of the run.
 struct Draw {
   double magnitude;
-  bool positive;
+  bool positive = false;
+  double offset = 0;
+  Special special = Special::None;
+  /// Uses the integers of the run, if it has any.
+  bool keepsIntegers = false;
+  /// Compares the rounding of the kernel as well.
+  bool comparesRounding = false;
 };
 
 class Comparison {
@@ -44,20 +53,28 @@ public:
   Comparison(const KernelProgram &kernel, func::FuncOp tensors, ArrayRef<MemoryView> memory,
              bool isGiven, World &world, const Coordinates &at)
       : kernel(kernel), function(kernel.getFunction()), tensors(tensors), memory(memory),
-        isGiven(isGiven), world(world), at(at) {
+        isGiven(isGiven), world(world), at(at), exact(tensors, world, at) {
     caches.resize(tensors.getNumResults());
     for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands()))
       if (auto append = value.getDefiningOp<AppendOp>())
         caches[i] = append.getCache();
+    ScopedDiagnosticHandler quiet(tensors.getContext(), [](Diagnostic &) { return success(); });
+    Domains known(world);
+    if (succeeded(known.run(tensors)))
+      for (BlockArgument argument : tensors.getArguments())
+        domains.push_back(known.get(argument));
   }
-  LogicalResult run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
+  LogicalResult run(const Draw &draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
 
 private:
-  Data draw(Draw draw, BlockArgument argument, const MemoryView *given);
+  Data draw(const Draw &draw, BlockArgument argument, const MemoryView *given);
+  int64_t drawInteger(BlockArgument argument, uint64_t key, size_t i) const;
   MemoryView makeView(const Data &data, Type type) const;
-  bool evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results);
-  LogicalResult compare(unsigned result, const MemoryView &have, const Data &want,
-                        double magnitude);
+  std::optional<SmallVector<MemoryView>> makeMemory(const std::vector<Data> &arguments);
+  LogicalResult compare(unsigned result, const MemoryView &have, double magnitude,
+                        const Data *sensitivity);
+  SmallVector<MemoryView> runAgain(const std::vector<Data> &arguments, Rounding rounding,
+                                   function_ref<int64_t(const ::tpc::SymExpr &)> evaluate);
 
   const KernelProgram &kernel;
   kernel::FuncOp function;
@@ -66,29 +83,70 @@ private:
   bool isGiven;
   World &world;
   const Coordinates &at;
+  TensorRun exact;
   SmallVector<Value> caches; // caches that results are appended to
+  SmallVector<Domain> domains;
+  unsigned draws = 0;
 };
 } // namespace
 
-Data Comparison::draw(Draw draw, BlockArgument argument, const MemoryView *given) {
+/// Draws an integer that the function can be run with. Small ones are frequent: a mask that counts
+/// as true may be any number but 0.
+int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) const {
+  uint64_t x = interpret::hash(key, i);
+  auto type = cast<IntegerType>(getElementTypeOrSelf(argument.getType()));
+  if (type.getWidth() == 1)
+    return x & 1;
+  if (domains.empty())
+    return x & 1;
+  Domain domain = domains[argument.getArgNumber()].intersect(Domain::ofType(type));
+  constexpr int64_t frequent[] = {0, 1, 2, -1};
+  int64_t number = x % 2 ? frequent[(x >> 8) % 4] : int64_t((x >> 8) % 12) - 5;
+  if (number >= domain.least && number <= domain.greatest)
+    return number;
+  double least = std::isfinite(domain.least) ? domain.least : domain.greatest - 12;
+  double greatest = std::min(domain.greatest, least + 12);
+  return int64_t(least) + int64_t((x >> 8) % uint64_t(greatest - least + 1));
+}
+
+static double drawSpecial(Special special, double number, uint64_t x) {
+  constexpr double zeros[] = {0, -0.0, 0, 1, -1, 2};
+  switch (special) {
+  case Special::None:
+    return number;
+  case Special::Zeros:
+    return x % 4 ? zeros[(x >> 8) % std::size(zeros)] : number;
+  case Special::Infinities:
+    return x % 4 ? number : (x >> 8) % 2 ? INFINITY : -INFINITY;
+  case Special::NaNs:
+    return x % 6 ? number : NAN;
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView *given) {
   Data data(world.getSlice(argument.getType(), at).shape);
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(argument.getType()));
+  uint64_t key = argument.getArgNumber() + 1 + 0x1000 * draws;
   for (auto [i, x] : llvm::enumerate(data.data)) {
     bool isGiven = given && given->exists(i) && given->isWritten(i);
-    if (isGiven && (!isFloat || draw.magnitude == 0)) {
+    if (isGiven && (isFloat ? draw.magnitude == 0 : draw.keepsIntegers)) {
       Scalar value = given->load(i);
       x = isFloat ? value.f : double(value.i);
+    } else if (isFloat) {
+      double number = Doubles::random(key, i);
+      number = (draw.magnitude == 0 ? 1 : draw.magnitude) *
+                   (draw.positive ? std::fabs(number) : number) +
+               draw.offset;
+      x = drawSpecial(draw.special, number, interpret::hash(~key, i));
     } else {
-      double number = Doubles::random(argument.getArgNumber() + 1, i);
-      // Valid rows of any table, lengths, truth values.
-      x = !isFloat ? number > 0
-                   : (draw.magnitude == 0 ? 1 : draw.magnitude) *
-                         (draw.positive ? std::fabs(number) : number);
+      x = drawInteger(argument, key, i);
     }
   }
   return data;
 }
 
+/// Stored numbers are exact; only casts round.
 MemoryView Comparison::makeView(const Data &data, Type type) const {
   int64_t n = data.data.size();
   MemoryView view{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n,
@@ -104,54 +162,38 @@ MemoryView Comparison::makeView(const Data &data, Type type) const {
   return view;
 }
 
-/// Returns a rank's slice of a slice; nothing if an element is missing.
-static std::optional<Data> slice(const Data &in, const RankSlice &from, const RankSlice &to) {
-  SmallVector<std::vector<int64_t>> sources(to.indices.size());
-  for (size_t d = 0; d < sources.size(); ++d)
-    for (int64_t index : to.indices[d]) {
-      auto found = llvm::lower_bound(from.indices[d], index);
-      if (found == from.indices[d].end() || *found != index)
+static void roundNumbers(Data &data, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  if (isa<FloatType>(element))
+    for (double &x : data.data)
+      x = roundTo(element, x);
+}
+
+/// Returns memory of the operands, then of the results, which are uninitialized; nothing if a
+/// result is appended to a value that is no operand.
+std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
+  SmallVector<MemoryView> own;
+  for (BlockArgument argument : tensors.getArguments())
+    if (!llvm::is_contained(caches, Value(argument)))
+      own.push_back(makeView(arguments[argument.getArgNumber()], memory[own.size()].type));
+  for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
+    Type type = memory[own.size()].type;
+    if (caches[i]) {
+      auto argument = dyn_cast<BlockArgument>(caches[i]);
+      if (!argument)
         return std::nullopt;
-      sources[d].push_back(found - from.indices[d].begin());
+      own.push_back(makeView(arguments[argument.getArgNumber()], type));
+      continue;
     }
-  Data out(to.shape);
-  size_t next = 0;
-  interpret::forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
-    interpret::Shape source;
-    for (auto [d, i] : llvm::enumerate(index))
-      source.push_back(sources[d][i]);
-    out.data[next++] = in.data[interpret::linearize(source, in.shape)];
-  });
-  return out;
-}
-
-/// Returns false if the function cannot be evaluated with these numbers.
-bool Comparison::evaluateTensors(std::vector<Data> arguments, std::vector<Data> &results) {
-  DenseMap<Value, Data> values;
-  for (auto [argument, data] : llvm::zip_equal(tensors.getArguments(), arguments))
-    values[argument] = std::move(data);
-  for (Operation &op : tensors.front().without_terminator()) {
-    SmallVector<const Data *> operands;
-    for (Value operand : op.getOperands())
-      operands.push_back(&values.find(operand)->second);
-    std::optional<Data> computed;
-    if (auto local = dyn_cast<LocalSliceOp>(op))
-      computed = slice(*operands[0], world.getSlice(local.getOperand().getType(), at),
-                       world.getSlice(local.getType(), at));
-    else if (auto evaluated = interpret::Evaluation<Doubles>(&op, operands, world, at).run();
-             succeeded(evaluated))
-      computed = std::move(*evaluated);
-    if (!computed || computed->shape != world.getSlice(op.getResult(0).getType(), at).shape)
-      return false;
-    values[op.getResult(0)] = std::move(*computed);
+    own.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));
+    own.back().forget();
   }
-  for (Value value : tensors.front().getTerminator()->getOperands())
-    results.push_back(values.lookup(value));
-  return true;
+  return own;
 }
 
-LogicalResult Comparison::compare(unsigned result, const MemoryView &have, const Data &want,
-                                  double magnitude) {
+LogicalResult Comparison::compare(unsigned result, const MemoryView &have, double magnitude,
+                                  const Data *sensitivity) {
+  const Data &want = exact.getResult(result);
   // Constants of kernels have the program's types, those of the interpreter are doubles.
   constexpr double share = 1e-6, least = 1e-9;
   double largest = 0;
@@ -159,23 +201,22 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, const
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   bool isFloat = have.type.isFloat();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
-    // Constants near 1 may cancel; their error remains next to small operands.
+    // Constants near 1 may cancel; their error remains next to small operands. Numbers that are not
+    // finite must be equal.
     double tolerance =
-        magnitude < 1
+        !std::isfinite(expected) ? 0
+        : magnitude < 1
             ? share
             : share * (std::fabs(expected) + std::min(largest, magnitude)) + least * magnitude;
+    if (sensitivity)
+      tolerance += isFloat ? 8 * sensitivity->data[i] : sensitivity->data[i] == 0 ? 0 : INFINITY;
     Scalar value = have.load(i);
     double x = isFloat ? value.f : double(value.i);
-    bool same = x == expected || (std::isnan(x) && std::isnan(expected)) ||
+    bool same = x == expected || (std::isnan(x) && std::isnan(expected)) || tolerance == INFINITY ||
                 std::fabs(x - expected) <= tolerance;
     if (have.isWritten(i) && same)
       continue;
-    Operation *op = tensors.front().getTerminator()->getOperand(result).getDefiningOp();
-    Operation *from = op ? op : tensors.getOperation();
-    InFlightDiagnostic diag = from->emitError()
-                              << "'" << getSourceName(from->getLoc()) << "' (" << from->getName()
-                              << "): kernel @" << function.getSymName()
-                              << ", run alone at small sizes, ";
+    InFlightDiagnostic diag = reportResult(function, tensors, result);
     if (!have.isWritten(i))
       return diag << "does not store element " << i << " of result " << result;
     return diag << "stores "
@@ -187,40 +228,44 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, const
   return success();
 }
 
-LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
-  std::vector<Data> arguments;
-  SmallVector<MemoryView> own;
-  for (BlockArgument argument : tensors.getArguments()) {
-    bool isKept = llvm::is_contained(caches, Value(argument));
-    if (!isKept && own.size() >= memory.size())
-      return function.emitOpError() << "has fewer operands than its tensor function";
-    arguments.push_back(
-        this->draw(draw, argument, isKept || !isGiven ? nullptr : &memory[own.size()]));
-    if (!isKept)
-      own.push_back(makeView(arguments.back(), memory[own.size()].type));
-  }
-  unsigned operands = own.size();
+/// Returns nothing if the kernel fails with these numbers.
+SmallVector<MemoryView>
+Comparison::runAgain(const std::vector<Data> &arguments, Rounding rounding,
+                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+  SmallVector<MemoryView> own = *makeMemory(arguments);
+  bool reported = false;
+  ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
+  if (failed(kernel.run(own, evaluate, /*seed=*/1, rounding, reported)) || reported)
+    own.clear();
+  return own;
+}
+
+LogicalResult Comparison::run(const Draw &draw,
+                              function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
+  ++draws;
+  unsigned operands = tensors.getNumArguments() - llvm::count_if(caches, [](Value cache) {
+                        return isa_and_nonnull<BlockArgument>(cache);
+                      });
   if (operands + tensors.getNumResults() != memory.size())
     return function.emitOpError() << "has " << memory.size() << " operands and results, but its "
                                   << "tensor function " << operands + tensors.getNumResults();
-  for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
-    Type type = memory[own.size()].type;
-    if (caches[i]) {
-      auto argument = dyn_cast<BlockArgument>(caches[i]);
-      if (!argument)
-        return success();
-      own.push_back(makeView(arguments[argument.getArgNumber()], type));
-      continue;
-    }
-    own.push_back(makeView(Data(world.getSlice(value.getType(), at).shape), type));
-    own.back().forget();
+  std::vector<Data> arguments;
+  unsigned next = 0;
+  for (BlockArgument argument : tensors.getArguments()) {
+    bool isKept = llvm::is_contained(caches, Value(argument));
+    arguments.push_back(this->draw(draw, argument, isKept || !isGiven ? nullptr : &memory[next]));
+    next += !isKept;
   }
+  std::optional<SmallVector<MemoryView>> own = makeMemory(arguments);
+  if (!own)
+    return success();
   // Arithmetic fails with some numbers, such as an integer cast of infinity; other draws are
   // compared then. Indices must never be out of bounds.
   bool reported = false;
   Operation *failedAt = nullptr;
   std::string why;
-  std::vector<Data> expected;
+  Narrowings narrowings;
+  std::vector<Data> sensitivity;
   {
     ScopedDiagnosticHandler quiet(function.getContext(), [&](Diagnostic &diagnostic) {
       why = diagnostic.str();
@@ -228,66 +273,72 @@ LogicalResult Comparison::run(Draw draw, function_ref<int64_t(const ::tpc::SymEx
     });
     // A lookup out of bounds has no expected result either.
     bool missed = std::exchange(world.misses, false);
-    bool isEvaluated = evaluateTensors(std::move(arguments), expected);
+    bool isEvaluated = exact.run(arguments);
     bool isThere = !std::exchange(world.misses, missed);
     if (!isEvaluated || !isThere ||
-        (succeeded(kernel.run(own, evaluate, /*seed=*/1, /*rounds=*/false, reported, &failedAt)) &&
+        (succeeded(kernel.run(*own, evaluate, /*seed=*/1, Rounding::None, reported, &failedAt,
+                              draw.comparesRounding ? &narrowings : nullptr)) &&
          reported))
       return success();
+    if (draw.comparesRounding || exact.hasSteps()) {
+      sensitivity = measureSensitivity(exact, TensorRun(tensors, world, at), arguments);
+      world.misses = missed;
+    }
   }
   if (failedAt && !reported)
     return isa<memref::LoadOp, memref::StoreOp>(failedAt)
                ? LogicalResult(failedAt->emitError() << "alone, " << why)
                : success();
-  for (auto [i, want] : llvm::enumerate(expected))
-    if (failed(compare(i, own[operands + i], want, draw.magnitude == 0 ? 1 : draw.magnitude)))
+  for (unsigned i = 0; i < tensors.getNumResults(); ++i)
+    if (failed(compare(i, (*own)[operands + i],
+                       draw.magnitude == 0 ? 1 : std::max(draw.magnitude, draw.offset),
+                       exact.hasSteps() ? &sensitivity[i] : nullptr)))
       return failure();
-  return success();
+  if (!draw.comparesRounding)
+    return success();
+  if (failed(compareNarrowings(function, narrowings, exact)))
+    return failure();
+  SmallVector<MemoryView> again = runAgain(arguments, Rounding::Arithmetic, evaluate);
+  if (!again.empty() &&
+      failed(compareArithmetic(function, tensors, ArrayRef(again).drop_front(operands), exact,
+                               sensitivity)))
+    return failure();
+  if (!exact.has16Bits())
+    return success();
+  for (auto [argument, data] : llvm::zip_equal(tensors.getArguments(), arguments))
+    roundNumbers(data, argument.getType());
+  TensorRun rounded(tensors, world, at);
+  again = runAgain(arguments, Rounding::Casts, evaluate);
+  if (again.empty() || !rounded.run(arguments, TensorRun::Rounded))
+    return success();
+  return compareCasts(function, tensors, ArrayRef(again).drop_front(operands), rounded);
 }
 
 LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
                                      ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                                      World &world, const Coordinates &at,
                                      function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
-  // Integers that are derived from floats, or by reductions, and lookups are meaningful only in the
-  // whole program, which compares them.
-  bool makesIndices =
-      tensors
-          .walk([](Operation *op) {
-            bool isInteger = llvm::any_of(op->getResultTypes(), [](Type type) {
-              auto integer = dyn_cast<IntegerType>(getElementTypeOrSelf(type));
-              return integer && integer.getWidth() > 1;
-            });
-            bool isOfFloats = llvm::any_of(op->getOperandTypes(), [](Type type) {
-              return isa<FloatType>(getElementTypeOrSelf(type));
-            });
-            // A comparison with a reduced value computes the index of a maximum.
-            bool isReduced = isa<CmpOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
-                               Operation *from = operand.getDefiningOp();
-                               while (isa_and_nonnull<ReshapeOp, ExpandOp, CastOp>(from))
-                                 from = from->getOperand(0).getDefiningOp();
-                               return isa_and_nonnull<ReduceOp>(from);
-                             });
-            return isa<LookupOpInterface>(op) || (isInteger && isOfFloats) || isReduced ||
-                           (isInteger && isa<ReduceOp>(op))
-                       ? WalkResult::interrupt()
-                       : WalkResult::advance();
-          })
-          .wasInterrupted();
-  if (makesIndices)
-    return success();
   Comparison comparison(kernel, tensors, memory, isGiven, world, at);
-  if (isGiven && failed(comparison.run({0, false}, evaluate)))
-    return failure();
-  // An epsilon is significant next to small numbers.
-  for (Draw draw :
-       {Draw{1, false}, Draw{3, true}, Draw{60, false}, Draw{1000, false}, Draw{1e-3, false}}) {
-    if (isBrief && draw.magnitude != 1)
-      continue;
-    if (draw.magnitude < 1 && !isGiven) // independent of sizes
-      continue;
+  SmallVector<Draw> draws;
+  if (isGiven)
+    draws.push_back({.magnitude = 0, .keepsIntegers = true});
+  draws.push_back({.magnitude = 1, .comparesRounding = !isBrief});
+  if (!isBrief) {
+    draws.push_back({.magnitude = 3, .positive = true});
+    draws.push_back({.magnitude = 60, .keepsIntegers = true});
+    draws.push_back({.magnitude = 1000});
+    for (Special special : {Special::Zeros, Special::Infinities})
+      draws.push_back({.magnitude = 1, .special = special});
+    if (isGiven) { // an epsilon is significant next to small numbers, whatever the sizes
+      draws.push_back({.magnitude = 1e-3, .keepsIntegers = true});
+    } else {
+      draws.push_back({.magnitude = 1, .offset = 1000, .comparesRounding = true});
+      for (Special special : {Special::Zeros, Special::Infinities, Special::NaNs})
+        draws.push_back({.magnitude = 1, .special = special});
+    }
+  }
+  for (const Draw &draw : draws)
     if (failed(comparison.run(draw, evaluate)))
       return failure();
-  }
   return success();
 }

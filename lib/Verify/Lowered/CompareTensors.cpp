@@ -8,7 +8,7 @@
 //
 // Lowering rewrites some ops. Both programs are normalized:
 //
-//   * a matmul or attention of 16 bits stays one of 16 bits, whether or not it computes in f32;
+//   * a matmul or attention of 16 bits computes in f32, and its result is cast;
 //   * the bias of a matmul is a separate addition;
 //   * batch dimensions of a matmul's operands are not expanded;
 //   * causality and windows of queries that are not contiguous are a mask.
@@ -171,7 +171,7 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   if (llvm::all_of(ArrayRef(stripped).take_front(isMatmul ? 2 : 3),
                    [&](TermId factor) { return isHalf(terms[factor].type); })) {
     operands = stripped;
-    result = withElements(type, getElementTypeOrSelf(terms[stripped[0]].type));
+    result = withElements(type, Float32Type::get(op->getContext()));
   } else if (isMatmul) {
     for (TermId &factor : operands)
       while (terms[factor].name == ExpandOp::getOperationName() &&
@@ -180,9 +180,11 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   }
   TermId product = terms.intern({op->getName().getStringRef(), getAttributes(op), result, 0,
                                  SmallVector<TermId, 3>(ArrayRef(operands)), op});
-  if (result != type)
-    product = makeCast(product, type, op);
-  return bias ? makeSum(op, type, product, *bias) : product;
+  if (bias && isHalf(terms[*bias].type) && !isHalf(result))
+    bias = makeCast(*bias, withElements(terms[*bias].type, getElementTypeOrSelf(result)), op);
+  if (bias)
+    product = makeSum(op, result, product, *bias);
+  return result != type ? makeCast(product, type, op) : product;
 }
 
 TermId Reader::makeTerm(Operation *op, ArrayRef<TermId> operands, Type type) {

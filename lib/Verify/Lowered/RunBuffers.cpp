@@ -246,7 +246,8 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
         failed(compareAlone(*kernel, memory, rank)))
       return failure();
     bool missing = false;
-    if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))
+    if (failed(kernel->run(memory, evaluateHere, ++seed,
+                           roundsNumbers ? Rounding::Casts : Rounding::None, missing)))
       return fail(op, rank) << "the launched kernel fails";
     if (missing) {
       reported = "an index is out of bounds, reported by @" + op.getKernel().str();

@@ -2,6 +2,8 @@
 
 #include "RunKernel.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -226,6 +228,18 @@ static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
   llvm_unreachable("all kinds are listed");
 }
 
+Rounder::Rounder(Operation *op, Type type, bool isCast) : op(op), type(type), isCast(isCast) {
+  // These return an operand, or its negative.
+  bool isExact =
+      isa<arith::SelectOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+          arith::MinNumFOp, arith::ConstantOp, math::AbsFOp, arith::ExtFOp>(op);
+  auto fold = dyn_cast<kernel::FoldOp>(op);
+  isExact |= fold && fold.getKind() != kernel::FoldKind::Sum;
+  bool isFloat = isa<FloatType>(type) && !isExact;
+  isWide = isFloat && type.getIntOrFloatBitWidth() > 16;
+  narrows = isFloat && (!isWide || isa<arith::TruncFOp>(op));
+}
+
 /// Folds in lanes, as a device may: each starts with `init`, and one has only the identity.
 FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
@@ -236,8 +250,14 @@ FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   return Step([sizes = getSizes(op.getExprs()), indices = getRegisters(op.getIndices()),
                term = getRegister(op.getTerm()), result = getRegister(op.getResult()),
                init = getScalar(op.getInit()), identity = getScalar(op.getIdentity()),
-               kind = op.getKind(), isFloat, type, op = op.getOperation(),
-               body = *body](KernelRun &run) {
+               kind = op.getKind(), isFloat, type, op = op.getOperation(), body = *body,
+               rounder = Rounder(op, type, /*isCast=*/false)](KernelRun &run) {
+    auto add = [&](Scalar x, Scalar y) {
+      Scalar sum = combine(kind, isFloat, x, y);
+      if (rounder.hasEffect())
+        sum.f = rounder.round(run, sum.f);
+      return sum;
+    };
     Scalar lanes[3] = {init, init, combine(kind, isFloat, init, identity)};
     SmallVector<int64_t> extents;
     for (unsigned size : sizes)
@@ -249,10 +269,10 @@ FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
       for (auto [to, i] : llvm::zip_equal(indices, index))
         run.registers[to].i = i;
       body(run);
-      lanes[lane] = combine(kind, isFloat, lanes[lane], run.registers[term]);
+      lanes[lane] = add(lanes[lane], run.registers[term]);
       lane = 1 - lane;
     });
-    Scalar all = combine(kind, isFloat, combine(kind, isFloat, lanes[0], lanes[1]), lanes[2]);
+    Scalar all = add(add(lanes[0], lanes[1]), lanes[2]);
     if (!isFloat && !type.isIndex())
       all.i = type.isInteger(1) ? all.i & 1
                                 : llvm::SignExtend64(uint64_t(all.i), type.getIntOrFloatBitWidth());
@@ -365,8 +385,17 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
   }
   if (op->getNumResults() == 1)
     if (auto step =
-            compileScalar(op, getRegisters(op->getOperands()), getRegister(op->getResult(0))))
-      return std::move(*step);
+            compileScalar(op, getRegisters(op->getOperands()), getRegister(op->getResult(0)))) {
+      bool isCast = isa<arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp>(op);
+      Rounder rounder(op, op->getResult(0).getType(), isCast);
+      if (!rounder.hasEffect())
+        return std::move(*step);
+      return Step(
+          [step = std::move(*step), rounder, at = getRegister(op->getResult(0))](KernelRun &run) {
+            step(run);
+            run.registers[at].f = rounder.round(run, run.registers[at].f);
+          });
+    }
   return op->emitError("cannot be run at small sizes: the interpreter does not support this op"),
          failure();
 }
@@ -394,8 +423,10 @@ FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp func
 
 LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
-                                 bool rounds, bool &reported, Operation **failed) const {
-  KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, rounds, nullptr, {}};
+                                 Rounding rounding, bool &reported, Operation **failed,
+                                 Narrowings *narrowings) const {
+  KernelRun run{memory,  {}, std::vector<Scalar>(registers), seed, rounding, narrowings,
+                nullptr, {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);

@@ -2,7 +2,7 @@
 //
 // Runs the text of `--emit=kernels`, which every target compiles, in doubles on one rank. Rows run
 // in random order. Each access is checked: indices against sizes, and reads against previous
-// writes.
+// writes. `Rounding` selects which numbers are rounded to their types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +14,8 @@
 #include "tpc/Kernel/Kernel.h"
 #include "tpc/Support/SymExpr.h"
 
+#include "llvm/ADT/MapVector.h"
+
 #include <map>
 
 namespace mlir::tpc::lowered {
@@ -21,17 +23,28 @@ namespace mlir::tpc::lowered {
 struct KernelRun;
 using Step = std::function<void(KernelRun &)>;
 
+/// Numbers that a run rounds to their types.
+enum class Rounding {
+  None,
+  Casts,      // casts, and arithmetic in 16 bits
+  Arithmetic, // arithmetic in 32 bits or more, and casts to 32 bits; numbers of 16 bits stay exact
+};
+
+/// Values that each op narrows to a smaller float type, in the order of the run.
+using Narrowings = llvm::MapVector<Operation *, std::vector<double>>;
+
 /// A kernel compiled for repeated runs. Fails with an error for unsupported ops.
 class KernelProgram {
 public:
   static FailureOr<std::unique_ptr<KernelProgram>> get(kernel::FuncOp function);
 
   /// Runs on operands, then results. `evaluate`: value of a size on this rank. `seed`: of the order
-  /// of rows. `rounds`: casts of floats round. `reported`: set if an index is reported out of
-  /// bounds, which is not an error. `failed`: set to the op with an invalid access.
+  /// of rows. `reported`: set if an index is reported out of bounds, which is not an error.
+  /// `failed`: set to the op with an invalid access. `narrowings`: receives narrowed values.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,
-                    bool rounds, bool &reported, Operation **failed = nullptr) const;
+                    Rounding rounding, bool &reported, Operation **failed = nullptr,
+                    Narrowings *narrowings = nullptr) const;
 
   kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
@@ -54,7 +67,8 @@ struct KernelRun {
   std::vector<int64_t> sizes;
   std::vector<Scalar> registers;
   uint64_t seed;
-  bool rounds;
+  Rounding rounding;
+  Narrowings *narrowings;
   Operation *failed = nullptr; // first op with an invalid access
   std::string why;
 
@@ -68,6 +82,28 @@ struct KernelRun {
 
 /// Returns the scalar of a FloatAttr or IntegerAttr.
 Scalar getScalar(Attribute number);
+
+/// Rounds the result of an op to its type.
+class Rounder {
+public:
+  /// `isCast`: the op is a conversion to `type`.
+  Rounder(Operation *op, Type type, bool isCast);
+  /// Returns whether `round` has an effect in any run.
+  bool hasEffect() const { return narrows || isWide; }
+  double round(KernelRun &run, double x) const {
+    if (narrows && run.narrowings)
+      (*run.narrowings)[op].push_back(x);
+    bool rounds =
+        isWide ? run.rounding == Rounding::Arithmetic || (isCast && run.rounding == Rounding::Casts)
+               : run.rounding == Rounding::Casts;
+    return rounds ? roundTo(type, x) : x;
+  }
+
+private:
+  Operation *op;
+  Type type;
+  bool isCast, isWide, narrows;
+};
 
 /// Compiles an op of arith or math on scalars, from registers of operands to the register of the
 /// result; nothing for other ops.

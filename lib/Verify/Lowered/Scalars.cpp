@@ -1,8 +1,7 @@
 //===- Scalars.cpp - Interpreter of arith and math on scalars -------------===//
 //
-// Floats of any type are doubles until they are stored or cast. A result therefore differs from the
-// exact one only by the program's own roundings; effects of the order of operations are not
-// reproduced. Integers wrap around as their type does.
+// Floats of any type are computed in doubles; `Rounder` rounds results. Integers wrap around as
+// their type does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -95,12 +94,8 @@ struct Build {
                                     : wrap(uint64_t(f(asUnsigned(x, w), asUnsigned(y, w))), w);
     };
   }
-  /// To a float type.
   template <typename F> Maybe toFloat(F f) const {
-    return [a = in[0], r = out, to = op->getResult(0).getType(), f](KernelRun &run) {
-      double x = f(run.registers[a]);
-      run.registers[r].f = run.rounds ? roundTo(to, x) : x;
-    };
+    return [a = in[0], r = out, f](KernelRun &run) { run.registers[r].f = f(run.registers[a]); };
   }
   template <typename F> Maybe convert(F f) const {
     return [a = in[0], r = out, f](KernelRun &run) { run.registers[r] = f(run.registers[a]); };

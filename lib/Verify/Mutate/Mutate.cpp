@@ -77,6 +77,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getPlacedMutations());
     llvm::append_range(all, getBufferMutations());
     llvm::append_range(all, getKernelMutations());
+    llvm::append_range(all, getNumberMutations());
     llvm::append_range(all, getLimitMutations());
     llvm::append_range(all, getFactMutations());
     llvm::append_range(all, getStepFactMutations());

@@ -96,6 +96,8 @@ ArrayRef<Mutation> getPlacedMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();
+/// Of the precision of kernels, and of special values.
+ArrayRef<Mutation> getNumberMutations();
 /// Of windows, caps and edges of masks, at all levels.
 ArrayRef<Mutation> getLimitMutations();
 /// In what a program of any level says beside its ops.

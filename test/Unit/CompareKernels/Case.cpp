@@ -347,7 +347,8 @@ Drawing::Outcome Drawing::tryOut() {
     memory.push_back(makePlace(result, true));
   bool reported = false;
   if (failed((*run)->run(
-          memory, [&](const SymExpr &s) { return evaluate(s); }, c.seed, true, reported)))
+          memory, [&](const SymExpr &s) { return evaluate(s); }, c.seed, lowered::Rounding::Casts,
+          reported)))
     return Outcome::Bad;
   return reported ? Outcome::Missing : Outcome::Good;
 }

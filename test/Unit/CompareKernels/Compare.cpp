@@ -79,7 +79,7 @@ static void addReference(CpuRun &expected, const Program &program, const Kernel 
     bool reported = false;
     if (failed((*run)->run(
             memory, [&](const SymExpr &s) { return c.evaluate(s, program.getLayout()); }, c.seed,
-            rounds, reported)))
+            rounds ? lowered::Rounding::Casts : lowered::Rounding::None, reported)))
       llvm::report_fatal_error("the reference interpreter finds a mistake in a kernel");
     outputs[rounds].assign(memory.end() - c.results.size(), memory.end());
   }

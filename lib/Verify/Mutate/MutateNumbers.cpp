@@ -1,0 +1,175 @@
+//===- MutateNumbers.cpp - Faults of precision and special values ---------===//
+//
+// The mutants are correct for most numbers, but not for zero or a mask that is 2; or they are
+// correct in doubles, but not in the types of the program.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+
+#include "tpc/Kernel/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+
+static bool isInKernel(Operation *op) { return bool(op->getParentOfType<kernel::FuncOp>()); }
+
+/// Picks an f32 number that a kernel loads, widens or computes. Sets the insertion point after it.
+static Value pickNumber(Mutator &m, llvm::function_ref<bool(Value)> fits) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isInKernel(op) && op->getNumResults() == 1 && op->getResult(0).getType().isF32() &&
+        !isa<arith::ConstantOp>(op) && !op->use_empty() && fits(op->getResult(0)))
+      found.push_back(op);
+  });
+  Operation *op = m.choose(ArrayRef<Operation *>(found));
+  if (!op)
+    return {};
+  m.builder.setInsertionPointAfter(op);
+  return op->getResult(0);
+}
+
+static void replace(Value number, Value by, ArrayRef<Operation *> made) {
+  number.replaceUsesWithIf(
+      by, [&](OpOperand &use) { return !llvm::is_contained(made, use.getOwner()); });
+}
+
+/// Rounds a number to a 16-bit type of the program.
+static bool narrowNumber(Mutator &m) {
+  FloatType half;
+  m.module.walk([&](memref::LoadOp load) {
+    auto type = dyn_cast<FloatType>(load.getResult().getType());
+    half = type && type.getWidth() == 16 ? type : half;
+  });
+  auto fits = [&](Value value) {
+    auto widened = value.getDefiningOp<arith::ExtFOp>();
+    bool isNarrow = widened && widened.getIn().getType() == Type(half);
+    return !isNarrow && !llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return isa<arith::TruncFOp>(user); // does the same
+    });
+  };
+  Value number = half ? pickNumber(m, fits) : Value();
+  if (!number)
+    return false;
+  auto narrow = arith::TruncFOp::create(m.builder, number.getLoc(), Type(half), number);
+  auto wide =
+      arith::ExtFOp::create(m.builder, number.getLoc(), number.getType(), narrow.getResult());
+  replace(number, wide, {narrow});
+  return true;
+}
+
+/// Replaces x by x + 65536 - 65536.
+static bool loseBits(Mutator &m) {
+  Value number = pickNumber(m, [](Value) { return true; });
+  if (!number)
+    return false;
+  Location loc = number.getLoc();
+  Value large = arith::ConstantOp::create(m.builder, loc,
+                                          m.builder.getF32FloatAttr(m.draw(2) ? 65536 : 4096));
+  auto sum = arith::AddFOp::create(m.builder, loc, number, large);
+  auto back = arith::SubFOp::create(m.builder, loc, sum, large);
+  replace(number, back, {sum});
+  return true;
+}
+
+/// Replaces the mean of (x - m)^2 by the mean of x^2 minus m^2.
+static bool subtractSquares(Mutator &m) {
+  auto find = [](kernel::FoldOp fold) {
+    auto square = fold.getTerm().getDefiningOp<arith::MulFOp>();
+    auto difference = square && square.getLhs() == square.getRhs()
+                          ? square.getLhs().getDefiningOp<arith::SubFOp>()
+                          : arith::SubFOp();
+    bool fits = difference && llvm::all_of(fold.getResult().getUsers(), [](Operation *user) {
+                  return isa<arith::DivFOp>(user);
+                });
+    return fits ? difference : arith::SubFOp();
+  };
+  auto fold = m.pick<kernel::FoldOp>([&](kernel::FoldOp fold) { return bool(find(fold)); });
+  if (!fold)
+    return false;
+  arith::SubFOp difference = find(fold);
+  Value mean = difference.getRhs();
+  difference.getResult().replaceAllUsesWith(difference.getLhs());
+  for (Operation *user : llvm::make_early_inc_range(fold.getResult().getUsers())) {
+    m.builder.setInsertionPointAfter(user);
+    auto square = arith::MulFOp::create(m.builder, user->getLoc(), mean, mean);
+    auto rest = arith::SubFOp::create(m.builder, user->getLoc(), user->getResult(0), square);
+    replace(user->getResult(0), rest, {rest});
+  }
+  return true;
+}
+
+/// Replaces zero by one.
+static bool replaceZero(Mutator &m) {
+  Value number = pickNumber(m, [](Value) { return true; });
+  if (!number)
+    return false;
+  Location loc = number.getLoc();
+  auto constant = [&](double x) -> Value {
+    return arith::ConstantOp::create(m.builder, loc, m.builder.getF32FloatAttr(x));
+  };
+  auto isZero =
+      arith::CmpFOp::create(m.builder, loc, arith::CmpFPredicate::OEQ, number, constant(0));
+  auto other = arith::SelectOp::create(m.builder, loc, isZero, constant(1), number);
+  replace(number, other, {isZero, other});
+  return true;
+}
+
+/// Replaces x by x * x / x, which is NaN for zero, and overflows.
+static bool divideSquare(Mutator &m) {
+  Value number = pickNumber(m, [](Value) { return true; });
+  if (!number)
+    return false;
+  auto square = arith::MulFOp::create(m.builder, number.getLoc(), number, number);
+  auto quotient = arith::DivFOp::create(m.builder, number.getLoc(), square, number);
+  replace(number, quotient, {square, quotient});
+  return true;
+}
+
+/// Replaces "not 0 is true" by "positive", "1" or "odd".
+static bool otherTruth(Mutator &m) {
+  auto op = m.pick<arith::CmpIOp>([](arith::CmpIOp cmp) {
+    return isInKernel(cmp) && cmp.getPredicate() == arith::CmpIPredicate::ne &&
+           cmp.getRhs().getType().getIntOrFloatBitWidth() > 1 &&
+           matchPattern(cmp.getRhs(), m_Zero());
+  });
+  if (!op)
+    return false;
+  switch (m.draw(3)) {
+  case 0:
+    op.setPredicate(arith::CmpIPredicate::sgt);
+    break;
+  case 1: {
+    Value one = arith::ConstantOp::create(m.builder, op.getLoc(),
+                                          m.builder.getIntegerAttr(op.getRhs().getType(), 1));
+    op.getRhsMutable().set(one);
+    op.setPredicate(arith::CmpIPredicate::eq);
+    break;
+  }
+  default:
+    auto odd = arith::TruncIOp::create(m.builder, op.getLoc(), m.builder.getI1Type(), op.getLhs());
+    op.getResult().replaceAllUsesWith(odd);
+    op.erase();
+    m.place = odd;
+  }
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getNumberMutations() {
+  static constexpr Mutation mutations[] = {
+      {"kernel-number-narrow", "a number goes through the program's type of 16 bits", narrowNumber},
+      {"kernel-bits-lost", "a large number is added to a number and subtracted again", loseBits},
+      {"kernel-squares-subtracted", "a variance is the mean of squares less the mean's square",
+       subtractSquares},
+      {"kernel-zero-replaced", "a number that is zero is one", replaceZero},
+      {"kernel-square-divided", "a number is its square divided by it", divideSquare},
+      {"kernel-other-truth", "an integer that is not 0 need not be true", otherTruth},
+  };
+  return mutations;
+}
