@@ -125,8 +125,7 @@ private:
   DenseMap<Attribute, Value> constants;
   DenseMap<Attribute, Value> states;                // by cache
   DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
-  SmallVector<std::pair<Attribute, Value>>
-      indices; // of parameters that are loaded by this function
+  SmallVector<std::pair<Attribute, Value>> indices; // of parameters loaded here
   Operation *lastAtEntry = nullptr;
   // State of the current block:
   SmallVector<Slot> slots;

@@ -1,4 +1,4 @@
-//===- AssignDevices.cpp - which rank has which device -----------------------===//
+//===- AssignDevices.cpp - Assignment of devices to ranks -----------------===//
 
 #include "program/AssignDevices.h"
 #include "program/Error.h"
@@ -11,7 +11,7 @@
 namespace tpc::rt {
 namespace {
 
-/// The device of each rank of the world.
+/// Devices of all ranks of the world.
 std::vector<DeviceAssignment> assignmentsOf(const DeviceKind &kind, Session *session, int ranks) {
   std::vector<DeviceAssignment> assignments;
   if (!session) {
@@ -25,7 +25,7 @@ std::vector<DeviceAssignment> assignmentsOf(const DeviceKind &kind, Session *ses
   return assignments;
 }
 
-/// The first two ranks that have one device.
+/// First two ranks that share a device.
 std::optional<std::pair<int, int>> firstShared(const std::vector<DeviceAssignment> &assignments) {
   std::map<std::string, int> owner;
   for (size_t rank = 0; rank < assignments.size(); ++rank)

@@ -1,4 +1,4 @@
-//===- AssignDevices.h - which rank has which device -------------------------===//
+//===- AssignDevices.h - Assignment of devices to ranks -------------------===//
 
 #ifndef TPC_RT_PROGRAM_ASSIGNDEVICES_H
 #define TPC_RT_PROGRAM_ASSIGNDEVICES_H
@@ -8,8 +8,8 @@
 
 namespace tpc::rt {
 
-/// The devices that the program's kernels are for, one for each rank unless ranks may share them.
-/// Collective over the session, which may be null. Throws UserError.
+/// Assigns devices of the kind that the program is compiled for: one per rank, unless ranks may
+/// share them. Collective over the session, which may be null. Throws UserError.
 const DeviceKind &assignDevices(const tpc_program &program, Session *session,
                                 const Launcher &launcher, const Manifest &manifest, bool share);
 

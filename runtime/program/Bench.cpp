@@ -1,4 +1,4 @@
-//===- Bench.cpp - measures a program -------------------------------------===//
+//===- Bench.cpp - Benchmark of a program ---------------------------------===//
 
 #include "program/Bench.h"
 #include "core/Device.h"
@@ -33,7 +33,7 @@ largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters:
   return result;
 }
 
-/// Where the time of a step goes, on the rank of each stage that computes most.
+/// Time profile of the rank with the most computation in each stage.
 static nlohmann::ordered_json profileOf(const Manifest &manifest,
                                         const std::vector<std::vector<ProfileRow>> &byRank,
                                         const std::vector<double> &seconds) {

@@ -1,4 +1,4 @@
-//===- Bench.h - measures a program ---------------------------------------===//
+//===- Bench.h - Benchmark of a program -----------------------------------===//
 
 #ifndef TPC_RT_PROGRAM_BENCH_H
 #define TPC_RT_PROGRAM_BENCH_H
@@ -7,11 +7,11 @@
 
 namespace tpc::rt {
 
-/// Runs steps on made-up inputs of the sizes in options.shape; rank 0's process prints JSON.
+/// Runs steps on generated inputs of the sizes in options.shape; rank 0's process prints JSON.
 void bench(Execution &execution, const Manifest &manifest, const Options &options);
 
-/// For each stage, axis and kind, the rank with most bytes. `byRank` has each rank's rows of one
-/// step.
+/// For each stage, axis and kind, the rank with the most bytes. `byRank` has each rank's counters
+/// of one step.
 std::vector<std::pair<int, Counters::Row>>
 largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters::Row>> &byRank);
 

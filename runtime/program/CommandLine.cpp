@@ -1,4 +1,4 @@
-//===- CommandLine.cpp - what the user asks a program to do ---------------===//
+//===- CommandLine.cpp - Command line of a program ------------------------===//
 
 #include "program/CommandLine.h"
 #include "core/Launcher.h"
@@ -55,7 +55,7 @@ bool isPortName(const std::vector<Port> &ports, const std::string &name) {
 }
 
 /// Splits NAME=FILE. A value without a name gives an empty one; names may contain '=', so known
-/// ones are tried first. Ports have printable names, and may be called by what the file has.
+/// names are tried first. Port names are printable; the name in the file is accepted as well.
 std::pair<std::string, std::string> splitPair(const std::string &value,
                                               const std::vector<Port> &ports) {
   for (size_t at = value.find('='); at != std::string::npos; at = value.find('=', at + 1))
@@ -180,12 +180,12 @@ private:
   std::string value() {
     if (inlineValue)
       return inlineValue;
-    // No file that anybody means begins with two dashes; write ./--x for one that does.
+    // A value that starts with two dashes is a flag; a file can be given as ./--x.
     if (at + 1 >= argc || std::strncmp(argv[at + 1], "--", 2) == 0)
       throw UserError(flag + " needs a value; see " + options.program + " --help");
     return argv[++at];
   }
-  /// Of two values one is a mistake.
+  /// Rejects a second value of a flag.
   std::string onlyValue() {
     if (!given.insert(flag).second)
       throw UserError(flag + " is given twice");
@@ -303,7 +303,7 @@ private:
   char **argv;
   const Manifest &manifest;
   Options options;
-  std::set<std::string> given; // flags that take one value
+  std::set<std::string> given; // flags with a single value
   std::string flag;
   const char *inlineValue = nullptr;
   int at = 0;

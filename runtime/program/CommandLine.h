@@ -1,4 +1,4 @@
-//===- CommandLine.h - what the user asks a program to do -----------------===//
+//===- CommandLine.h - Command line of a program --------------------------===//
 
 #ifndef TPC_RT_PROGRAM_COMMANDLINE_H
 #define TPC_RT_PROGRAM_COMMANDLINE_H
@@ -28,41 +28,42 @@ struct Options {
   SymbolValues shape;
   GenerationOptions generation;
   std::string weights;
-  bool verifyWeights = false; ///< read all bytes of them, not samples
+  bool verifyWeights = false; ///< read all weight bytes, not samples
   std::string products = "tpc";
-  bool shareGpus = false;     ///< several ranks may have one GPU
-  bool deterministic = false; ///< nothing is chosen by measuring
-  bool embedded = false;      ///< in a process that does other things as well, and goes on
-  int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
+  bool shareGpus = false;     ///< several ranks may share one GPU
+  bool deterministic = false; ///< no tuning by measurement
+  bool embedded = false;      ///< within a process that continues afterwards
+  int threadsPerRank = 0;     ///< 0: cores divided by ranks
   int repeat = 10, warmup = 2;
-  bool profile = false; ///< --bench says where the time goes
-  /// Seconds after which a rank that waits for another ends the run; 0: never. Without it, on CPUs
-  /// as long as PyTorch's for groups on them: a rank may compute for long. On GPUs it does not.
+  bool profile = false; ///< --bench prints a time profile
+  /// Seconds after which a rank that waits for another ends the run; 0: never. The default on CPUs
+  /// is PyTorch's default for CPU process groups, because a rank may compute for long. On GPUs it
+  /// is shorter.
   std::optional<double> timeoutGiven;
   static constexpr double cpuTimeout = 1800, gpuTimeout = 60;
-  double timeout = cpuTimeout; ///< what holds
+  double timeout = cpuTimeout; ///< effective value
 };
 
-/// Throws UserError. Flags take their value after `=` or as the next argument.
+/// Throws UserError. A flag's value follows `=` or is the next argument.
 Options parseCommandLine(int argc, char **argv, const Manifest &manifest);
 
 /// Long names of all flags, such as "--shape".
 std::span<const std::string_view> knownFlags();
 
-/// What --help prints.
+/// Text of --help.
 std::string helpText(const Manifest &manifest, const std::string &program);
 
-/// One step's files.
+/// Files of one step.
 struct Request {
-  std::string name; ///< of a batch's entry; else empty
+  std::string name; ///< entry of a batch; else empty
   std::map<std::string, std::string> inputs;
   std::map<std::string, std::string> outputs; ///< file by output
 };
 
-/// Resolves files without a name, and directories. Reads directories only.
+/// Resolves unnamed files and directories. Reads directories only.
 std::vector<Request> requestsOf(const Options &options, const Manifest &manifest);
 
-/// Writing an output must not destroy what is read, now or by the next run: throws UserError.
+/// Throws UserError if an output would overwrite an input of this run or the next.
 void checkOverwriting(const std::vector<Request> &requests, const Options &options,
                       const Manifest &manifest);
 

@@ -1,4 +1,4 @@
-//===- CompareTasks.cpp - flags that all ranks must have in common --------===//
+//===- CompareTasks.cpp - Comparison of flags between ranks ---------------===//
 
 #include "program/CompareTasks.h"
 #include <sstream>

@@ -1,4 +1,4 @@
-//===- CompareTasks.h - flags that all ranks must have in common ----------===//
+//===- CompareTasks.h - Comparison of flags between ranks -----------------===//
 
 #ifndef TPC_RT_PROGRAM_COMPARETASKS_H
 #define TPC_RT_PROGRAM_COMPARETASKS_H
@@ -9,12 +9,11 @@
 
 namespace tpc::rt {
 
-/// What a run does by its flags: where ranks differ in it they communicate differently. Flags that
-/// concern one process only, such as --verbose or --threads, are left out, and so are names of
-/// files, which may be others on other hosts.
+/// Traits of the run's flags: ranks that differ in one communicate differently. Excludes flags of a
+/// single process, such as --verbose or --threads, and file names, which may differ between hosts.
 std::vector<Trait> traitsOfTask(const Options &options);
 
-/// The sizes of a run's first inputs, and how many runs there are.
+/// Sizes of a run's first inputs, and the number of runs.
 std::vector<Trait> traitsOfInputs(const Manifest &manifest, const Inputs &first, size_t requests);
 
 } // namespace tpc::rt

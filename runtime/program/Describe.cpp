@@ -1,4 +1,4 @@
-//===- Describe.cpp - what a program is, from its manifest ----------------===//
+//===- Describe.cpp - Description of a program from its manifest ----------===//
 
 #include "program/Describe.h"
 #include "program/CommandLine.h"
@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// The groups of one axis, in ascending order of their first rank.
+/// Groups of one axis, in ascending order of their first rank.
 std::vector<std::vector<int>> groupsOf(const Grid &grid, int axis) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < grid.numRanks(); ++rank) {
@@ -166,9 +166,9 @@ std::string describe(const Manifest &manifest) {
   text += "Weights\n";
   for (const WeightFile &file : manifest.files)
     text += "  " + file.path + (file.bytes ? "  " + megabytes(*file.bytes) : "") + "\n";
-  // Ranks of a stage that hold the same are one line.
+  // Ranks of a stage with equal contents share a line.
   for (int stage = 0; stage < manifest.numStages(); ++stage) {
-    std::vector<std::pair<std::string, std::string>> lines; // what is held, by whom
+    std::vector<std::pair<std::string, std::string>> lines; // contents, ranks
     for (int rank = 0; rank < grid.numRanks(); ++rank) {
       if (manifest.stageOf(rank) != stage)
         continue;

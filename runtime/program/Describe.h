@@ -1,4 +1,4 @@
-//===- Describe.h - what a program is, from its manifest ------------------===//
+//===- Describe.h - Description of a program from its manifest ------------===//
 
 #ifndef TPC_RT_PROGRAM_DESCRIBE_H
 #define TPC_RT_PROGRAM_DESCRIBE_H
@@ -7,12 +7,12 @@
 
 namespace tpc::rt {
 
-/// For people.
+/// Description for people.
 std::string describe(const Manifest &manifest);
 /// The same, and each parameter's bytes per rank, as JSON.
 std::string describeJson(const Manifest &manifest);
 
-/// What an input that has a default is when it is left out, in words.
+/// Description of an input's default.
 std::string defaultText(const Port &port, const Manifest &manifest);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Error.h - mistakes of whoever runs the program ---------------------===//
+//===- Error.h - Errors of the program's user -----------------------------===//
 
 #ifndef TPC_RT_PROGRAM_ERROR_H
 #define TPC_RT_PROGRAM_ERROR_H
@@ -8,8 +8,8 @@
 
 namespace tpc::rt {
 
-/// Wrong input, a missing file, …: the message says what and what to do. Thrown and caught inside
-/// program/; tpc_main prints it once and returns a non-zero status.
+/// Invalid input, a missing file, …: the message contains the cause and the remedy. Thrown and
+/// caught inside program/; tpc_main prints it once and returns a nonzero status.
 class UserError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;

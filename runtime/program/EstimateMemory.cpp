@@ -1,4 +1,4 @@
-//===- EstimateMemory.cpp - what ranks will hold of their devices' memory ----===//
+//===- EstimateMemory.cpp - Estimate of device memory ---------------------===//
 
 #include "program/EstimateMemory.h"
 #include "core/PlannedDevices.h"
@@ -18,11 +18,11 @@
 namespace tpc::rt {
 namespace {
 
-/// What libraries and the driver take by themselves, which nobody says: kernels of cuBLASLt's, and
-/// buffers of NCCL's where ranks have one another. An estimate, for a note.
+/// Memory that libraries and the driver allocate without reporting it: cuBLASLt kernels, and NCCL
+/// buffers between ranks. An estimate, used only in notes.
 constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
 
-/// Ranks of this thread are made on another kind of device, for as long as this lives.
+/// Makes ranks of this thread on another kind of device during its lifetime.
 class OnDevices {
 public:
   explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { chooseDevices(kind); }
@@ -34,13 +34,13 @@ private:
   const DeviceKind &before;
 };
 
-/// Takes nothing: it would be in the host's memory.
+/// Ignores outputs, which would be in host memory.
 struct NoOutputs : OutputSink {
   void take(tpc_context &, int32_t, const void *, int32_t, const int64_t *, const int64_t *,
             const int64_t *, const Selection *) override {}
 };
 
-/// What a rank says of itself and its device.
+/// Memory of a rank and its device.
 struct Row {
   int rank = 0;
   int64_t free = 0;
@@ -74,7 +74,7 @@ std::string sizeText(int64_t bytes) {
   return text;
 }
 
-/// With the very number.
+/// With the exact number.
 std::string exactText(int64_t bytes) {
   return sizeText(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
@@ -86,7 +86,7 @@ std::string listOf(const std::vector<const Row *> &rows) {
   return text;
 }
 
-/// Those of a task: the one that needs most is one of them.
+/// Sizes of a task's steps: one of them needs the most memory.
 std::string sizesOf(std::span<const Inputs> steps) {
   std::vector<std::string> found;
   for (const Inputs &step : steps)
@@ -99,7 +99,7 @@ std::string sizesOf(std::span<const Inputs> steps) {
   return all;
 }
 
-/// Empty, or why those that have one device find no room on it.
+/// Returns the error if the ranks of one device do not fit on it, or an empty string.
 std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_t free,
                       const std::string &sizes) {
   if (need <= free)
@@ -153,7 +153,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
       ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
       runStep(ctx, program, manifest, inputs);
     };
-    // Steps of these sizes again and again: in the first of each the stack grows.
+    // Repeated steps of these sizes: the frame stack grows in the first of each.
     for (const Inputs &inputs : steps)
       run(inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
@@ -176,7 +176,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
 }
 
 namespace {
-/// Memory and swap of this machine, or of the container that this is.
+/// Memory and swap of this machine, or the limit of its container.
 int64_t bytesOfMachine() {
   struct sysinfo info = {};
   if (sysinfo(&info) != 0)
@@ -191,7 +191,7 @@ int64_t bytesOfMachine() {
 
 void checkHostMemory(const tpc_program &program, const Manifest &manifest,
                      std::span<const Inputs> steps, int first, int end, const std::string &room) {
-  double need = 0; // a sum may be more than 64 bits hold
+  double need = 0; // a sum may overflow 64 bits
   MemoryNeed one;
   for (int rank = first; rank < end; ++rank) {
     one = estimateMemory(program, manifest, steps, rank);
@@ -211,7 +211,8 @@ void checkHostMemory(const tpc_program &program, const Manifest &manifest,
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        std::span<const Inputs> steps) {
   std::string text;
-  std::vector<std::pair<std::string, std::vector<int>>> lines; // ranks that hold the same are one
+  // ranks with equal memory share a line
+  std::vector<std::pair<std::string, std::vector<int>>> lines;
   for (int rank = 0; rank < manifest.grid.numRanks(); ++rank) {
     MemoryNeed need = estimateMemory(program, manifest, steps, rank);
     int64_t weights = weightBytesOf(manifest, rank).total();
@@ -266,7 +267,7 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest,
       free = std::min(free, row->free);
     }
     std::string found = problemOf(own, need, free, sizesOf(steps));
-    // The one of the lowest rank.
+    // Reports the error of the lowest rank.
     if (!found.empty() && own[0]->rank < first) {
       problem = found;
       first = own[0]->rank;

@@ -1,8 +1,8 @@
-//===- EstimateMemory.h - what ranks will hold of their devices' memory ------===//
+//===- EstimateMemory.h - Estimate of device memory -----------------------===//
 //
-// Where a kind of device can count (core/Device.h), the start of a rank and a step are gone through
-// on a device that does nothing, before the first is made: the code that will run says what it will
-// ask for.
+// If a device kind supports dry runs (core/Device.h), a rank's start and steps run on a dry-run
+// device before the first real device is made. The estimate therefore comes from the code that will
+// run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,38 +15,39 @@
 
 namespace tpc::rt {
 
-/// Bytes that one rank holds.
+/// Bytes of device memory of one rank.
 struct MemoryNeed {
   int64_t libraries = 0; ///< from the start: workspaces, communication
-  int64_t weights = 0;   ///< with constants
-  int64_t caches = 0;    ///< that stay from step to step
-  int64_t step = 0;      ///< and what else comes to them in a step
-  int64_t most = 0;      ///< of all at any time
-  int64_t frames = 0;    ///< of a step: its stack
-  int64_t stack = 0;     ///< that the stack is in, in one piece
-  /// What the step leaves open that is chosen by measuring (Tuner.h), in the memory of frames.
+  int64_t weights = 0;   ///< including constants
+  int64_t caches = 0;    ///< persistent between steps
+  int64_t step = 0;      ///< additional memory in a step
+  int64_t most = 0;      ///< peak of the total
+  int64_t frames = 0;    ///< frames of a step
+  int64_t stack = 0;     ///< contiguous allocation that contains the frames
+  /// Pending tunings of the step (Tuner.h), measured in the frames' memory.
   std::vector<std::string> pendingTunings;
 };
 
-/// For one rank and steps with these inputs, one after the other. Throws UserError.
+/// For one rank and a sequence of steps with these inputs. Throws UserError.
 MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
                           std::span<const Inputs> steps, int rank);
 
 /// "batch=1, sequence=128"
 std::string textOf(const SymbolValues &sizes);
 
-/// What each rank will hold of weights, of caches, and in the steps of a task that takes most: a
-/// line for ranks that hold the same.
+/// Describes the memory of each rank: weights, caches, and the task's largest steps. Ranks with
+/// equal values share one line.
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        std::span<const Inputs> steps);
 
-/// The ranks [first, end) are of this process and compute on its processors. Throws a UserError
-/// where caches and steps of a task, which is for `room`, are more than the machine can ever have.
+/// The ranks [first, end) are in this process and compute on its CPU. Throws UserError if caches
+/// and steps of a task, sized for `room`, exceed the machine's memory.
 void checkHostMemory(const tpc_program &program, const Manifest &manifest,
                      std::span<const Inputs> steps, int first, int end, const std::string &room);
 
-/// Collective over the session, which may be null. All ranks must find room on their devices:
-/// throws a UserError if some do not, with what they need and what there is. What is to be said.
+/// Collective over the session, which may be null. Checks that all ranks fit on their devices;
+/// throws a UserError with the required and available bytes if some do not. Returns a note to
+/// print.
 std::string checkMemory(const tpc_program &program, const Manifest &manifest,
                         std::span<const Inputs> steps, Session *session);
 

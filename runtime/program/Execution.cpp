@@ -1,4 +1,4 @@
-//===- Execution.cpp - a program's ranks, ready to run steps --------------===//
+//===- Execution.cpp - Ranks of a program, ready to run steps -------------===//
 
 #include "program/Execution.h"
 #include "core/Cores.h"
@@ -23,7 +23,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Counters as bytes, for rank 0.
+/// Serializes counters for rank 0.
 std::string pack(const std::vector<Counters::Row> &rows) {
   std::string text;
   for (const Counters::Row &row : rows)
@@ -55,7 +55,7 @@ std::vector<Counters::Row> unpackCounters(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
-/// Of each rank, on rank 0.
+/// Text of each rank, on rank 0.
 std::vector<std::vector<std::byte>> gather(tpc_context &ctx, const std::string &text) {
   std::vector<std::vector<std::byte>> gathered;
   ctx.transport->gatherBytes(ctx, text.data(), std::ssize(text), gathered);
@@ -77,7 +77,7 @@ std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
-/// agreeOn for work on files, which are looked for on each host.
+/// agreeOn for work on files, which each host searches for itself.
 void agreeOnFiles(Session *session, const std::function<void()> &work) {
   agreeOn(session, [&] {
     try {
@@ -104,7 +104,8 @@ void agreeOn(Session *session, const std::function<void()> &work) {
   if (session) {
     Session::Agreement agreement = session->agree(failed);
     failed = agreement.failed;
-    // A launcher ends all processes as soon as one has failed: nobody leaves before it is said why.
+    // A launcher ends all processes as soon as one has failed: no process leaves before the error
+    // is printed.
     if (agreement.isSpeaker)
       printError(message);
     if (failed)
@@ -125,9 +126,9 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     : program(program), manifest(manifest), embedded(options.embedded),
       choices(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
-  // Large blocks come from the system and go back to it. By default the C library moves this limit
-  // up whenever one is freed, and what is freed while weights are loaded stays: a tenth of the
-  // memory.
+  // Allocates large blocks by mmap. By default the C library raises this threshold whenever such a
+  // block is freed. Memory freed while weights are loaded would then not return to the system: a
+  // tenth of the memory.
   if (!embedded)
     mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
@@ -170,7 +171,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     ctx.outputs = &assembler;
     loadWeights(ctx, manifest, sources);
   });
-  // What is read before a file is checked and what is loaded after it need not be the same.
+  // The bytes read before a file is checked and those loaded after it may differ.
   agreeOnFiles(world->session(), [&] { checkUnchanged(manifest, sources); });
   secondsToLoad = now() - begin;
   loadedWeights = sources.identity;
@@ -180,8 +181,7 @@ void Execution::run(const std::function<void(tpc_context &)> &fn) {
   auto error = world->run(fn);
   if (!error)
     return;
-  // A device that has failed, or hangs, cannot be waited for, which destructors would do. What it
-  // holds goes with the process.
+  // Destructors would wait for a failed or hung device. Its memory is freed with the process.
   if (program.gpu_code) {
     if (!embedded) {
       printError(*error);
@@ -240,7 +240,7 @@ void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
   auto known = frameBytes.find(sizes);
   if (known == frameBytes.end())
     return;
-  // Steps of other sizes take what they need in one piece.
+  // Steps of other sizes reserve their frames in one block.
   int64_t bytes = known->second[static_cast<size_t>(ctx.rank - world->local(0).rank)];
   if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
     fail(ctx, "out of memory: a step with " + textOf(sizes) + " needs " + std::to_string(bytes) +
@@ -285,7 +285,7 @@ Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int 
       double begin = now();
       runStage(ctx, inputs);
       ctx.transport->barrier(ctx);
-      // What nobody has written is one page of zeros, which is read much faster than caches are.
+      // Unwritten memory is a single page of zeros, which is read much faster than real caches.
       if (i == 0)
         ctx.state.clear(*ctx.device);
       if (ctx.rank != 0)

@@ -1,4 +1,4 @@
-//===- Execution.h - a program's ranks, ready to run steps ----------------===//
+//===- Execution.h - Ranks of a program, ready to run steps ---------------===//
 
 #ifndef TPC_RT_PROGRAM_EXECUTION_H
 #define TPC_RT_PROGRAM_EXECUTION_H
@@ -14,72 +14,74 @@
 
 namespace tpc::rt {
 
-/// What is said of an error that ends the program. Empty: somebody else has said it.
+/// Prints an error that ends the program. Empty: another rank has printed it.
 void printError(const std::string &message);
 
-/// Runs `work`. If it throws, so does this. With a session, which may be null, it is collective: if
-/// `work` throws on any process then the lowest of those prints its message, and all processes
-/// throw a UserError without one.
+/// Runs `work`; rethrows its exceptions. With a session, which may be null, it is collective: if
+/// `work` throws on any process, the lowest of those prints its message, and all processes throw a
+/// UserError without text.
 void agreeOn(Session *session, const std::function<void()> &work);
 
-/// One step of a rank, but for its outputs.
+/// Runs one step of a rank, without its outputs.
 void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
              const Inputs &inputs);
 
 class Execution {
 public:
-  /// Starts the world (of `session`'s processes if it is given) and loads the weights. Throws
-  /// UserError. Errors on GPUs end the process, unless it does other things as well
-  /// (`options.embedded`): then what they hold is left to its end.
+  /// Starts the world (of `session`'s processes if given) and loads the weights. Throws UserError.
+  /// Errors on GPUs end the process, unless it is embedded (`options.embedded`): then the memory of
+  /// failed devices stays allocated until it ends.
   Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
             std::shared_ptr<Session> session);
 
   bool isRankZero() { return world->local(0).rank == 0; }
   Session *session() { return world->session(); }
-  /// A rank has failed: nothing may be asked for any more.
+  /// Whether a rank has failed: no function below may be called any more.
   bool hasFailed() const { return !world || world->failed(); }
   /// "threads", "mpi" or "tcp".
   const char *transportName() const { return transport; }
   int threadsPerRank() { return world->local(0).threadsPerRank; }
   double loadSeconds() const { return secondsToLoad; }
-  /// The digests of the weight files that were loaded, or the seed.
+  /// Digests of the loaded weight files, or the seed.
   const std::string &weightIdentity() const { return loadedWeights; }
 
-  /// Runs one step and assembles its outputs, which are complete on the process of rank 0. Throws
+  /// Runs one step and assembles its outputs, which are complete in rank 0's process. Throws
   /// UserError.
   std::vector<Tensor> &step(const Inputs &inputs);
 
-  /// What `measure` finds, on the process of rank 0.
+  /// Result of `measure`, in rank 0's process.
   struct Measurement {
-    /// Of each of the last `repeat` steps, from when all ranks were ready until all were done, as
-    /// rank 0 saw it.
+    /// Seconds of each of the last `repeat` steps, from all ranks ready until all done, measured on
+    /// rank 0.
     std::vector<double> seconds;
-    std::vector<std::vector<Counters::Row>> counters; ///< of each rank: what the last step sent
-    std::vector<std::vector<ProfileRow>> profiles;    ///< of each rank: all of the last `repeat`
+    /// of each rank: communication of the last step
+    std::vector<std::vector<Counters::Row>> counters;
+    /// of each rank: sum over the last `repeat` steps
+    std::vector<std::vector<ProfileRow>> profiles;
   };
   /// Runs `warmup + repeat` steps.
   Measurement measure(const Inputs &inputs, int warmup, int repeat);
-  /// Collective. What each rank has sent since the program began, on the process of rank 0.
+  /// Collective. Communication of each rank since the program started, in rank 0's process.
   std::vector<std::vector<Counters::Row>> counters();
 
-  /// For who runs steps on ranks himself, within `each`: what a step of these sizes needs is made
-  /// outside of it, once, collectively.
+  /// For callers that run steps on ranks themselves, within `each`: whether memory for steps of
+  /// these sizes has been prepared. Preparation happens outside of `each`, once, collectively.
   bool isPrepared(const Inputs &inputs) const;
   void prepareSizes(const Inputs &inputs);
-  /// Whether a rank can take such a step without a word to others but what the program says.
+  /// Whether a rank can run such a step without other communication than the program's.
   bool isAgreed(const tpc_context &ctx, const Inputs &inputs) const;
-  /// On each rank. Outputs go where ctx.outputs says; nothing is assembled.
+  /// Runs a step on one rank. Outputs go to ctx.outputs; nothing is assembled.
   void runRank(tpc_context &ctx, const Inputs &inputs);
   /// Runs `fn` on all ranks of this process. Throws UserError.
   void each(const std::function<void(tpc_context &)> &fn) { run(fn); }
   int numLocal() const { return world->numLocal(); }
   tpc_context &local(int index) { return world->local(index); }
-  /// Where outputs are assembled.
+  /// Sink that assembles outputs.
   OutputSink &outputs() { return assembler; }
 
 private:
   void prepare(const Inputs &inputs);
-  /// What frames of the step take, in one piece.
+  /// Reserves one contiguous block for the step's frames.
   void reserveFrames(tpc_context &ctx, const SymbolValues &sizes);
   void runStage(tpc_context &ctx, const Inputs &inputs);
   void run(const std::function<void(tpc_context &)> &fn);
@@ -90,10 +92,10 @@ private:
   const char *transport = "threads";
   std::string loadedWeights;
   double secondsToLoad = 0;
-  bool countsMemory = false; ///< the device can
-  /// Where memory is counted: what frames of each local rank take, by sizes of steps.
+  bool countsMemory = false; ///< the device supports dry runs
+  /// With dry runs: bytes of frames of each local rank, by step sizes.
   std::map<SymbolValues, std::vector<int64_t>> frameBytes;
-  static constexpr size_t mostSizes = 64; ///< that are kept
+  static constexpr size_t mostSizes = 64; ///< maximum number of entries
   Tuner choices;
   OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;

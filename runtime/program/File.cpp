@@ -1,4 +1,4 @@
-//===- File.cpp - files by descriptor -------------------------------------===//
+//===- File.cpp - Files by descriptor -------------------------------------===//
 
 #include "program/File.h"
 #include "program/Error.h"
@@ -18,10 +18,10 @@
 
 namespace tpc::rt {
 namespace {
-/// Linux moves at most 2 GiB a call.
+/// Linux transfers at most 2 GiB per call.
 constexpr uint64_t maxTransfer = uint64_t(1) << 30;
 
-/// The name of the file, which need not exist, that `path` leads to.
+/// Final target of the links at `path`; it need not exist.
 std::string endOfLinks(std::string path) {
   namespace fs = std::filesystem;
   for (int links = 0; links < 40; ++links) {
@@ -38,7 +38,7 @@ constexpr const char *processFiles = "/proc/self/fd/";
 } // namespace
 
 File::File(const std::string &path) : name(path) {
-  // Non-blocking, so that opening a FIFO by mistake does not hang.
+  // Nonblocking, so that opening a FIFO by mistake does not hang.
   fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     throw UserError("cannot open '" + path + "': " + std::strerror(errno));
@@ -63,7 +63,7 @@ static int64_t nanoseconds(const timespec &time) {
 }
 
 File::Stamp File::readStamp() const {
-  // A network file system looks at its server when a file is opened.
+  // A network file system queries its server when a file is opened.
   int again = open((processFiles + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status = {};
   bool isRead = fstat(again < 0 ? fd : again, &status) == 0;
@@ -78,7 +78,7 @@ File::Stamp File::readStamp() const {
 
 void File::watch() {
   constexpr int64_t tick = 20'000'000,
-                    coarseTick = 2'000'000'000; // of kernels, of old file systems
+                    coarseTick = 2'000'000'000; // clock ticks of kernels, and of old file systems
   for (int turn = 0; turn < 5; ++turn) {
     watched = std::make_unique<Stamp>(readStamp());
     timespec now = {};
@@ -98,7 +98,7 @@ std::string File::change() const {
            std::to_string(watched->bytes);
   if (now.modified != watched->modified)
     return "it was written to";
-  // A file that loses or gains a name has another time of change, and the same bytes.
+  // Adding or removing a name of the file changes its change time, but not its bytes.
   if (now.changed != watched->changed && now.links == watched->links)
     return "its time of change is another";
   return "";
@@ -126,8 +126,8 @@ bool isReadableFile(const std::string &path) {
 }
 
 OutputFile::OutputFile(const std::string &path) : name(path) {
-  // A link stays a link. /dev/stdout may be one to a file that has no name any more, or, where it
-  // is closed, to nothing: what a link to nothing leads to is a file to be made.
+  // A link stays a link. /dev/stdout may link to a file without a name, or, if closed, to nothing:
+  // a link without a target names a file to create.
   std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr), std::free);
   std::string target = real ? real.get() : endOfLinks(path);
   // Device files such as /dev/null are written directly: there is nothing to rename.
@@ -175,7 +175,7 @@ void OutputFile::check(const std::string &path, bool makesFolders) {
   namespace fs = std::filesystem;
   struct stat status;
   bool isThere = stat(path.c_str(), &status) == 0;
-  // To open a pipe is to wait for its reader.
+  // Opening a pipe would wait for its reader.
   if (isThere && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     if (access(path.c_str(), W_OK) != 0)
       throw UserError("cannot write '" + path + "': " + std::strerror(errno));

@@ -1,4 +1,4 @@
-//===- File.h - files by descriptor ---------------------------------------===//
+//===- File.h - Files by descriptor ---------------------------------------===//
 
 #ifndef TPC_RT_PROGRAM_FILE_H
 #define TPC_RT_PROGRAM_FILE_H
@@ -10,7 +10,7 @@
 
 namespace tpc::rt {
 
-/// A regular file that is open for reading.
+/// A regular file open for reading.
 class File {
 public:
   /// Throws UserError with `path` and the system's reason.
@@ -22,13 +22,13 @@ public:
   const std::string &path() const { return name; }
   int64_t size() const { return bytes; }
   int descriptor() const { return fd; }
-  /// Whether all of the bytes could be read.
+  /// Returns whether all bytes could be read.
   bool readAt(void *to, uint64_t count, uint64_t offset) const;
-  /// Waits until a write would give the file another time stamp than it has (some milliseconds
-  /// after the last write), and records size and time stamps for `change`.
+  /// Waits until a write would change the file's time stamp (some milliseconds after the last
+  /// write), and records size and time stamps for `change`.
   void watch();
-  /// Returns what is different from the last `watch`, such as "it was written to", or nothing. A
-  /// file that was renamed over or removed is the same: this one stays open.
+  /// Returns the difference from the last `watch`, such as "it was written to", or nothing.
+  /// Renaming over the file or removing it is no change: the descriptor stays open.
   std::string change() const;
 
 private:
@@ -41,10 +41,11 @@ private:
   std::unique_ptr<Stamp> watched;
 };
 
-/// Whether there is a regular file that may be read.
+/// Whether `path` is a readable regular file.
 bool isReadableFile(const std::string &path);
 
-/// Writes a file completely or not at all (tpc/staged_file.h), or to a device or a pipe as it is.
+/// Writes a regular file completely or not at all (tpc/staged_file.h), and a device or a pipe
+/// directly.
 class OutputFile {
 public:
   explicit OutputFile(const std::string &path);
@@ -53,14 +54,14 @@ public:
   ~OutputFile();
   void write(const void *data, uint64_t count);
   void commit();
-  /// Throws UserError where `path` could not be written, and writes nothing. `makesFolders`: those
-  /// that it is in may be made.
+  /// Throws UserError if `path` is not writable; writes nothing. `makesFolders`: missing folders
+  /// would be created.
   static void check(const std::string &path, bool makesFolders);
 
 private:
   [[noreturn]] void refuse(int error);
   std::string name;
-  StagedFile staged; // of a regular file
+  StagedFile staged; // for regular files
   int fd = -1;
 };
 

@@ -1,16 +1,16 @@
-//===- FillWeights.cpp - parts of tensors, put in place by a device -------===//
+//===- FillWeights.cpp - Upload of tensor parts by a device's weight loader -===//
 //
-// A part is a set of factors: indices, each with a step in the file and one in the dense part. The
-// host goes through them in the order of the file, so that it reads forwards and copies runs as
-// long as they are, of no other bytes than the part's: into memory that the device copies from. The
-// device does what is left: another order, another type.
+// A part is a set of factors: indices, each with a stride in the file and a stride in the dense
+// part. The host iterates in file order, so that it reads forward and copies contiguous runs,
+// without bytes outside the part, into memory that the device copies from. The device does the
+// rest: reordering and type conversion.
 //
 //   file [k, n], part [n, k/2] (transposed, the first rows):  factors (n: to k/2, from 1),
 //   (k/2: to 1, from n); in the order of the file k/2 runs of n elements, which the device
 //   transposes.
 //
-// The innermost factor of the file may have a step of a few elements. The host takes along what is
-// between them, and the device leaves it out.
+// The innermost factor of the file may have a stride of a few elements. The host then copies the
+// elements between as well, and the device skips them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,14 +23,14 @@
 namespace tpc::rt {
 namespace {
 
-/// Of the innermost factor: larger steps are skipped by the host.
+/// Maximum stride of the innermost factor; the host skips over larger strides.
 constexpr int64_t mostSpread = 8;
 
 struct Factor {
   int64_t size, to, from;
   std::vector<int64_t> offsets; ///< instead of multiples of `from`
   int64_t at(int64_t i) const { return offsets.empty() ? i * from : offsets[i]; }
-  /// How far apart its elements are in the file, about.
+  /// Approximate distance between its elements in the file.
   int64_t distance() const {
     if (offsets.empty())
       return std::abs(from);
@@ -39,7 +39,7 @@ struct Factor {
   }
 };
 
-/// In the order of the dense part. Nothing if it is empty.
+/// Factors in the order of the dense part. Empty if there is no element.
 std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
   std::vector<Factor> factors;
   int64_t step = view.count();
@@ -73,7 +73,7 @@ struct Range {
 };
 using Box = std::vector<Range>;
 
-/// Divides all indices into boxes of at most `most` elements (one, if that is less), in order; of
+/// Splits all indices into boxes of at most `most` elements (one, if that is less), in order. In
 /// all factors but one, a box has a single index or all.
 template <class Do>
 void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox, size_t f,
@@ -99,7 +99,7 @@ void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBo
   forEachBox(factors, most, doBox, 0, box);
 }
 
-/// Copies what a box has of a file, in the order of `factors`.
+/// Copies a box from a file, in the order of `factors`.
 class Reader {
 public:
   Reader(const std::byte *data, int64_t elementBytes, int64_t spread,
@@ -148,7 +148,7 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
   const Factor &last = factors.back();
   bool isSpread = last.offsets.empty() && last.from > 1 && last.from <= mostSpread;
   int64_t spread = isSpread ? last.from : 1;
-  // In the order of the file and dense, it lies as it shall.
+  // Dense and in file order: the layout is already the final one.
   bool isInPlace = dtype == sourceDtype && spread == 1;
   for (size_t f = 0; f + 1 < factors.size(); ++f)
     isInPlace &= factors[f].to == factors[f + 1].to * factors[f + 1].size;
@@ -168,7 +168,7 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
     Reader(data, elementBytes, spread, factors, box, written).read(0, first);
     if (isInPlace)
       return device.endWrite();
-    // Neighbours of the dense part are of neighbouring threads.
+    // Adjacent elements of the dense part go to adjacent threads.
     std::sort(staged.begin(), staged.end(),
               [](const LoadFactor &a, const LoadFactor &b) { return a.to > b.to; });
     loader.put(at, dtype, sourceDtype, staged);
@@ -186,7 +186,7 @@ void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc
     return loader.clear(to, view.count() * sizeOf(dtype));
   bool hasTables = std::any_of(factors.begin(), factors.end(),
                                [](const Factor &factor) { return !factor.offsets.empty(); });
-  // Of a box, indices of more than one value are no more than its elements together.
+  // The number of indices with several values in a box is bounded by its number of elements.
   int64_t most = loader.mostElements();
   if (hasTables)
     most = std::min<int64_t>(most, loader.mostBytes() / sizeof(int64_t));

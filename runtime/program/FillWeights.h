@@ -1,4 +1,4 @@
-//===- FillWeights.h - parts of tensors, put in place by a device ---------===//
+//===- FillWeights.h - Upload of tensor parts by a device's weight loader -===//
 
 #ifndef TPC_RT_PROGRAM_FILLWEIGHTS_H
 #define TPC_RT_PROGRAM_FILLWEIGHTS_H
@@ -9,12 +9,12 @@
 
 namespace tpc::rt {
 
-/// Puts the elements of `view`, dense and row-major, to `to`, which is the device's; `data`: the
-/// file's tensor.
+/// Uploads the elements of `view`, dense and row-major, to device address `to`; `data`: the file's
+/// tensor.
 void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype dtype,
           tpc_dtype sourceDtype, const std::byte *data, void *to);
 
-/// The same of numbers that are drawn.
+/// The same for random elements.
 void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
                const Generator &generator, void *to);
 

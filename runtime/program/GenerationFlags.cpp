@@ -1,4 +1,4 @@
-//===- GenerationFlags.cpp - what the user asks a program to generate -----===//
+//===- GenerationFlags.cpp - Generation flags of a program ----------------===//
 
 #include "program/GenerationFlags.h"
 #include "program/Error.h"
@@ -9,7 +9,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Of settings that the sampler has in 32 bits.
+/// Maximum of settings that the sampler stores in 32 bits.
 constexpr double largest = std::numeric_limits<float>::max();
 
 [[noreturn]] void refuse(const std::string &flag, const std::string &text, const char *expected) {

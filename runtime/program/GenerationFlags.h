@@ -1,4 +1,4 @@
-//===- GenerationFlags.h - what the user asks a program to generate -------===//
+//===- GenerationFlags.h - Generation flags of a program ------------------===//
 
 #ifndef TPC_RT_PROGRAM_GENERATIONFLAGS_H
 #define TPC_RT_PROGRAM_GENERATIONFLAGS_H
@@ -11,17 +11,17 @@
 
 namespace tpc::rt {
 
-/// Flags of programs that were compiled with --generate; none: as where nothing is said.
+/// Flags of programs compiled with --generate; unset members: the flag was not given.
 struct GenerationOptions {
-  std::vector<std::string> prompts; ///< ids, or files of them
+  std::vector<std::string> prompts; ///< token ids, or files with them
   bool serves = false;              ///< --serve-stdin
   std::optional<int64_t> maxNewTokens, topK, maxSequence, prefillChunk, maxBatch;
   std::optional<double> temperature, topP, repetitionPenalty;
   std::optional<uint64_t> seed;
   std::vector<int64_t> stopIds;
-  std::string logits; ///< a file for them; empty: none
+  std::string logits; ///< output file of logits; empty: none
 
-  /// The first flag of these that was given; empty: none was.
+  /// First of these flags that was given; empty: none.
   std::string firstFlag;
   void note(const std::string &flag) {
     if (firstFlag.empty())
@@ -29,14 +29,14 @@ struct GenerationOptions {
   }
 };
 
-/// Reads the flag, if it is one of these. `value` gives its value, once.
+/// Sets the flag, if it is one of these. `value` is called once and returns its value.
 bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
                        const std::function<std::string()> &value);
 
-/// "12,7,99". Nothing, if it is no list of integers.
+/// Parses "12,7,99". Nothing, if the text is not a list of integers.
 std::optional<std::vector<int64_t>> parseIds(const std::string &text);
 
-/// What --help says of them.
+/// Text of --help on these flags.
 std::string generationHelp(const std::string &program);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Inputs.cpp - reads, checks and completes a step's inputs -----------===//
+//===- Inputs.cpp - Reading, checking and completion of a step's inputs ---===//
 
 #include "program/Inputs.h"
 #include "program/Error.h"
@@ -28,7 +28,7 @@ std::string listOf(const std::vector<std::string> &names) {
 
 bool isId(tpc_dtype dtype) { return dtype == TPC_I32 || dtype == TPC_I64; }
 
-/// Between i32 and i64, where every value survives.
+/// Converts between i32 and i64 if every value fits.
 void convertIds(const Port &port, const std::string &what, Inputs &inputs, Tensor &tensor) {
   Tensor converted;
   converted.dtype = port.dtype;
@@ -51,8 +51,8 @@ void convertIds(const Port &port, const std::string &what, Inputs &inputs, Tenso
   tensor = std::move(converted);
 }
 
-/// Compares with the manifest and binds the symbols that are a dimension by themselves. `boundBy`
-/// says which input did.
+/// Checks a shape against the manifest and binds symbols that are a whole dimension. `boundBy`
+/// records the input that bound each symbol.
 void bindShape(const Port &port, const std::string &what, const Tensor &tensor,
                SymbolValues &symbols, std::map<std::string, std::string> &boundBy) {
   std::string expected = "input '" + port.name + "' has shape " + textOf(port.shape) + ", but " +
@@ -109,7 +109,7 @@ int64_t integerAt(const Tensor &tensor, int64_t i) {
                                    : static_cast<int64_t>(numberAt(tensor, i));
 }
 
-/// What a cast between integers makes of a value.
+/// Value after a cast between integers.
 int64_t wrap(int64_t value, tpc_dtype dtype) {
   switch (dtype) {
   case TPC_I32:
@@ -140,7 +140,7 @@ void checkRange(const Port &port, const Tensor &tensor) {
       if (value != given)
         text += ", which is cast to " + std::to_string(value) + ",";
     } else {
-      // The program casts it, which cuts off fractions; what is not a number is no row.
+      // The program casts it, which drops fractions; NaN is no valid row.
       double value = numberAt(tensor, i), row = std::trunc(value);
       if (row >= static_cast<double>(low) && row <= static_cast<double>(high))
         continue;
@@ -155,7 +155,7 @@ void checkRange(const Port &port, const Tensor &tensor) {
   }
 }
 
-/// Fills one element of any dtype.
+/// Sets one element of any dtype.
 void put(Tensor &tensor, int64_t index, double value) {
   switch (tensor.dtype) {
   case TPC_F32:
@@ -178,7 +178,7 @@ void put(Tensor &tensor, int64_t index, double value) {
   case TPC_BOOL:
     tensor.as<int8_t>()[index] = static_cast<int8_t>(value);
     break;
-  case TPC_F16: // 0 and 1 are all that is asked for
+  case TPC_F16: // only 0 and 1 occur
     tensor.as<uint16_t>()[index] = value != 0 ? 0x3c00 : 0;
     break;
   case TPC_BF16:
@@ -195,15 +195,15 @@ Tensor makeTensor(const Port &port, const SymbolValues &symbols) {
   return tensor;
 }
 
-/// Does a mask hide the token?
+/// Whether a mask hides the token.
 bool isHidden(const Tensor &mask, int64_t i) {
   const std::byte *element = mask.data.data() + i * dtypeBytes(mask.dtype);
   return std::all_of(element, element + dtypeBytes(mask.dtype),
                      [](std::byte byte) { return byte == std::byte(0); });
 }
 
-/// Positions of the last `count` tokens in each row of a mask, as Hugging Face counts them: tokens
-/// that are seen before, and 1 for one that is not seen itself.
+/// Positions of the last `count` tokens in each row of a mask, as Hugging Face counts them: number
+/// of visible tokens before; 1 for a hidden token.
 Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
                      const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
@@ -223,7 +223,7 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
       int64_t position = hidden ? 1 : seen++;
       if (i < tokens - count)
         continue;
-      // One row of positions for all tokens' rows: they must agree.
+      // One row of positions for all rows of tokens: they must agree.
       if (row >= own && integerAt(tensor, at) != position)
         throw UserError("input '" + port.name + "' must be given: it has one row, and rows of '" +
                         maskPort.name + "' hide different tokens");
@@ -233,7 +233,7 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
   return tensor;
 }
 
-/// What an input is when it is left out. Masks that others follow are there already.
+/// Default of an omitted input. Masks that it depends on are already set.
 Tensor makeDefault(const Manifest &manifest, const Port &port, const Inputs &inputs) {
   if (port.mask >= 0)
     return makePositions(port, manifest.inputs[port.mask], inputs.tensors[port.mask],
@@ -247,7 +247,7 @@ Tensor makeDefault(const Manifest &manifest, const Port &port, const Inputs &inp
   return tensor;
 }
 
-/// Fills in what was left out, in an order in which masks come before what follows them.
+/// Visits omitted inputs so that masks come before inputs that depend on them.
 template <class Fn> void eachInDefaultOrder(const Manifest &manifest, Fn fn) {
   for (bool follows : {false, true})
     for (size_t i = 0; i < manifest.inputs.size(); ++i)
@@ -255,12 +255,12 @@ template <class Fn> void eachInDefaultOrder(const Manifest &manifest, Fn fn) {
         fn(i);
 }
 
-/// Values for measuring.
+/// Values for benchmarks.
 Tensor makeExample(const Port &port, const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
   int64_t high = port.range ? std::max<int64_t>(port.range->second, 0) : 0;
   if (!isId(port.dtype))
-    high = std::min<int64_t>(high, 1); // which every type holds
+    high = std::min<int64_t>(high, 1); // representable in every type
   uint64_t state = 1;
   for (int64_t i = 0, count = tensor.count(); i < count; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -274,7 +274,7 @@ Tensor makeExample(const Port &port, const SymbolValues &symbols) {
   return tensor;
 }
 
-/// What all inputs have in common once the symbols are bound.
+/// Checks all inputs once the symbols are bound.
 void checkAll(const Manifest &manifest, const Inputs &inputs) {
   checkConstraints(manifest, inputs.symbols);
   for (const Port &output : manifest.outputs)
@@ -357,7 +357,7 @@ Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &
   for (const auto &[symbol, value] : given)
     boundBy[symbol] = "--shape";
   std::vector<std::string> missing;
-  std::map<std::string, std::string> said; // what is given, by input
+  std::map<std::string, std::string> said; // given text, by input
   std::string why;
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
@@ -414,7 +414,7 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   return completeInputs(manifest, names, read, ": give --input NAME=FILE.npy", given);
 }
 
-/// Of a step that generates: all its tokens are real, behind as many as there is room for.
+/// For a step that generates: all tokens are real, after as many cached tokens as fit.
 static void fillSteps(const Generation &generation, Inputs &inputs) {
   int64_t sequence = inputs.symbols.at(generation.sequence),
           capacity = inputs.symbols.at(generation.capacity);
@@ -431,7 +431,7 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
   }
 }
 
-/// What windowed caches have room for follows from the others, where nobody says it.
+/// Derives the capacity of sliding-window caches from the other symbols, unless given.
 static void bindRoom(const Generation &generation, SymbolValues &symbols) {
   auto capacity = symbols.find(generation.capacity), tokens = symbols.find(generation.sequence);
   if (generation.windowed && capacity != symbols.end() && tokens != symbols.end())

@@ -1,7 +1,7 @@
-//===- Inputs.h - reads, checks and completes a step's inputs -------------===//
+//===- Inputs.h - Reading, checking and completion of a step's inputs -----===//
 //
-// All of this happens before the first collective, on every process, so that bad input is an error
-// and not a hang.
+// All of this happens on every process before the first collective, so that invalid input is an
+// error and not a hang.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,55 +18,54 @@ namespace tpc::rt {
 
 class OutputSink;
 
-/// All inputs of one step, by index in manifest.inputs, and the values of all symbols. Behind them
-/// there may be others, which are the device's, but not the program's.
+/// All inputs of one step, by index in manifest.inputs, and the values of all symbols. Additional
+/// device inputs that are not the program's may follow.
 struct Inputs {
   std::vector<Tensor> tensors;
   SymbolValues symbols;
-  /// Of programs that keep state: sequences that there is state for (0: as many as the step has),
-  /// how many the step has, and which is its first.
+  /// For programs with state: sequences that there is state for (0: as many as the step has),
+  /// number of sequences in the step, and the first of them.
   int64_t stateRows = 0, stepRows = 0, stateRow = 0;
-  /// Where memory of a step is counted: what takes its outputs, for what devices hold of them.
-  /// Null: they are left where they are.
+  /// For memory estimates: sink whose device memory is counted. Null: outputs are dropped.
   std::shared_ptr<OutputSink> outputs;
-  /// For the user, such as that ids were converted.
+  /// For the user, such as a conversion of ids.
   std::vector<std::string> notes;
 
-  /// Differs where sizes or values differ.
+  /// Digest of sizes and values.
   std::string digest() const;
-  /// The values of manifest.symbols, in order.
+  /// Values of manifest.symbols, in order.
   std::vector<int64_t> symbolList(const Manifest &manifest) const;
 };
 
-/// A tensor for an input, and what it is called in messages.
+/// A tensor for an input, and its name in messages.
 struct Given {
   std::string what;
   Tensor tensor;
 };
 
-/// Throws UserError where a size of --shape is none of the program's.
+/// Throws UserError if a size of --shape is not one of the program's symbols.
 void checkSizeNames(const SymbolValues &sizes, const Manifest &manifest);
 
-/// `take` gives the inputs called `names`, one after the other in the program's order. Binds
-/// symbols from their shapes and from `given` (--shape), fills in what has a default, and checks
-/// ids and constraints. Throws UserError. `giveIt`: how to give an input NAME that is missing.
+/// `take` returns the inputs called `names`, in program order. Binds symbols from their shapes and
+/// from `given` (--shape), fills in defaults, and checks ids and constraints. Throws UserError.
+/// `giveIt`: how to pass a missing input NAME.
 Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
                       const std::function<Given(const Port &)> &take, const char *giveIt,
                       const SymbolValues &given);
 
-/// The same of files (path by input name).
+/// The same for files (path by input name).
 Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::string> &files,
                   const SymbolValues &given);
 
-/// Inputs for measuring: all symbols come from `given`; ids are spread over their range, masks are
-/// one, positions count up, numbers are small.
+/// Inputs for benchmarks: all symbols come from `given`; ids are spread over their range, masks are
+/// one, positions count up, other values are small.
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given);
 
-/// The sizes of an input or output.
+/// Sizes of an input or output.
 Shape shapeOf(const Port &port, const SymbolValues &symbols);
 
-/// Tokens of a step: batch times sequence, read off the first input with two dimensions or more;
-/// else the size of the first dimension.
+/// Tokens of a step: batch times sequence, from the first input with at least two dimensions;
+/// otherwise the size of the first dimension.
 int64_t tokensOf(const Inputs &inputs);
 
 } // namespace tpc::rt

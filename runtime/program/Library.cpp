@@ -1,6 +1,7 @@
-//===- Library.cpp - the interface of a program that is loaded ------------===//
+//===- Library.cpp - C interface of a loaded program ----------------------===//
 //
-// tpc/session.h, on Model.h. Linked into what the compiler makes, which defines the program.
+// Implements tpc/session.h with Model.h. Linked into the compiler's output, which defines the
+// program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,12 +15,12 @@
 
 using namespace tpc::rt;
 
-// Test programs hold all of the runtime and no program.
+// Test programs link the whole runtime without a program.
 #pragma weak tpc_program_v6
 
 namespace {
 
-/// Results as their user sees them, and what they are views of.
+/// Results for the user, with the tensors that they are views of.
 struct Results : tpc_results {
   std::vector<Tensor> owned;
   std::vector<tpc_tensor> views;
@@ -30,7 +31,7 @@ std::string &lastError() {
   return text;
 }
 
-/// In place, unless that is where elements cannot be.
+/// Borrows the tensor's memory, unless its alignment is unsuitable.
 Tensor tensorOf(const tpc_tensor &given, const std::string &name) {
   auto refuse = [&](const std::string &why) { throw UserError("input '" + name + "': " + why); };
   if (given.dtype < TPC_F32 || given.dtype > TPC_U8)
@@ -120,7 +121,7 @@ int tpc_model_open(int32_t count, const char *const *flags, tpc_model **model) {
 }
 
 void tpc_model_close(tpc_model *model) {
-  // Threads of another process cannot be ended.
+  // Threads of another process cannot be joined.
   if (model && !model->model.hasForked())
     guarded([&] { delete model; });
 }

@@ -1,7 +1,6 @@
-//===- Library.h - what functions of the library's interface share --------===//
+//===- Library.h - Shared helpers of the library interface ----------------===//
 //
-// Of tpc/session.h, whose functions are where what they do is: in Library.cpp, and beside what
-// generates.
+// Helpers for the functions of tpc/session.h, which are defined in Library.cpp and in generate/.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,10 +21,10 @@ struct tpc_model {
 
 namespace tpc::rt {
 
-/// Keeps the text for the calling thread's tpc_last_error.
+/// Sets the text of the calling thread's tpc_last_error.
 int keepError(int status, const char *message);
 
-/// Nothing that is thrown leaves the library.
+/// Calls `fn` and converts exceptions to a status: none leaves the library.
 template <class Fn> int guarded(Fn fn) {
   try {
     fn();
@@ -41,7 +40,7 @@ template <class Fn> int guarded(Fn fn) {
   }
 }
 
-/// That of the program, as long as the library is loaded.
+/// Manifest of the program; lives as long as the library is loaded.
 const Manifest &manifestOfProgram();
 
 inline void require(const void *pointer, const char *what) {
@@ -49,13 +48,13 @@ inline void require(const void *pointer, const char *what) {
     throw UserError(std::string(what) + " is null");
 }
 
-/// Of a program that generates; generate/ has it: logits of what would follow the rows of ids,
-/// which are the only input. Throws as `Model::run` does.
+/// For programs that generate (defined in generate/): logits of the token after each row of ids,
+/// the only input. Throws as `Model::run` does.
 std::vector<Tensor> runPrompts(Model &model, const Manifest &manifest,
                                const std::vector<std::string> &names,
                                const std::function<Given(const Port &)> &take);
 
-/// Throws where a model cannot be asked for anything in this process.
+/// Returns the model; throws if it is not usable in this process.
 Model &usable(tpc_model *handle);
 
 } // namespace tpc::rt

@@ -1,9 +1,9 @@
-//===- LoadWeights.cpp - copies a rank's part out of a weight file --------===//
+//===- LoadWeights.cpp - Loading of a rank's part of a weight file --------===//
 //
-// Source tensors are mapped one at a time and unmapped when copied: pages of files belong to the
-// page cache, so a rank's own memory is its part alone. A part is gathered in blocks of rows of its
-// first dimension, which dense parameters receive in place and packed ones through a small buffer.
-// Where the device fills its memory itself (FillWeights.cpp), all of it is one allocation.
+// Source tensors are mapped one at a time and unmapped after the copy. File pages belong to the
+// page cache, so a rank's own memory is only its part. A part is gathered in blocks of rows of its
+// first dimension: dense parameters in place, packed ones through a small buffer. If the device
+// loads weights itself (FillWeights.cpp), one allocation contains all of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Of the buffer between a file and a packed matrix.
+/// Size of the buffer between a file and a packed matrix.
 constexpr int64_t blockBytes = 4 << 20;
 
 struct LoadedWeights : RankState {
@@ -40,12 +40,12 @@ struct LoadedWeights : RankState {
 };
 
 template <class T> T readAs(const std::byte *from) {
-  T value; // the file's offset may not be aligned
+  T value; // the file's offset may be unaligned
   std::memcpy(&value, from, sizeof value);
   return value;
 }
 
-/// A mapped tensor of the type that is wanted.
+/// A mapped tensor of the requested type.
 struct SameType {
   const std::byte *data;
   int64_t elementBytes;
@@ -100,8 +100,8 @@ struct Converted {
   }
 };
 
-/// Drawn values, as a file of the source's type would have them; only floats of up to 32 bits are
-/// drawn, others are zero.
+/// Random values, rounded to the source's type; only floats of up to 32 bits are drawn, others are
+/// zero.
 struct Drawn {
   RandomSource source;
   tpc_dtype dtype, sourceDtype;
@@ -123,18 +123,18 @@ struct Drawn {
   }
 };
 
-/// For devices that only count: nothing is copied.
+/// For dry-run devices: nothing is copied.
 struct Nothing {
   void copy(std::byte *, int64_t, int64_t, int64_t) const {}
 };
 
-/// The last factor is what is copied in one go: evenly spaced, if only a single element.
+/// Makes the last factor, which one copy handles, evenly spaced: a single element if necessary.
 void endEvenly(std::vector<ViewFactor> &factors) {
   if (!factors.empty() && !factors.back().offsets.empty())
     factors.push_back({1, 1, {}, {}});
 }
 
-/// Merges factors that are one run of equal steps.
+/// Merges factors that form one run of equal strides.
 std::vector<ViewFactor> merged(std::vector<ViewFactor> factors) {
   std::vector<ViewFactor> result;
   for (const ViewFactor &factor : factors) {
@@ -166,11 +166,11 @@ public:
       rowCount *= factor.size;
   }
 
-  /// Rows [row0, row1) of the first dimension.
+  /// Copies rows [row0, row1) of the first dimension.
   void copy(int64_t row0, int64_t row1, std::byte *to) const {
     if (rowCount == 0 || std::is_same_v<Source, Nothing>)
       return;
-    if (columns.empty()) // one element a row
+    if (columns.empty()) // one element per row
       return copyColumn(row0, row1, offset, to, 1);
     if (columns.back().stride != 1 && !rows.empty() && rows.back().stride == 1)
       return copyTransposed(row0, row1, to);
@@ -188,7 +188,7 @@ private:
     return result;
   }
 
-  /// Elements of one row, `count` of them, from factor `factor` on.
+  /// Copies `count` elements of one row, from factor `factor` on.
   void copyRow(int64_t from, const ViewFactor *factor, std::byte *to, int64_t count) const {
     if (factor->size == count && factor->offsets.empty())
       return source.copy(to, from, count, factor->stride);
@@ -197,8 +197,8 @@ private:
       copyRow(from + factor->at(i), factor + 1, to + i * inner * elementBytes, inner);
   }
 
-  /// One element of each row, `step` elements apart in `to`: in runs of the last factor of the
-  /// rows.
+  /// Copies one element of each row, `step` elements apart in `to`: in runs of the rows' last
+  /// factor.
   void copyColumn(int64_t row0, int64_t row1, int64_t from, std::byte *to, int64_t step) const {
     int64_t run = rows.empty() ? 1 : rows.back().size,
             stride = rows.empty() ? 1 : rows.back().stride;
@@ -208,7 +208,7 @@ private:
       if (step == 1) {
         source.copy(at, from + rowOffset(row), count, stride);
       } else {
-        // The file is read forwards, and what is written to is small.
+        // The file is read forward, and the destination is small.
         std::byte piece[64 * 8];
         for (int64_t done = 0; done < count; done += 64) {
           int64_t length = std::min<int64_t>(64, count - done);
@@ -273,7 +273,7 @@ void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, i
   }
 }
 
-/// Makes the matrix of a parameter, and those that stand beside it.
+/// Makes the matrix of a parameter, and those packed next to it.
 void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
   std::vector<int> group{first};
   std::vector<int64_t> widths;
@@ -293,7 +293,7 @@ void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
     ctx.data.matrices[group[i]] = std::move(matrices[i]);
 }
 
-/// Points a parameter that is held already to where it is.
+/// Points a shared parameter to its existing memory.
 void share(tpc_context &ctx, const Manifest &manifest, int index) {
   const Parameter &parameter = manifest.parameters[index];
   if (parameter.transposeOf >= 0) {
@@ -307,7 +307,8 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
   }
 }
 
-/// Room for all of the rank's parameters, dense, for a device that fills them. Where each lies.
+/// Allocates one block for all of the rank's parameters, dense, for a device that loads them.
+/// Returns their addresses.
 std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, WeightLoader &loader,
                              LoadedWeights &loaded) {
   std::vector<void *> places(manifest.parameters.size(), nullptr);

@@ -1,4 +1,4 @@
-//===- Main.cpp - what an executable does ---------------------------------===//
+//===- Main.cpp - Main function of executables ----------------------------===//
 
 #include "core/DescribeDevices.h"
 #include "core/Device.h"
@@ -38,12 +38,12 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Reports an error that each process meets by itself. Rank 0 reports it; the others wait a little,
-/// because a launcher ends all as soon as one has failed. They report it where rank 0 lives, which
-/// has not met the error, and where no launcher is seen that has started others.
+/// Reports an error that each process detects by itself. Rank 0 reports it. The other ranks wait
+/// briefly, because a launcher ends all as soon as one has failed. They report it if rank 0 is
+/// alive, which then has not detected the error, and if no launcher with other processes is found.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
   bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
-  if (launcher.rank <= 0 || !exists) // nobody else has the number that is wrong
+  if (launcher.rank <= 0 || !exists) // no other process has the wrong number
     throw UserError(message);
   bool isAlone = launcher.localSize < 0 && !Siblings(launcher).exist();
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -51,7 +51,7 @@ namespace {
   throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
 }
 
-/// What all ranks must have in common, or they would deadlock.
+/// Traits that must be equal on all ranks, or they would deadlock.
 std::vector<Trait> traitsOf(const Manifest &manifest) {
   std::string grid;
   for (const Grid::Axis &axis : manifest.grid.axes())
@@ -67,8 +67,8 @@ std::vector<Trait> traitsOf(const Manifest &manifest) {
           {"program", manifest.name + " " + manifest.digest}};
 }
 
-/// Joins the launcher's world, if there is a launcher, and compares programs, and its size with the
-/// grid's.
+/// Joins the launcher's world, if there is a launcher. Compares programs, and the world's size with
+/// the grid's.
 std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
                               const Options &options) {
   if (!launcher.present()) {
@@ -83,7 +83,8 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
            options.program + " …\nor, all ranks in one process, without a launcher:\n  " +
            "TPC_TRANSPORT=threads " + options.program + " …";
   };
-  // Ranks that do not exist would be waited for. Rank 0, if it has another size, hears of this one.
+  // Nonexistent ranks would be waited for. If rank 0 has another size, it receives this rank's
+  // error.
   constexpr double secondsToTell = 2;
   bool isOther = launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks;
   bool tells = isOther && launcher.rank > 0 && launcher.kind != Launcher::Kind::Mpi;
@@ -97,13 +98,13 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   if (!session && launcher.kind == Launcher::Kind::Mpi)
     refuseOnce(launcher, error);
   if (!session) {
-    // Processes end as soon as one has: rank 0 may still be about to say what is wrong.
+    // Processes end as soon as one has: rank 0 may still be about to report the error.
     if (error.empty())
       std::this_thread::sleep_for(std::chrono::seconds(1));
     throw UserError(error);
   }
   session->doing = "while programs are compared";
-  // First of all, because what follows is said in words that ranks must share.
+  // First of all, because later steps communicate and require equal programs.
   std::optional<std::string> difference = compareRanks(session.get(), traitsOf(manifest));
   agreeOn(session.get(), [&] {
     if (difference)
@@ -114,8 +115,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   return session;
 }
 
-/// Whether outputs can be written is found out before the work. Of a batch one output in each
-/// folder stands for all.
+/// Checks that outputs are writable before the work. In a batch, one output per folder is checked.
 void checkWritable(const std::vector<Request> &requests, bool makesFolders) {
   std::set<std::filesystem::path> folders;
   for (const Request &request : requests)
@@ -150,7 +150,7 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
   }
 }
 
-/// Processes read the same files; if on some host they are others, collectives would not match.
+/// Processes read the same files; if they differ on some host, collectives would not match.
 void compareInputs(Execution &execution, const std::string &digest,
                    const char *what = "read other inputs than rank 0: the same files must be on "
                                       "all hosts") {
@@ -187,7 +187,7 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
   }
 }
 
-/// What ranks will hold, said before anything is loaded.
+/// Memory of the ranks, reported before weights are loaded.
 std::string planText(const tpc_program &program, const Manifest &manifest, const Task &task) {
   return "Memory for " + task.roomText() + "\n" +
          memoryPlan(program, manifest, task.largestSteps());
@@ -215,7 +215,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   compare(traitsOfTask(options));
   if (session)
     session->doing = "while inputs are checked";
-  // What can be wrong with inputs is said before weights are loaded, which may take long.
+  // Errors in inputs are reported before weights are loaded, which may take long.
   std::vector<Inputs> steps;
   std::unique_ptr<Task> task;
   bool writes = !session || session->rank() == 0;
@@ -242,14 +242,14 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     compare(traitsOfInputs(manifest, steps.at(0), requests));
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
-  if (task) // what is largest may depend on the device
+  if (task) // the largest step may depend on the device
     steps = task->largestSteps();
   std::string found = checkMemory(program, manifest, steps, session.get());
   if (!found.empty() && (!session || session->rank() == 0))
     note(found);
   if (task && !program.gpu_code)
     agreeOn(session.get(), [&] {
-      // Which ranks are beside this one is known where all are.
+      // The host's ranks are known by number only if all ranks are on this host.
       bool areAllHere = !session || session->ranksOnHost() == manifest.grid.numRanks();
       int first = areAllHere ? 0 : session->rank();
       checkHostMemory(program, manifest, steps, first,
@@ -281,7 +281,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     runRequests(execution, manifest, options);
 }
 
-/// A misspelled value would do nothing, silently.
+/// Rejects misspelled values, which would be ignored silently.
 void checkEnvironment() {
   const char *transport = std::getenv("TPC_TRANSPORT");
   if (transport && *transport && std::strcmp(transport, "threads") != 0 &&
@@ -292,8 +292,8 @@ void checkEnvironment() {
     throw UserError(problem);
 }
 
-/// What is closed would become the next file that is opened, such as one of weights, and be written
-/// to. Standard output that is closed still cannot be written.
+/// Occupies closed standard descriptors. The next opened file, such as one of weights, would
+/// otherwise get such a number and be overwritten. Writes to closed standard output still fail.
 void occupyStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0)
@@ -336,7 +336,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   } else {
     run(program, manifest, options, launcher);
   }
-  // What is larger than the buffer has failed before there is something to flush.
+  // Output larger than the buffer has failed before the flush.
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw UserError("cannot write to standard output");
   return 0;
@@ -345,7 +345,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
 } // namespace
 
 extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
-  // A file that grows too large is an error of write() then, which cleans up and says so.
+  // A file beyond the size limit then makes write() fail, which cleans up and reports it.
   std::signal(SIGXFSZ, SIG_IGN);
   occupyStandardDescriptors();
   std::set_terminate(endTerminated);

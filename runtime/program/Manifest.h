@@ -1,6 +1,6 @@
-//===- Manifest.h - what the compiler says about a program ----------------===//
+//===- Manifest.h - Data structures of the manifest -----------------------===//
 //
-// The manifest of docs/design/executable.md, as structures.
+// The manifest of docs/design/executable.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,22 +15,23 @@
 
 namespace tpc::rt {
 
-/// A value that goes in or out. `shape` is size expressions over the symbols.
+/// Input or output of the program. `shape` has size expressions over the symbols.
 struct Port {
   enum class Default { None, Ones, Positions };
   std::string name;
   tpc_dtype dtype = TPC_F32;
   std::vector<std::string> shape;
   Default fallback = Default::None;
-  /// Of default positions: the input that says which tokens are seen (an index, or -1), or else how
-  /// many tokens come before.
+  /// For default positions: index of the mask input that marks visible tokens; -1: positions follow
+  /// from the number of earlier tokens.
   int mask = -1;
   std::string past = "0";
-  std::string required; ///< why there is no default where one would be expected
-  /// Both ends belong to the range.
+  std::string required; ///< reason why the input has no default, where one would be expected
+  /// Inclusive.
   std::optional<std::pair<int64_t, int64_t>> range;
   std::string rangeOf;
-  std::vector<tpc_dtype> rangeAfter; ///< integers that values wrap around to before
+  /// integer types to which values are cast before the range check
+  std::vector<tpc_dtype> rangeAfter;
 };
 
 struct Constraint {
@@ -41,8 +42,8 @@ struct Constraint {
 struct WeightFile {
   std::string path;
   std::optional<int64_t> bytes;
-  std::string digest; ///< of sampleDigest (tpc/digest.h); empty: not checked
-  /// Where all weights were read at compile time (--digest-weights): each tensor's wholeDigest.
+  std::string digest; ///< sampleDigest (tpc/digest.h); empty: not checked
+  /// With --digest-weights: each tensor's wholeDigest.
   struct Tensor {
     std::string name;
     int64_t offset, bytes;
@@ -51,12 +52,11 @@ struct WeightFile {
   std::vector<Tensor> tensors;
 };
 
-/// One factor of a dimension: `size` elements that are `stride` apart in the source, or lie at
-/// `offsets` where they are not evenly spaced (heads in blocks, kv heads that are there several
-/// times); split over `axes` one after the other.
+/// One factor of a dimension: `size` elements, `stride` apart in the source, or at `offsets` if not
+/// evenly spaced (heads in blocks, replicated KV heads). Split over `axes` in turn.
 struct ViewFactor {
   int64_t size = 1, stride = 0;
-  std::vector<int> axes; ///< indices into the grid's order
+  std::vector<int> axes; ///< indices in grid order
   std::vector<int64_t> offsets;
   int64_t at(int64_t i) const { return offsets.empty() ? i * stride : offsets[i]; }
   bool operator==(const ViewFactor &) const = default;
@@ -67,50 +67,51 @@ struct Parameter {
   std::string name;
   int stage = 0;
   tpc_dtype dtype = TPC_F32;
-  tpc_dtype sourceDtype = TPC_F32; ///< of the file; converted at load if it is another
+  tpc_dtype sourceDtype = TPC_F32; ///< type in the file; converted at load if different
   int file = -1;
   int64_t offset = 0, bytes = 0;             ///< of the source tensor in the file
   int64_t viewOffset = 0;                    ///< elements from `offset`
   std::vector<std::vector<ViewFactor>> dims; ///< of the global value, each major to minor
   Shape sourceShape;
   bool matmulRhs = false;
-  /// Of a matmul_rhs that products take together with others: the one whose columns its own stand
-  /// behind, an earlier parameter of the stage; or -1.
+  /// For a matmul_rhs in a fused matmul: the earlier parameter of the stage after whose columns its
+  /// own are packed; or -1.
   int beside = -1;
-  /// An earlier parameter of the stage with the very same value and use; or -1.
+  /// Earlier parameter of the stage with the same value and use; or -1.
   int sameAs = -1;
-  /// For a matmul_rhs: a dense parameter of the stage that is its transpose, which products can
-  /// read as well; or -1. So a tied embedding and head are held once.
+  /// For a matmul_rhs: a dense parameter of the stage that is its transpose, which matmuls can read
+  /// directly; or -1. A tied embedding and head are therefore stored once.
   int transposeOf = -1;
   bool isShared() const { return sameAs >= 0 || transposeOf >= 0; }
   Init init = Init::Normal;
 };
 
-/// What a rank keeps from step to step: keys or values of a layer, of all sequences.
+/// Cache that a rank keeps between steps: keys or values of a layer, for all sequences.
 struct Cache {
   std::string name;
   int stage = 0;
   tpc_dtype dtype = TPC_F32;
   std::vector<std::string> shape;     ///< [batch, heads, capacity, size]
-  std::vector<std::vector<int>> axes; ///< that split each; indices into the grid's order
+  std::vector<std::vector<int>> axes; ///< axes that split each dimension; indices in grid order
 };
 
-/// Of a program that was compiled to generate: a step takes some tokens of each row, of which the
-/// caches have earlier ones.
+/// Generation interface of a program compiled with --generate: a step takes some tokens of each
+/// row; the caches contain the earlier ones.
 struct Generation {
-  int tokens = 0, lengths = 0, counts = 0; ///< inputs
-  int logits = 0;                          ///< output
-  std::string batch, sequence, capacity;   ///< symbols
-  bool lastOnly = true;                    ///< logits of each row's last token, not of all
-  int64_t vocabulary = 0;                  ///< of the logits
-  int inFlight = 1;                        ///< steps at a time, each of other sequences
-  int64_t lastToken = 0;                   ///< that the model can read
-  std::optional<int64_t> maxSequence;      ///< that the model is made for
+  int tokens = 0, lengths = 0, counts = 0; ///< input indices
+  int logits = 0;                          ///< output index
+  std::string batch, sequence, capacity;   ///< symbol names
+  bool lastOnly = true;                    ///< logits of each row's last token only
+  int64_t vocabulary = 0;                  ///< size of the logits' last dimension
+  /// steps in flight at a time, each of different sequences
+  int inFlight = 1;
+  int64_t lastToken = 0;              ///< largest token id that the model accepts
+  std::optional<int64_t> maxSequence; ///< maximum sequence length of the model
 
-  /// Caches with room for `room` tokens, of which each token of a step sees the last `window`, its
-  /// own among them.
+  /// Sliding-window caches with capacity `room`. Each token of a step attends to the last `window`
+  /// tokens, including itself.
   struct Windowed {
-    int lengths = 0; ///< input: tokens that these caches hold
+    int lengths = 0; ///< input: number of tokens in these caches
     std::string room;
     int64_t window = 0;
   };
@@ -119,14 +120,14 @@ struct Generation {
 
 struct Manifest {
   std::string name, compiler, source, schedule;
-  std::string digest;      ///< of the manifest's text
-  std::string notVerified; ///< verifiers that were left out; empty if none
-  /// Why the program was proved, but not run at small sizes as well; empty if it was.
+  std::string digest;      ///< digest of the manifest's text
+  std::string notVerified; ///< verifiers that were skipped; empty if none
+  /// Why the program was proved, but not also run at small sizes; empty if it was.
   std::string noRandomizedCheck;
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;
-  /// Masks of the axes over which ranks communicate; nothing: any.
+  /// Axis masks over which ranks communicate; nothing: any.
   std::optional<std::vector<uint32_t>> groups;
   std::vector<std::string> symbols;
   std::vector<Port> inputs, outputs;
@@ -136,7 +137,7 @@ struct Manifest {
   std::vector<Cache> caches;
   std::optional<Generation> generation;
 
-  /// Of the axis "pp" in the order, or -1.
+  /// Index of the axis "pp" in grid order, or -1.
   int pipelineAxis = -1;
   int numStages() const {
     return pipelineAxis < 0 ? 1 : static_cast<int>(grid.axes()[pipelineAxis].size);
@@ -146,7 +147,7 @@ struct Manifest {
   }
 };
 
-/// Parses and checks. Throws UserError that says where the manifest is wrong.
+/// Parses and checks. Throws UserError with the location of an error.
 Manifest parseManifest(const char *json);
 
 } // namespace tpc::rt

@@ -29,7 +29,7 @@ std::optional<int64_t> maxOf(const Constraint &constraint, const std::string &sy
       *constraint.max < none)
     return std::nullopt;
   int64_t most = (*constraint.max - none) / each;
-  // An expression that stops growing, such as min(capacity, 20), bounds nothing.
+  // A bounded expression, such as min(capacity, 20), imposes no limit.
   if (evaluateSize(constraint.expr, {{symbol, most + 1}}) <= *constraint.max)
     return std::nullopt;
   return most;

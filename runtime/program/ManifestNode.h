@@ -17,7 +17,7 @@ using nlohmann::json;
                   "; compile the program again");
 }
 
-/// A JSON object and the path to it, for messages.
+/// JSON object and its path, for messages.
 struct Node {
   const json &value;
   std::string where;

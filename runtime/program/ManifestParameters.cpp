@@ -15,7 +15,7 @@ void checkView(const Node &node, const Parameter &parameter) {
   for (const auto &dim : parameter.dims)
     for (const ViewFactor &factor : dim) {
       int64_t reach = 0;
-      if (!factor.offsets.empty()) { // of which the first is 0
+      if (!factor.offsets.empty()) { // the first offset is 0
         auto [least, most] = std::minmax_element(factor.offsets.begin(), factor.offsets.end());
         overflow |= __builtin_add_overflow(low, *least, &low);
         overflow |= __builtin_add_overflow(high, *most, &high);
@@ -124,7 +124,7 @@ void findShared(std::vector<Parameter> &parameters) {
            a.viewOffset == b.viewOffset && a.dtype == b.dtype && a.sourceDtype == b.sourceDtype &&
            a.name == b.name && a.init == b.init && a.sourceShape == b.sourceShape;
   };
-  // By place in the file: a model has thousands of parameters, a tensor few uses.
+  // By position in the file: a model has thousands of parameters, a tensor few uses.
   std::map<std::pair<int, int64_t>, std::vector<int>> bySource;
   for (size_t i = 0; i < parameters.size(); ++i)
     bySource[{parameters[i].file, parameters[i].offset}].push_back(static_cast<int>(i));

@@ -1,4 +1,4 @@
-//===- Mapping.cpp - a part of a file in memory ---------------------------===//
+//===- Mapping.cpp - Mapped part of a file --------------------------------===//
 
 #include "program/Mapping.h"
 #include "program/Error.h"
@@ -15,7 +15,7 @@ namespace tpc::rt {
 static thread_local Mapping *current = nullptr;
 static const auto pageBytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 
-/// The process's handler, while there are mappings.
+/// The process's signal handler, while there are mappings.
 struct MappingFaults {
   static inline std::mutex mutex;
   static inline int numMappings = 0;
@@ -34,7 +34,7 @@ struct MappingFaults {
     std::lock_guard lock(mutex);
     if (--numMappings > 0)
       return;
-    // Another one may have come meanwhile, which stays.
+    // If another handler was installed meanwhile, it stays.
     struct sigaction now = {};
     if (sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
         now.sa_sigaction == take)
@@ -48,7 +48,7 @@ struct MappingFaults {
       before.sa_sigaction(number, info, context);
     } else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && !isSent)) {
       std::signal(number, SIG_DFL);
-      raise(number); // behind this handler
+      raise(number); // delivered after this handler returns
     } else if (before.sa_handler != SIG_IGN) {
       before.sa_handler(number);
     }
@@ -78,7 +78,7 @@ Mapping::~Mapping() {
     munmap(base, length);
 }
 
-// Of a handler: calls of the system alone.
+// Called in a signal handler: only system calls.
 bool Mapping::catches(const void *address) {
   auto *place = static_cast<const std::byte *>(address);
   if (!base || place < base || place >= base + length)

@@ -1,9 +1,9 @@
-//===- Mapping.h - a part of a file in memory -------------------*- C++ -*-===//
+//===- Mapping.h - Mapped part of a file ------------------------*- C++ -*-===//
 //
-// Whoever reads memory that is a file gets SIGBUS where the file has become shorter, or its disk or
-// its server does not give what it has. Of what a Mapping has that is caught: the rest of it is
-// zeros from there on, and `check` says so. As long as there are any, the process has a handler,
-// which leaves what is not theirs to the one before.
+// Reading mapped memory raises SIGBUS if the file has become shorter, or its disk or server fails.
+// A handler catches this for Mappings: the rest of the mapping becomes zeros, and `check` reports
+// the error. The handler is installed while there are Mappings, and passes other faults to the
+// previous handler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,14 +19,14 @@ namespace tpc::rt {
 /// Bytes of a file, for reading by the thread that makes it.
 class Mapping {
 public:
-  /// Throws UserError where they cannot be mapped.
+  /// Throws UserError if mapping fails.
   Mapping(const File &file, int64_t offset, int64_t bytes);
   Mapping(const Mapping &) = delete;
   Mapping &operator=(const Mapping &) = delete;
   ~Mapping();
 
   const std::byte *data() const { return at; }
-  /// Throws UserError unless all that was read was the file's.
+  /// Throws UserError unless all bytes read were the file's.
   void check() const;
 
 private:
@@ -34,12 +34,12 @@ private:
   bool catches(const void *address);
 
   const File &file;
-  const int64_t end; ///< in the file
+  const int64_t end; ///< offset in the file
   std::byte *base = nullptr;
   size_t length = 0;
   const std::byte *at = nullptr;
   std::atomic<bool> isLost = false;
-  Mapping *outer; ///< the thread's before
+  Mapping *outer; ///< the thread's previous mapping
 };
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Model.cpp - a program in a process that does other things ----------===//
+//===- Model.cpp - Program loaded into another process --------------------===//
 
 #include "program/Model.h"
 #include "core/Device.h"
@@ -14,21 +14,20 @@
 namespace tpc::rt {
 namespace {
 
-/// What all models of this library that are open at once have in common: devices are chosen for the
-/// whole of it.
+/// State shared by all open models of this library: devices are selected for the whole library.
 struct Devices {
   const pid_t process = getpid();
   std::mutex mutex;
   int models = 0;
-  std::string choice; ///< flags that decided, in words
+  std::string choice; ///< text of the flags that determined the selection
 };
 
-/// Those of this process. A fork inherits a mutex that nobody may ever unlock.
+/// State of this process. A fork may inherit a locked mutex, so it gets a new state.
 Devices &devices() {
   static std::atomic<Devices *> known{nullptr};
   Devices *current = known.load();
   while (!current || current->process != getpid()) {
-    auto *fresh = new Devices; // what was before is another process's
+    auto *fresh = new Devices; // the previous state belongs to another process
     if (known.compare_exchange_strong(current, fresh))
       return *fresh;
     delete fresh;
@@ -86,7 +85,7 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
       std::lock_guard<std::mutex> lock(shared.mutex);
       if (shared.models == 0) {
         static const DeviceKind &first = deviceKind();
-        chooseDevices(first); // not those of models that are closed
+        chooseDevices(first); // not those of closed models
         chooseDevice(program, nullptr, {}, manifest, options);
         chooseProducts(nullptr, options);
         shared.choice = choiceOf(options);
@@ -120,7 +119,7 @@ void Model::start() {
   if (execution)
     return;
   auto started = std::make_unique<Execution>(program, manifest, options, nullptr);
-  // After a step that was broken, which ended the ranks.
+  // Restarted after a failed step, which ended the ranks.
   if (!weights.empty() && weights != started->weightIdentity())
     throw UserError("the weight files are not those that were loaded when the program was opened, "
                     "and its ranks had to be started again: close it and open it again to go on "
@@ -140,7 +139,7 @@ std::future<void> Model::post(std::function<void(Execution &)> work) {
       std::string message = error.what();
       if (program.gpu_code)
         failure = message;
-      // With the ranks goes what the step has left behind.
+      // Ending the ranks frees the memory of the failed step.
       execution.reset();
       throw BrokenStep(message);
     }

@@ -1,7 +1,7 @@
-//===- Model.h - a program in a process that does other things ------------===//
+//===- Model.h - Program loaded into another process ----------------------===//
 //
-// What is behind tpc/session.h: a world of threads with its weights, which serves one call after
-// the other. Nothing is printed, and no error ends the process. See docs/serving-and-python.md.
+// Implements tpc/session.h: a world of threads with its weights, which serves one call at a time.
+// It prints nothing, and no error ends the process. See docs/serving-and-python.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 
 namespace tpc::rt {
 
-/// A step has begun and failed.
+/// A step has started and failed.
 class BrokenStep : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
@@ -26,42 +26,44 @@ public:
 
 class Model {
 public:
-  /// Starts the ranks and loads the weights. `program` and `manifest` stay. Throws UserError.
+  /// Starts the ranks and loads the weights. `program` and `manifest` must outlive the model.
+  /// Throws UserError.
   Model(const tpc_program &program, const Manifest &manifest,
         const std::vector<std::string> &flags);
   ~Model();
 
-  /// Whether this process is another than the one that opened it: its threads are not here.
+  /// Whether this process is a fork of the one that opened the model: its threads do not exist
+  /// here.
   bool hasForked() const;
 
-  /// Runs a step with inputs as of `completeInputs`. Throws UserError, or BrokenStep.
+  /// Runs a step with inputs as for `completeInputs`. Throws UserError, or BrokenStep.
   std::vector<Tensor> run(const std::vector<std::string> &names,
                           const std::function<Given(const Port &)> &take);
 
-  /// Does `work` with the ranks, behind what was asked for before. Where a rank has failed, the
-  /// future throws BrokenStep; else what `work` throws.
+  /// Runs `work` on the ranks after all earlier work. If a rank has failed, the future throws
+  /// BrokenStep; otherwise the exceptions of `work`.
   std::future<void> post(std::function<void(Execution &)> work);
 
   const Options &flags() const { return options; }
 
-  /// In work that is posted: throws UserError where these steps, of a task that is for `room`, take
-  /// more memory than there can be.
+  /// Within posted work: throws UserError if these steps, of a task sized for `room`, exceed the
+  /// available memory.
   void checkMemory(std::span<const Inputs> steps, const std::string &room) const;
 
-  /// What there was room for so far, of a program that generates: memory is made anew where it is
-  /// for more or longer sequences.
+  /// Capacity so far of a program that generates; caches are reallocated for more or longer
+  /// sequences.
   struct Room {
-    std::mutex mutex; ///< of the rest
+    std::mutex mutex; ///< guards the rest
     int64_t slots = 0, capacity = 0;
-    int64_t checkedSlots = 0, checkedCapacity = 0; ///< that memory is known to suffice for
+    int64_t checkedSlots = 0, checkedCapacity = 0; ///< sizes whose memory has been checked
   };
   Room &room() { return made; }
 
-  /// What an executable would have printed, a line each.
+  /// Notes that an executable would have printed, one line each.
   std::vector<std::string> notes();
 
 private:
-  /// Starts the ranks, unless they are there.
+  /// Starts the ranks, unless they run.
   void start();
 
   const tpc_program &program;
@@ -71,9 +73,9 @@ private:
   std::vector<std::string> told;
   Room made;
   std::unique_ptr<Execution> execution;
-  std::string weights; // those that the first one has loaded
-  std::string failure; // for which there will be none any more
-  Worker worker;       // who uses all of the above
+  std::string weights; // identity of the first weights loaded
+  std::string failure; // why the ranks cannot be restarted
+  Worker worker;       // last member: its tasks use all of the above
 };
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Notes.cpp - what users are told beside results ---------------------===//
+//===- Notes.cpp - Notes for the user -------------------------------------===//
 
 #include "program/Notes.h"
 #include "core/Diagnostic.h"

@@ -1,4 +1,4 @@
-//===- Notes.h - what users are told beside results -----------------------===//
+//===- Notes.h - Notes for the user ---------------------------------------===//
 
 #ifndef TPC_RT_PROGRAM_NOTES_H
 #define TPC_RT_PROGRAM_NOTES_H
@@ -8,10 +8,10 @@
 
 namespace tpc::rt {
 
-/// Says it on standard error, unless the thread collects what it has to say.
+/// Prints the note on standard error, unless the thread collects notes.
 void note(const std::string &text);
 
-/// From now on notes of this thread are added there. Null: they are said.
+/// Appends later notes of this thread to `into`. Null: prints them again.
 void collectNotes(std::vector<std::string> *into);
 
 } // namespace tpc::rt

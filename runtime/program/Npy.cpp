@@ -1,4 +1,4 @@
-//===- Npy.cpp - reads and writes NumPy's .npy files ----------------------===//
+//===- Npy.cpp - Reader and writer of NumPy's .npy files ------------------===//
 
 #include "program/Npy.h"
 #include "program/Error.h"
@@ -10,12 +10,11 @@ namespace tpc::rt {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
-/// NumPy itself writes headers of about 100 bytes and refuses more than 10,000 unless told to trust
-/// the file.
+/// NumPy writes headers of about 100 bytes and rejects more than 10,000 unless the file is trusted.
 constexpr uint32_t maxHeader = 1 << 16;
 constexpr size_t maxRank = 32;
 
-/// Descriptions as NumPy spells them, by the values of tpc_dtype.
+/// NumPy's descriptions, by the values of tpc_dtype.
 constexpr const char *descriptions[] = {"<f4", "<f8", "<f2", "<V2", "|i1",
                                         "<i2", "<i4", "<i8", "|b1", "|u1"};
 
@@ -136,7 +135,7 @@ private:
 tpc_dtype dtypeOf(const std::string &description, const std::string &path) {
   for (int i = TPC_F32; i <= TPC_U8; ++i) {
     std::string_view known = descriptions[i];
-    // One-byte types have no order; NumPy writes '|', others may write '<' or '='.
+    // One-byte types have no byte order; NumPy writes '|', others may write '<' or '='.
     bool sameOrder =
         description.size() == 3 && (description[0] == known[0] || description[0] == '=' ||
                                     known[2] == '1' || (known == "<V2" && description[0] == '|'));
@@ -150,7 +149,7 @@ tpc_dtype dtypeOf(const std::string &description, const std::string &path) {
                   "'; bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64 are understood");
 }
 
-/// From first index fastest to last index fastest.
+/// Converts from Fortran to C order.
 Buffer fromFortran(const Buffer &source, const Shape &shape, int64_t elementBytes) {
   Buffer result(source.size());
   Shape stride(shape.size()), index(shape.size(), 0);
@@ -202,7 +201,7 @@ Tensor readNpy(const std::string &path) {
   Tensor tensor;
   tensor.dtype = dtypeOf(parser.description, path);
   tensor.shape = parser.shape;
-  // The sizes are compared with the file's before anything is allocated.
+  // Sizes are compared with the file's before allocation.
   auto bytes = byteCount(tensor.shape, tensor.dtype);
   int64_t there = file.size() - headerBegin - headerBytes;
   if (!bytes || *bytes != there)
@@ -212,7 +211,7 @@ Tensor readNpy(const std::string &path) {
   tensor.data = Buffer(*bytes);
   if (!file.readAt(tensor.data.data(), *bytes, headerBegin + headerBytes))
     throw notNpy("its data could not be read");
-  // Any byte but 0 is true for NumPy; programs count on 0 and 1, which may be an index.
+  // NumPy treats any nonzero byte as true; programs require 0 and 1, which may be an index.
   if (tensor.dtype == TPC_BOOL)
     for (int64_t i = 0; i < *bytes; ++i)
       tensor.data.data()[i] = std::byte(tensor.data.data()[i] != std::byte(0));

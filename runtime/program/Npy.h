@@ -1,4 +1,4 @@
-//===- Npy.h - reads and writes NumPy's .npy files ------------------------===//
+//===- Npy.h - Reader and writer of NumPy's .npy files --------------------===//
 //
 // Format versions 1 to 3, little endian, C or Fortran order. Format: NumPy's NEP 1 and
 // numpy.lib.format.
@@ -13,12 +13,12 @@
 
 namespace tpc::rt {
 
-/// Reads a whole file; Fortran order is converted. Two-byte "void" elements, which is how NumPy
-/// stores bfloat16, are bf16. Throws UserError, naming the file, for anything that is not a
-/// complete .npy file of a dtype of ours.
+/// Reads a whole file; Fortran order is converted. Two-byte "void" elements, as which NumPy stores
+/// bfloat16, become bf16. Throws UserError, with the file's name, for incomplete files and
+/// unsupported dtypes.
 Tensor readNpy(const std::string &path);
 
-/// Writes `path` completely or not at all: to a file beside it that is then renamed.
+/// Writes `path` completely or not at all: writes a temporary file and renames it.
 void writeNpy(const std::string &path, const Tensor &tensor);
 
 } // namespace tpc::rt

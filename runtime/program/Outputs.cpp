@@ -1,4 +1,4 @@
-//===- Outputs.cpp - assembles outputs on world rank 0 --------------------===//
+//===- Outputs.cpp - Assembly of outputs on world rank 0 ------------------===//
 
 #include "program/Outputs.h"
 #include "core/Transport.h"
@@ -18,10 +18,10 @@ int64_t product(const int64_t *sizes, int32_t rank) {
   return count;
 }
 
-/// Copies a dense box to its place in a dense tensor.
+/// Copies a dense box into a dense tensor.
 void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_t *global,
                 const int64_t *offset, const int64_t *size, int64_t elementBytes) {
-  // Trailing dimensions that the box fills are one run with the one before them.
+  // Trailing dimensions that the box covers fully are merged with the one before them.
   int64_t run = elementBytes;
   while (rank > 0 && size[rank - 1] == global[rank - 1])
     run *= size[--rank];
@@ -44,7 +44,7 @@ void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_
   std::memcpy(to, from, run);
 }
 
-/// Packs what is meant of a block with copies.
+/// Packs the selected entries of a block with copies.
 std::vector<std::byte> select(const std::byte *from, int32_t rank, const int64_t *size,
                               const Selection &selection, int64_t elementBytes) {
   int64_t outer = product(size, selection.dim), count = size[selection.dim];

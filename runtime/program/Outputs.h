@@ -1,4 +1,4 @@
-//===- Outputs.h - assembles outputs on world rank 0 ----------------------===//
+//===- Outputs.h - Assembly of outputs on world rank 0 --------------------===//
 
 #ifndef TPC_RT_PROGRAM_OUTPUTS_H
 #define TPC_RT_PROGRAM_OUTPUTS_H
@@ -13,30 +13,30 @@
 
 namespace tpc::rt {
 
-/// Takes the boxes that ranks deliver in a step. Where ranks share memory they are copied to their
-/// place at once; a process of its own keeps them until `collect` sends them to rank 0.
+/// Receives the boxes that ranks deliver in a step. If ranks share memory, boxes are copied into
+/// the output at once. A separate process buffers them until `collect` sends them to rank 0.
 class OutputAssembler : public OutputSink {
 public:
   static constexpr int32_t maxBoxRank = 16;
 
-  /// Prepares for steps with these sizes. Memory is kept where it fits.
+  /// Prepares for steps with these sizes. Memory is reused if it fits.
   void prepare(const Manifest &manifest, const SymbolValues &symbols, tpc_context &firstLocal);
 
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
   /// Every rank calls this after its stage function. Counts the rank's part in the gather: one for
-  /// each output of which it delivered something, with the bytes of the whole output.
+  /// each output of which it delivered a part, with the bytes of the whole output.
   void collect(tpc_context &ctx);
 
-  /// On the process of rank 0, when all ranks have collected: an output of which elements are
-  /// missing or were delivered twice. Empty if all is well. Begins the count anew.
+  /// In rank 0's process, after all ranks have collected: names an output with missing or repeated
+  /// elements. Empty: none. Resets the counts.
   std::string problem();
 
   std::vector<Tensor> &tensors() { return outputs; }
 
 private:
-  /// Of an output: global, offset and size one after the other.
+  /// For an output: global shape, offset and size, concatenated.
   struct Block {
     int32_t index, rank;
     int64_t bytes;
@@ -52,9 +52,9 @@ private:
   bool holdsRankZero = false;
   std::vector<Tensor> outputs;
   std::vector<int64_t> outputBytes;
-  /// Elements that arrived, by output.
+  /// Number of elements received, by output.
   std::unique_ptr<std::atomic<int64_t>[]> delivered;
-  /// By local rank (world rank where all are local): which outputs it delivered to.
+  /// By local rank (world rank if all are local): outputs that it delivered to.
   std::vector<std::vector<bool>> contributed;
   /// Blocks for rank 0: index, rank, global, offset, size as int64, then data.
   std::vector<std::byte> pending;

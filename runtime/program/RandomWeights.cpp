@@ -1,4 +1,4 @@
-//===- RandomWeights.cpp - weights as a function of a seed ----------------===//
+//===- RandomWeights.cpp - Random weights as a function of a seed ---------===//
 
 #include "program/RandomWeights.h"
 #include "tpc/fnv1a.h"
@@ -9,7 +9,7 @@ namespace tpc::rt {
 
 RandomSource::RandomSource(uint64_t seed, const Parameter &parameter) {
   own.key = mix(seed + golden * (1 + fnv1a(parameter.name)));
-  // 37837.227 is the deviation of the sum of four numbers from 0 to 65535.
+  // 37837.227 is the standard deviation of the sum of four numbers from 0 to 65535.
   double deviation = 0.2;
   if (parameter.init == Parameter::Init::Normal && parameter.sourceShape.size() > 1)
     deviation = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(parameter.sourceShape[0], 1)));

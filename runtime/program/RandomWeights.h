@@ -1,14 +1,15 @@
-//===- RandomWeights.h - weights as a function of a seed ------------------===//
+//===- RandomWeights.h - Random weights as a function of a seed -----------===//
 //
-// --weights=random:SEED. The value of an element depends on the seed, the parameter's name and the
-// element's index in the source tensor, and on nothing else: every split draws the same model. The
-// generator counts, in 64-bit integers:
+// --weights=random:SEED. The value of an element depends only on the seed, the parameter's name,
+// and the element's index in the source tensor: every partitioning draws the same model. The
+// counter-based generator uses 64-bit integers:
 //
 //   key   = mix(seed + golden * (1 + sum over bytes of the name, FNV-1a))
 //   bits  = mix(key + golden * (index + 1)),    mix being the finalizer of SplitMix64
-//   z     = (sum of the four 16-bit fields of bits - 131070) / 37837.227     about N(0, 1), within
-//   ±3.47 value = z / sqrt(rows)  for "normal" of two or more dimensions, 0.2 z for one; 1 + 0.2 z
-//   for "ones"; 0.2 z for "zeros"
+//   z     = (sum of the four 16-bit fields of bits - 131070) / 37837.227
+//           z is about N(0, 1), within ±3.47
+//   value = z / sqrt(rows) for "normal" of two or more dimensions, 0.2 z of one dimension,
+//           1 + 0.2 z for "ones", 0.2 z for "zeros"
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- Requests.cpp - which files belong to which step --------------------===//
+//===- Requests.cpp - Files of each step ----------------------------------===//
 
 #include "program/CommandLine.h"
 #include "program/Error.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The one input that must be given, for files without a name.
+/// The one required input, for files without a name.
 std::string soleInput(const Manifest &manifest, const std::string &file) {
   std::string found;
   int needed = 0;
@@ -70,7 +70,7 @@ std::vector<fs::path> sortedEntries(const fs::path &directory) {
   return entries;
 }
 
-/// Where a batch's outputs go. The directories are made by whoever writes.
+/// Sets the output paths of a batch entry. The writer creates the directories.
 void addOutputs(Request &request, const Options &options, const Manifest &manifest) {
   for (const auto &[name, directory] : options.outputs)
     request.outputs[name] = (fs::path(directory) / (request.name + ".npy")).string();
@@ -128,7 +128,7 @@ Request singleRequest(const Options &options, const Manifest &manifest) {
 
 } // namespace
 
-// Devices may be both.
+// Devices may be both input and output.
 void checkOverwriting(const std::vector<Request> &requests, const Options &options,
                       const Manifest &manifest) {
   std::vector<std::pair<std::string, std::string>> read = {
@@ -143,7 +143,7 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
     for (const auto &[name, path] : request.outputs) {
       std::error_code ignored;
       if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) {
-        // Of a file that is not there yet, only an absolute path is resolved.
+        // For a file that does not exist yet, only the absolute path is resolved.
         fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
         if (!written.insert(place.empty() ? fs::path(path) : place).second)
           throw UserError("--output: two outputs are written to '" + path + "'");

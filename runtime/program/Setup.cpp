@@ -1,4 +1,4 @@
-//===- Setup.cpp - what is to be settled before a program runs ------------===//
+//===- Setup.cpp - Setup before a program runs ----------------------------===//
 
 #include "program/Setup.h"
 #include "core/Device.h"
@@ -49,8 +49,8 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
   chooseDevices(assignDevices(program, session, launcher, manifest, options.shareGpus));
 }
 
-/// Ranks of one run use the same kernels: those of another instruction set round differently, and
-/// what ranks compute each for itself, such as which expert a token goes to, must be the same.
+/// Selects the same kernels on all ranks of a run: instruction sets round differently, and results
+/// that each rank computes for itself, such as the expert of a token, must agree.
 static void shareKernels(Session *session) {
   if (!session)
     return;

@@ -1,6 +1,6 @@
-//===- Setup.h - what is to be settled before a program runs --------------===//
+//===- Setup.h - Setup before a program runs ------------------------------===//
 //
-// What executables do before the first step, and processes that have loaded a program as a library.
+// Shared by executables before the first step, and by processes that load a program as a library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,18 +13,19 @@
 
 namespace tpc::rt {
 
-/// Throws UserError where it does not fit the program or this runtime.
+/// Throws UserError if the manifest does not fit the program or this runtime.
 Manifest readManifest(const tpc_program &program);
 
-/// All ranks are threads of this process: before anything is read, for what the system allows.
+/// Checks the system's thread limit if all ranks are threads of this process. Call before reading
+/// files.
 void checkThreads(const Manifest &manifest, const Options &options);
 
-/// What computes, where the program has kernels of its own: one device for each rank.
+/// Selects the device kind of the program's kernels, and one device per rank.
 void chooseDevice(const tpc_program &program, Session *session, const Launcher &launcher,
                   const Manifest &manifest, const Options &options);
 
-/// All ranks compute products by the same library, of the same version: bits depend on it. So they
-/// communicate, and measure.
+/// Checks that all ranks use the same matmul backend and version, because bits depend on it. Also
+/// for communication and tuning.
 void chooseProducts(Session *session, const Options &options);
 
 } // namespace tpc::rt

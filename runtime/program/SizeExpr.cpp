@@ -1,4 +1,4 @@
-//===- SizeExpr.cpp - evaluates the symbolic sizes of the manifest --------===//
+//===- SizeExpr.cpp - Symbolic sizes of the manifest ----------------------===//
 //
 // Recursive descent that computes as it parses:
 //
@@ -21,7 +21,7 @@ bool isWord(char c) { return isWordStart(c) || isDigit(c) || c == '.'; }
 
 class Evaluator {
 public:
-  /// With `mentioned`, symbols are collected and all count as 1, and divisors are not looked at.
+  /// With `mentioned`, symbols are collected and evaluate to 1, and divisors are not checked.
   Evaluator(std::string_view text, const SymbolValues *symbols, std::set<std::string> *mentioned)
       : text(text), symbols(symbols), mentioned(mentioned) {}
 
@@ -55,7 +55,7 @@ private:
     if (!take(c))
       refuse(std::string("expected '") + c + "'");
   }
-  /// The word at the cursor, which stays.
+  /// Word at the cursor; does not advance.
   std::string_view peekWord() {
     skipSpace();
     size_t end = at;

@@ -1,4 +1,4 @@
-//===- SizeExpr.h - evaluates the symbolic sizes of the manifest ----------===//
+//===- SizeExpr.h - Symbolic sizes of the manifest ------------------------===//
 
 #ifndef TPC_RT_PROGRAM_SIZEEXPR_H
 #define TPC_RT_PROGRAM_SIZEEXPR_H
@@ -13,16 +13,15 @@ namespace tpc::rt {
 
 using SymbolValues = std::map<std::string, int64_t, std::less<>>;
 
-/// The value of `text`: integers, symbols, `+ - *`, parentheses, floordiv, mod, min and max (the
-/// latter four as functions of two arguments; floordiv and mod also between their operands). Throws
-/// UserError for text that does not parse, a symbol without a value, a divisor that is not
-/// positive, and anything that leaves 64 bits.
+/// Evaluates `text`: integers, symbols, `+ - *`, parentheses, floordiv, mod, min and max (the
+/// latter four as functions of two arguments; floordiv and mod also as infix operators). Throws
+/// UserError on syntax errors, symbols without a value, non-positive divisors, and 64-bit overflow.
 int64_t evaluateSize(std::string_view text, const SymbolValues &symbols);
 
-/// The symbols that `text` mentions. Throws UserError if it does not parse.
+/// Symbols in `text`. Throws UserError on syntax errors.
 std::set<std::string> symbolsOf(std::string_view text);
 
-/// The symbol that `text` consists of, or "".
+/// The symbol, if `text` consists of one; otherwise "".
 std::string soleSymbol(std::string_view text);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Summary.cpp - what an output holds, in a line ----------------------===//
+//===- Summary.cpp - One-line summary of an output ------------------------===//
 
 #include "program/Summary.h"
 #include <cmath>

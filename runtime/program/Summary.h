@@ -1,4 +1,4 @@
-//===- Summary.h - what an output holds, in a line ------------------------===//
+//===- Summary.h - One-line summary of an output --------------------------===//
 
 #ifndef TPC_RT_PROGRAM_SUMMARY_H
 #define TPC_RT_PROGRAM_SUMMARY_H
@@ -7,12 +7,12 @@
 
 namespace tpc::rt {
 
-/// Name, type, shape, and of floats the least, the largest and the mean of those that are finite,
-/// and how many are not.
+/// Name, type and shape. For floats also minimum, maximum and mean of the finite elements, and the
+/// number of others.
 std::string summaryOf(const std::string &name, const Tensor &tensor);
 
-/// What should make people look twice: that some are no numbers, how many, and where the first one
-/// is. Else empty. They are what the model computes: no reason to fail.
+/// Warning about NaN or infinite elements: their number and the position of the first; empty if
+/// there is none. The model computed them, so they are no error.
 std::string warningOf(const std::string &name, const Tensor &tensor);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Task.h - what programs do besides single steps ---------------------===//
+//===- Task.h - Multi-step tasks of a program -----------------------------===//
 
 #ifndef TPC_RT_PROGRAM_TASK_H
 #define TPC_RT_PROGRAM_TASK_H
@@ -8,22 +8,22 @@
 
 namespace tpc::rt {
 
-/// Something that takes many steps. Made before the weights are loaded, so that what is wrong with
-/// it is said then.
+/// Task of many steps. Created before the weights are loaded, so that errors in it are reported
+/// before.
 class Task {
 public:
   virtual ~Task();
-  /// Of the steps that take most memory, on the devices that have been chosen.
+  /// Inputs of the steps with the largest memory use, on the selected devices.
   virtual std::vector<Inputs> largestSteps() const = 0;
-  /// What there is room for, in words.
+  /// Description of the capacity.
   virtual std::string roomText() const = 0;
-  /// What all processes must have in common of it.
+  /// Digest that must be equal on all processes.
   virtual std::string digest() const = 0;
   /// Throws UserError.
   virtual void run(Execution &execution) = 0;
 };
 
-/// Of a program that generates; generate/ has it. Throws UserError.
+/// Makes the generation task (defined in generate/). Throws UserError.
 std::unique_ptr<Task> makeGeneration(const Manifest &manifest, const Options &options);
 
 } // namespace tpc::rt

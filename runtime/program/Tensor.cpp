@@ -1,4 +1,4 @@
-//===- Tensor.cpp - element types and tensors -----------------------------===//
+//===- Tensor.cpp - Element types, and tensors of programs ----------------===//
 
 #include "program/Tensor.h"
 #include "core/Half.h"
@@ -38,7 +38,7 @@ std::string shapeText(const Shape &shape) {
 }
 
 std::optional<int64_t> elementCount(const Shape &shape) {
-  // A zero anywhere makes the tensor empty, however large the other sizes are.
+  // A zero makes the tensor empty, however large the other sizes are.
   bool empty = false, overflow = false;
   int64_t count = 1;
   for (int64_t size : shape) {

@@ -1,4 +1,4 @@
-//===- Tensor.h - element types and tensors that programs take and give ---===//
+//===- Tensor.h - Element types, and tensors of programs ------------------===//
 
 #ifndef TPC_RT_PROGRAM_TENSOR_H
 #define TPC_RT_PROGRAM_TENSOR_H
@@ -22,19 +22,19 @@ std::optional<tpc_dtype> dtypeNamed(std::string_view name);
 using Shape = std::vector<int64_t>;
 /// "[2, 3]".
 std::string shapeText(const Shape &shape);
-/// Number of elements; nothing if it leaves 63 bits or a size is negative.
+/// Number of elements; nothing on overflow of 63 bits or for negative sizes.
 std::optional<int64_t> elementCount(const Shape &shape);
 /// The same in bytes.
 std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);
-/// Where element `i`, in row-major order, is.
+/// Index of element `i` in row-major order.
 Shape positionOf(int64_t i, const Shape &shape);
 
-/// 64-byte aligned memory, never null. Throws UserError if there is none. Or somebody else's.
+/// 64-byte aligned memory, never null; throws UserError if out of memory. Or borrowed memory.
 class Buffer {
 public:
   Buffer() = default;
   explicit Buffer(int64_t bytes);
-  /// Memory that stays where it is for longer than the buffer, and is only read.
+  /// Refers to memory that outlives the buffer, and is only read.
   static Buffer borrow(const void *data, int64_t bytes);
   std::byte *data() const { return memory.get(); }
   int64_t size() const { return bytes; }
@@ -60,7 +60,7 @@ struct Tensor {
   int64_t count() const { return data.size() / dtypeBytes(dtype); }
 };
 
-/// An element of a type other than i64, which may have more digits.
+/// Element of any type except i64, which may have more digits.
 double numberAt(const Tensor &tensor, int64_t i);
 
 } // namespace tpc::rt

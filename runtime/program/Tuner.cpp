@@ -1,4 +1,4 @@
-//===- Tuner.cpp - what ranks choose by measuring -----------------------===//
+//===- Tuner.cpp - Tuning by measurement ----------------------------------===//
 
 #include "program/Tuner.h"
 #include "core/Device.h"
@@ -11,7 +11,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Of all processes, one after the other.
+/// Concatenated text of all processes.
 std::string textOfAll(World &world, const std::string &mine) {
   Session *session = world.session();
   if (!session)
@@ -22,7 +22,7 @@ std::string textOfAll(World &world, const std::string &mine) {
   return all;
 }
 
-/// The two parts of each line.
+/// Key and value of each line.
 std::vector<std::pair<std::string, std::string>> pairsOf(const std::string &text) {
   std::vector<std::pair<std::string, std::string>> pairs;
   std::istringstream from(text);
@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, std::string>> pairsOf(const std::string &text
   return pairs;
 }
 
-/// What the session is said to do, for as long as this lives.
+/// Sets the session's current work during its lifetime.
 class SessionDoes {
 public:
   SessionDoes(Session *session, const char *what)
@@ -49,13 +49,13 @@ private:
   const char *const before;
 };
 
-/// What one rank answers.
+/// Tuning result of one rank.
 struct Answer {
   std::string question, text; ///< empty at first: to be measured
   bool isMeasured = false;
 };
 
-/// In the memory that frames will have.
+/// Measures in the memory reserved for frames.
 void answer(tpc_context &ctx, std::vector<Answer> &answers) {
   for (Answer &one : answers) {
     if (!one.text.empty() && ctx.device->applyTuning(one.question, one.text))
@@ -88,7 +88,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
   if (asked.empty())
     return;
 
-  // Ranks take turns, so that they measure at the same time.
+  // Tunings are assigned to ranks in turn, so that they measure in parallel.
   std::vector<std::vector<Answer>> answers(static_cast<size_t>(world.numLocal()));
   size_t turn = 0;
   for (auto at = asked.begin(); at != asked.end();) {
@@ -118,7 +118,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
         measured.emplace_back(one.question, one.text);
     }
   cache.add(measured);
-  // Questions are not empty.
+  // An empty key marks the note: tunings are not empty.
   if (std::string note = cache.takeNote(); !note.empty())
     mine += "\t" + note + "\n";
   std::set<std::string> notes;

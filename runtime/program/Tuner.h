@@ -1,10 +1,9 @@
-//===- Tuner.h - what ranks choose by measuring -------------------------===//
+//===- Tuner.h - Tuning by measurement ------------------------------------===//
 //
-// Devices may choose by measuring how they do some work (core/Device.h): the algorithms of products
-// on GPUs. Before a step of new sizes, a device that only counts has gone through it, and so said
-// which pendingTunings are open (EstimateMemory.h). Each is answered by one of the ranks that have
-// it, from the cache or by measuring, and all of these take the answer, before any of them begins
-// the step.
+// Devices may select algorithms by measurement (core/Device.h), such as those of matmuls on GPUs.
+// Before a step of new sizes, a dry run lists its pending tunings (EstimateMemory.h). For each of
+// them, one of its ranks reads the result from the cache or measures it. All of its ranks apply the
+// result before any of them starts the step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,14 +19,14 @@ namespace tpc::rt {
 
 class Tuner {
 public:
-  /// Questions that are answered in a run. Of more, work is done as if nobody measured.
+  /// Maximum number of tunings per run. Further work uses the default algorithms.
   static constexpr size_t maxTunings = 4096;
 
   /// `measures`: the same on all ranks.
   explicit Tuner(bool measures) : measures(measures), cache(TuningCache::folderOfUser()) {}
 
-  /// Collective. `pendingTunings`: of each rank of this process, about the step that comes; `run`:
-  /// runs on each rank's thread, where there is the memory for its frames.
+  /// Collective. `pendingTunings`: of each rank of this process, for the next step; `run`: runs a
+  /// function on each rank's thread, with memory for its frames.
   void settle(World &world, const std::vector<std::vector<std::string>> &pendingTunings,
               const std::function<void(const std::function<void(tpc_context &)> &)> &run);
 

@@ -1,4 +1,4 @@
-//===- TuningCache.cpp - what devices have measured, from run to run ------===//
+//===- TuningCache.cpp - Persistent cache of tuning results ---------------===//
 
 #include "program/TuningCache.h"
 #include "program/Error.h"
@@ -17,15 +17,15 @@ namespace tpc::rt {
 namespace {
 
 constexpr std::string_view header = "tpc measurements 1\n", end = "end ";
-/// Of a file of some other kind not more is read.
+/// Larger files are not read: they are of another kind.
 constexpr int64_t mostBytes = 64 << 20;
 
 std::string lastLine(std::string_view before) {
   return std::string(end) + toHexDigits(spreadBits(fnv1a(before))) + "\n";
 }
 
-/// Whoever writes has it to himself. Where that cannot be had in ten seconds it goes without: what
-/// another writes at the same time may be lost, which is measured again.
+/// Exclusive lock of the file for writing. After ten seconds the write proceeds without it: results
+/// written at the same time may be lost, and are measured again.
 class Lock {
 public:
   explicit Lock(const std::string &path)
@@ -51,7 +51,7 @@ TuningCache::TuningCache(const std::string &folder) : folder(folder), path(folde
 std::string TuningCache::folderOfUser() {
   if (const char *own = std::getenv("TPC_CACHE"))
     return own;
-  // A path that is not absolute is to be ignored, as the standard has it.
+  // The XDG standard requires relative paths to be ignored.
   if (const char *caches = std::getenv("XDG_CACHE_HOME"); caches && *caches == '/')
     return std::string(caches) + "/tpc";
   const char *home = std::getenv("HOME");
@@ -128,7 +128,7 @@ void TuningCache::add(const std::vector<std::pair<std::string, std::string>> &an
     known[question] = added[question] = answer;
   std::string before = std::exchange(note, "");
   Answers all = read();
-  // Of what is damaged was said when it was first read.
+  // A damaged file was reported when it was first read.
   note = std::move(before);
   std::erase_if(all, [&](const auto &one) { return added.contains(one.first); });
   all.insert(all.end(), added.begin(), added.end());

@@ -1,14 +1,14 @@
-//===- TuningCache.h - what devices have measured, from run to run --------===//
+//===- TuningCache.h - Persistent cache of tuning results -----------------===//
 //
-// A file of lines, in the folder that TPC_CACHE names, or else in that of the user's caches
-// (XDG_CACHE_HOME, or .cache at home):
+// A text file in the folder TPC_CACHE, or else in the user's cache folder (XDG_CACHE_HOME, or
+// ~/.cache):
 //
 //   tpc measurements 1
-//   QUESTION<tab>ANSWER          for each, the last one that was measured last
-//   end DIGEST                   of all before
+//   TUNING<tab>RESULT          the most recent result of each, oldest first
+//   end DIGEST                 of all lines before
 //
-// It is written beside its place and renamed. Whatever is damaged, of another version or not there
-// is as if nothing had been measured.
+// Updates write a temporary file and rename it. A damaged file, or one of another version, is
+// treated as empty.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,19 +25,19 @@ namespace tpc::rt {
 
 class TuningCache {
 public:
-  /// Of more, those that were measured first are dropped.
+  /// Beyond this number, the oldest results are dropped.
   static constexpr size_t maxEntries = 16384;
 
-  /// In this folder; empty: nothing is kept.
+  /// Cache in this folder; empty: no persistence.
   explicit TuningCache(const std::string &folder);
-  /// As the environment says.
+  /// Folder by environment variables.
   static std::string folderOfUser();
 
-  /// The answer, or null.
+  /// Returns the result, or null.
   const std::string *find(const std::string &question);
-  /// Keeps answers, beside what others have kept meanwhile.
+  /// Adds results, and keeps those that other processes added meanwhile.
   void add(const std::vector<std::pair<std::string, std::string>> &answers);
-  /// What is to be said of the file, once; empty: nothing.
+  /// Returns the pending note about the file once; empty: none.
   std::string takeNote() { return std::exchange(note, ""); }
 
 private:

@@ -1,11 +1,11 @@
-//===- View.cpp - one rank's part of a parameter --------------------------===//
+//===- View.cpp - One rank's part of a parameter --------------------------===//
 
 #include "program/View.h"
 #include "core/Device.h"
 
 namespace tpc::rt {
 
-/// Makes `own` the elements of `factor` from `begin` on: evenly spaced where they are.
+/// Sets `own` to the elements of `factor` from `begin` on; evenly spaced if possible.
 static void takeOffsets(ViewFactor &own, const ViewFactor &factor, int64_t begin) {
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i < own.size; ++i)

@@ -1,4 +1,4 @@
-//===- Weights.cpp - finds and checks weight files ------------------------===//
+//===- Weights.cpp - Lookup and checks of weight files --------------------===//
 
 #include "program/Weights.h"
 #include "core/ExecutableFile.h"
@@ -13,12 +13,12 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view random = "random:";
 
-/// Where to look for a file, in order.
+/// Paths to search for a file, in order.
 std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &file,
                                     const std::string &choice) {
   fs::path name = fs::path(file.path).filename();
   std::error_code ignored;
-  // In another folder: where it was below the model's own, or by its name alone.
+  // In another folder: at the path relative to the model's folder, or by name.
   auto within = [&](const fs::path &folder) {
     fs::path below =
         fs::path(file.path).lexically_relative(fs::path(manifest.source).parent_path());
@@ -57,7 +57,7 @@ uint64_t parseSeed(const std::string &text) {
   return seed;
 }
 
-/// Of all bytes.
+/// Digest of all bytes.
 std::string digestAll(const File &file) {
   auto digest = wholeDigest(0, file.size(), [&](void *to, uint64_t bytes, uint64_t offset) {
     return file.readAt(to, bytes, offset);
@@ -67,7 +67,7 @@ std::string digestAll(const File &file) {
   return *digest;
 }
 
-/// Of samples of the tensors that the program reads. Nothing if one cannot be read.
+/// Digest of samples of the tensors that the program reads. Nothing if one cannot be read.
 std::optional<std::string> digestSamples(const Manifest &manifest, int index, const File &file) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters)
@@ -78,8 +78,8 @@ std::optional<std::string> digestSamples(const Manifest &manifest, int index, co
   });
 }
 
-/// Returns the digest of samples; compares it, and with `readAll` those of whole tensors, with what
-/// they were at compile time.
+/// Returns the digest of samples. Compares it with the compile-time digest; with `readAll`, also
+/// those of whole tensors.
 std::string check(const Manifest &manifest, int index, const File &file, bool readAll) {
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
@@ -165,7 +165,7 @@ void checkUnchanged(const Manifest &manifest, const WeightSources &sources) {
   for (size_t i = 0; i < sources.files.size(); ++i) {
     const File &file = *sources.files[i];
     std::string change = file.change();
-    // A writer that has mapped the file may leave no time stamp.
+    // A writer through a mapping may leave the time stamp unchanged.
     if (change.empty()) {
       std::optional<std::string> digest =
           sources.readAll ? digestAll(file) : digestSamples(manifest, static_cast<int>(i), file);

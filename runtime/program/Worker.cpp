@@ -1,4 +1,4 @@
-//===- Worker.cpp - a thread of the library's own -------------------------===//
+//===- Worker.cpp - Worker thread of the library --------------------------===//
 
 #include "program/Worker.h"
 #include <csignal>
@@ -8,8 +8,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Threads that are started meanwhile, and those that they start, take no signals that are sent to
-/// the process.
+/// Blocks asynchronous signals for threads started during its lifetime, and their descendants.
 class WithoutSignals {
 public:
   WithoutSignals() {

@@ -1,8 +1,8 @@
-//===- Worker.h - a thread of the library's own ---------------------------===//
+//===- Worker.h - Worker thread of the library ----------------------------===//
 //
-// What a process asks of a program that it has loaded is done there: kernels keep threads for the
-// thread that calls them, and those of the process are none of ours. Signals are left to the
-// threads of the process; what a fault raises is not.
+// A loaded program runs its work on this thread: kernels keep helper threads per calling thread,
+// and those of the embedding process do not belong to the library. The worker blocks asynchronous
+// signals, but not those of faults.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,12 @@ public:
   Worker();
   Worker(const Worker &) = delete;
   Worker &operator=(const Worker &) = delete;
-  /// When all that was asked for is done.
+  /// Waits for all posted tasks.
   ~Worker();
 
-  /// Runs `task` there, behind what was asked for before. What it throws is the future's.
+  /// Runs `task` after all earlier tasks. The future rethrows its exceptions.
   std::future<void> post(std::function<void()> task);
-  /// The same, and returns when it is done; throws what it throws.
+  /// Runs `task` and returns when it is done; rethrows its exceptions.
   void call(std::function<void()> task) { post(std::move(task)).get(); }
 
 private:

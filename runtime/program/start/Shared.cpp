@@ -1,9 +1,9 @@
-//===- Shared.cpp - what a C compiler adds to shared objects --------------===//
+//===- Shared.cpp - C compiler support for shared objects -----------------===//
 //
-// tpc_shared.o: linked into everything that the compiler's own linker makes, without a C compiler
-// and therefore without the C library's crti.o, crtbeginS.o and libc_nonshared.a. What those would
-// bring: __dso_handle, by which destructors of static objects are registered, and atexit. These are
-// called when the process ends, for the linker says that the object is never unloaded.
+// tpc_shared.o is linked into all output of the compiler's own linker, which uses no C compiler and
+// therefore no crti.o, crtbeginS.o or libc_nonshared.a. It defines their symbols: __dso_handle,
+// which registers destructors of static objects, and atexit. Both run when the process ends,
+// because the linker marks the object as never unloaded.
 //
 //===----------------------------------------------------------------------===//
 
