@@ -108,11 +108,10 @@ struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT>
 
 void equivalence::attachRepeatModels(MLIRContext *context) {
   attachToScalarOps<PassesByLetter>(context);
-  attachModels<PassesByLetter, MatmulOp, RotaryOp, SliceOp, ConcatOp, TransposeOp, AppendOp>(
-      context);
+  attachModels<PassesByLetter, MatmulOp, RotaryOp, SliceOp, ConcatOp, TransposeOp, AppendOp,
+               ReduceOp, SoftmaxOp, CumSumOp, TriluOp>(context);
   attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
-  attachModels<TakesRepeated, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ExpandOp, RollOp, EmbeddingOp,
-               GatherOp, GatherNDOp>(context);
+  attachModels<TakesRepeated, ExpandOp, RollOp, EmbeddingOp, GatherOp, GatherNDOp>(context);
 }

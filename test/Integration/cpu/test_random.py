@@ -69,6 +69,10 @@ FOUND = {
         '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,"ids":false,'
         '"chains":[{"product":false,"steps":[["expand",0,0,0],["roll",0,0,0]]}]}'
     ),
+    "norm of each repeated head before a norm over all heads": (
+        '{"grid":"tp4","shapes":[[3,3]],"layers":[{"heads":4,"kv":2,"size":6,"qk_norm":true,'
+        '"mlp":"none","norm":"rms_spelled","wide_norm":"qk"}],"seed":569,"hidden":3,"vocab":31}'
+    ),
     "output whose copies are split apart from what they copy": (
         '{"grid":"tp2","shapes":[[1,1],[2,5]],"level":0,"layers":[{"attention":"falcon","heads":10,"kv":5,"rotary":"half",'
         '"mlp":"none","norm":"layer_spelled","linear":"transpose","clip":true}],"seed":44,"extra":"keys"}'
