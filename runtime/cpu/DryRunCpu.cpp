@@ -32,7 +32,7 @@ public:
 
 class NoWeightLoader : public WeightLoader {
 public:
-  int64_t mostBytes() const override { return 0; }
+  int64_t maxBytes() const override { return 0; }
   std::byte *begin(int64_t) override { return nullptr; }
   void put(void *, int32_t, int32_t, std::span<const LoadFactor>) override {}
   void draw(void *, int32_t, int32_t, const tpc::rt::Generator &, int64_t,

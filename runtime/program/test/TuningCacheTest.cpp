@@ -31,8 +31,8 @@ struct TuningCacheTest : testing::Test {
 };
 
 /// Returns the result, or "none".
-std::string ask(TuningCache &cache, const std::string &question) {
-  const std::string *found = cache.find(question);
+std::string ask(TuningCache &cache, const std::string &tuningKey) {
+  const std::string *found = cache.find(tuningKey);
   return found ? *found : "none";
 }
 
@@ -93,8 +93,8 @@ TEST_F(TuningCacheTest, DropsTheOldest) {
   EXPECT_EQ(ask(cache, "5"), "z");
   EXPECT_LE(fs::file_size(file), 16 * TuningCache::maxEntries);
   size_t left = 0;
-  for (const auto &[question, answer] : many)
-    left += cache.find(question) != nullptr;
+  for (const auto &[tuningKey, tuning] : many)
+    left += cache.find(tuningKey) != nullptr;
   EXPECT_EQ(left, TuningCache::maxEntries - 1);
 }
 
