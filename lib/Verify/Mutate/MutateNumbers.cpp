@@ -156,7 +156,7 @@ static bool otherTruth(Mutator &m) {
     auto odd = arith::TruncIOp::create(m.builder, op.getLoc(), m.builder.getI1Type(), op.getLhs());
     op.getResult().replaceAllUsesWith(odd);
     op.erase();
-    m.place = odd;
+    m.location = odd;
   }
   return true;
 }
