@@ -14,14 +14,14 @@ using namespace tpc::rt::conformance;
 
 namespace {
 /// An arena of a single rank's device.
-struct OfOneRank {
+struct SingleRankArena {
   std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), 1);
   Arena arena{*world->local(0).device};
 };
 } // namespace
 
 TEST(Arena, FramesAreAlignedAndApart) {
-  OfOneRank rank;
+  SingleRankArena rank;
   Arena &arena = rank.arena;
   std::vector<std::pair<char *, int64_t>> frames;
   for (int i = 0; i < 200; ++i) {
@@ -40,7 +40,7 @@ TEST(Arena, FramesAreAlignedAndApart) {
 }
 
 TEST(Arena, OneChunkAfterTheFirstStep) {
-  OfOneRank rank;
+  SingleRankArena rank;
   Arena &arena = rank.arena;
   auto step = [&] {
     void *first = arena.push(100);
@@ -60,7 +60,7 @@ TEST(Arena, OneChunkAfterTheFirstStep) {
 }
 
 TEST(Arena, PopFreesAllThatWasPushedSince) {
-  OfOneRank rank;
+  SingleRankArena rank;
   Arena &arena = rank.arena;
   void *a = arena.push(Arena::alignment), *b = arena.push(1 << 20);
   arena.push(1 << 21);
@@ -72,7 +72,7 @@ TEST(Arena, PopFreesAllThatWasPushedSince) {
 }
 
 TEST(Arena, RefusesWhatCannotBe) {
-  OfOneRank rank;
+  SingleRankArena rank;
   Arena &arena = rank.arena;
   EXPECT_EQ(arena.push(-1), nullptr);
   EXPECT_EQ(arena.push(INT64_MAX), nullptr);

@@ -63,7 +63,7 @@ void checkAllReduce(tpc_context &ctx, uint32_t axes, int32_t dtype, tpc_reductio
   }
   OnDevice<T> in(ctx, before), out(ctx, std::vector<T>(count, T(77)));
   auto check = [&](const OnDevice<T> &result) {
-    EXPECT_TRUE(expected.isMetBy(result.read(), sumsInRankOrder(ctx)))
+    EXPECT_TRUE(expected.matches(result.read(), sumsInRankOrder(ctx)))
         << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " count " << count;
   };
   tpc_all_reduce(&ctx, axes, dtype, reduction, in.data(), out.data(), count);
@@ -140,7 +140,7 @@ TEST_P(Collectives, ReduceScatter) {
             OnDevice<T> in(ctx, whole), out(ctx, expected.size());
             tpc_reduce_scatter(&ctx, axes, dtype, reduction, in.data(), out.data(), shape.outer,
                                shape.n, shape.inner);
-            EXPECT_TRUE(expected.isMetBy(out.read(), sumsInRankOrder(ctx)))
+            EXPECT_TRUE(expected.matches(out.read(), sumsInRankOrder(ctx)))
                 << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
                 << shape.outer << "x" << shape.n << "x" << shape.inner;
           });

@@ -316,11 +316,11 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   if (pendingTunings.empty())
     return; // the device tunes nothing
   EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
-  std::vector<std::string> answers;
-  for (const std::string &question : pendingTunings) {
-    DeviceMemory own(*device, device->bytesToAnswer(question));
-    answers.push_back(device->answer(question, own.data()));
-    ASSERT_TRUE(device->applyTuning(question, answers.back())) << question;
+  std::vector<std::string> tunings;
+  for (const std::string &tuningKey : pendingTunings) {
+    DeviceMemory own(*device, device->tuningBytes(tuningKey));
+    tunings.push_back(device->tune(tuningKey, own.data()));
+    ASSERT_TRUE(device->applyTuning(tuningKey, tunings.back())) << tuningKey;
   }
   auto sorted = [](std::vector<std::string> texts) {
     std::sort(texts.begin(), texts.end());
@@ -332,16 +332,16 @@ TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   std::unique_ptr<World> other = World::threads(Grid({{"tp", 1}}), 1);
   other.swap(world);
   Device *measured = std::exchange(device, world->local(0).device.get());
-  auto heldBefore = std::exchange(memory, {});
+  auto memoryBefore = std::exchange(memory, {});
   auto matricesBefore = std::exchange(alive, {});
   compute();
   for (size_t i = 0; i < pendingTunings.size(); ++i)
-    EXPECT_TRUE(device->applyTuning(pendingTunings[i], answers[i])) << pendingTunings[i];
+    EXPECT_TRUE(device->applyTuning(pendingTunings[i], tunings[i])) << pendingTunings[i];
   EXPECT_EQ(compute(), expected);
   alive.clear();
   memory.clear();
   world.swap(other);
   device = measured;
   other.reset();
-  memory = std::move(heldBefore);
+  memory = std::move(memoryBefore);
 }

@@ -147,7 +147,7 @@ std::vector<AxisList> listsOf(const Grid &grid) {
   return lists;
 }
 
-bool areApart(const AxisList &a, const AxisList &b) {
+bool areDisjoint(const AxisList &a, const AxisList &b) {
   return std::none_of(a.begin(), a.end(),
                       [&](int32_t axis) { return std::find(b.begin(), b.end(), axis) != b.end(); });
 }
@@ -158,7 +158,7 @@ Pairs pairsOf(const Grid &grid) {
   Pairs pairs;
   for (const AxisList &a : listsOf(grid))
     for (const AxisList &b : listsOf(grid))
-      if (areApart(a, b))
+      if (areDisjoint(a, b))
         pairs.push_back({a, b});
   return pairs;
 }

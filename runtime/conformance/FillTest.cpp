@@ -17,12 +17,12 @@ using namespace tpc::rt::conformance;
 namespace {
 
 /// A loader with so little staging memory that parts take several steps.
-class Narrow final : public WeightLoader {
+class LimitedLoader final : public WeightLoader {
 public:
-  Narrow(WeightLoader &own, int64_t bytes, int64_t elements)
+  LimitedLoader(WeightLoader &own, int64_t bytes, int64_t elements)
       : own(own), bytes(bytes), elements(elements) {}
-  int64_t mostBytes() const override { return bytes; }
-  int64_t mostElements() const override { return elements; }
+  int64_t maxBytes() const override { return bytes; }
+  int64_t maxElements() const override { return elements; }
   std::byte *begin(int64_t size) override {
     EXPECT_LE(size, bytes);
     return own.begin(size);
@@ -52,16 +52,16 @@ private:
 };
 
 /// A part of a tensor with `elements` elements.
-struct Piece {
+struct TensorPart {
   LocalView view;
   int64_t elements = 0;
 };
 
 /// Draws a part: the tensor's factors in any order in any dimensions, each with all, one, none, or
 /// some of its indices, evenly spaced or not.
-Piece partOf(std::mt19937 &random) {
+TensorPart drawPart(std::mt19937 &random) {
   auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most + 1)); };
-  Piece piece;
+  TensorPart piece;
   piece.elements = 1;
   std::vector<ViewFactor> factors;
   for (int64_t i = 0, count = upTo(4); i < count; ++i) {
@@ -96,7 +96,7 @@ Piece partOf(std::mt19937 &random) {
 }
 
 /// Returns the offsets of the part's elements in the tensor, in the part's order.
-std::vector<int64_t> placesOf(const LocalView &view) {
+std::vector<int64_t> offsetsOf(const LocalView &view) {
   std::vector<int64_t> places{view.offset};
   for (const auto &dim : view.dims)
     for (const ViewFactor &factor : dim) {
@@ -162,7 +162,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
                                  TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    Piece piece = partOf(random);
+    TensorPart piece = drawPart(random);
     tpc_dtype source = types[seed % std::size(types)], dtype = random() % 2 ? source : TPC_F32;
     int64_t from = sizeOf(source), to = sizeOf(dtype);
     // Unaligned, as in files. All bit patterns, except floats that are NaN.
@@ -174,7 +174,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
         byte &= std::byte(1);
     const std::byte *data = file.data() + 1;
     std::vector<std::byte> expected;
-    for (int64_t place : placesOf(piece.view)) {
+    for (int64_t place : offsetsOf(piece.view)) {
       const std::byte *at = data + place * from;
       float value = toFloat(at, source);
       if (source != dtype)
@@ -182,7 +182,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
       expected.insert(expected.end(), at, at + to);
     }
     int64_t most = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
-    Narrow narrow(*loader, most, most);
+    LimitedLoader narrow(*loader, most, most);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fill(*device, narrow, piece.view, dtype, source, data, at);
     });
@@ -217,14 +217,14 @@ TEST_P(DeviceTest, EveryThirdElementIsTaken) {
           else
             file[static_cast<size_t>(i)] = static_cast<std::byte>(i % 128);
         }
-        for (int64_t place : placesOf(view)) {
+        for (int64_t place : offsetsOf(view)) {
           const std::byte *at = file.data() + place * from;
           float value = toFloat(at, source);
           if (source != dtype)
             at = reinterpret_cast<const std::byte *>(&value);
           expected.insert(expected.end(), at, at + to);
         }
-        Narrow narrow(*loader, elements * from, elements);
+        LimitedLoader narrow(*loader, elements * from, elements);
         EXPECT_EQ(filled(*this, view.count() * to,
                          [&](std::byte *at) {
                            fill(*device, narrow, view, dtype, source, file.data(), at);
@@ -272,7 +272,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
                                        Parameter::Init::Zeros};
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
-    Piece piece = partOf(random);
+    TensorPart piece = drawPart(random);
     auto [dtype, source] = types[seed % std::size(types)];
     Parameter parameter;
     parameter.name = "layer." + std::to_string(seed);
@@ -284,7 +284,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
       piece.view.offset += (int64_t(1) << 33) + 12345;
     int64_t to = sizeOf(dtype);
     std::vector<std::byte> expected;
-    for (int64_t place : placesOf(piece.view)) {
+    for (int64_t place : offsetsOf(piece.view)) {
       float value = drawn.at(place);
       uint16_t half = source == TPC_F16    ? floatToHalf(value)
                       : source == TPC_BF16 ? floatToBfloat(value)
@@ -299,7 +299,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
       expected.insert(expected.end(), bytes, bytes + to);
     }
     int64_t most = int64_t(8) << random() % 8;
-    Narrow narrow(*loader, most, random() % 2 ? most : 1 << 20);
+    LimitedLoader narrow(*loader, most, random() % 2 ? most : 1 << 20);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fillDrawn(narrow, piece.view, dtype, source, drawn.generator(), at);
     });
@@ -317,7 +317,7 @@ TEST_P(DeviceTest, LoadersEndAfterTheirWork) {
       return;
     float *data = tensor(std::vector<float>(values.size()));
     auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
-    std::byte *written = loader->begin(most ? loader->mostBytes() : bytes);
+    std::byte *written = loader->begin(most ? loader->maxBytes() : bytes);
     std::memcpy(written, values.data(), static_cast<size_t>(bytes));
     const LoadFactor all{static_cast<int64_t>(values.size()), 1, 1, {}};
     loader->put(data, TPC_F32, TPC_F32, {&all, 1});

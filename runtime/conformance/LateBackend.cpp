@@ -19,9 +19,9 @@ std::mutex everybody;
 std::string brokenBy;
 
 /// State that the members of a group share.
-class Meeting {
+class Rendezvous {
 public:
-  explicit Meeting(int members) : slots(members) {}
+  explicit Rendezvous(int members) : slots(members) {}
 
   struct Slot {
     CommCall call; // copied: a member with a mismatching call leaves at once and destroys its plan
@@ -29,7 +29,7 @@ public:
   };
 
   /// Runs a call with all members. Returns false if it was aborted.
-  bool meet(int index, const CommCall &call, const std::byte *from, std::byte *to) {
+  bool exchange(int index, const CommCall &call, const std::byte *from, std::byte *to) {
     slots[index] = {call, from};
     if (!arrive())
       return false;
@@ -147,13 +147,13 @@ public:
     return id;
   }
   int connect(const Id &id, int members, int index) override {
-    static std::map<Id, std::weak_ptr<Meeting>> all;
+    static std::map<Id, std::weak_ptr<Rendezvous>> all;
     std::lock_guard<std::mutex> lock(everybody);
-    std::shared_ptr<Meeting> meeting = all[id].lock();
-    if (!meeting)
-      all[id] = meeting = std::make_shared<Meeting>(members);
+    std::shared_ptr<Rendezvous> rendezvous = all[id].lock();
+    if (!rendezvous)
+      all[id] = rendezvous = std::make_shared<Rendezvous>(members);
     std::lock_guard<std::mutex> own(mutex);
-    links.push_back({meeting, index});
+    links.push_back({rendezvous, index});
     return static_cast<int>(links.size()) - 1;
   }
   void close() override {}
@@ -174,12 +174,12 @@ public:
   void abort() override {
     std::lock_guard<std::mutex> lock(mutex);
     for (Member &member : links)
-      member.meeting->abort();
+      member.rendezvous->abort();
   }
 
 private:
   struct Member {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<Rendezvous> rendezvous;
     int index = 0;
   };
   using Memories = std::array<std::byte *, 3>;
@@ -198,7 +198,7 @@ private:
       std::fill_n(at(fill.at), fill.bytes, std::byte(0));
     copy(plan.before);
     ++reached;
-    std::vector<Meeting::Message> messages;
+    std::vector<Rendezvous::Message> messages;
     bool ends = false;
     for (const CommCall &call : plan.calls)
       if (call.kind == CommCall::Send)
@@ -206,8 +206,8 @@ private:
       else if (call.kind == CommCall::Receive)
         messages.push_back({call.peer, member.index, &call, at(call.to)});
       else
-        ends |= !member.meeting->meet(member.index, call, at(call.from), at(call.to));
-    if (ends || (!messages.empty() && !member.meeting->deliver(messages)))
+        ends |= !member.rendezvous->exchange(member.index, call, at(call.from), at(call.to));
+    if (ends || (!messages.empty() && !member.rendezvous->deliver(messages)))
       return;
     ++done;
     copy(plan.after);

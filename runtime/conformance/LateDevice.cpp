@@ -37,7 +37,7 @@ struct Access {
   int64_t bytes;
   bool writes;
 
-  bool meets(const Access &other) const {
+  bool conflictsWith(const Access &other) const {
     auto *first = static_cast<const char *>(begin),
          *second = static_cast<const char *>(other.begin);
     return (writes || other.writes) && first < second + other.bytes && second < first + bytes;
@@ -292,10 +292,10 @@ private:
     std::function<void()> run;
     Accesses accesses;
 
-    bool meets(const Work &other) const {
+    bool conflictsWith(const Work &other) const {
       for (const Access &mine : accesses)
         for (const Access &theirs : other.accesses)
-          if (mine.meets(theirs))
+          if (mine.conflictsWith(theirs))
             return true;
       return false;
     }
@@ -326,7 +326,7 @@ private:
       std::vector<size_t> ready;
       for (size_t i = 0; i < std::min<size_t>(queue.size(), 24); ++i)
         if (std::none_of(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(i),
-                         [&](const Work &before) { return before.meets(queue[i]); }))
+                         [&](const Work &before) { return before.conflictsWith(queue[i]); }))
           ready.push_back(i);
       size_t next = ready[random() % ready.size()];
       overtakings += next > 0;

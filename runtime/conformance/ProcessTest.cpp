@@ -168,7 +168,7 @@ protected:
   }
   /// mpirun also detects a dead rank and ends the others, sometimes before any has printed an
   /// error.
-  Ending runUntilOneSpeaks(int ranks, const std::string &what) const {
+  Ending runUntilErrorIsPrinted(int ranks, const std::string &what) const {
     Ending e = run(ranks, what);
     for (int attempt = 0; isMpi() && e.errors().empty() && attempt < 5; ++attempt) {
       EXPECT_NE(e.status, 0);
@@ -203,7 +203,7 @@ TEST_P(Processes, OutputsThatDoNotFit) {
 TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
   EXPECT_FAILS(run(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
   for (const char *what : {"exit 1", "kill 2", "kill 0"}) {
-    Ending e = runUntilOneSpeaks(3, what);
+    Ending e = runUntilErrorIsPrinted(3, what);
     EXPECT_NE(e.status, 0);
     EXPECT_NE(e.status, 124); // 124: killed by timeout
     EXPECT_NE(e.errors().find(std::string("rank ") + what[5] + " (tp " + what[5] +
@@ -232,7 +232,7 @@ TEST_P(Processes, WhoIsFrozenEndsTheRun) {
 
 TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
   for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
-    Ending e = runUntilOneSpeaks(4, what);
+    Ending e = runUntilErrorIsPrinted(4, what);
     EXPECT_NE(e.status, 0);
     // The scheduler decides which of them ends first, possibly long before the others.
     const std::string said = e.errors();

@@ -128,7 +128,7 @@ public:
                      static_cast<double>(std::numeric_limits<T>::epsilon()));
   }
   size_t size() const { return values.size(); }
-  bool isMetBy(const std::vector<T> &result, bool inRankOrder) const {
+  bool matches(const std::vector<T> &result, bool inRankOrder) const {
     if (inRankOrder)
       return result.size() == values.size() &&
              (result.empty() ||

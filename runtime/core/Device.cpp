@@ -31,7 +31,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
-bool Device::choose(const SamplingRequest &, ChoiceTaker) { return false; }
+bool Device::sample(const SamplingRequest &, SamplingConsumer) { return false; }
 void Device::copyRows(const Rows &rows) {
   for (int64_t row = 0; row < rows.count; ++row)
     copy(static_cast<std::byte *>(rows.to) + row * rows.toStride,
@@ -44,8 +44,8 @@ std::unique_ptr<WeightLoader> Device::makeWeightLoader() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }
 std::vector<std::string> Device::pendingTunings() { return {}; }
-int64_t Device::bytesToAnswer(const std::string &) { return 0; }
-std::string Device::answer(const std::string &, void *) { return ""; }
+int64_t Device::tuningBytes(const std::string &) { return 0; }
+std::string Device::tune(const std::string &, void *) { return ""; }
 bool Device::applyTuning(const std::string &, const std::string &) { return false; }
 bool Device::canRecord() const { return false; }
 std::unique_ptr<Recording> Device::prepareRecording() { return nullptr; }

@@ -115,8 +115,8 @@ public:
   /// order of scores (generate/Score.h). Rows that are unwanted, or that show their largest tokens,
   /// deliver the minimum integer; the shown tokens stay on the device. Returns false, with no
   /// effect, if the device cannot sample.
-  using ChoiceTaker = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
-  virtual bool choose(const SamplingRequest &choice, ChoiceTaker take);
+  using SamplingConsumer = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
+  virtual bool sample(const SamplingRequest &choice, SamplingConsumer take);
   /// After a step, for scores that it kept (SamplingResult): the number of scores in each bin below
   /// `largest`, then the sums of their weights (generate/Score.h).
   virtual void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums);
@@ -183,13 +183,13 @@ public:
   // would differ. Between steps, one of the ranks with a pending tuning therefore measures it for
   // all of them. Tuning and result are single-line texts; equal tunings share one result.
 
-  /// Pending tunings of the enqueued work. Only dry-run devices have them.
+  /// Tuning keys of the enqueued work that have no result. Called on dry-run devices.
   virtual std::vector<std::string> pendingTunings();
-  /// Bytes of device memory that measuring a pending tuning needs, as `memory` of `answer`.
-  virtual int64_t bytesToAnswer(const std::string &question);
-  virtual std::string answer(const std::string &question, void *memory);
+  /// Bytes of device memory that measuring a pending tuning needs, as `memory` of `tune`.
+  virtual int64_t tuningBytes(const std::string &tuningKey);
+  virtual std::string tune(const std::string &tuningKey, void *memory);
   /// Applies a tuning result. Returns false if the result is invalid here.
-  virtual bool applyTuning(const std::string &question, const std::string &answer);
+  virtual bool applyTuning(const std::string &tuningKey, const std::string &tuning);
 
   //===--- recording and replay -------------------------------------------===//
   //

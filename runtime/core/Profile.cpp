@@ -71,14 +71,14 @@ public:
   }
 
   std::vector<std::string> pendingTunings() override { return device->pendingTunings(); }
-  int64_t bytesToAnswer(const std::string &question) override {
-    return device->bytesToAnswer(question);
+  int64_t tuningBytes(const std::string &tuningKey) override {
+    return device->tuningBytes(tuningKey);
   }
-  std::string answer(const std::string &question, void *memory) override {
-    return device->answer(question, memory);
+  std::string tune(const std::string &tuningKey, void *memory) override {
+    return device->tune(tuningKey, memory);
   }
-  bool applyTuning(const std::string &question, const std::string &answer) override {
-    return device->applyTuning(question, answer);
+  bool applyTuning(const std::string &tuningKey, const std::string &tuning) override {
+    return device->applyTuning(tuningKey, tuning);
   }
 
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }

@@ -26,7 +26,7 @@ struct RowSampling {
   int32_t place; ///< offset of the first of them: sum of `shown` over the rows before
   int32_t unused;
 
-  static constexpr int64_t mostShown = 1024;
+  static constexpr int64_t maxShown = 1024;
   /// Bytes from one row's settings to the next, bits included.
   static constexpr int64_t bytes(int64_t vocabulary) {
     return static_cast<int64_t>(sizeof(RowSampling)) + (vocabulary + 63) / 64 * 8;

@@ -37,9 +37,9 @@ class WeightLoader {
 public:
   virtual ~WeightLoader();
   /// Maximum bytes that the host writes at a time; tables of offsets included.
-  virtual int64_t mostBytes() const = 0;
+  virtual int64_t maxBytes() const = 0;
   /// Maximum number of elements drawn at a time.
-  virtual int64_t mostElements() const { return 1 << 28; }
+  virtual int64_t maxElements() const { return 1 << 28; }
 
   /// Returns the address to which the host writes `bytes` of a file's elements.
   virtual std::byte *begin(int64_t bytes) = 0;

@@ -1,4 +1,4 @@
-//===- Attention.cpp - scaled dot-product attention -----------------------===//
+//===- Attention.cpp - Scaled dot-product attention -----------------------===//
 
 #include "cpu/Attention.h"
 #include "core/Context.h"
@@ -15,10 +15,10 @@
 namespace tpc::rt {
 namespace {
 
-/// Whole cache lines: workers do not share one.
+/// Whole cache lines, so that threads share none.
 int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/// Keys of a sequence that some query sees, as far as causality and a window say.
+/// Keys of a sequence that some query sees, by causality and window.
 struct VisibleKeys {
   int64_t begin = 0, end;
 
@@ -30,12 +30,12 @@ struct VisibleKeys {
       begin = std::clamp<int64_t>(a.window_offset + before + 1, 0, end);
   }
 
-  // Parts begin at multiples, wherever a window does: a key's part is a matter of its index.
+  // Parts start at multiples, whatever the window: a key's part depends only on its index.
   int64_t firstPart() const { return begin / decodeKeys; }
   int64_t parts() const { return begin < end ? (end - 1) / decodeKeys - firstPart() + 1 : 0; }
 };
 
-/// How many parts of a kv head's keys are still to be done.
+/// Number of unfinished parts of a KV head's keys.
 struct alignas(64) PartsLeft {
   std::atomic<int64_t> parts;
 };
@@ -44,7 +44,7 @@ struct alignas(64) PartsLeft {
 
 void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
   const KernelTable &kernel = kernels();
-  // Keys that a query sees, at most.
+  // Maximum number of keys that a query sees.
   int64_t keys = a.causal && a.windowed
                      ? std::clamp<int64_t>(a.causal_offset - a.window_offset, 0, a.seq_k)
                      : a.seq_k;
@@ -68,11 +68,11 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
     most = std::max(most, visible.parts());
     keys = std::max(keys, visible.end - visible.begin);
   }
-  // With few rows a key costs what it takes to read it, as much as to compute with it eight times.
+  // With few rows, reading a key costs as much as computing with it eight times.
   int64_t rows = std::max<int64_t>(a.seq_q * (a.heads_q / a.heads_kv), 8);
   int threads = threadsFor(ctx, pairs * rows, a.head_size + a.value_size, keys);
   int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
-  // Where sequences grow, as much as they will need: what is held stays the same.
+  // For growing sequences the final size, so that memory use stays constant.
   int64_t ofPair = wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : most) * part);
   Scratch memory(scratch, threads * each + pairs * ofPair);
   float *decoded = memory.data + threads * each;
@@ -81,7 +81,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   auto *left = reinterpret_cast<PartsLeft *>(counters.data);
   for (int64_t pair = 0; pair < pairs; ++pair)
     new (left + pair) PartsLeft{VisibleKeys(a, pair / a.heads_kv).parts()};
-  // Where no key is visible a task has nothing to do but the end.
+  // If no key is visible, a task only writes the result.
   int64_t tasks = std::max<int64_t>(most, 1);
   forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
     // All kv heads of some keys before the next keys: rows of one token are next to each other.
@@ -116,7 +116,7 @@ void CpuDevice::append(const tpc_append_args &a) {
   const int64_t row = a.size * sizeOf(a.dtype);
   auto *cache = static_cast<std::byte *>(a.cache);
   auto *fresh = static_cast<const std::byte *>(a.fresh);
-  // Few bytes are not worth waking a thread for.
+  // For few bytes, waking a thread does not pay.
   int threads = threadsFor(ctx, a.batch * a.heads, a.sequence, row);
   forEachTask(ctx, threads, a.batch * a.heads, [&](int64_t task, int) {
     int64_t batch = task / a.heads, head = task % a.heads;

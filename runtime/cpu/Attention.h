@@ -1,4 +1,4 @@
-//===- Attention.h - two ways to compute attention ------------------------===//
+//===- Attention.h - Attention by queries and by keys ---------------------===//
 
 #ifndef TPC_RT_CPU_ATTENTION_H
 #define TPC_RT_CPU_ATTENTION_H
@@ -8,13 +8,13 @@
 
 namespace tpc::rt {
 
-/// Tasks of a block of queries of one head each: AttentionKernel.h.
+/// One task per block of queries of one head: AttentionKernel.h.
 void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
-/// Tasks of a part of one kv head's keys each: DecodeAttention.h.
+/// One task per part of one KV head's keys: DecodeAttention.h.
 void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
-/// The faster one.
+/// Whether attendByKeys is the faster one.
 bool isFasterByKeys(const tpc_attention_args &args);
 
 } // namespace tpc::rt

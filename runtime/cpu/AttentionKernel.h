@@ -1,13 +1,12 @@
-//===- AttentionKernel.h - scaled dot-product attention of a query block --===//
+//===- AttentionKernel.h - Scaled dot-product attention of a query block --===//
 //
-// Scores are kept transposed, [key, query], for a block of queries. That way no large operand needs
-// packing (keys are the broadcast side of the first product, probabilities that of the second,
-// values are read in rows), and softmax runs over keys with one query per lane, without sums across
-// lanes. Keys that no query of the block can see because of causality or of a window are not
-// touched.
+// Scores are stored transposed, [key, query], for a block of queries. No large operand then needs
+// packing: keys are the broadcast operand of the first matmul, probabilities that of the second,
+// and values are read in rows. Softmax runs over keys with one query per lane, without sums across
+// lanes. Keys that causality or a window hides from all queries of the block are skipped.
 //
 // Order of operations: scale, softcap, additive bias, slopes, then invisible keys become -infinity.
-// A row whose scores are all -infinity has no visible key. NaN spreads over its own row only.
+// A row whose scores are all -infinity has no visible key. NaN affects only its own row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,20 +20,20 @@ namespace tpc::rt::TPC_ISA {
 constexpr int queryPanels = 2;
 constexpr int queryBlock = queryPanels * panelWidth;
 constexpr int queryVecs = queryBlock / lanes;
-/// Keys of one pass over the values: their rows stay in the first-level cache for all query tiles.
+/// Keys per pass over the values: their rows stay in the L1 cache for all query tiles.
 constexpr int64_t keyBlock = 128;
 
 TPC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 TPC_INLINE int64_t roundUp(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/// One task's numbers and memory.
+/// Sizes and memory of one task.
 struct AttentionTask {
   const tpc_attention_args &args;
   int64_t batch = 0, head = 0, query0 = 0;
-  int64_t queries = 0;  ///< that exist in the block
-  int64_t firstKey = 0; ///< that some query of the block may see
-  int64_t keys = 0;     ///< from there on
-  int64_t before = 0;   ///< keys in front of the first query's, by `lengths`
+  int64_t queries = 0;  ///< valid queries of the block
+  int64_t firstKey = 0; ///< first key that a query of the block may see
+  int64_t keys = 0;     ///< number of keys from there on
+  int64_t before = 0;   ///< keys before the first query, by `lengths`
   const float *q = nullptr, *k = nullptr, *v = nullptr;
   float *out = nullptr;
   int64_t qStride = 0, kStride = 0, vStride = 0, outStride = 0;
@@ -44,12 +43,12 @@ struct AttentionTask {
   float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
 };
 
-/// Keys of this sequence that stand before its first query, where that is data.
+/// Number of keys of this sequence before its first query, where that is dynamic.
 inline int64_t keysBefore(const tpc_attention_args &a, int64_t batch) {
   return a.lengths ? a.lengths[batch] : 0;
 }
 
-/// Where a key of a kv head is.
+/// Address of a key of a KV head.
 inline const float *keyAt(const tpc_attention_args &a, int64_t batch, int64_t kvHead, int64_t key) {
   int64_t head = a.lengths ? batch * a.k_batch_stride + kvHead * a.k_head_stride
                            : batch * a.seq_k * a.k_row_stride + kvHead * a.head_size;
@@ -62,7 +61,7 @@ inline const float *valueAt(const tpc_attention_args &a, int64_t batch, int64_t 
   return a.v + head + key * a.v_row_stride;
 }
 
-/// Keys that one block of queries may see at most.
+/// Maximum number of keys that one block of queries may see.
 inline int64_t mostKeys(const tpc_attention_args &a) {
   if (!a.causal || !a.windowed)
     return a.seq_k;
@@ -124,7 +123,7 @@ TPC_INLINE IntVec laneNumbers() {
 inline void addSlope(const AttentionTask &t) {
   const float slope = t.args.slopes[t.head];
   const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
-  // Whole numbers below 2^24: exact.
+  // Integers below 2^24: exact.
   const int64_t distance = t.firstKey - t.query0 - t.args.slopes_offset - t.before;
   for (int64_t j = 0; j < t.keys; ++j)
     for (int v = 0; v < queryVecs; ++v) {
@@ -176,20 +175,20 @@ inline void hide(const AttentionTask &t) {
       }
   }
   if (a.windowed) {
-    // The first query of the block sees keys behind this one, each that follows one less.
+    // The first query of the block sees keys after this one; each later query starts one later.
     int64_t before = t.query0 + a.window_offset + t.before - t.firstKey;
     for (int64_t j = 0; j < smaller(t.keys, before + queryBlock); ++j)
       for (int v = 0; v < queryVecs; ++v) {
         float *at = t.scores + j * queryBlock + v * lanes;
-        int64_t see = j - before; // so many, or none
+        int64_t see = j - before; // number of visible queries, or none
         store(at, select(lane + v * lanes < static_cast<int32_t>(see < 0 ? 0 : see), load(at),
                          splat(none)));
       }
   }
 }
 
-/// Turns scores into exp(score - max) and gives the sums; a sum of 0 is a row without a visible
-/// key.
+/// Turns scores into exp(score - max) and returns the sums; a sum of 0 marks a row without visible
+/// keys.
 TPC_INLINE void softmax(const AttentionTask &t, Vec (&total)[queryVecs]) {
   Vec most[queryVecs];
   for (int v = 0; v < queryVecs; ++v)
@@ -263,7 +262,7 @@ inline void sumValues(const AttentionTask &t) {
   }
 }
 
-/// The mean of all values, also of those that causality or a window hides.
+/// Mean of all values, including those that causality or a window hides.
 inline void meanOfValues(const tpc_attention_args &a, int64_t batch, int64_t kvHead, float *out) {
   const float *v = valueAt(a, batch, kvHead, 0);
   for (int64_t d = 0; d < a.value_size; ++d) {
@@ -298,7 +297,7 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   t.vStride = a.v_row_stride;
   t.outStride = a.out_row_stride;
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
-  if (a.seq_k) { // else both may be null
+  if (a.seq_k) { // otherwise both may be null
     t.k = keyAt(a, batch, kvHead, t.firstKey);
     t.v = valueAt(a, batch, kvHead, t.firstKey);
   }
@@ -310,7 +309,7 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
 
   packQueries(t);
   computeScores(t);
-  // Lanes of a panel without any query are not computed; softmax passes over them all the same.
+  // Lanes of a panel without any query are not computed, but softmax passes over them.
   for (int64_t i = roundUp(t.queries, panelWidth); i < queryBlock; i += lanes)
     for (int64_t j = 0; j < t.keys; ++j)
       store(t.scores + j * queryBlock + i, Vec{});

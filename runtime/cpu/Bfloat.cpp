@@ -1,6 +1,7 @@
-//===- Bfloat.cpp - What compilers call to round to bf16 ------------------===//
+//===- Bfloat.cpp - Rounding to bf16 --------------------------------------===//
 //
-// Processors without the instruction round in functions that libgcc has from version 13 on only.
+// Compilers call these functions for CPUs without the instruction; libgcc has them only since
+// version 13.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,7 +10,7 @@
 
 #ifdef __x86_64__
 
-/// To nearest, ties to even; what is no number stays none.
+/// To nearest, ties to even; NaN stays NaN.
 extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -21,7 +22,7 @@ extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   return result;
 }
 
-/// By way of a float that keeps in its lowest bit whether anything was cut off, so that it rounds
+/// Goes through a float whose lowest bit records whether bits were cut off, so that it rounds only
 /// once.
 extern "C" __attribute__((weak)) __bf16 __truncdfbf2(double x) {
   auto single = static_cast<float>(x);

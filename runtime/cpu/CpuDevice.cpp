@@ -1,4 +1,4 @@
-//===- CpuDevice.cpp - processors as a device -----------------------------===//
+//===- CpuDevice.cpp - CPU device -----------------------------------------===//
 
 #include "cpu/CpuDevice.h"
 #include "core/Context.h"
@@ -26,8 +26,8 @@ void CpuDevice::copy(void *to, const void *from, int64_t bytes) {
 void CpuDevice::launch(int32_t kernel, void *const *operands, int32_t, int64_t rows,
                        int64_t grain) {
   tpc_kernel_fn function = program->kernels[kernel].function;
-  // At least `grain` rows each, and a few pieces for each thread: enough to even out, few enough to
-  // keep a thread on neighbouring rows.
+  // At least `grain` rows each, and a few chunks per thread: enough for load balance, few enough to
+  // keep a thread on adjacent rows.
   int64_t most = ctx.threadsPerRank == 1 ? 1 : 3 * ctx.threadsPerRank;
   int64_t pieces = std::clamp<int64_t>(rows / grain, 1, most);
   forEachTask(ctx, ctx.threadsPerRank, pieces, [&](int64_t piece, int) {
@@ -44,7 +44,7 @@ public:
   const char *name() const override { return "cpu"; }
   const char *kernels() const override { return rt::kernels().name; }
   void shareKernels(const std::vector<std::string> &names) const override {
-    // Each is able to do what those before it are.
+    // Each table's instruction set includes the earlier ones.
     for (const char *name : {"generic", "avx2", "avx512"})
       if (std::find(names.begin(), names.end(), name) != names.end())
         if (const KernelTable *table = kernelsNamed(name))

@@ -1,6 +1,6 @@
-//===- CpuDevice.h - processors as a device -------------------------------===//
+//===- CpuDevice.h - CPU device -------------------------------------------===//
 //
-// Memory is the host's own, and all work is done when it is called for, on the rank's threads.
+// Memory is host memory. Calls complete their work before they return, on the rank's threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,14 +17,13 @@
 
 namespace tpc::rt {
 
-/// A right side in panels (GemmJob), or the transpose of a dense one, which is left as it is:
-/// products pack panels of it as they go, which costs them little if they have more than a few
-/// rows.
+/// Right operand in panels (GemmJob), or the transpose of a dense matrix, used in place: matmuls
+/// pack panels of it on the fly, which is cheap for more than a few rows.
 class PackedMatrix : public Matrix {
 public:
   /// Throws std::bad_alloc.
   PackedMatrix(int64_t k, int64_t n) : PackedMatrix(k, n, allocate(bytesFor(k, n))) {}
-  /// Of panels that are there.
+  /// Uses existing panels.
   PackedMatrix(int64_t k, int64_t n, std::shared_ptr<float> panels)
       : Matrix(k, n), panels(std::move(panels)) {}
   PackedMatrix(const float *transposed, int64_t k, int64_t n)
@@ -39,10 +38,10 @@ public:
   const float *const transposed = nullptr; ///< [n, k], or null
 
 private:
-  std::shared_ptr<float> panels; // of a block that several have, where products take them together
+  std::shared_ptr<float> panels; // shared by matrices of a fused matmul
 };
 
-/// What an operation works in, while this lives. Throws std::bad_alloc.
+/// Scratch memory of an operation. Throws std::bad_alloc.
 class Scratch {
 public:
   Scratch(Arena &arena, int64_t floats)

@@ -1,16 +1,16 @@
-//===- DecodeAttention.h - attention of few queries, a part of the keys ---===//
+//===- DecodeAttention.h - Attention of few queries, by parts of the keys -===//
 //
-// Where queries are few, as when tokens are generated one by one, AttentionKernel.h would leave
-// most lanes of its transposed scores empty, and tasks of one head each would read grouped keys
-// once per query head. Here a task has a part of the keys of one kv head, and all query heads that
-// the kv head serves: a row of scores for each query and head, [row, key], so that masks and
-// softmax run along keys. Keys and values are read once.
+// With few queries, as in token-by-token generation, AttentionKernel.h would leave most lanes of
+// its transposed scores empty, and tasks of one head each would read grouped keys once per query
+// head. Here a task has a part of the keys of one KV head, and all query heads that share it. Each
+// query and head has a row of scores, [row, key], so that masks and softmax run along keys. Keys
+// and values are read once.
 //
-// A part's softmax is relative to the part's own largest score. `mergeDecoded` puts the parts of a
-// row together in ascending order: the bits depend on which keys a part has, which is a matter of
-// their indices alone, and neither on threads nor on what other rows there are.
+// A part's softmax is relative to the part's own maximum score. `mergeDecoded` combines the parts
+// of a row in ascending order. The bits depend only on the keys of each part, which follow from
+// their indices, not on threads or other rows.
 //
-// The order of operations, and what is said of NaN, is AttentionKernel.h's.
+// Order of operations and NaN semantics are those of AttentionKernel.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,12 +21,12 @@
 
 namespace tpc::rt::TPC_ISA {
 
-/// One task's numbers and memory.
+/// Sizes and memory of one task.
 struct DecodeTask {
   const tpc_attention_args &args;
-  int64_t batch, group, head0; ///< of the query heads, so many from there on
+  int64_t batch, group, head0; ///< `group` query heads from `head0` on
   int64_t key0, keys;
-  int64_t before;                         ///< keys in front of the first query's, by `lengths`
+  int64_t before;                         ///< keys before the first query, by `lengths`
   const float *k = nullptr, *v = nullptr; ///< of the first key
   float *q = nullptr;                     ///< [rows, head_size rounded up], scaled
   float *scores = nullptr;                ///< [rows, decodeKeys]
@@ -38,7 +38,7 @@ struct DecodeTask {
   int64_t head(int64_t row) const { return head0 + row % group; }
 };
 
-/// What a part leaves of a row: sums of values, the largest score, the sum of exp(score - it).
+/// Floats of a part's result per row: sums of values, maximum score, sum of exp(score - maximum).
 inline int64_t decodedRow(const tpc_attention_args &a) {
   return roundUp(a.value_size, panelWidth) + lanes;
 }
@@ -70,7 +70,7 @@ TPC_INLINE Vec loadFew(const float *p, int64_t count) {
   return load(buffer);
 }
 
-/// Lane i is the sum of x[i]'s lanes: in each round halves are added, of two vectors at once.
+/// Lane i is the sum of x[i]'s lanes: each round adds halves, of two vectors at once.
 TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   for (int n = lanes / 2; n; n /= 2)
     for (int i = 0; i < n; ++i)
@@ -78,11 +78,11 @@ TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   return x[0];
 }
 
-/// Scores of as many keys as a vector has lanes, for all rows. Keys that there are not are the last
-/// one again, to be hidden.
+/// Scores of one vector of keys, for all rows. Keys beyond the last repeat it; they are hidden
+/// later.
 inline void scoreRows(const DecodeTask &t) {
   const int64_t size = t.args.head_size, width = roundUp(size, lanes), whole = size / lanes * lanes;
-  // Rows of a head are far apart: no processor guesses where the next ones are.
+  // Rows of a head are far apart: the hardware prefetcher does not predict them.
   constexpr int64_t ahead = 16;
   for (int64_t key = 0; key < t.keys; key += lanes) {
     const float *keys[lanes];
@@ -92,8 +92,8 @@ inline void scoreRows(const DecodeTask &t) {
       for (int64_t d = 0; d < size; d += 16)
         __builtin_prefetch(t.k + i * t.args.k_row_stride + d);
     int64_t ready = whole;
-    // Several rows read the keys from a place where none drives out another, as they would where
-    // rows are a power of two apart.
+    // For several rows, keys are copied to contiguous memory, because rows a power of two apart
+    // would evict each other from the cache.
     if (t.rows() > 1 || whole < size) {
       for (int i = 0; i < lanes; ++i) {
         float *to = t.keyBlock + i * width;
@@ -118,7 +118,8 @@ inline void scoreRows(const DecodeTask &t) {
   }
 }
 
-/// What is done to a row of scores before softmax. Behind the keys that there are it is -infinity.
+/// Applies bias and masks to a row of scores before softmax. Scores beyond the last key are
+/// -infinity.
 inline void hideRow(const DecodeTask &t, int64_t row) {
   const tpc_attention_args &a = t.args;
   const float none = -__builtin_inff();
@@ -134,7 +135,7 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
       scores[j] += bias[j];
   }
   if (a.slopes) {
-    // Whole numbers below 2^24: exact.
+    // Integers below 2^24: exact.
     const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
     const int64_t distance = t.key0 - query - a.slopes_offset - t.before;
     for (int64_t j = 0; j < t.keys; j += lanes) {
@@ -176,7 +177,7 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &mostOfRow, float
   mostOfRow = each[0];
   for (int i = 1; i < lanes; ++i)
     mostOfRow = each[i] > mostOfRow ? each[i] : mostOfRow;
-  // Of a part that the row sees nothing of all are 0.
+  // In a part without visible keys for the row, all are 0.
   most = splat(mostOfRow == -__builtin_inff() ? 0 : mostOfRow);
   Vec total = {};
   for (int64_t j = 0; j < t.keys; j += lanes) {
@@ -216,7 +217,7 @@ inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride)
   int64_t size = t.args.value_size, rows = t.rows();
   int64_t tiles = (rows + maxTileRows - 1) / maxTileRows;
   for (int64_t column = 0; column < size;) {
-    // Few rows do not fill the pipeline: more columns at a time do.
+    // Few rows do not fill the pipeline, so more columns are computed at a time.
     int64_t panels = rows == 1 && size - column >= 4 * panelWidth                 ? 4
                      : rows <= maxTileRows / 2 && size - column >= 2 * panelWidth ? 2
                                                                                   : 1;

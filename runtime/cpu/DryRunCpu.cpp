@@ -1,4 +1,4 @@
-//===- DryRunCpu.cpp - processors of which memory is only counted --------===//
+//===- DryRunCpu.cpp - Dry-run CPU device for memory estimates ------------===//
 
 #include "core/Context.h"
 #include "core/PlannedDevices.h"
@@ -10,7 +10,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Of the devices that a thread has made.
+/// Memory use of the devices that a thread has made.
 struct Count {
   MemoryUse use;
   void add(int64_t bytes) {
@@ -32,7 +32,7 @@ public:
 
 class NoWeightLoader : public WeightLoader {
 public:
-  int64_t mostBytes() const override { return 0; }
+  int64_t maxBytes() const override { return 0; }
   std::byte *begin(int64_t) override { return nullptr; }
   void put(void *, int32_t, int32_t, std::span<const LoadFactor>) override {}
   void draw(void *, int32_t, int32_t, const tpc::rt::Generator &, int64_t,
@@ -43,14 +43,14 @@ public:
   }
 };
 
-/// Does nothing, in memory that nobody touches: what a step would hold is known before there is
-/// anything.
+/// Device without work, on memory that is never touched: computes the memory use of a step in
+/// advance.
 class DryRunCpu : public Device {
 public:
   void *allocate(int64_t bytes) override {
     if (bytes < 0)
       return nullptr;
-    // Addresses that nothing is behind, and that may be added to.
+    // Reserves addresses without memory, so that address arithmetic is valid.
     void *memory = mmap(nullptr, static_cast<size_t>(std::max<int64_t>(bytes, 1)), PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)

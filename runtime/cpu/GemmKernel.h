@@ -1,12 +1,12 @@
-//===- GemmKernel.h - matrix product on packed panels ---------------------===//
+//===- GemmKernel.h - Matrix multiplication on packed panels --------------===//
 //
-// A register tile is R rows of x by P panels. Rows of x are read where they are, one broadcast per
-// row and step of k; a panel is read forwards, so that at one row (decoding) the product runs at
-// the memory's speed. k is walked in blocks, so that a block of a panel stays in the nearest
-// caches while all rows of the task pass over it; between blocks, sums wait in a buffer of the
-// task's own, because `out` may be `residual`, which is still to be read.
+// A register tile has R rows of x by P panels. Rows of x are read in place, with one broadcast per
+// row and step of k. A panel is read forward, so that with one row (decoding) the matmul runs at
+// memory speed. k is split into blocks, so that a block of a panel stays in the L1 and L2 caches
+// while all rows of the task use it. Between blocks, sums are in a buffer of the task, because
+// `out` may be `residual`, which is read later.
 //
-// Included by KernelsImpl.h, inside of which see for TPC_LANES.
+// Included by KernelsImpl.h, which documents TPC_LANES.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,8 @@ constexpr int panelWidth = vecsPerPanel * lanes;
 constexpr int maxTileRows = TPC_TILE_ROWS;
 constexpr int64_t kBlock = 768;
 
-/// One k of `multiply`: `x` has the address of every third row, `b` that of this k in each panel.
+/// One step of k in `multiply`: `x` has the address of every third row, `b` the address of this k
+/// in each panel.
 template <int R, int P>
 TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *const (&x)[(R + 2) / 3],
                              int64_t xRow, const float *b, const float *ahead,
@@ -41,19 +42,19 @@ TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *cons
   }
 }
 
-/// Adds x[R, k] * panel[k, P panels] to the sums. `panelStride` is between the panels of one tile,
-/// `bStride` between consecutive k of a panel. Element (row, k) of x is at x[row * xRow + k *
-/// xStep].
+/// Adds x[R, k] * panel[k, P panels] to the sums. `panelStride` is the distance between panels of
+/// one tile, `bStride` between consecutive k of a panel. Element (row, k) of x is at x[row * xRow +
+/// k * xStep].
 ///
-/// Addresses are formed so that a step of k is little more than its loads, broadcasts and
-/// multiplications (20 instructions for 12 of these in a tile of 6 by 2 vectors): a core that is
-/// shared with another hardware thread has few slots to spare.
+/// Addresses are formed so that a step of k has little more than its loads, broadcasts and
+/// multiplications (20 instructions for 12 multiplications in a tile of 6 by 2 vectors): a core
+/// shared with another hardware thread has few spare issue slots.
 template <int R, int P>
 TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64_t xRow,
                          int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
                          int64_t k) {
-  // Steps ahead. With vectors of 16 these are further apart, and the nearest cache is better left
-  // to what is multiplied: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
+  // Steps ahead. With 16-float vectors the distance is larger, and the L1 cache is reserved for the
+  // operands: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
   constexpr int unrolled = 4, prefetched = lanes == 16 ? 32 : 16;
   const float *rows[(R + 2) / 3];
   for (int i = 0; i < (R + 2) / 3; ++i)
@@ -70,7 +71,8 @@ TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64
     }
     for (const float *&row : rows) {
       row += unrolled * xStep;
-      // Else the compiler keeps one of them, and adds up the others for each broadcast.
+      // Otherwise the compiler keeps a single base address and computes each broadcast address from
+      // it.
       __asm__("" : "+r"(row));
     }
     b += unrolled * bStride;
@@ -99,7 +101,7 @@ TPC_INLINE Vec activated(Vec v, int32_t epilogue) {
   }
 }
 
-/// Bias, epilogue and residual for one vector of one row, of which `count` elements exist.
+/// Bias, epilogue and residual for one vector of one row with `count` valid elements.
 TPC_INLINE void finish(const GemmJob &job, Vec v, int64_t row, int64_t column, int64_t count,
                        int32_t epilogue) {
   float *out = job.out + row * job.outStride + column;
@@ -160,14 +162,14 @@ TPC_INLINE void finishSums(const GemmJob &job, const Vec (&sums)[R][vecs], int64
   }
 }
 
-/// Asks for what finishTile will read and write. Rows of the result lie pages apart, so that the
-/// processor does not see them coming.
+/// Prefetches the data that finishTile reads and writes. Rows of the result are pages apart, so the
+/// hardware prefetcher does not help.
 TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_t column,
                                int columns) {
   constexpr int lineWidth = 16;
   for (int r = 0; r < rows; ++r) {
     int64_t at = (row + r) * job.outStride + column;
-    for (int c = 0; c < columns + lineWidth - 1; c += lineWidth) { // lines need not begin at `at`
+    for (int c = 0; c < columns + lineWidth - 1; c += lineWidth) { // lines need not start at `at`
       int64_t in = at + (c < columns ? c : columns - 1);
       __builtin_prefetch(job.out + in, 1);
       if (job.residual)
@@ -176,8 +178,8 @@ TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_
   }
 }
 
-/// One register tile over one block of k. `partial` holds the sums between blocks, `partialStride`
-/// apart by row.
+/// One register tile over one block of k. `partial` has the sums between blocks, with
+/// `partialStride` between rows.
 template <int R, int P>
 void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1, float *partial,
           int64_t partialStride) {
@@ -217,7 +219,7 @@ inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0,
   int64_t blocks = job.k ? (job.k + kBlock - 1) / kBlock : 1;
   for (int64_t block = 0; block < blocks; ++block) {
     int64_t k0 = job.k * block / blocks, k1 = job.k * (block + 1) / blocks;
-    // Few rows do not fill the pipeline: more panels at a time do.
+    // Few rows do not fill the pipeline, so more panels are computed at a time.
     int64_t panelStep = row1 - row0 == 1 ? 4 : row1 - row0 <= maxTileRows / 2 ? 2 : 1;
     for (int64_t panel = panel0; panel < panel1;) {
       int64_t width = panel1 - panel >= panelStep ? panelStep : 1;
@@ -273,8 +275,8 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
 }
 
 /// Rows [row, row + R) times rows [column, column + V * lanes) of a dense table[n, k]. Squares of
-/// the table are transposed in registers: lanes are columns, and a sum is that of `multiply`, one
-/// step of k after the other. Rows that the table does not have are its last one again.
+/// the table are transposed in registers: lanes are columns, and sums have the order of `multiply`,
+/// one step of k after the other. Rows beyond the table repeat its last row.
 template <int R, int V>
 TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t row,
                                int64_t column) {
@@ -285,8 +287,8 @@ TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t r
       int64_t at = column + v * lanes + i;
       rows[v][i] = table + (at < job.n ? at : job.n - 1) * job.k;
     }
-  // The next tile's part of the table, into the second cache while this one's is used: line by line
-  // as it lies in memory, not as it will be read. 26 GB/s instead of 13 where memory gives 27.
+  // Prefetches the next tile's part of the table into the L2 cache while this one is used, line by
+  // line in memory order. 26 GB/s instead of 13 where memory gives 27.
   constexpr int lineWidth = 16;
   const float *next = rows[0][0] + (column + 2 * V * lanes <= job.n ? V * lanes * job.k : 0);
   int64_t step = 0;
@@ -318,7 +320,7 @@ inline void gemmTransposed(const GemmJob &job, const float *table, int64_t colum
                            int64_t column1) {
   for (int64_t column = column0; column < column1;) {
     bool two = job.m == 1 && column1 - column >= 2 * lanes;
-    // All rows before the next columns: their part of the table is in the nearest caches.
+    // All rows before the next columns: their part of the table is in the L1 and L2 caches.
     for (int64_t row = 0; row < job.m;) {
       int64_t left = job.m - row;
       if (two)

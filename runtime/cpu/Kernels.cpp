@@ -1,4 +1,4 @@
-//===- Kernels.cpp - chooses among instruction sets -----------------------===//
+//===- Kernels.cpp - Selection of the instruction set ---------------------===//
 
 #include "cpu/Kernels.h"
 #include <atomic>
@@ -12,8 +12,8 @@ namespace tpc::rt {
 namespace {
 
 #ifdef __x86_64__
-/// Asked of the processor itself: __builtin_cpu_supports needs a compiler's own library, which
-/// executables are not linked with.
+/// Reads CPUID directly: __builtin_cpu_supports needs a compiler library that executables are not
+/// linked with.
 struct Features {
   bool avx2 = false, avx512 = false;
 
@@ -24,7 +24,7 @@ struct Features {
     bool fma = c >> 12 & 1, saves = c >> 27 & 1, avx = c >> 28 & 1;
     if (!saves || !avx || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
       return;
-    // Which registers the system saves: bits 1 and 2 for AVX, 5 to 7 in addition for AVX-512.
+    // Registers that the system saves: bits 1 and 2 for AVX, also 5 to 7 for AVX-512.
     unsigned low, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     avx2 = fma && (b >> 5 & 1) && (low & 6) == 6;

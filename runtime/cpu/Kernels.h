@@ -1,11 +1,11 @@
-//===- Kernels.h - what is compiled once per instruction set --------------===//
+//===- Kernels.h - Kernel table per instruction set -----------------------===//
 //
-// KernelsImpl.h is compiled for several instruction sets; `kernels()` picks the best that this
-// machine has. Everything here is plain data and functions of one thread: the callers (Matmul.cpp,
-// Attention.cpp) divide work into tasks.
+// KernelsImpl.h is compiled for several instruction sets; `kernels()` selects the best that this
+// machine supports. Kernels use plain data and one thread: the callers (Matmul.cpp, Attention.cpp)
+// split work into tasks.
 //
-// All of them add along the reduced dimension in ascending order, whatever the number of rows,
-// columns and threads is. So a row of a product has the same bits in every batch, and with every
+// All kernels add along the reduced dimension in ascending order, whatever the number of rows,
+// columns and threads. A row of a matmul therefore has the same bits in every batch, and with every
 // number of threads.
 //
 //===----------------------------------------------------------------------===//
@@ -18,8 +18,8 @@
 
 namespace tpc::rt {
 
-/// out[m, n] = epilogue(x[m, k] * w[k, n] + bias[n]) + residual[m, n]. The right side is packed:
-/// panels of `panelWidth` columns, each [k, panelWidth], the last one filled up with zeros.
+/// out[m, n] = epilogue(x[m, k] * w[k, n] + bias[n]) + residual[m, n]. The right operand is packed:
+/// panels of `panelWidth` columns, each [k, panelWidth], the last one padded with zeros.
 struct GemmJob {
   const float *x;
   int64_t xStride; ///< elements between rows
@@ -31,20 +31,20 @@ struct GemmJob {
   int32_t epilogue;
 };
 
-/// A task of `gemm` has at most this many rows and panels.
+/// Maximum rows and panels of a `gemm` task.
 constexpr int64_t maxGemmRows = 144, maxGemmPanels = 4;
 
-/// Up to this many rows `gemmTransposed` is faster than packing a panel and multiplying by it.
+/// Maximum rows for which `gemmTransposed` is faster than packing a panel and multiplying by it.
 constexpr int64_t maxTransposedRows = 8;
 
-/// A task of `decode` has at most this many keys: those from a multiple of it on.
+/// Maximum keys of a `decode` task; tasks start at multiples of it.
 constexpr int64_t decodeKeys = 256;
 
 struct KernelTable {
   const char *name; ///< "generic", "avx2", "avx512"
   int panelWidth;
-  int rowStep; ///< rows of a register tile; tasks of multiples of it waste nothing
-  /// Queries that one task of `attention` handles.
+  int rowStep; ///< rows of a register tile; tasks should have multiples of it
+  /// Number of queries of an `attention` task.
   int queryBlock;
 
   /// Computes rows [row0, row1) of panels [panel0, panel1).
@@ -54,27 +54,27 @@ struct KernelTable {
   /// `gemm`.
   void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
 
-  /// Computes columns [column0, column1), the first a multiple of panelWidth, of a product with the
-  /// transpose of table[n, k], as `gemm` does to the bit. Reads the table once and copies nothing:
+  /// Computes columns [column0, column1), the first a multiple of panelWidth, of a matmul with the
+  /// transpose of table[n, k], bit-identical to `gemm`. Reads the table once and copies nothing:
   /// for few rows.
   void (*gemmTransposed)(const GemmJob &job, const float *table, int64_t column0, int64_t column1);
 
-  /// Floats of `scratch` that an `attention` task needs.
+  /// Floats of `scratch` for an `attention` task.
   int64_t (*attentionScratch)(const tpc_attention_args &args);
   /// Queries [query0, query0 + queryBlock) of one batch entry and one query head.
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
-  /// The same for few queries, in parts of the keys (DecodeAttention.h). Floats of `scratch` that a
-  /// task needs, and of what it leaves.
+  /// Attention of few queries, by parts of the keys (DecodeAttention.h). Floats of `scratch` for a
+  /// task, and floats of its result.
   int64_t (*decodeScratch)(const tpc_attention_args &args);
   int64_t (*decodedFloats)(const tpc_attention_args &args);
-  /// All queries of one batch entry and of the query heads that one kv head serves, keys [key0,
-  /// key1), of which there is one at least.
+  /// All queries of one batch entry and of the query heads that share one KV head, over keys [key0,
+  /// key1), at least one.
   void (*decode)(const tpc_attention_args &args, int64_t batch, int64_t kvHead, int64_t key0,
                  int64_t key1, float *scratch, float *decoded);
-  /// Writes the results of what `parts` tasks left, in the order of their keys. Those of keys that
-  /// no query sees may be missing.
+  /// Combines the results of `parts` tasks, in key order. Parts whose keys no query sees may be
+  /// missing.
   void (*mergeDecoded)(const tpc_attention_args &args, int64_t batch, int64_t kvHead,
                        const float *decoded, int64_t parts);
 
@@ -87,14 +87,14 @@ extern const KernelTable genericKernels;
 extern const KernelTable avx2Kernels, avx512Kernels;
 #endif
 
-/// The best for this machine. The environment variable TPC_CPU ("generic", "avx2", "avx512")
-/// chooses another that it has.
+/// The best table for this machine. The environment variable TPC_CPU ("generic", "avx2", "avx512")
+/// selects another supported one.
 const KernelTable &kernels();
 
-/// From now on `kernels()` is `table`. Before anything has been packed for the other one.
+/// Sets the table that `kernels()` returns. Call before anything is packed.
 void chooseKernels(const KernelTable &table);
 
-/// The table `name`, if this machine can run it.
+/// The table `name`; null if this machine does not support it.
 const KernelTable *kernelsNamed(const char *name);
 
 } // namespace tpc::rt

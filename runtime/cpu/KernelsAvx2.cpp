@@ -1,4 +1,4 @@
-//===- KernelsAvx2.cpp - compiled with -mavx2 -mfma
+//===- KernelsAvx2.cpp - Kernels compiled with -mavx2 -mfma ---------------===//
 
 #define TPC_ISA avx2
 #define TPC_TABLE avx2Kernels

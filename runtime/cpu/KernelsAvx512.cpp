@@ -1,4 +1,4 @@
-//===- KernelsAvx512.cpp - compiled with -mavx512f and its usual company
+//===- KernelsAvx512.cpp - Kernels compiled with -mavx512f and more -------===//
 
 #define TPC_ISA avx512
 #define TPC_TABLE avx512Kernels

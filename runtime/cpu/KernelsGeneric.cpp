@@ -1,4 +1,4 @@
-//===- KernelsGeneric.cpp - what every x86-64, and every other machine, has
+//===- KernelsGeneric.cpp - Kernels of the baseline instruction set -------===//
 
 #define TPC_ISA generic
 #define TPC_TABLE genericKernels

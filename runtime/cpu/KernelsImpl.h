@@ -1,9 +1,12 @@
-//===- KernelsImpl.h - the table of one instruction set -------------------===//
+//===- KernelsImpl.h - Kernel table of one instruction set ----------------===//
 //
-// Included once by each Kernels*.cpp, which defines TPC_ISA, TPC_LANES and TPC_TILE_ROWS (how many
-// rows of sums, two vectors wide, fit in the registers with room for the operands).
+// Included once by each Kernels*.cpp, which defines TPC_ISA, TPC_LANES and TPC_TILE_ROWS (number of
+// rows of sums, two vectors wide, that fit in registers together with the operands).
 //
 //===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_KERNELSIMPL_H
+#define TPC_RT_CPU_KERNELSIMPL_H
 
 #include "cpu/DecodeAttention.h"
 
@@ -28,3 +31,5 @@ const KernelTable TPC_TABLE = {
 };
 
 } // namespace tpc::rt
+
+#endif // TPC_RT_CPU_KERNELSIMPL_H

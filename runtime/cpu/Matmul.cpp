@@ -1,4 +1,4 @@
-//===- Matmul.cpp - matrix products ---------------------------------------===//
+//===- Matmul.cpp - Matrix multiplication ---------------------------------===//
 
 #include "core/Context.h"
 #include "core/HostMemory.h"
@@ -16,11 +16,11 @@ namespace {
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How the [m, panels] of a product are cut into tasks.
+/// Partition of a matmul's [m, panels] into tasks.
 struct GemmTasks {
   int64_t rowBlocks, panelBlocks;
 
-  /// Large tasks are fastest; but every thread should have a few.
+  /// Large tasks are fastest, but every thread should have several.
   GemmTasks(const KernelTable &kernel, int64_t m, int64_t panels, int threads) {
     rowBlocks = divideUp(m, maxGemmRows);
     panelBlocks = divideUp(panels, maxGemmPanels);
@@ -33,7 +33,7 @@ struct GemmTasks {
   int64_t count() const { return rowBlocks * panelBlocks; }
 };
 
-/// Products of the same rows, whose panels are numbered one product after the other.
+/// Matmuls of the same rows, whose panels are numbered consecutively.
 struct GemmJobs {
   struct Entry {
     GemmJob job;
@@ -62,7 +62,7 @@ struct GemmJobs {
   }
 };
 
-/// Copies columns [column0, column0 + width) of rows to a panel, filled up with zeros.
+/// Copies columns [column0, column0 + width) of rows to a panel, padded with zeros.
 void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t columns, int width,
                float *to) {
   for (int64_t k = 0; k < numRows; ++k, rows += rowStride, to += width) {
@@ -71,8 +71,8 @@ void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t co
   }
 }
 
-/// A product with the transpose of a dense [n, k]. A task of few rows reads the table as it is; of
-/// many rows, it packs a few panels for all of them.
+/// Matmul with the transpose of a dense [n, k]. A task of few rows reads the table in place; a task
+/// of many rows packs a few panels for all of them.
 void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
                         const GemmJob &job, const float *rows) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
@@ -93,7 +93,7 @@ void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kerne
     for (int64_t panel = panel0; panel < panel1; ++panel)
       kernel.packTransposed(rows, job.k, job.n, panel * width,
                             packed + (panel - panel0) * job.k * width);
-    // The same product, of these columns only.
+    // The same matmul, restricted to these columns.
     GemmJob part = job;
     int64_t column = panel0 * width;
     part.packed = packed;
@@ -181,7 +181,7 @@ void CpuDevice::batchProduct(const BatchProduct &p) {
   const KernelTable &kernel = kernels();
   int64_t m = p.m, k = p.k, n = p.n;
   int width = kernel.panelWidth, threads = threadsFor(ctx, p.batch * m, k, n);
-  // A task packs one panel of b and multiplies all rows of a matrix with it.
+  // A task packs one panel of b and multiplies all rows of a matrix by it.
   int64_t panels = divideUp(n, width), panelSize = std::max<int64_t>(k, 1) * width;
   Scratch memory(scratch, threads * panelSize);
   forEachTask(ctx, threads, p.batch * panels, [&](int64_t task, int worker) {

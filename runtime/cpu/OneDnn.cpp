@@ -1,4 +1,4 @@
-//===- OneDnn.cpp - loading oneDNN ----------------------------------------===//
+//===- OneDnn.cpp - Loading of oneDNN -------------------------------------===//
 
 #include "cpu/OneDnn.h"
 #include <cstdio>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char *fileName = "libdnnl.so.3";
 
-/// The library, or why it cannot be used.
+/// The library, or the reason why it is not usable.
 struct Attempt {
   Library entries;
   std::string problem;
@@ -37,7 +37,7 @@ struct Attempt {
     const Version &version = *entries.version();
     if (version.major != 3)
       return "it is version " + std::to_string(version.major) + ": oneDNN 3 is needed";
-    // Work is divided among the rank's own threads: the library's would take their cores.
+    // The rank's own threads split the work: the library's threads would compete for their cores.
     if (version.cpuRuntime == openMp) {
       entries.setThreads = reinterpret_cast<void (*)(int)>(dlsym(file, "omp_set_num_threads"));
       if (!entries.setThreads)
@@ -60,7 +60,7 @@ struct Attempt {
 std::string Library::describe() const {
   const Version &found = *version();
   char text[64];
-  // The instruction sets that it chooses among, as bits of its own.
+  // Supported instruction sets, as the library's bit mask.
   std::snprintf(text, sizeof(text), "oneDNN %d.%d.%d (isa %#x)", found.major, found.minor,
                 found.patch, static_cast<unsigned>(get_effective_cpu_isa()));
   return text;

@@ -1,8 +1,8 @@
-//===- OneDnn.h - what is used of oneDNN ----------------------------------===//
+//===- OneDnn.h - Declarations of the oneDNN functions in use -------------===//
 //
-// oneDNN 3 (libdnnl.so.3) may compute f32 products: --products=onednn. It is looked for when it is
-// asked for, so nothing is linked or built against it: its C functions are declared here, and
-// test/OneDnnTest.cpp compares them with the vendor's header where that is installed.
+// oneDNN 3 (libdnnl.so.3) can compute f32 matmuls: --products=onednn. It is loaded on demand, so
+// nothing is linked or built against it: this file declares its C functions. test/OneDnnTest.cpp
+// compares them with the vendor's header where that is installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ struct Argument {
   Memory *memory;
 };
 
-// Enumerations of the library, as far as they are used.
+// Enumerations of the library, as far as used.
 using Enum = int32_t;
 constexpr Enum success = 0;
 constexpr Enum cpuEngine = 1;
@@ -76,19 +76,19 @@ constexpr unsigned sequential = 1, openMp = 2, threadPool = 8; // Version::cpuRu
   FUNCTION(primitive_destroy, Enum, (Primitive *))                                                 \
   FUNCTION(primitive_execute, Enum, (const Primitive *, Stream *, int, const Argument *))
 
-/// The library of this process, once it is loaded.
+/// oneDNN library of this process, once loaded.
 struct Library {
 #define TPC_DECLARE_POINTER(name, result, arguments) result(*name) arguments = nullptr;
   TPC_ONEDNN_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
-  /// Null where it has no threads of its own.
+  /// Null if it has no threads of its own.
   void (*setThreads)(int) = nullptr;
   Engine *engine = nullptr;
-  Attributes *attributes = nullptr; ///< no approximations, our scratchpads
+  Attributes *attributes = nullptr; ///< no approximations, caller-provided scratchpads
 
   /// "oneDNN 3.2.0 (avx2)"
   std::string describe() const;
-  /// Loads it, if that has not been done. Null: `problem` says why.
+  /// Loads it on the first call. Null: `problem` has the reason.
   static const Library *load(std::string &problem);
 };
 

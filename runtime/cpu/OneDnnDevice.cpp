@@ -1,4 +1,4 @@
-//===- OneDnnDevice.cpp - processors whose products are oneDNN's -----------===//
+//===- OneDnnDevice.cpp - CPU device with oneDNN matmuls ------------------===//
 
 #include "cpu/OneDnnDevice.h"
 #include "core/Context.h"
@@ -47,7 +47,7 @@ Desc describe(int64_t rows, int64_t columns, int64_t rowStride, int64_t columnSt
   return Desc(desc);
 }
 
-/// A tensor as the library wants it, for one call.
+/// A oneDNN tensor for one call.
 class Tensor {
 public:
   Tensor(const MemoryDesc *desc, const void *data)
@@ -63,7 +63,7 @@ public:
   const Enum status;
 };
 
-/// This thread's stream. The library has no more threads than this one.
+/// This thread's stream. oneDNN uses no other thread.
 Stream *threadStream() {
   struct Own {
     Own() {
@@ -81,7 +81,7 @@ Stream *threadStream() {
   return own.stream;
 }
 
-/// Runs it on this thread.
+/// Runs a primitive on this thread.
 Enum execute(const Primitive *primitive, std::initializer_list<std::pair<int, const Tensor *>> on) {
   Argument arguments[4];
   int count = 0;
@@ -97,7 +97,7 @@ Enum execute(const Primitive *primitive, std::initializer_list<std::pair<int, co
   return status == success ? library().stream_wait(stream) : status;
 }
 
-/// Something that the library has made code for.
+/// A primitive with generated code.
 class Made {
 public:
   Made(PrimitiveDesc *desc) : desc(desc) {
@@ -118,7 +118,7 @@ private:
   PrimitiveDesc *desc;
 };
 
-/// out[m, n] = x[m, k] * w[k, n] of fixed sizes. Weights are as the library likes them best, or the
+/// out[m, n] = x[m, k] * w[k, n] of fixed sizes. Weights are in oneDNN's preferred layout, or the
 /// transpose of a dense [n, k].
 class Multiply {
 public:
@@ -126,7 +126,7 @@ public:
       : x(tpc::rt::describe(m, k, k, 1)), out(tpc::rt::describe(m, n, outStride, 1)),
         made(make(*this, weightsDesc)) {}
 
-  /// How weights have to be.
+  /// Required layout of the weights.
   const MemoryDesc *weightsDesc() const { return made.query(queryWeights); }
   size_t scratchBytes() const {
     return library().memory_desc_get_size(made.query(queryScratchpad));
@@ -153,7 +153,7 @@ private:
   Made made;
 };
 
-/// Products by their sizes, for all ranks of the process; they are few, and stay.
+/// Matmul primitives by size, for all ranks of the process; they are few, and never freed.
 const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, bool transposed) {
   static std::mutex mutex;
   static std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>, std::unique_ptr<Multiply>>
@@ -162,7 +162,7 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   auto find = [&](int64_t rows, int64_t stride, auto weightsDesc) -> const Multiply & {
     auto &entry = all[{rows, k, n, stride, transposed}];
     if (!entry) {
-      // Lives until the code is made, which knows it from then on.
+      // Lives until the code is generated, which stores the layout.
       auto desc = weightsDesc();
       entry = std::make_unique<Multiply>(rows, k, n, stride, &*desc);
     }
@@ -170,7 +170,7 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   };
   if (transposed)
     return find(m, outStride, [&] { return tpc::rt::describe(k, n, 1, k); });
-  // What is best for whole blocks is what all others take.
+  // All others use the preferred layout of whole blocks.
   const Multiply &whole = find(blockRows, n, [&] {
     int64_t sizes[] = {k, n};
     MemoryDesc *desc = nullptr;
@@ -195,7 +195,7 @@ Floats allocateFloats(int64_t count) {
 /// Columns [column, column + columns) of a matrix.
 struct Panel {
   int64_t column, columns;
-  int64_t offset; ///< of its weights, in floats
+  int64_t offset; ///< offset of its weights, in floats
 };
 
 std::vector<Panel> panelsOf(int64_t k, int64_t n, bool transposed, int64_t &floats) {
@@ -231,7 +231,7 @@ public:
     panels = panelsOf(k, n, true, floats);
   }
 
-  /// The library packs all of a panel at once: until the last row has come a dense copy is there.
+  /// oneDNN packs a whole panel at once: a dense copy exists until the last row is set.
   void setRows(int64_t row0, int64_t row1, const float *rows) {
     std::copy_n(rows, (row1 - row0) * n, dense.get() + row0 * n);
     rowsSet += row1 - row0;
@@ -261,7 +261,7 @@ private:
   int64_t rowsSet = 0;
 };
 
-/// What is to be done with a block of a product: as GemmKernel.h does.
+/// Applies bias, activation and residual to a block, as GemmKernel.h does.
 void finish(const Product &p, int64_t n, const Panel &panel, int64_t row0, int64_t rows,
             float *block, int64_t blockStride) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -317,12 +317,12 @@ public:
 private:
   void multiplyOne(const Products &all, const Product &p, const OneDnnMatrix &matrix) {
     int64_t m = all.m, k = matrix.k, n = matrix.n;
-    // `out` may be the residual: the sums are elsewhere then.
+    // If `out` is the residual, the sums are in a separate buffer.
     bool direct = !p.residual;
     auto find = [&](int64_t rows, const Panel &panel) -> const Multiply & {
       return rt::multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix.isTransposed);
     };
-    // All that occur: whole blocks, the last rows, the last columns.
+    // All block shapes: whole blocks, the last rows, the last columns.
     int64_t blocks = (m + blockRows - 1) / blockRows, lastRows = m - (blocks - 1) * blockRows;
     const Multiply *made[2][2];
     size_t padBytes = 0;

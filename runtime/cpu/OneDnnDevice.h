@@ -1,10 +1,10 @@
-//===- OneDnnDevice.h - processors whose products are oneDNN's -------------===//
+//===- OneDnnDevice.h - CPU device with oneDNN matmuls --------------------===//
 //
-// Products with weights only; all else is CpuDevice's. A product is cut into blocks of a fixed
-// number of rows and columns, which threads of the rank compute one by one: so the cut, and with it
-// the bits, do not depend on how many threads there are. (They may depend on the number of rows,
-// unlike those of our own products.) Bias, activation and residual are applied to a block while it
-// is in the cache, by the functions that our own products use.
+// oneDNN computes only matmuls with weights; CpuDevice computes the rest. A matmul is split into
+// blocks of fixed size, which the rank's threads compute one by one. The split, and therefore the
+// bits, do not depend on the number of threads. Unlike in the built-in matmuls, they may depend on
+// the number of rows. Bias, activation and residual are applied to a block while it is in the
+// cache, by the built-in functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace tpc::rt {
 
-/// Null, with the reason, if the library is not there or cannot be used.
+/// Null, with the reason, if the library is not found or not usable.
 const DeviceKind *oneDnnDevices(std::string &problem);
 
 } // namespace tpc::rt

@@ -1,4 +1,4 @@
-//===- Parallel.cpp - the threads of one rank -----------------------------===//
+//===- Parallel.cpp - Threads of one rank ---------------------------------===//
 
 #include "cpu/Parallel.h"
 #include "core/Context.h"
@@ -26,7 +26,7 @@ void work(Region &region, int worker) {
     region.fn(region.state, task, worker);
 }
 
-/// The threads that help one rank's thread; they end with it.
+/// Helper threads of one rank's thread; they end with it.
 class Pool {
 public:
   ~Pool() {
@@ -42,7 +42,7 @@ public:
           serve(number, seen);
         });
       } catch (const std::system_error &) {
-        helpers = unsigned(threads.size()); // those there are will do
+        helpers = unsigned(threads.size()); // fewer helpers suffice
       }
     }
     region = &newRegion;
@@ -55,12 +55,12 @@ public:
   }
 
 private:
-  // One word says which region it is (a counter, so that each one is new) and how many helpers it
-  // wants. The gate says which region may be entered, as long as it is open, and how many helpers
-  // are inside: who comes after the last task was taken stays outside, and nobody waits for them.
+  // `word` has the region's number (a counter, so that each one is new) and its number of helpers.
+  // `gate` has the region that may be entered, while it is open, and the number of helpers inside.
+  // Helpers that arrive after the last task was taken stay outside and are not waited for.
   static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, open = 0x1000, next = 0x2000;
 
-  /// The counter of the region that is announced next.
+  /// Counter of the next region.
   uint32_t announced() const {
     return (word.value.load(std::memory_order_relaxed) & ~(helperMask | stop)) + next;
   }
@@ -97,7 +97,7 @@ private:
 
   std::vector<std::thread> threads;
   Region *region = nullptr;
-  std::atomic<bool> spin{false}; // as the last caller may
+  std::atomic<bool> spin{false}; // of the last caller
   Futex word, gate;
 };
 

@@ -1,7 +1,7 @@
-//===- Parallel.h - the threads of one rank -------------------------------===//
+//===- Parallel.h - Threads of one rank -----------------------------------===//
 //
-// Each rank's thread has a pool of helpers of its own, made when it is first needed. They wait as
-// ranks do (core/Futex.h).
+// Each rank's thread has its own pool of helpers, created on first use. They wait as ranks do
+// (core/Futex.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,13 +14,13 @@ struct tpc_context;
 
 namespace tpc::rt {
 
-/// Threads worth waking for a product of [m, k] and [k, n]: waking costs as much as some 200,000
-/// operations.
+/// Number of threads worth waking for a matmul of [m, k] and [k, n]: a wake-up costs as much as
+/// about 200,000 operations.
 int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n);
 
 /// Calls fn(state, task, worker) for all tasks in [0, tasks), each once, on up to `threads`
-/// threads; worker < threads. Tasks are taken in ascending order by whoever is free, so that a
-/// thread that does not get its core delays nobody.
+/// threads; worker < threads. Free threads take tasks in ascending order, so that a thread without
+/// a core delays no other.
 void runTasks(const tpc_context &ctx, int threads, int64_t tasks,
               void (*fn)(void *state, int64_t task, int worker), void *state);
 

@@ -1,9 +1,8 @@
-//===- Simd.h - vectors of TPC_LANES floats, and functions of them --------===//
+//===- Simd.h - Vectors of TPC_LANES floats and their functions -----------===//
 //
 // Included by files that are compiled for several instruction sets, each of which defines TPC_LANES
-// and TPC_ISA (a namespace). Nothing of the standard library is used here: its inline functions
-// would be merged with those of other files by the linker, and then run on machines without the
-// instruction set.
+// and TPC_ISA (a namespace). The standard library is not used: the linker would merge its inline
+// functions with those of other files, and then run them on machines without the instruction set.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,8 +49,8 @@ TPC_INLINE Vec fma(Vec x, Vec y, Vec z) {
 #if defined(__FMA__)
   return __builtin_elementwise_fma(x, y, z);
 #else
-  // In f64 the product is exact. The sum is rounded to odd: its last bit says that something is
-  // behind it, so that rounding it to f32 is right.
+  // In f64 the product is exact. The sum is rounded to odd: its last bit records inexactness, so
+  // that rounding to f32 is correct.
   typedef double DoubleVec __attribute__((vector_size(TPC_LANES * 8)));
   typedef int64_t LongVec __attribute__((vector_size(TPC_LANES * 8)));
   DoubleVec p = __builtin_convertvector(x, DoubleVec) * __builtin_convertvector(y, DoubleVec);
@@ -59,14 +58,14 @@ TPC_INLINE Vec fma(Vec x, Vec y, Vec z) {
   DoubleVec q = sum - p, error = (p - (sum - q)) + (c - q);
   LongVec bits = reinterpret_cast<LongVec &>(sum);
   LongVec isEven = (bits & 1) == 0, isMore = error > 0, isLess = error < 0;
-  // Towards the error: one more in size if the sum's sign is the error's, else one less.
+  // Toward the error: magnitude plus one if the signs of sum and error agree, else minus one.
   LongVec step = (isMore | isLess) & (((isMore ^ (sum < 0)) & 2) - 1);
   bits += step & isEven;
   return __builtin_convertvector(reinterpret_cast<DoubleVec &>(bits), Vec);
 #endif
 }
 
-/// What functions.h computes with.
+/// Operations for functions.h.
 struct Arithmetic {
   TPC_INLINE Vec number(double x) const { return splat(static_cast<float>(x)); }
   TPC_INLINE Vec neg(Vec x) const { return -x; }

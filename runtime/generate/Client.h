@@ -15,14 +15,14 @@ class GenerationClient {
 public:
   virtual ~GenerationClient();
 
-  struct News {
+  struct ClientInput {
     std::vector<std::string> requests; ///< valid request lines of the service, in JSON
     std::vector<uint64_t> cancelled;
     bool isLast = false; ///< no requests follow
   };
   /// Called before each step, on all processes or on none (GenerationMode::asks). `wait`: nothing
-  /// is running, so the call blocks until there is news.
-  virtual News news(bool wait);
+  /// is running, so the call blocks until there is input.
+  virtual ClientInput pollInput(bool wait);
 
   virtual void onToken(uint64_t request, int64_t token, int64_t index) = 0;
   virtual void onFinish(uint64_t request, Finish why, const std::string &message) = 0;

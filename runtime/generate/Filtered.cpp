@@ -35,7 +35,7 @@ void Sampler::Filtered::setCertain(std::vector<Ranked> tokens, bool complete) {
   isComplete = complete;
   if (certain.empty())
     return;
-  if (isNoNumber(certain[0])) {
+  if (isNaN(certain[0])) {
     token = certain[0];
     return;
   }
@@ -52,7 +52,7 @@ void Sampler::Filtered::setCertain(std::vector<Ranked> tokens, bool complete) {
       total += weightOf(ranked);
     left = left.first(countKept(left, 0, neededOf(total)));
   }
-  decide(left, nobody);
+  decide(left, noToken);
 }
 
 void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
@@ -84,7 +84,7 @@ void Sampler::Filtered::decideBySums() {
   int64_t needed = neededOf(totalBySums());
   // The certain tokens are a prefix of those that top-k keeps. It decides if top-p ends within it.
   if (size_t kept = countKept(certain, 0, needed); kept < certain.size()) {
-    decide(std::span(certain).first(kept), nobody);
+    decide(std::span(certain).first(kept), noToken);
     return;
   }
   int end = lastBin < 0 ? numBins - 1 : lastBin;

@@ -28,8 +28,8 @@ public:
   void setBin(std::vector<Ranked> tokens, Ranked bestBefore);
 
   float largest() const { return scoreOf(certain[0]); }
-  bool isDecided() const { return token != nobody; }
-  SampledToken result() const { return {tokenOf(token), isNoNumber(token)}; }
+  bool isDecided() const { return token != noToken; }
+  SampledToken result() const { return {tokenOf(token), isNaN(token)}; }
   bool hasSums() const { return !counts.empty(); }
   /// Bin whose tokens are needed next, and its number of tokens. Requires the sums.
   int bin() const { return wanted; }
@@ -57,7 +57,7 @@ private:
   /// Bin in which top-k ends, and the tokens of it that top-k keeps.
   int lastBin = -1;
   std::vector<Ranked> lastTokens;
-  Ranked token = nobody;
+  Ranked token = noToken;
 };
 
 } // namespace tpc::rt

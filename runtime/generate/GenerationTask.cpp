@@ -120,7 +120,7 @@ public:
     return tpc::rt::largestSteps(manifest, limits, longest);
   }
 
-  std::string roomText() const override { return tpc::rt::roomText(limits); }
+  std::string limitsText() const override { return tpc::rt::limitsText(limits); }
 
   std::string digest() const override {
     std::string text = std::to_string(limits.slots) + " " + std::to_string(limits.capacity) + " " +

@@ -11,7 +11,7 @@
 namespace tpc::rt {
 
 GenerationClient::~GenerationClient() = default;
-GenerationClient::News GenerationClient::news(bool) { return {{}, {}, true}; }
+GenerationClient::ClientInput GenerationClient::pollInput(bool) { return {{}, {}, true}; }
 
 TokenGenerator::TokenGenerator(Execution &execution, const Manifest &manifest,
                                GenerationLimits limits)
@@ -61,14 +61,14 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   const Generation &generation = *manifest.generation;
   // Far above practical use, and small enough that per-slot state stays small compared with its
   // caches.
-  constexpr int64_t mostSlots = 1 << 16;
-  if (limits.slots > mostSlots)
+  constexpr int64_t maxSlots = 1 << 16;
+  if (limits.slots > maxSlots)
     throw UserError(std::to_string(limits.slots) +
                     " sequences at a time (--max-batch): the maximum is " +
-                    std::to_string(mostSlots));
+                    std::to_string(maxSlots));
   // Keeps the byte counts of any model's caches within 63 bits.
-  constexpr int64_t mostTokens = int64_t(1) << 40;
-  if (limits.capacity > mostTokens / limits.slots)
+  constexpr int64_t maxTokens = int64_t(1) << 40;
+  if (limits.capacity > maxTokens / limits.slots)
     throw UserError(std::to_string(limits.slots) + " sequences of " +
                     std::to_string(limits.capacity) +
                     " tokens: too many in all. Give a smaller --max-sequence or "
@@ -107,7 +107,7 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
   return inputs;
 }
 
-void addChoices(Inputs &inputs, const Generation &generation) {
+void addSamplingInput(Inputs &inputs, const Generation &generation) {
   Tensor tensor;
   tensor.dtype = TPC_I64;
   tensor.shape = {inputs.stepRows, RowSampling::bytes(generation.vocabulary) /
@@ -117,7 +117,7 @@ void addChoices(Inputs &inputs, const Generation &generation) {
   inputs.tensors.push_back(std::move(tensor));
 }
 
-bool wantsFewShapes() { return deviceKind().counted() != nullptr; }
+bool prefersFewShapes() { return deviceKind().counted() != nullptr; }
 
 bool hasReplicas(const Manifest &manifest) {
   const std::vector<Grid::Axis> &axes = manifest.grid.axes();
@@ -133,15 +133,15 @@ int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limi
 std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest) {
   int64_t chunk = std::min(limits.chunk, longest);
-  if (wantsFewShapes())
+  if (prefersFewShapes())
     chunk = roundedLength(chunk, limits.chunk);
   std::vector<Inputs> steps;
   steps.push_back(stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk));
   steps.push_back(stepInputs(manifest, limits, limits.slots, 1));
-  if (!wantsFewShapes() || !manifest.generation->lastOnly)
+  if (!prefersFewShapes() || !manifest.generation->lastOnly)
     return steps;
   for (Inputs &step : steps) {
-    addChoices(step, *manifest.generation);
+    addSamplingInput(step, *manifest.generation);
     auto sink = std::make_shared<LogitsSink>(manifest);
     sink->expect(step.stepRows, {}, &step.tensors.back());
     step.outputs = std::move(sink);
@@ -149,7 +149,7 @@ std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimit
   return steps;
 }
 
-std::string roomText(const GenerationLimits &limits) {
+std::string limitsText(const GenerationLimits &limits) {
   return std::to_string(limits.slots) + (limits.slots == 1 ? " sequence" : " sequences") +
          " of at most " + std::to_string(limits.capacity) + " tokens, prompts by " +
          std::to_string(limits.chunk);

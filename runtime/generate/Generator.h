@@ -17,7 +17,7 @@ namespace tpc::rt {
 
 /// Mode of a generation, besides the requests. The same on all processes.
 struct GenerationMode {
-  bool asks = false;          ///< calls GenerationClient::news
+  bool pollsClient = false;   ///< calls GenerationClient::pollInput
   bool givesLogits = false;   ///< passes logits to the client
   GenerationRequest defaults; ///< settings that new requests omit
 };
@@ -32,7 +32,7 @@ public:
   const Manifest &manifest() const { return theManifest; }
 
   /// Collective. Runs until all requests are done: `requests`, which all processes pass, and those
-  /// from news(). Throws UserError before anything runs if a request is invalid.
+  /// from pollInput(). Throws UserError before anything runs if a request is invalid.
   void generate(std::vector<GenerationRequest> requests, GenerationClient &client,
                 const GenerationMode &mode = {});
 
@@ -59,10 +59,10 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits);
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
                   int64_t sequence);
 /// Adds an input with the sampling settings, for devices that sample.
-void addChoices(Inputs &inputs, const Generation &generation);
+void addSamplingInput(Inputs &inputs, const Generation &generation);
 /// Whether a new step shape costs more than the padding that avoids it: devices count memory, tune,
 /// and record per shape.
-bool wantsFewShapes();
+bool prefersFewShapes();
 /// Whether data-parallel replicas have rows of their own. A step then always covers all rows;
 /// otherwise a prompt runs alone.
 bool hasReplicas(const Manifest &manifest);
@@ -73,7 +73,7 @@ int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limi
 std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest);
 /// "2 sequences of at most 64 tokens, prompts by 64"
-std::string roomText(const GenerationLimits &limits);
+std::string limitsText(const GenerationLimits &limits);
 
 /// Returns the capacity of a sequence: `asked`, else `needed` up to the model's maximum, else the
 /// model's maximum.

@@ -16,9 +16,9 @@
 using namespace tpc::rt;
 
 struct tpc_generation final : GenerationClient {
-  News news(bool wait) override {
+  ClientInput pollInput(bool wait) override {
     std::lock_guard<std::mutex> lock(mutex);
-    News result;
+    ClientInput result;
     result.isLast = wait; // all requests are done
     if (isUnwanted && !isCancelled)
       for (uint64_t request = 0; request < numRequests; ++request)
@@ -37,11 +37,11 @@ struct tpc_generation final : GenerationClient {
     add({{kind, static_cast<int32_t>(request), 0, 0}, message});
   }
 
-  struct Said {
+  struct QueuedEvent {
     tpc_event event;
     std::string message;
   };
-  void add(Said said) {
+  void add(QueuedEvent said) {
     {
       std::lock_guard<std::mutex> lock(mutex);
       queue.push_back(std::move(said));
@@ -57,12 +57,12 @@ struct tpc_generation final : GenerationClient {
     changed.notify_all();
   }
   /// Waits for the next event; nullopt at the end.
-  std::optional<Said> next() {
+  std::optional<QueuedEvent> next() {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [&] { return !queue.empty() || hasEnded; });
     if (queue.empty())
       return std::nullopt;
-    Said said = std::move(queue.front());
+    QueuedEvent said = std::move(queue.front());
     queue.pop_front();
     return said;
   }
@@ -71,7 +71,7 @@ struct tpc_generation final : GenerationClient {
   uint64_t numRequests = 0;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Said> queue;
+  std::deque<QueuedEvent> queue;
   bool hasEnded = false, isUnwanted = false, isCancelled = false;
   std::future<void> done;
 };
@@ -142,7 +142,7 @@ void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &l
   if (limits.slots <= room.checkedSlots && limits.capacity <= room.checkedCapacity)
     return;
   try {
-    model.checkMemory(largestSteps(manifest, limits, limits.capacity), roomText(limits));
+    model.checkMemory(largestSteps(manifest, limits, limits.capacity), limitsText(limits));
   } catch (const UserError &) {
     room.slots = room.capacity = 0;
     throw;
@@ -245,7 +245,7 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
           } end{client};
           checkRoom(opened, manifestOfProgram(), limits);
           GenerationMode mode;
-          mode.asks = true;
+          mode.pollsClient = true;
           TokenGenerator(ranks, manifestOfProgram(), limits).generate(asked, *client, mode);
         });
     *generation = made.release();
@@ -258,7 +258,7 @@ int tpc_generation_next(tpc_generation *generation, tpc_event *event) {
     require(event, "the pointer for the event");
     if (generation->process != getpid())
       throw UserError("the generation belongs to the parent process of a fork");
-    std::optional<tpc_generation::Said> said = generation->next();
+    std::optional<tpc_generation::QueuedEvent> said = generation->next();
     if (!said && generation->done.valid())
       generation->done.get(); // throws the error that ended the generation
     *event = said ? said->event : tpc_event{TPC_EVENT_END, -1, 0, 0};

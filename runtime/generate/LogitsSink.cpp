@@ -15,7 +15,7 @@ LogitsSink::LogitsSink(const Manifest &manifest)
 void LogitsSink::expect(int64_t count, std::vector<int64_t> places, const Tensor *ofDevice) {
   rows = count;
   copied = 0;
-  choices = ofDevice;
+  samplingInput = ofDevice;
   parts.clear();
   wanted = std::move(places);
   kept.clear();
@@ -64,14 +64,14 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     sink.copied += ctx.device->isHosts() ? 0 : bytes;
     return sink;
   };
-  if (std::optional<Rows> part = choices && !selection ? rowsOf(block) : std::nullopt) {
+  if (std::optional<Rows> part = samplingInput && !selection ? rowsOf(block) : std::nullopt) {
     int64_t bytes = RowSampling::bytes(vocabulary);
     auto *settings = static_cast<const std::byte *>(ctx.data.inputs[numInputs]) + part->row * bytes;
-    if (ctx.device->choose(
+    if (ctx.device->sample(
             {data, dtype, part->rows, part->count, part->first,
              reinterpret_cast<const RowSampling *>(settings), bytes},
-            [arrived, part = *part](const std::byte *best, const SamplingResult &chosen) {
-              arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, best, chosen);
+            [arrived, part = *part](const std::byte *best, const SamplingResult &result) {
+              arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, best, result);
             }))
       return;
   }
@@ -110,44 +110,44 @@ std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
   return Rows{ofRows->first, ofRows->second, ofTokens->first, ofTokens->second};
 }
 
-const RowSampling &LogitsSink::choiceOf(int64_t row) const {
-  return *reinterpret_cast<const RowSampling *>(choices->data.data() +
+const RowSampling &LogitsSink::samplingOf(int64_t row) const {
+  return *reinterpret_cast<const RowSampling *>(samplingInput->data.data() +
                                                 row * RowSampling::bytes(vocabulary));
 }
 
-void LogitsSink::arrive(const Rows &part, const std::byte *from, const SamplingResult &chosen) {
+void LogitsSink::arrive(const Rows &part, const std::byte *from, const SamplingResult &result) {
   for (int64_t row = part.row; row < part.row + part.rows; ++row, from += sizeof(Ranked)) {
     auto found = std::lower_bound(wanted.begin(), wanted.end(), row);
     if (found == wanted.end() || *found != row)
       continue;
-    Ranked best = nobody;
+    Ranked best = noToken;
     std::memcpy(&best, from, sizeof(best));
     kept.push_back({found - wanted.begin(), part.first, 0, part.count, best, std::ssize(parts)});
   }
-  parts.push_back({part, chosen, 0});
+  parts.push_back({part, result, 0});
 }
 
 // The largest tokens of consecutive rows are stored contiguously.
 void LogitsSink::copyLargest(tpc_context &ctx) {
   largest.clear();
-  for (ChosenRows &part : parts) {
-    const RowSampling &end = choiceOf(part.rows.row + part.rows.rows - 1);
-    int64_t count = end.place + end.shown - choiceOf(part.rows.row).place;
+  for (SampledRows &part : parts) {
+    const RowSampling &end = samplingOf(part.rows.row + part.rows.rows - 1);
+    int64_t count = end.place + end.shown - samplingOf(part.rows.row).place;
     part.begin = largest.size();
     if (count == 0)
       continue;
     auto bytes = count * static_cast<int64_t>(sizeof(Ranked));
-    Reading reading(*ctx.device, part.chosen.largest, bytes);
+    Reading reading(*ctx.device, part.result.largest, bytes);
     largest.resize(part.begin + static_cast<size_t>(count));
     std::memcpy(largest.data() + part.begin, reading.data, static_cast<size_t>(bytes));
     copied += bytes;
   }
 }
 
-const float *LogitsSink::scoresOf(const Kept &own) const {
-  const ChosenRows &part = parts[static_cast<size_t>(own.part)];
+const float *LogitsSink::scoresOf(const StoredLogits &own) const {
+  const SampledRows &part = parts[static_cast<size_t>(own.part)];
   int64_t row = wanted[static_cast<size_t>(own.row)] - part.rows.row;
-  return part.chosen.scores + row * own.count;
+  return part.result.scores + row * own.count;
 }
 
 void LogitsSink::copySums(tpc_context &ctx, size_t piece, float ofLargest,
@@ -194,7 +194,7 @@ void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
     size_t begin = logits.size();
     logits.resize(begin + static_cast<size_t>(part));
     float *to = logits.data() + begin;
-    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part, nobody, -1});
+    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part, noToken, -1});
     if (dtype == TPC_F32) {
       std::memcpy(to, from, static_cast<size_t>(part) * sizeof(float));
       continue;
@@ -214,7 +214,7 @@ void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
 std::vector<LogitsPiece> LogitsSink::pieces(tpc_context &ctx) {
   copyLargest(ctx);
   std::vector<LogitsPiece> result;
-  for (const Kept &each : kept) {
+  for (const StoredLogits &each : kept) {
     LogitsPiece &piece =
         result.emplace_back(LogitsPiece{each.row, each.first, {}, each.best, each.count, {}});
     if (each.part < 0) {
@@ -222,9 +222,9 @@ std::vector<LogitsPiece> LogitsSink::pieces(tpc_context &ctx) {
                                                static_cast<size_t>(each.count));
       continue;
     }
-    const ChosenRows &part = parts[static_cast<size_t>(each.part)];
-    const RowSampling &own = choiceOf(wanted[static_cast<size_t>(each.row)]);
-    size_t begin = part.begin + static_cast<size_t>(own.place - choiceOf(part.rows.row).place);
+    const SampledRows &part = parts[static_cast<size_t>(each.part)];
+    const RowSampling &own = samplingOf(wanted[static_cast<size_t>(each.row)]);
+    size_t begin = part.begin + static_cast<size_t>(own.place - samplingOf(part.rows.row).place);
     piece.largest = std::span(largest).subspan(
         begin, static_cast<size_t>(std::min<int64_t>(own.shown, each.count)));
   }

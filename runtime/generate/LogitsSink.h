@@ -21,9 +21,9 @@ public:
   explicit LogitsSink(const Manifest &manifest);
 
   /// Prepares for a step with `rows` rows of logits, of which `wanted` are sampled (ascending).
-  /// `choices`: the additional step input with the sampling settings (addChoices); null if there is
-  /// none. It must not change until tokens are sampled.
-  void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *choices);
+  /// `samplingInput`: the additional step input with the sampling settings (addSamplingInput); null
+  /// if there is none. It must not change until tokens are sampled.
+  void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *samplingInput);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
@@ -50,22 +50,22 @@ private:
     int64_t row, rows, first, count;
   };
   /// Logits from `begin` on, or the device's result for a part of its rows.
-  struct Kept {
+  struct StoredLogits {
     int64_t row, first, begin, count;
     Ranked best;
     int64_t part; ///< index into `parts`; -1: logits
   };
   std::optional<Rows> rowsOf(const Block &block) const;
   void arrive(const Block &block, const std::byte *from);
-  void arrive(const Rows &rows, const std::byte *from, const SamplingResult &chosen);
-  const RowSampling &choiceOf(int64_t row) const;
+  void arrive(const Rows &rows, const std::byte *from, const SamplingResult &result);
+  const RowSampling &samplingOf(int64_t row) const;
   void copyLargest(tpc_context &ctx);
-  const float *scoresOf(const Kept &own) const;
+  const float *scoresOf(const StoredLogits &own) const;
   void keep(int64_t at, int64_t count, const std::byte *from);
 
-  struct ChosenRows {
+  struct SampledRows {
     Rows rows;
-    SamplingResult chosen;
+    SamplingResult result;
     size_t begin; ///< offset of its largest tokens in `largest`
   };
   const int32_t output;
@@ -73,11 +73,11 @@ private:
   const tpc_dtype dtype;
   const int64_t vocabulary;
   int64_t rows = 0, copied = 0;
-  const Tensor *choices = nullptr;
+  const Tensor *samplingInput = nullptr;
   std::vector<int64_t> wanted;
-  std::vector<ChosenRows> parts;
+  std::vector<SampledRows> parts;
   std::vector<Ranked> largest;
-  std::vector<Kept> kept;
+  std::vector<StoredLogits> kept;
   std::vector<float> logits;
 };
 

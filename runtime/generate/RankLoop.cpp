@@ -16,11 +16,11 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 }
 
 /// Encodes a token whose logit is NaN as a negative number.
-int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.token : token.token; }
+int64_t codeOf(const SampledToken &token) { return token.isNaN ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
 /// `place`: number of largest tokens of the rows before.
-RowSampling choiceOf(const SampledRow &row, int32_t place) {
+RowSampling samplingOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,
           !settings.isGreedy(),
@@ -35,18 +35,18 @@ RowSampling choiceOf(const SampledRow &row, int32_t place) {
 }
 
 /// Writes the sampling settings of all rows of a step; only the rows in item.sampled are sampled.
-void putChoices(Tensor &choices, int64_t vocabulary, const StepItem &item,
-                const std::vector<SampledRow> &rows) {
+void writeSampling(Tensor &samplingInput, int64_t vocabulary, const StepItem &item,
+                   const std::vector<SampledRow> &rows) {
   const int64_t bytes = RowSampling::bytes(vocabulary);
   auto next = item.sampled.begin();
   int32_t place = 0;
   for (int64_t row = 0; row < item.rows(); ++row) {
-    std::byte *to = choices.data.data() + row * bytes;
+    std::byte *to = samplingInput.data.data() + row * bytes;
     RowSampling choice{};
     choice.place = place;
     if (next != item.sampled.end() && *next == row) {
       const SampledRow &own = rows[static_cast<size_t>(next++ - item.sampled.begin())];
-      choice = choiceOf(own, place);
+      choice = samplingOf(own, place);
       if (choice.penalty != 1) {
         std::byte *bits = to + sizeof(RowSampling);
         std::memset(bits, 0, static_cast<size_t>(bytes) - sizeof(RowSampling));
@@ -71,31 +71,31 @@ void put(Tensor &tensor, const std::vector<int64_t> &values) {
 
 RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode)
     : manifest(manifest), generation(*manifest.generation), limits(limits), mode(mode),
-      schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest), wantsFewShapes(),
+      schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest), prefersFewShapes(),
                generation.lastToken),
-      sink(manifest), hasNews(mode.asks) {
+      sink(manifest), hasInput(mode.pollsClient) {
   if (generation.windowed)
     windows.emplace(generation.windowed->window, roomOf(*generation.windowed, limits),
                     limits.slots);
 }
 
-void RankLoop::exchangeNews(GenerationClient *client) {
+void RankLoop::exchangeInput(GenerationClient *client) {
   std::string text;
   if (client) {
-    GenerationClient::News news = client->news(schedule.isIdle() && out.empty());
-    for (const std::string &request : news.requests)
+    GenerationClient::ClientInput input = client->pollInput(schedule.isIdle() && out.empty());
+    for (const std::string &request : input.requests)
       text += "r" + request + "\n";
-    for (uint64_t number : news.cancelled)
+    for (uint64_t number : input.cancelled)
       text += "c" + std::to_string(number) + "\n";
-    if (news.isLast)
+    if (input.isLast)
       text += "e\n";
   }
   ranks->broadcast(text);
-  takeNews(text);
+  readInput(text);
   tell(client);
 }
 
-void RankLoop::takeNews(const std::string &text) {
+void RankLoop::readInput(const std::string &text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
     if (line[0] == 'r') {
@@ -109,7 +109,7 @@ void RankLoop::takeNews(const std::string &text) {
     } else if (line[0] == 'c') {
       schedule.cancel(std::stoull(line.substr(1)));
     } else {
-      hasNews = false;
+      hasInput = false;
     }
 }
 
@@ -124,10 +124,10 @@ Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   if (isNew) {
     made = stepInputs(manifest, limits, item.rows(), item.sequence);
     if (isForDevices)
-      addChoices(made, generation);
+      addSamplingInput(made, generation);
   }
   if (isForDevices)
-    putChoices(made.tensors.back(), generation.vocabulary, item, schedule.rowsOf(item));
+    writeSampling(made.tensors.back(), generation.vocabulary, item, schedule.rowsOf(item));
   made.stateRow = item.first;
   put(made.tensors[static_cast<size_t>(generation.tokens)], item.ids);
   put(made.tensors[static_cast<size_t>(generation.lengths)], item.lengths);
@@ -192,7 +192,7 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
     giveLogits(ctx, client);
   std::vector<int64_t> tokens;
   if (!item.sampled.empty() && ranks->isLastStage()) {
-    tokens = choose(ctx, item);
+    tokens = sample(ctx, item);
     ranks->sendToEarlier(tokens);
   }
   theCounts.bytes += sink.copiedBytes();
@@ -200,7 +200,7 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
   current.reset();
 }
 
-std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
+std::vector<int64_t> RankLoop::sample(tpc_context &ctx, const StepItem &item) {
   // If all logits are kept, this selects the rows of last tokens.
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
@@ -234,13 +234,13 @@ std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
   } onDevice(sink, ctx, places);
   std::vector<SampledRow> rows = schedule.rowsOf(item);
   std::vector<int64_t> tokens;
-  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces, &onDevice))
+  for (const SampledToken &token : sampler.sample(*ranks, rows, pieces, &onDevice))
     tokens.push_back(codeOf(token));
   return tokens;
 }
 
 void RankLoop::finishFirst(GenerationClient *client) {
-  Out done = std::move(out.front());
+  InFlightStep done = std::move(out.front());
   out.pop_front();
   if (!done.item.sampled.empty() && !ranks->isLastStage()) {
     done.tokens.resize(done.item.sampled.size());
@@ -306,8 +306,8 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
   while (true) {
     bool mayRun = out.size() < static_cast<size_t>(schedule.numGroups());
     if (!current && mayRun) {
-      if (hasNews)
-        exchangeNews(client);
+      if (hasInput)
+        exchangeInput(client);
       current = schedule.next();
     }
     if (current) {
@@ -327,7 +327,7 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
     }
     if (!out.empty())
       finishFirst(client);
-    else if (!hasNews) {
+    else if (!hasInput) {
       ranks->flush();
       return true;
     }

@@ -37,16 +37,16 @@ public:
   }
 
 private:
-  struct Out {
+  struct InFlightStep {
     StepItem item;
     std::vector<int64_t> tokens; ///< on the last stage
   };
-  void exchangeNews(GenerationClient *client);
-  void takeNews(const std::string &text);
+  void exchangeInput(GenerationClient *client);
+  void readInput(const std::string &text);
   Inputs &inputsOf(const tpc_context &ctx, const StepItem &item);
   void moveWindows(tpc_context &ctx);
   void runItem(tpc_context &ctx, Execution &execution, GenerationClient *client);
-  std::vector<int64_t> choose(tpc_context &ctx, const StepItem &item);
+  std::vector<int64_t> sample(tpc_context &ctx, const StepItem &item);
   void finishFirst(GenerationClient *client);
   void giveLogits(tpc_context &ctx, GenerationClient *client);
   void tell(GenerationClient *client);
@@ -60,13 +60,13 @@ private:
   LogitsSink sink;
   std::optional<Windows> windows;
   std::optional<WorldRanks> ranks;
-  bool hasNews;
-  uint64_t numRequests = 0; ///< requests received as news
+  bool hasInput;
+  uint64_t numRequests = 0; ///< requests received from the client
   /// By rows and tokens of a step. Addresses stay valid because recorded steps contain them.
   std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< taken from the schedule, but not run
-  std::deque<Out> out;
+  std::deque<InFlightStep> out;
   std::vector<std::vector<std::byte>> gathered;
   TokenGenerator::Counts theCounts;
 };

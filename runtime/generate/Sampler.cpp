@@ -53,7 +53,7 @@ static Ranked largestScore(int64_t first, std::span<const float> scores) {
 /// Returns the largest score with noise. For most tokens the leading random bits bound the noise
 /// and rule the token out.
 static Ranked largestDrawn(int64_t first, std::span<const float> scores, const Draw &draw) {
-  Ranked best = nobody;
+  Ranked best = noToken;
   float least = -std::numeric_limits<float>::infinity();
   int64_t end = first + std::ssize(scores);
   for (int64_t quad = first / 4; quad * 4 < end; ++quad) {
@@ -76,12 +76,12 @@ static Ranked largestDrawn(int64_t first, std::span<const float> scores, const D
 }
 
 Ranked Sampler::bestOf(const SampledRow &row, size_t index) const {
-  Ranked best = nobody;
+  Ranked best = noToken;
   for (const Scored &piece : scored[index]) {
     best = std::max(best, piece.best);
     if (!piece.scores.empty()) {
       Ranked largest = largestScore(piece.first, piece.scores);
-      if (!row.settings.isGreedy() && !isNoNumber(largest))
+      if (!row.settings.isGreedy() && !isNaN(largest))
         largest = largestDrawn(piece.first, piece.scores, row.draw());
       best = std::max(best, largest);
     }
@@ -93,13 +93,13 @@ int64_t SampledRow::shown() const {
   constexpr int64_t ofTopP = 64;
   if (!settings.isFiltered())
     return 0;
-  return settings.topK ? std::min(settings.topK, RowSampling::mostShown) : ofTopP;
+  return settings.topK ? std::min(settings.topK, RowSampling::maxShown) : ofTopP;
 }
 
 std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
   std::vector<Ranked> kept;
   auto most = static_cast<size_t>(count);
-  Ranked least = nobody;
+  Ranked least = noToken;
   auto cut = [&] {
     if (kept.size() <= most)
       return;
@@ -146,7 +146,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
     std::vector<Ranked> largest = largestOf(i, next->row.shown());
     mine.push_back(tokensOf(i));
     mine.insert(mine.end(), largest.begin(), largest.end());
-    mine.resize(mine.size() + static_cast<size_t>(next->row.shown()) - largest.size(), nobody);
+    mine.resize(mine.size() + static_cast<size_t>(next->row.shown()) - largest.size(), noToken);
     ++next;
   }
   all.resize(mine.size() * static_cast<size_t>(ranks.size()));
@@ -157,7 +157,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
   for (size_t i = 0; i < rows.size(); ++i) {
     bool isFiltered = next != filtered.end() && next->index == i;
     std::vector<Ranked> merged;
-    Ranked best = nobody, bound = nobody;
+    Ranked best = noToken, bound = noToken;
     for (size_t member = at; member < all.size(); member += mine.size()) {
       best = std::max(best, all[member]);
       if (!isFiltered)
@@ -170,7 +170,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
         bound = std::max(bound, merged.back());
     }
     if (!isFiltered) {
-      tokens[i] = {tokenOf(best), isNoNumber(best)};
+      tokens[i] = {tokenOf(best), isNaN(best)};
       ++at;
       continue;
     }
@@ -178,7 +178,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
     while (!merged.empty() && merged.back() < bound)
       merged.pop_back();
     at += 1 + static_cast<size_t>(next->row.shown());
-    (next++)->setCertain(std::move(merged), bound == nobody);
+    (next++)->setCertain(std::move(merged), bound == noToken);
   }
 }
 
@@ -229,7 +229,7 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
   mine.clear();
   for (const Filtered *each : open) {
     size_t begin = mine.size();
-    mine.push_back(nobody);
+    mine.push_back(noToken);
     Draw draw = each->row.draw();
     for (const Scored &piece : scored[each->index])
       for (size_t i = 0; i < piece.scores.size(); ++i) {
@@ -241,7 +241,7 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
         else if (bin < each->bin())
           mine[begin] = std::max(mine[begin], rank(perturbed(score, draw.of(token)), token));
       }
-    mine.resize(begin + 1 + static_cast<size_t>(each->binCount()), nobody);
+    mine.resize(begin + 1 + static_cast<size_t>(each->binCount()), noToken);
   }
   all.resize(mine.size() * static_cast<size_t>(ranks.size()));
   ranks.gather(mine, all);
@@ -249,10 +249,10 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
   for (Filtered *each : open) {
     size_t length = 1 + static_cast<size_t>(each->binCount());
     std::vector<Ranked> tokens;
-    Ranked best = nobody;
+    Ranked best = noToken;
     for (size_t member = at; member < all.size(); member += mine.size()) {
       best = std::max(best, all[member]);
-      for (size_t i = 1; i < length && all[member + i] != nobody; ++i)
+      for (size_t i = 1; i < length && all[member + i] != noToken; ++i)
         tokens.push_back(all[member + i]);
     }
     at += length;
@@ -260,7 +260,7 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
   }
 }
 
-std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
+std::vector<SampledToken> Sampler::sample(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                           std::span<const LogitsPiece> pieces,
                                           DevicePieces *device) {
   std::vector<SampledToken> tokens(rows.size());
@@ -279,7 +279,7 @@ std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const S
       mine[i] = bestOf(rows[i], i);
     ranks.largest(mine);
     for (size_t i = 0; i < rows.size(); ++i)
-      tokens[i] = {tokenOf(mine[i]), isNoNumber(mine[i])};
+      tokens[i] = {tokenOf(mine[i]), isNaN(mine[i])};
     return tokens;
   }
   gatherLargest(ranks, rows, filtered, tokens);

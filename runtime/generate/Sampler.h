@@ -54,7 +54,7 @@ struct SampledRow {
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
-  Ranked best = nobody;
+  Ranked best = noToken;
   int64_t count = 0;
   std::span<const Ranked> largest;
 };
@@ -70,14 +70,14 @@ public:
 
 struct SampledToken {
   int64_t token = -1;
-  bool isNoNumber = false; ///< the logit of `token`, and possibly others, is NaN
+  bool isNaN = false; ///< the logit of `token`, and possibly others, is NaN
 };
 
 /// Sampler of one rank. Reuses its memory between steps.
 class Sampler {
 public:
   /// Collective. Pieces of a row do not overlap; each row has at least one on some rank.
-  std::vector<SampledToken> choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
+  std::vector<SampledToken> sample(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                    std::span<const LogitsPiece> pieces,
                                    DevicePieces *device = nullptr);
 

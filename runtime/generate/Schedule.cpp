@@ -42,7 +42,7 @@ void Schedule::cancel(uint64_t number) {
     for (int64_t i = group.begin; i < group.end; ++i)
       if (Slot &slot = slots[static_cast<size_t>(i)]; slot.number == number) {
         // A step in progress still writes into the slot.
-        if (group.isOut)
+        if (group.isInFlight)
           slot.isCancelled = true;
         else
           end(slot, Finish::Cancelled);
@@ -85,13 +85,13 @@ std::optional<StepItem> Schedule::next() {
   admit();
   for (size_t i = 0; i < groups.size(); ++i) {
     SlotGroup &group = groups[(nextGroup + i) % groups.size()];
-    if (group.isOut)
+    if (group.isInFlight)
       continue;
     std::optional<StepItem> item = nextOf(group);
     if (!item)
       continue;
     item->group = static_cast<int>(&group - groups.data());
-    group.isOut = true;
+    group.isInFlight = true;
     nextGroup = (nextGroup + i + 1) % groups.size();
     return item;
   }
@@ -175,7 +175,7 @@ std::vector<SampledRow> Schedule::rowsOf(const StepItem &item) const {
 }
 
 void Schedule::takeToken(Slot &slot, const SampledToken &token) {
-  if (token.isNoNumber)
+  if (token.isNaN)
     return end(slot, Finish::Error,
                "the model's logits are NaN after " + std::to_string(slot.length) +
                    " tokens, first for token " + std::to_string(token.token));
@@ -196,7 +196,7 @@ void Schedule::takeToken(Slot &slot, const SampledToken &token) {
 
 void Schedule::finish(const StepItem &item, std::span<const SampledToken> tokens) {
   SlotGroup &group = groups[static_cast<size_t>(item.group)];
-  group.isOut = false;
+  group.isInFlight = false;
   size_t next = 0;
   for (int64_t row = 0; row < item.rows(); ++row) {
     Slot &slot = slots[static_cast<size_t>(item.first + row)];

@@ -99,8 +99,8 @@ private:
   };
   struct SlotGroup {
     int64_t begin, end;
-    bool isOut = false;     ///< one of its items is not finished
-    bool wasPrompt = false; ///< its last item was a prompt chunk
+    bool isInFlight = false; ///< one of its items is not finished
+    bool wasPrompt = false;  ///< its last item was a prompt chunk
   };
 
   void admit();

@@ -21,9 +21,9 @@
 
 namespace tpc::rt {
 
-/// A token with its score. `nobody` is less than all.
+/// A token with its score. `noToken` is less than all.
 using Ranked = int64_t;
-constexpr Ranked nobody = std::numeric_limits<int64_t>::min();
+constexpr Ranked noToken = std::numeric_limits<int64_t>::min();
 
 /// Integer in the order of the scores. Both zeros are equal, and NaN is above all numbers.
 inline int32_t keyOf(float score) {
@@ -38,7 +38,7 @@ constexpr Ranked rank(int32_t key, int64_t token) {
 inline Ranked rank(float score, int64_t token) { return rank(keyOf(score), token); }
 
 constexpr int64_t tokenOf(Ranked ranked) { return static_cast<uint32_t>(~ranked); }
-constexpr bool isNoNumber(Ranked ranked) {
+constexpr bool isNaN(Ranked ranked) {
   return (ranked >> 32) == std::numeric_limits<int32_t>::max();
 }
 inline float scoreOf(Ranked ranked) {
@@ -56,7 +56,7 @@ inline double below(float score, float largest) {
 inline int64_t weightBelow(double distance) {
   return static_cast<int64_t>(expOf(-distance) * 0x1p40 + 0.5);
 }
-constexpr int64_t mostTokens = int64_t(1) << 22;
+constexpr int64_t maxTokens = int64_t(1) << 22;
 
 /// Bin of a distance from the largest score. Tokens of the last bin have no weight.
 inline int binOf(double distance) {

@@ -42,77 +42,77 @@ void Service::read(bool wait) {
   }
 }
 
-GenerationClient::News Service::news(bool wait) {
-  News news;
+GenerationClient::ClientInput Service::pollInput(bool wait) {
+  ClientInput input;
   while (true) {
     if (!isAtEnd)
-      read(wait && news.requests.empty() && news.cancelled.empty());
+      read(wait && input.requests.empty() && input.cancelled.empty());
     while (std::optional<LineCutter::Line> line = lines.take())
       if (line->isTooLong)
-        answers += finishLine(std::nullopt, Finish::Error,
-                              "a line of more than " + std::to_string(LineCutter::longest) +
-                                  " bytes: '" + line->text.substr(0, 40) + "…'");
+        output += finishLine(std::nullopt, Finish::Error,
+                             "a line of more than " + std::to_string(LineCutter::longest) +
+                                 " bytes: '" + line->text.substr(0, 40) + "…'");
       else
-        take(line->text, news);
+        take(line->text, input);
     flush();
-    news.isLast = isAtEnd;
-    if (isAtEnd || !wait || !news.requests.empty() || !news.cancelled.empty())
-      return news;
+    input.isLast = isAtEnd;
+    if (isAtEnd || !wait || !input.requests.empty() || !input.cancelled.empty())
+      return input;
   }
 }
 
-void Service::take(const std::string &text, News &news) {
+void Service::take(const std::string &text, ClientInput &input) {
   ClientLine line = parseClientLine(text, defaults);
   if (line.request) {
-    takeRequest(line, text, news);
+    takeRequest(line, text, input);
   } else if (line.cancel) {
     auto number = numbers.find(*line.cancel);
     if (number != numbers.end())
-      news.cancelled.push_back(number->second);
+      input.cancelled.push_back(number->second);
     else
-      answers += finishLine(std::nullopt, Finish::Error,
-                            "cancel: no request '" + *line.cancel + "' is running or waiting");
+      output += finishLine(std::nullopt, Finish::Error,
+                           "cancel: no request '" + *line.cancel + "' is running or waiting");
   } else {
     // The id of a running request is omitted: the line would look like that request's end.
-    bool isTaken = line.id && numbers.contains(*line.id);
-    answers += finishLine(isTaken ? std::nullopt : line.id, Finish::Error, line.problem);
+    bool isActive = line.id && numbers.contains(*line.id);
+    output += finishLine(isActive ? std::nullopt : line.id, Finish::Error, line.problem);
   }
 }
 
-void Service::takeRequest(const ClientLine &line, const std::string &text, News &news) {
+void Service::takeRequest(const ClientLine &line, const std::string &text, ClientInput &input) {
   const std::string &id = line.request->id;
   if (numbers.contains(id)) {
-    answers += finishLine(std::nullopt, Finish::Error,
-                          "a request '" + id + "' is already running or waiting: give another id");
+    output += finishLine(std::nullopt, Finish::Error,
+                         "a request '" + id + "' is already running or waiting: give another id");
     return;
   }
   std::string problem = problemOf(*line.request, *manifest.generation, limits.capacity);
   if (!problem.empty()) {
-    answers += finishLine(id, Finish::Error, problem);
+    output += finishLine(id, Finish::Error, problem);
     return;
   }
-  constexpr size_t beside = 1 << 10; // overhead of a short request
-  numbers[id] = taken;
-  held += text.size() + beside;
-  known[taken++] = {id, text.size() + beside};
-  news.requests.push_back(text);
+  constexpr size_t overhead = 1 << 10; // overhead of a short request
+  numbers[id] = numRequests;
+  queuedBytes += text.size() + overhead;
+  active[numRequests++] = {id, text.size() + overhead};
+  input.requests.push_back(text);
 }
 
 void Service::onToken(uint64_t request, int64_t token, int64_t index) {
-  answers += tokenLine(known.at(request).id, token, index);
+  output += tokenLine(active.at(request).id, token, index);
 }
 
 void Service::onFinish(uint64_t request, Finish why, const std::string &message) {
-  auto ended = known.find(request);
-  answers += finishLine(ended->second.id, why, message);
+  auto ended = active.find(request);
+  output += finishLine(ended->second.id, why, message);
   numbers.erase(ended->second.id);
-  held -= ended->second.bytes;
-  known.erase(ended);
+  queuedBytes -= ended->second.bytes;
+  active.erase(ended);
 }
 
 void Service::flush() {
-  for (size_t at = 0; at < answers.size();) {
-    ssize_t count = write(out, answers.data() + at, answers.size() - at);
+  for (size_t at = 0; at < output.size();) {
+    ssize_t count = write(out, output.data() + at, output.size() - at);
     if (count > 0) {
       at += static_cast<size_t>(count);
       continue;
@@ -126,7 +126,7 @@ void Service::flush() {
       throw UserError(std::string("cannot write to standard output: ") + std::strerror(errno));
     }
   }
-  answers.clear();
+  output.clear();
 }
 
 } // namespace tpc::rt

@@ -17,7 +17,7 @@ public:
   Service(int in, int out, const Manifest &manifest, const GenerationLimits &limits,
           const GenerationRequest &defaults);
 
-  News news(bool wait) override;
+  ClientInput pollInput(bool wait) override;
   void onToken(uint64_t request, int64_t token, int64_t index) override;
   void onFinish(uint64_t request, Finish why, const std::string &message) override;
   void afterStep() override { flush(); }
@@ -26,9 +26,9 @@ private:
   /// Reads available input; `wait`: blocks until there is some.
   void read(bool wait);
   /// Whether so much is queued that reading pauses.
-  bool isFull() const { return held > mostHeld; }
-  void take(const std::string &line, News &news);
-  void takeRequest(const ClientLine &line, const std::string &text, News &news);
+  bool isFull() const { return queuedBytes > maxQueuedBytes; }
+  void take(const std::string &line, ClientInput &input);
+  void takeRequest(const ClientLine &line, const std::string &text, ClientInput &input);
   void flush();
 
   const int in, out;
@@ -38,16 +38,16 @@ private:
   LineCutter lines;
   bool isAtEnd = false;
   /// A request that is running or waiting.
-  struct Known {
+  struct ActiveRequest {
     std::string id;
     size_t bytes; ///< approximate memory
   };
-  static constexpr size_t mostHeld = size_t(64) << 20;
-  uint64_t taken = 0; ///< number of requests
-  std::map<uint64_t, Known> known;
+  static constexpr size_t maxQueuedBytes = size_t(64) << 20;
+  uint64_t numRequests = 0; ///< number of requests
+  std::map<uint64_t, ActiveRequest> active;
   std::map<std::string, uint64_t> numbers;
-  size_t held = 0;     ///< bytes of the requests in `known`
-  std::string answers; ///< not yet written
+  size_t queuedBytes = 0; ///< bytes of the requests in `active`
+  std::string output;     ///< not yet written
 };
 
 } // namespace tpc::rt

@@ -21,8 +21,8 @@ struct SamplingSettings {
   double topP = 1;  ///< of these, keeps the fewest with this probability; 1: all
   uint64_t seed = 0;
 
-  static constexpr float leastTemperature = 1e-30f;
-  bool isGreedy() const { return temperature < leastTemperature; }
+  static constexpr float minTemperature = 1e-30f;
+  bool isGreedy() const { return temperature < minTemperature; }
   bool isFiltered() const { return !isGreedy() && (topK > 0 || topP < 1); }
 };
 

@@ -64,7 +64,7 @@ void WorldRanks::flush() {
 }
 
 /// With pipeline stages this uses messages: a collective would make the stages wait for each other.
-void WorldRanks::tell(std::span<std::byte> bytes) {
+void WorldRanks::broadcastBytes(std::span<std::byte> bytes) {
   auto count = static_cast<int64_t>(bytes.size());
   if (stages.size() == 1)
     return transport.broadcast(ctx, group, bytes.data(), count, 0);
@@ -79,10 +79,10 @@ void WorldRanks::broadcast(std::string &text) {
     return;
   Doing doing(ctx.activity, "the broadcast of requests", 0);
   int64_t length = std::ssize(text);
-  tell(std::as_writable_bytes(std::span(&length, 1)));
+  broadcastBytes(std::as_writable_bytes(std::span(&length, 1)));
   text.resize(static_cast<size_t>(length));
   if (length)
-    tell(std::as_writable_bytes(std::span(text)));
+    broadcastBytes(std::as_writable_bytes(std::span(text)));
 }
 
 } // namespace tpc::rt

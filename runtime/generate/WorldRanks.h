@@ -33,7 +33,7 @@ public:
 
 private:
   void reduce(std::span<int64_t> values, tpc_reduction reduction);
-  void tell(std::span<std::byte> bytes);
+  void broadcastBytes(std::span<std::byte> bytes);
 
   tpc_context &ctx;
   Transport &transport;

@@ -158,8 +158,8 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
       run(inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
     need.pendingTunings = ctx.device->pendingTunings();
-    for (const std::string &question : need.pendingTunings)
-      need.frames = std::max(need.frames, ctx.device->bytesToAnswer(question));
+    for (const std::string &tuningKey : need.pendingTunings)
+      need.frames = std::max(need.frames, ctx.device->tuningBytes(tuningKey));
     ctx.arena.reserve(static_cast<size_t>(need.frames));
     use.most = use.now;
     use.mostAsked = use.asked;

@@ -1,4 +1,4 @@
-//===- FillWeights.cpp - Upload of tensor parts by a device's weight loader -===//
+//===- FillWeights.cpp - Upload of tensor parts by a weight loader --------===//
 //
 // A part is a set of factors: indices, each with a stride in the file and a stride in the dense
 // part. The host iterates in file order, so that it reads forward and copies contiguous runs,
@@ -154,7 +154,7 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
     isInPlace &= factors[f].to == factors[f + 1].to * factors[f + 1].size;
   isInPlace &= last.to == 1;
   int64_t elementBytes = sizeOf(sourceDtype), resultBytes = sizeOf(dtype);
-  forEachBox(factors, loader.mostBytes() / (elementBytes * spread), [&](const Box &box) {
+  forEachBox(factors, loader.maxBytes() / (elementBytes * spread), [&](const Box &box) {
     int64_t count = spread;
     auto *at = static_cast<std::byte *>(to);
     std::vector<LoadFactor> staged;
@@ -187,9 +187,9 @@ void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc
   bool hasTables = std::any_of(factors.begin(), factors.end(),
                                [](const Factor &factor) { return !factor.offsets.empty(); });
   // The number of indices with several values in a box is bounded by its number of elements.
-  int64_t most = loader.mostElements();
+  int64_t most = loader.maxElements();
   if (hasTables)
-    most = std::min<int64_t>(most, loader.mostBytes() / sizeof(int64_t));
+    most = std::min<int64_t>(most, loader.maxBytes() / sizeof(int64_t));
   forEachBox(factors, most, [&](const Box &box) {
     auto *at = static_cast<std::byte *>(to);
     int64_t from = first;

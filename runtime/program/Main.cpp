@@ -189,7 +189,7 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
 
 /// Memory of the ranks, reported before weights are loaded.
 std::string planText(const tpc_program &program, const Manifest &manifest, const Task &task) {
-  return "Memory for " + task.roomText() + "\n" +
+  return "Memory for " + task.limitsText() + "\n" +
          memoryPlan(program, manifest, task.largestSteps());
 }
 
@@ -253,7 +253,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
       bool areAllHere = !session || session->ranksOnHost() == manifest.grid.numRanks();
       int first = areAllHere ? 0 : session->rank();
       checkHostMemory(program, manifest, steps, first,
-                      areAllHere ? manifest.grid.numRanks() : first + 1, task->roomText());
+                      areAllHere ? manifest.grid.numRanks() : first + 1, task->limitsText());
     });
   steps.clear();
   if (options.verbose && task && (!session || session->rank() == 0))
@@ -320,7 +320,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
                      manifest.generation &&
                      (options.generation.maxSequence || manifest.generation->maxSequence);
     if (isPlanned && program.gpu_code)
-      text += "Memory for " + makeGeneration(manifest, options)->roomText() +
+      text += "Memory for " + makeGeneration(manifest, options)->limitsText() +
               ": with --verbose a start says it, before it loads anything; what a step and the "
               "GPU's libraries take is known only where they are\n";
     else if (isPlanned)

@@ -16,7 +16,7 @@ public:
   /// Inputs of the steps with the largest memory use, on the selected devices.
   virtual std::vector<Inputs> largestSteps() const = 0;
   /// Description of the capacity.
-  virtual std::string roomText() const = 0;
+  virtual std::string limitsText() const = 0;
   /// Digest that must be equal on all processes.
   virtual std::string digest() const = 0;
   /// Throws UserError.

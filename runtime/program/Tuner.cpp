@@ -50,20 +50,20 @@ private:
 };
 
 /// Tuning result of one rank.
-struct Answer {
-  std::string question, text; ///< empty at first: to be measured
+struct Tuning {
+  std::string tuningKey, text; ///< empty at first: to be measured
   bool isMeasured = false;
 };
 
 /// Measures in the memory reserved for frames.
-void answer(tpc_context &ctx, std::vector<Answer> &answers) {
-  for (Answer &one : answers) {
-    if (!one.text.empty() && ctx.device->applyTuning(one.question, one.text))
+void tune(tpc_context &ctx, std::vector<Tuning> &tunings) {
+  for (Tuning &one : tunings) {
+    if (!one.text.empty() && ctx.device->applyTuning(one.tuningKey, one.text))
       continue;
-    void *memory = ctx.arena.push(ctx.device->bytesToAnswer(one.question));
+    void *memory = ctx.arena.push(ctx.device->tuningBytes(one.tuningKey));
     if (!memory)
       throw std::bad_alloc();
-    one.text = ctx.device->answer(one.question, memory);
+    one.text = ctx.device->tune(one.tuningKey, memory);
     one.isMeasured = true;
     ctx.arena.pop(memory);
   }
@@ -79,43 +79,43 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
   const int firstRank = world.local(0).rank;
   std::string mine;
   for (int i = 0; i < world.numLocal(); ++i)
-    for (const std::string &question : pendingTunings[static_cast<size_t>(i)])
-      if (!settled.contains(question))
-        mine += question + "\t" + std::to_string(firstRank + i) + "\n";
+    for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(i)])
+      if (!settled.contains(tuningKey))
+        mine += tuningKey + "\t" + std::to_string(firstRank + i) + "\n";
   std::map<std::string, std::vector<int>> asked;
-  for (const auto &[question, rank] : pairsOf(textOfAll(world, mine)))
-    asked[question].push_back(std::stoi(rank));
+  for (const auto &[tuningKey, rank] : pairsOf(textOfAll(world, mine)))
+    asked[tuningKey].push_back(std::stoi(rank));
   if (asked.empty())
     return;
 
   // Tunings are assigned to ranks in turn, so that they measure in parallel.
-  std::vector<std::vector<Answer>> answers(static_cast<size_t>(world.numLocal()));
+  std::vector<std::vector<Tuning>> tunings(static_cast<size_t>(world.numLocal()));
   size_t turn = 0;
   for (auto at = asked.begin(); at != asked.end();) {
     if (settled.size() >= maxTunings) {
       at = asked.erase(at);
       continue;
     }
-    const auto &[question, ranks] = *at;
-    settled.insert(question);
+    const auto &[tuningKey, ranks] = *at;
+    settled.insert(tuningKey);
     int local = ranks[turn++ % ranks.size()] - firstRank;
     if (local >= 0 && local < world.numLocal()) {
-      const std::string *known = cache.find(question);
-      answers[static_cast<size_t>(local)].push_back({question, known ? *known : ""});
+      const std::string *known = cache.find(tuningKey);
+      tunings[static_cast<size_t>(local)].push_back({tuningKey, known ? *known : ""});
     }
     ++at;
   }
   if (asked.empty())
     return;
-  run([&](tpc_context &ctx) { answer(ctx, answers[static_cast<size_t>(ctx.rank - firstRank)]); });
+  run([&](tpc_context &ctx) { tune(ctx, tunings[static_cast<size_t>(ctx.rank - firstRank)]); });
 
   std::vector<std::pair<std::string, std::string>> measured;
   mine.clear();
-  for (const std::vector<Answer> &ofRank : answers)
-    for (const Answer &one : ofRank) {
-      mine += one.question + "\t" + one.text + "\n";
+  for (const std::vector<Tuning> &ofRank : tunings)
+    for (const Tuning &one : ofRank) {
+      mine += one.tuningKey + "\t" + one.text + "\n";
       if (one.isMeasured)
-        measured.emplace_back(one.question, one.text);
+        measured.emplace_back(one.tuningKey, one.text);
     }
   cache.add(measured);
   // An empty key marks the note: tunings are not empty.
@@ -123,20 +123,20 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
     mine += "\t" + note + "\n";
   std::set<std::string> notes;
   std::map<std::string, std::string> agreed;
-  for (const auto &[question, text] : pairsOf(textOfAll(world, mine)))
-    if (question.empty())
+  for (const auto &[tuningKey, text] : pairsOf(textOfAll(world, mine)))
+    if (tuningKey.empty())
       notes.insert(text);
     else
-      agreed[question] = text;
+      agreed[tuningKey] = text;
   if (firstRank == 0)
     for (const std::string &text : notes)
       note(text);
   run([&](tpc_context &ctx) {
-    for (const std::string &question : pendingTunings[static_cast<size_t>(ctx.rank - firstRank)])
-      if (asked.contains(question) && !ctx.device->applyTuning(question, agreed.at(question)))
+    for (const std::string &tuningKey : pendingTunings[static_cast<size_t>(ctx.rank - firstRank)])
+      if (asked.contains(tuningKey) && !ctx.device->applyTuning(tuningKey, agreed.at(tuningKey)))
         throw std::runtime_error("an algorithm that another rank has measured for products is "
                                  "refused here (--deterministic measures none): " +
-                                 question);
+                                 tuningKey);
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view header = "tpc measurements 1\n", end = "end ";
 /// Larger files are not read: they are of another kind.
-constexpr int64_t mostBytes = 64 << 20;
+constexpr int64_t maxBytes = 64 << 20;
 
 std::string lastLine(std::string_view before) {
   return std::string(end) + toHexDigits(spreadBits(fnv1a(before))) + "\n";
@@ -58,18 +58,18 @@ std::string TuningCache::folderOfUser() {
   return home && *home == '/' ? std::string(home) + "/.cache/tpc" : "";
 }
 
-TuningCache::Answers TuningCache::read() {
+TuningCache::Entries TuningCache::read() {
   std::error_code ignored;
   if (folder.empty() || !std::filesystem::exists(path, ignored))
     return {};
   auto ignore = [&](const std::string &why) {
     note = "'" + path + "' " + why + ": it is ignored, and what is measured replaces it";
-    return Answers();
+    return Entries();
   };
   std::string text;
   try {
     File file(path);
-    if (file.size() > mostBytes)
+    if (file.size() > maxBytes)
       return ignore("is too large for what was measured");
     text.resize(static_cast<size_t>(file.size()));
     if (!file.readAt(text.data(), text.size(), 0))
@@ -87,47 +87,47 @@ TuningCache::Answers TuningCache::read() {
     return ignore("is damaged");
   rest = rest.substr(0, last);
   rest.remove_prefix(header.size());
-  Answers answers;
+  Entries tunings;
   while (!rest.empty()) {
     size_t tab = rest.find('\t'), line = rest.find('\n');
     if (tab >= line)
       return ignore("is damaged");
-    answers.emplace_back(rest.substr(0, tab), rest.substr(tab + 1, line - tab - 1));
+    tunings.emplace_back(rest.substr(0, tab), rest.substr(tab + 1, line - tab - 1));
     rest.remove_prefix(line + 1);
   }
-  return answers;
+  return tunings;
 }
 
-void TuningCache::write(const Answers &answers) {
+void TuningCache::write(const Entries &tunings) {
   std::string text(header);
-  size_t dropped = answers.size() > maxEntries ? answers.size() - maxEntries : 0;
-  for (size_t i = dropped; i < answers.size(); ++i)
-    text += answers[i].first + "\t" + answers[i].second + "\n";
+  size_t dropped = tunings.size() > maxEntries ? tunings.size() - maxEntries : 0;
+  for (size_t i = dropped; i < tunings.size(); ++i)
+    text += tunings[i].first + "\t" + tunings[i].second + "\n";
   text += lastLine(text);
   OutputFile file(path);
   file.write(text.data(), text.size());
   file.commit();
 }
 
-const std::string *TuningCache::find(const std::string &question) {
+const std::string *TuningCache::find(const std::string &tuningKey) {
   if (!std::exchange(isRead, true))
-    for (auto &[asked, answer] : read())
-      known[asked] = answer;
-  auto found = known.find(question);
+    for (auto &[asked, tuning] : read())
+      known[asked] = tuning;
+  auto found = known.find(tuningKey);
   return found == known.end() ? nullptr : &found->second;
 }
 
-void TuningCache::add(const std::vector<std::pair<std::string, std::string>> &answers) {
-  if (folder.empty() || answers.empty())
+void TuningCache::add(const std::vector<std::pair<std::string, std::string>> &tunings) {
+  if (folder.empty() || tunings.empty())
     return;
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
   Lock lock(path + ".lock");
   std::unordered_map<std::string, std::string> added;
-  for (const auto &[question, answer] : answers)
-    known[question] = added[question] = answer;
+  for (const auto &[tuningKey, tuning] : tunings)
+    known[tuningKey] = added[tuningKey] = tuning;
   std::string before = std::exchange(note, "");
-  Answers all = read();
+  Entries all = read();
   // A damaged file was reported when it was first read.
   note = std::move(before);
   std::erase_if(all, [&](const auto &one) { return added.contains(one.first); });

@@ -34,16 +34,16 @@ public:
   static std::string folderOfUser();
 
   /// Returns the result, or null.
-  const std::string *find(const std::string &question);
+  const std::string *find(const std::string &tuningKey);
   /// Adds results, and keeps those that other processes added meanwhile.
-  void add(const std::vector<std::pair<std::string, std::string>> &answers);
+  void add(const std::vector<std::pair<std::string, std::string>> &tunings);
   /// Returns the pending note about the file once; empty: none.
   std::string takeNote() { return std::exchange(note, ""); }
 
 private:
-  using Answers = std::vector<std::pair<std::string, std::string>>;
-  Answers read();
-  void write(const Answers &answers);
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  Entries read();
+  void write(const Entries &tunings);
 
   const std::string folder, path;
   bool isRead = false;

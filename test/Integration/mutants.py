@@ -53,7 +53,7 @@ def refuses(*arguments):
 
 
 def has_no_place(result) -> bool:
-    return result is not None and "has no place for" in result.stderr
+    return result is not None and "has no location for" in result.stderr
 
 
 class Table:

@@ -1,11 +1,11 @@
-// Seeded mistakes. What verifiers say to them: test/Integration/cpu/test_mutants.py.
+// Seeded faults. Verdicts of the verifiers: test/Integration/cpu/test_mutants.py.
 // DEFINE: %{kind} = list
 // DEFINE: %{split} = --tpc-assign-shardings=shard=tp2,pp2,dp2,mb2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --cse --tpc-split-stages --tpc-schedule-pipeline --cse
 // DEFINE: %{mutate} = tpc-opt %S/../Transforms/Inputs/gpt2.mlir %{split} --verify-each=0 --tpc-mutate=kind=%{kind}
 
 // RUN: %{mutate} -o /dev/null | FileCheck %s --check-prefix=LIST
-// LIST: drop-collective: a collective is left out
-// LIST: rank-branch: a collective stands in a branch that some members do not take
+// LIST: drop-collective: a collective is removed
+// LIST: rank-branch: a collective is in a branch that some members do not take
 // LIST: wrong-kv-group:
 
 // REDEFINE: %{kind} = rank-branch,seed=1
@@ -16,7 +16,7 @@
 // BRANCH-NEXT: tpc.all_reduce
 // BRANCH: else
 
-// The same seed is the same mistake.
+// The same seed makes the same fault.
 // RUN: %{mutate} 2>&1 > %t.1 && %{mutate} > %t.2 2>/dev/null && diff %t.1 %t.2
 
 // REDEFINE: %{kind} = cross-micro-batches
@@ -32,8 +32,8 @@
 // SEED: error: tpc-mutate: 'sed=1' is not seed=N
 // REDEFINE: %{kind} = wrong-rotation
 // RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=PLACE
-// PLACE: error: tpc-mutate: the program has no place for 'wrong-rotation'
+// PLACE: error: tpc-mutate: the program has no location for 'wrong-rotation'
 
-// A program without a grid has no ranks of which some could differ.
+// A program without a grid has no ranks that could differ.
 // RUN: not tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-mutate=kind=transfer-in-branch -o /dev/null 2>&1 | FileCheck %s --check-prefix=GRID
-// GRID: error: tpc-mutate: the program has no place for 'transfer-in-branch'
+// GRID: error: tpc-mutate: the program has no location for 'transfer-in-branch'

@@ -412,7 +412,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 !local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @f(%x: !local) -> tensor<4x8xf32> {
-    // expected-error @+1 {{it returns other types than @f has}}
+    // expected-error @+1 {{its operand types differ from the result types of @f}}
     "func.return"(%x) : (!local) -> ()
   }
 }

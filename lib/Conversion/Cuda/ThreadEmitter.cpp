@@ -86,7 +86,7 @@ Value ThreadEmitter::fma(Value x, Value y, Value z) { return math::FmaOp::create
 
 Value ThreadEmitter::expOfNegative(Value x) {
   Arithmetic a(b, loc, b.getF32Type());
-  Value least = a.number(::tpc::kLeastExponent), isLow = a.less(x, least);
+  Value least = a.number(::tpc::kMinExponent), isLow = a.less(x, least);
   Value finite = ::tpc::approximateFiniteExp<Arithmetic, Value>(a, select(isLow, least, x));
   return select(isLow, f32(0), finite);
 }

@@ -1,4 +1,4 @@
-//===- PlannedCompute.cpp - Models of matmuls and attention on buffers -----===//
+//===- PlannedCompute.cpp - Models of matmuls and attention on buffers ----===//
 
 #include "PlanChecker.h"
 #include "tpc/Conversion/Target/TargetTraits.h"

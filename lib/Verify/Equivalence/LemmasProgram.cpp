@@ -60,7 +60,8 @@ struct ReturnLemma : LemmaOpInterface::ExternalModel<ReturnLemma, func::ReturnOp
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     auto function = cast<func::FuncOp>(op->getParentOp());
     if (TypeRange(op->getOperandTypes()) != TypeRange(function.getResultTypes()))
-      return c.fail(op) << "it returns other types than @" << function.getName() << " has";
+      return c.fail(op) << "its operand types differ from the result types of @"
+                        << function.getName();
     return success();
   }
 };

@@ -55,7 +55,7 @@ struct ReduceEvaluation : EvaluationModel<ReduceEvaluation, ReduceOp> {
     size_t next = 0;
     forEachIndex(in.shape, [&](ArrayRef<int64_t> index) {
       typename A::Element x = in.data[next++], &y = out.data[linearizeBroadcast(index, kept)];
-      // Of a NaN the extremum is NaN.
+      // NaN propagates.
       if (function == ReduceFunction::Max)
         y = A::less(y, x) || x != x ? x : y;
       else if (function == ReduceFunction::Min)

@@ -3,7 +3,7 @@
 // A run of the whole program does not exercise a kernel with numbers that the model never computes:
 // small scores hide their cap, large sums hide an epsilon, and no mask is 2. Each kernel is
 // therefore also run alone, on operands of several magnitudes and on special values. The tolerance
-// is small, because no other op adds noise. CompareRounding.cpp compares how it rounds.
+// is small, because no other op adds rounding errors. CompareRounding.cpp compares roundings.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp fun
   auto tensors = program.lookupSymbol<func::FuncOp>(function.getSymName());
   if (tensors && !tensors.isExternal() && tensors->hasAttr(kKernelAttr))
     return tensors;
-  return function.emitOpError() << "has no function of tensors @" << function.getSymName();
+  return function.emitOpError() << "has no tensor function @" << function.getSymName();
 }
 
 namespace {
@@ -90,8 +90,8 @@ private:
 };
 } // namespace
 
-/// Draws an integer that the function can be run with. Small ones are frequent: a mask that counts
-/// as true may be any number but 0.
+/// Draws an integer from the domain of the argument. Small ones are frequent: any value of a mask
+/// other than 0 is true.
 int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) const {
   uint64_t x = interpret::hash(key, i);
   auto type = cast<IntegerType>(getElementTypeOrSelf(argument.getType()));
@@ -102,11 +102,11 @@ int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) 
   Domain domain = domains[argument.getArgNumber()].intersect(Domain::ofType(type));
   constexpr int64_t frequent[] = {0, 1, 2, -1};
   int64_t number = x % 2 ? frequent[(x >> 8) % 4] : int64_t((x >> 8) % 12) - 5;
-  if (number >= domain.least && number <= domain.greatest)
+  if (number >= domain.lowest && number <= domain.highest)
     return number;
-  double least = std::isfinite(domain.least) ? domain.least : domain.greatest - 12;
-  double greatest = std::min(domain.greatest, least + 12);
-  return int64_t(least) + int64_t((x >> 8) % uint64_t(greatest - least + 1));
+  double lowest = std::isfinite(domain.lowest) ? domain.lowest : domain.highest - 12;
+  double highest = std::min(domain.highest, lowest + 12);
+  return int64_t(lowest) + int64_t((x >> 8) % uint64_t(highest - lowest + 1));
 }
 
 static double drawSpecial(Special special, double number, uint64_t x) {
@@ -146,7 +146,7 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
   return data;
 }
 
-/// Stored numbers are exact; only casts round.
+/// Stores are exact; only casts round.
 MemoryView Comparison::makeView(const Data &data, Type type) const {
   int64_t n = data.data.size();
   MemoryView view{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n,
@@ -170,7 +170,7 @@ static void roundNumbers(Data &data, Type type) {
 }
 
 /// Returns memory of the operands, then of the results, which are uninitialized; nothing if a
-/// result is appended to a value that is no operand.
+/// result is appended to a value that is not an operand.
 std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
   SmallVector<MemoryView> own;
   for (BlockArgument argument : tensors.getArguments())
@@ -252,15 +252,15 @@ LogicalResult Comparison::run(const Draw &draw,
   std::vector<Data> arguments;
   unsigned next = 0;
   for (BlockArgument argument : tensors.getArguments()) {
-    bool isKept = llvm::is_contained(caches, Value(argument));
-    arguments.push_back(this->draw(draw, argument, isKept || !isGiven ? nullptr : &memory[next]));
-    next += !isKept;
+    bool isCache = llvm::is_contained(caches, Value(argument));
+    arguments.push_back(this->draw(draw, argument, isCache || !isGiven ? nullptr : &memory[next]));
+    next += !isCache;
   }
   std::optional<SmallVector<MemoryView>> own = makeMemory(arguments);
   if (!own)
     return success();
-  // Arithmetic fails with some numbers, such as an integer cast of infinity; other draws are
-  // compared then. Indices must never be out of bounds.
+  // Arithmetic fails with some numbers, such as a cast of infinity to an integer; these draws are
+  // skipped. Indices must never be out of bounds.
   bool reported = false;
   Operation *failedAt = nullptr;
   std::string why;
@@ -271,7 +271,7 @@ LogicalResult Comparison::run(const Draw &draw,
       why = diagnostic.str();
       return success();
     });
-    // A lookup out of bounds has no expected result either.
+    // Lookups out of bounds have no expected result either.
     bool missed = std::exchange(world.misses, false);
     bool isEvaluated = exact.run(arguments);
     bool isThere = !std::exchange(world.misses, missed);

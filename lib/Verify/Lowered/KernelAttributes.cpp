@@ -100,7 +100,7 @@ LogicalResult lowered::checkAttributes(ModuleOp program) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-using Reached = std::set<unsigned>; // arguments of the function of tensors
+using Reached = std::set<unsigned>; // arguments of the tensor function
 
 /// A dimension whose rows are looked up.
 struct Lookup {

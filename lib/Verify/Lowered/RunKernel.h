@@ -38,8 +38,8 @@ class KernelProgram {
 public:
   static FailureOr<std::unique_ptr<KernelProgram>> get(kernel::FuncOp function);
 
-  /// Runs on operands, then results. `evaluate`: value of a size on this rank. `seed`: of the order
-  /// of rows. `reported`: set if an index is reported out of bounds, which is not an error.
+  /// Runs on operands, then results. `evaluate`: value of a size on this rank. `seed`: selects the
+  /// order of rows. `reported`: set if an index is reported out of bounds, which is not an error.
   /// `failed`: set to the op with an invalid access. `narrowings`: receives narrowed values.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,

@@ -1,4 +1,4 @@
-//===- TensorRun.cpp - Runs of a function of tensors -----------------------===//
+//===- TensorRun.cpp - Interpreter of tensor functions --------------------===//
 
 #include "TensorRun.h"
 

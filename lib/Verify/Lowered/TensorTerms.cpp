@@ -1,4 +1,4 @@
-//===- TensorTerms.cpp - Expressions of functions of tensors --------------===//
+//===- TensorTerms.cpp - Expressions of tensor functions ------------------===//
 
 #include "TensorTerms.h"
 

@@ -1,4 +1,4 @@
-//===- TensorTerms.h - Expressions of functions of tensors ------*- C++ -*-===//
+//===- TensorTerms.h - Expressions of tensor functions ----------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_LOWERED_TENSORTERMS_H
 #define TPC_LIB_VERIFY_LOWERED_TENSORTERMS_H

@@ -1,4 +1,4 @@
-//===- Mutate.cpp - Seeded mistakes, to see the verifiers work ------------===//
+//===- Mutate.cpp - Seeded faults, to test the verifiers ------------------===//
 
 #include "Mutate.h"
 #include "tpc/Verify/Passes.h"
@@ -62,7 +62,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    // As it is written, "kind=rank-branch,seed=3" is one option of MLIR's, a list.
+    // MLIR parses "kind=rank-branch,seed=3" as one option, a list.
     std::string kind = this->kind.empty() ? std::string() : this->kind[0];
     uint64_t seed = 0;
     for (const std::string &item : llvm::drop_begin(this->kind, this->kind.empty() ? 0 : 1))
@@ -74,7 +74,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getComputationMutations());
     llvm::append_range(all, getAttentionMutations());
     llvm::append_range(all, getStepMutations());
-    llvm::append_range(all, getPlacedMutations());
+    llvm::append_range(all, getPreallocatedMutations());
     llvm::append_range(all, getBufferMutations());
     llvm::append_range(all, getKernelMutations());
     llvm::append_range(all, getNumberMutations());
@@ -96,10 +96,10 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     }
     Mutator mutator(module, seed);
     if (!mutation->apply(mutator)) {
-      emitError(module.getLoc()) << "tpc-mutate: the program has no place for '" << kind << "'";
+      emitError(module.getLoc()) << "tpc-mutate: the program has no location for '" << kind << "'";
       return signalPassFailure();
     }
-    Location loc = mutator.place ? mutator.place->getLoc() : module.getLoc();
+    Location loc = mutator.location ? mutator.location->getLoc() : module.getLoc();
     std::string name = getSourceName(loc);
     llvm::errs() << "mutated: " << kind << (name.empty() ? "" : " at '" + name + "'") << "\n";
   }

@@ -1,4 +1,4 @@
-//===- Mutate.h - Seeded mistakes -------------------------------*- C++ -*-===//
+//===- Mutate.h - Seeded faults ---------------------------------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_MUTATE_MUTATE_H
 #define TPC_LIB_VERIFY_MUTATE_MUTATE_H
@@ -10,14 +10,14 @@
 
 namespace mlir::tpc::mutate {
 
-/// A program, and where in it a mistake goes: of all places that fit, the seed's.
+/// A program and the location of a fault: the seed selects one of all possible locations.
 class Mutator {
 public:
   Mutator(ModuleOp module, uint64_t seed)
       : module(module), context(module.getContext()), grid(GridAttr::lookup(module)),
         builder(module.getContext()), seed(seed) {}
 
-  /// All ops of a kind that fit, in the order of the program.
+  /// All matching ops of a kind, in program order.
   template <typename OpT> SmallVector<OpT> find(llvm::function_ref<bool(OpT)> fits) {
     SmallVector<OpT> found;
     module.walk([&](OpT op) {
@@ -26,7 +26,7 @@ public:
     });
     return found;
   }
-  /// One of them, with the builder in front of it; null if there is none.
+  /// One of them, with the builder before it; null without a match.
   template <typename OpT> OpT pick(llvm::function_ref<bool(OpT)> fits) {
     return choose(ArrayRef<OpT>(find<OpT>(fits)));
   }
@@ -37,18 +37,18 @@ public:
     if (list.empty())
       return {};
     OpT op = list[seed % list.size()];
-    place = op;
+    location = op;
     builder.setInsertionPoint(op);
     return op;
   }
-  /// A number in [0, n) that is independent of the place.
+  /// A number in [0, n) that is independent of the location.
   uint64_t draw(uint64_t n) const { return (seed * 0x9e3779b97f4a7c15u >> 33) % n; }
   template <typename ListT> decltype(auto) drawFrom(ListT &list) const {
     return list[draw(list.size())];
   }
 
   int64_t sizeOf(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
-  /// A truth value that differs along an axis: "is my coordinate 0?"
+  /// A boolean that differs along an axis: whether the rank's coordinate is 0.
   Value makeIsFirst(StringRef axis);
   /// Zeros of a type.
   Value makeZeros(Type type);
@@ -61,51 +61,52 @@ public:
   GridAttr grid;
   OpBuilder builder;
   uint64_t seed;
-  Operation *place = nullptr;
+  Operation *location = nullptr;
 };
 
-/// Makes a mistake; false if there is no place for it.
+/// Makes a fault; false if the program has no location for it.
 struct Mutation {
   StringRef name, what;
   bool (*apply)(Mutator &);
 };
 
-/// Attention on tensors, with the calls on buffers that do the same: these get the same faults, or
-/// tpc-verify-buffers would refuse a program before it is run.
-struct Attentions {
+/// Attention on tensors and the calls on buffers that compute it: both get the same fault, or
+/// tpc-verify-buffers would reject the program before it is run.
+struct AttentionPairs {
   SmallVector<AttentionOp> ops;
   SmallVector<buffer::AttentionOp> calls;
 
   bool empty() const { return ops.empty(); }
 };
 
-/// All attention that fits.
-Attentions findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits);
-/// Gives each attention that has a window another one, or none for 0.
-void changeWindows(Mutator &m, const Attentions &all, llvm::function_ref<int64_t(int64_t)> change);
-/// Lets the queries of causal attention see keys up to `by` later ones.
-void moveEdge(Mutator &m, const Attentions &all, int64_t by);
+/// All matching attention ops.
+AttentionPairs findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits);
+/// Changes the window of each attention op that has one; 0 removes it.
+void changeWindows(Mutator &m, const AttentionPairs &all,
+                   llvm::function_ref<int64_t(int64_t)> change);
+/// Lets the queries of causal attention see up to `by` later keys.
+void moveEdge(Mutator &m, const AttentionPairs &all, int64_t by);
 
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
-/// In a step of a generation.
+/// Generation steps.
 ArrayRef<Mutation> getStepMutations();
-/// In a placed step of a generation.
-ArrayRef<Mutation> getPlacedMutations();
-/// In a program on buffers.
+/// Generation steps with preallocated caches.
+ArrayRef<Mutation> getPreallocatedMutations();
+/// Programs on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();
-/// Of the precision of kernels, and of special values.
+/// Precision of kernels, and special values.
 ArrayRef<Mutation> getNumberMutations();
-/// Of windows, caps and edges of masks, at all levels.
+/// Windows, caps and edges of masks, at all levels.
 ArrayRef<Mutation> getLimitMutations();
-/// In what a program of any level says beside its ops.
+/// Facts of a program, at all levels.
 ArrayRef<Mutation> getFactMutations();
 ArrayRef<Mutation> getStepFactMutations();
-/// In kernels, and in functions of tensors with what was made of them.
+/// Kernels, and tensor functions together with the kernels that compute them.
 ArrayRef<Mutation> getConstantMutations();
-/// In kernels and frames, at sizes that no small run has.
+/// Kernels and frames, at sizes that no small run has.
 ArrayRef<Mutation> getArithmeticMutations();
 
 } // namespace mlir::tpc::mutate

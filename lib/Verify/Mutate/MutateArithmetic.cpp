@@ -1,7 +1,7 @@
 //===- MutateArithmetic.cpp - Faults above all small sizes ----------------===//
 //
-// Limits of indices that arithmetic makes of sizes and ones, so that no constant shows them.
-// Promises to LLVM that do not hold, lookups that report something else, and frames that grow from
+// Limits of indices that are computed from sizes and ones, so that no constant shows them.
+// Promises to LLVM that do not hold, lookups that report a wrong index, and frames that grow from
 // some size on.
 //
 //===----------------------------------------------------------------------===//
@@ -19,7 +19,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-/// 2^(2^steps), made of ones.
+/// 2^(2^steps), computed from ones.
 static Value makePower(OpBuilder &b, Location loc, Type type, unsigned steps) {
   Value one = type.isIndex() ? arith::ConstantIndexOp::create(b, loc, 1).getResult()
                              : arith::ConstantIntOp::create(b, loc, type, 1).getResult();
@@ -29,7 +29,7 @@ static Value makePower(OpBuilder &b, Location loc, Type type, unsigned steps) {
   return power;
 }
 
-/// `value` where it is less than a limit; else something that is less.
+/// `value` below a limit; else something less.
 static Value limitValue(Mutator &m, Value value, Value limit) {
   OpBuilder &b = m.builder;
   Location loc = value.getLoc();
@@ -98,7 +98,7 @@ static bool limitInteger(Mutator &m) {
   return true;
 }
 
-/// What does not hold, or is not known.
+/// A promise to LLVM that does not hold, or is not known to hold.
 static bool promise(Mutator &m) {
   auto op = m.pick<Operation *>([](Operation *op) {
     return isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, memref::LoadOp, memref::StoreOp>(op) &&
@@ -119,7 +119,7 @@ static bool promise(Mutator &m) {
   return true;
 }
 
-/// A lookup reports another index, or another size.
+/// A lookup reports another index or size.
 static bool reportOther(Mutator &m) {
   auto others = [](kernel::CheckOp op) {
     SmallVector<Value> found;
@@ -147,7 +147,7 @@ static bool reportOther(Mutator &m) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-/// 2^40 bytes for each so many elements of a size that the frame has.
+/// 2^40 bytes per a number of elements of a size that the frame has.
 static std::optional<SymExpr> getMore(Mutator &m, buffer::PushOp push) {
   std::set<std::string> symbols;
   push.getBytes().getExpr().collectSymbols(symbols);
@@ -176,16 +176,16 @@ static bool addFrame(Mutator &m) {
   auto other = buffer::PushOp::create(m.builder, push.getLoc(),
                                       buffer::ExprAttr::get(m.context, *getMore(m, push)));
   buffer::PopOp::create(m.builder, push.getLoc(), other.getFrame());
-  m.place = other;
+  m.location = other;
   return true;
 }
 
 ArrayRef<Mutation> mutate::getArithmeticMutations() {
   static constexpr Mutation mutations[] = {
-      {"kernel-index-limited", "an index wraps or ends at a number that is computed", limitIndex},
-      {"kernel-integer-limited", "an integer wraps or ends at a number that is computed",
+      {"kernel-index-limited", "an index wraps or is clamped at a computed number", limitIndex},
+      {"kernel-integer-limited", "an integer wraps or is clamped at a computed number",
        limitInteger},
-      {"kernel-promise", "an op promises LLVM what is not known", promise},
+      {"kernel-promise", "an op makes an unproven promise to LLVM", promise},
       {"kernel-report-other", "a lookup reports another index or size", reportOther},
       {"lowered-frame-larger", "a frame is larger from some size on", enlargeFrame},
       {"lowered-frame-unused", "a frame is pushed and popped, and unused", addFrame},

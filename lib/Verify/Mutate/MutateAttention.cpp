@@ -1,4 +1,4 @@
-//===- MutateAttention.cpp - Mistakes in attention ------------------------===//
+//===- MutateAttention.cpp - Faults in attention --------------------------===//
 
 #include "Mutate.h"
 
@@ -62,7 +62,7 @@ static bool dropWindow(Mutator &m) {
   return true;
 }
 
-// Slopes of heads are powers of one number: the square is another head's.
+// Slopes of heads are powers of one number: the square is the slope of another head.
 static bool otherSlopes(Mutator &m) {
   auto op = pickAttention(m, [](AttentionOp a) { return bool(a.getSlopes()); });
   if (!op)
@@ -94,15 +94,15 @@ static bool swapKeysValues(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getAttentionMutations() {
   static constexpr Mutation mutations[] = {
-      {"masked-row", "a row without visible keys is uniform instead of zero, or the other way",
+      {"masked-row", "a row without visible keys is uniform instead of zero, or the reverse",
        maskedRow},
       {"unmask-padding", "padding is visible", unmaskPadding},
       {"scale-twice", "attention's scale is applied twice", scaleTwice},
-      {"see-future", "each query sees one key of its future", seeFuture},
+      {"see-future", "each query sees the next key", seeFuture},
       {"shift-window", "a window is longer or shorter by one key", shiftWindow},
-      {"drop-window", "a window is left out", dropWindow},
+      {"drop-window", "a window is removed", dropWindow},
       {"other-slopes", "heads have the slopes of others", otherSlopes},
-      {"drop-slopes", "slopes are left out", dropSlopes},
+      {"drop-slopes", "slopes are removed", dropSlopes},
       {"swap-keys-values", "keys and values are exchanged", swapKeysValues},
   };
   return mutations;

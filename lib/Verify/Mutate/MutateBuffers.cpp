@@ -1,4 +1,4 @@
-//===- MutateBuffers.cpp - Mistakes in plans of memory --------------------===//
+//===- MutateBuffers.cpp - Faults in plans of memory ----------------------===//
 
 #include "Mutate.h"
 
@@ -10,7 +10,7 @@ using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
 //===----------------------------------------------------------------------===//
-// Places
+// Locations
 //===----------------------------------------------------------------------===//
 
 /// Operands that an op reads or writes.
@@ -36,7 +36,7 @@ static SmallVector<OpOperand *> getWrites(Operation *op) {
 }
 static bool isRuntimeCall(Operation *op) { return !getReads(op).empty() || !getWrites(op).empty(); }
 
-/// Other places that an op could name instead.
+/// Other locations that an op could name instead.
 static SmallVector<Value> getOthers(Operation *op, Value place, bool ofEqualExtent) {
   SmallVector<Value> others;
   auto consider = [&](Value other) {
@@ -55,7 +55,7 @@ static buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
   return buffer::ExprAttr::get(m.context, expr.getExpr() + SymExpr(more));
 }
 
-// Two values are given the same memory.
+// Two values get the same memory.
 static bool shareSlot(Mutator &m) {
   auto others = [](buffer::SlotOp slot) {
     SmallVector<buffer::SlotOp> found;
@@ -113,7 +113,7 @@ static bool earlyPop(Mutator &m) {
   return bool(pop);
 }
 
-// Something is read where another value of the same size lies.
+// Reads another value of the same size.
 static bool stalePlace(Mutator &m) {
   auto fits = [](Operation *op) {
     return llvm::any_of(getReads(op),
@@ -130,7 +130,7 @@ static bool stalePlace(Mutator &m) {
   return false;
 }
 
-// And written where it is not looked for.
+// Writes a result over another value.
 static bool otherResult(Mutator &m) {
   auto others = [](Operation *op) {
     auto writes = getWrites(op);
@@ -186,7 +186,7 @@ static bool dropCopy(Mutator &m) {
   auto copy = m.pickAny<buffer::CopyOp>();
   if (!copy)
     return false;
-  m.place = copy->getParentOp();
+  m.location = copy->getParentOp();
   copy.erase();
   return true;
 }
@@ -195,7 +195,7 @@ static bool dropCall(Mutator &m) {
   Operation *op = m.pick<Operation *>(isRuntimeCall);
   if (!op)
     return false;
-  m.place = op->getParentOp();
+  m.location = op->getParentOp();
   op->erase();
   return true;
 }
@@ -219,7 +219,7 @@ static bool reorderCalls(Mutator &m) {
   return op;
 }
 
-/// Sizes and counts. `grain` says what is worth it, and changes no result.
+/// Sizes and counts, except `grain`, which has no effect on results.
 static SmallVector<NamedAttribute> getCounts(Operation *op) {
   SmallVector<NamedAttribute> counts;
   if (isRuntimeCall(op) || isa<buffer::RoundsOp>(op))
@@ -239,7 +239,7 @@ static bool wrongCount(Mutator &m) {
   return true;
 }
 
-// The right number at the sizes of a test, and another one at others.
+// A count that is right at the sizes of a test and wrong at others.
 static bool foldedCount(Mutator &m) {
   auto isSymbolic = [](NamedAttribute attr) {
     auto expr = cast<buffer::ExprAttr>(attr.getValue()).getExpr();
@@ -332,7 +332,7 @@ static bool wrongParameter(Mutator &m) {
   return true;
 }
 
-// Another weight of the same form is loaded.
+// Loads another weight of the same type.
 static bool wrongEntry(Mutator &m) {
   auto other = [&](buffer::EntryOp entry) -> WeightOp {
     auto mine = m.module.lookupSymbol<WeightOp>(entry.getLoad().getWeight());
@@ -357,7 +357,7 @@ static bool wrongInput(Mutator &m) {
   return bool(input);
 }
 
-// The memory of another cache.
+// Uses the memory of another cache.
 static bool wrongState(Mutator &m) {
   SmallVector<buffer::StateOp> states;
   m.module.walk([&](buffer::StateOp op) { states.push_back(op); });
@@ -371,7 +371,7 @@ static bool wrongState(Mutator &m) {
   return true;
 }
 
-// What a product computes behind its sum is left out, or something else.
+// Removes or changes the epilogue of a matmul.
 static bool wrongEpilogue(Mutator &m) {
   auto product = m.pickAny<buffer::ProductOp>();
   if (!product)
@@ -389,7 +389,7 @@ static bool wrongEpilogue(Mutator &m) {
   return true;
 }
 
-// Of merged products, one takes what is another's.
+// One of merged matmuls takes the columns of another.
 static bool swapParts(Mutator &m) {
   auto product =
       m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
@@ -411,7 +411,7 @@ static bool swapParts(Mutator &m) {
   return true;
 }
 
-// Of merged products, one is left out.
+// Removes one of merged matmuls.
 static bool dropPart(Mutator &m) {
   auto product =
       m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getMatmuls().size() > 1; });
@@ -440,7 +440,7 @@ static bool wrongPeer(Mutator &m) {
   return true;
 }
 
-// A list of sizes of an output, an exchange or attention.
+// Changes a list of sizes of an output, an exchange or attention.
 static bool wrongList(Mutator &m) {
   auto lists = [](Operation *op) {
     SmallVector<NamedAttribute> found;
@@ -465,36 +465,36 @@ static bool wrongList(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getBufferMutations() {
   static constexpr Mutation mutations[] = {
-      {"buffer-share-slot", "two values have the same slot", shareSlot},
+      {"buffer-share-slot", "two values share a slot", shareSlot},
       {"buffer-shift-slot", "a slot begins 64 bytes later or earlier", shiftSlot},
       {"buffer-shift-part", "a part begins an element later", shiftPart},
       {"buffer-small-frame", "a frame is too small", smallFrame},
-      {"buffer-wrong-extent", "a place has another size", wrongExtent},
-      {"buffer-early-pop", "a frame is given back before its last use", earlyPop},
+      {"buffer-wrong-extent", "a location has another size", wrongExtent},
+      {"buffer-early-pop", "a frame is released before its last use", earlyPop},
       {"buffer-stale-place", "another value is read", stalePlace},
       {"buffer-other-result", "a result is written over another value", otherResult},
       {"buffer-in-place", "a result is written over an operand", inPlace},
       {"buffer-swap-operands", "two operands are exchanged", swapPlaces<getReads>},
       {"buffer-swap-results", "two results are exchanged", swapPlaces<getWrites>},
-      {"buffer-drop-copy", "a copy is left out", dropCopy},
-      {"buffer-drop-call", "a call is left out", dropCall},
-      {"buffer-duplicate-call", "a call is done twice", duplicateCall},
-      {"buffer-reorder-calls", "two calls are done the other way round", reorderCalls},
+      {"buffer-drop-copy", "a copy is removed", dropCopy},
+      {"buffer-drop-call", "a call is removed", dropCall},
+      {"buffer-duplicate-call", "a call is repeated", duplicateCall},
+      {"buffer-reorder-calls", "two calls are exchanged", reorderCalls},
       {"buffer-wrong-count", "a count is off by one", wrongCount},
-      {"buffer-folded-count", "a size is a number", foldedCount},
+      {"buffer-folded-count", "a symbolic size is replaced by a number", foldedCount},
       {"buffer-wrong-list", "an offset, a stride or a size is off by one", wrongList},
-      {"buffer-wrong-axes", "a collective is over another axis", wrongAxes},
-      {"buffer-sum-to-max", "a sum is reduced as a maximum", sumToMax},
+      {"buffer-wrong-axes", "a collective uses another axis", wrongAxes},
+      {"buffer-sum-to-max", "a sum is replaced by a maximum", sumToMax},
       {"buffer-wrong-kernel", "another kernel of equal signature is launched", wrongKernel},
       {"buffer-wrong-function", "another function of equal signature is called", wrongFunction},
       {"buffer-wrong-parameter", "another parameter is used", wrongParameter},
       {"buffer-wrong-entry", "another weight is loaded", wrongEntry},
       {"buffer-wrong-input", "another input is read", wrongInput},
       {"buffer-wrong-state", "the memory of another cache is used", wrongState},
-      {"buffer-wrong-epilogue", "a product computes something else behind its sum", wrongEpilogue},
-      {"buffer-swap-parts", "of merged products, one takes what is another's", swapParts},
-      {"buffer-drop-part", "of merged products, one is left out", dropPart},
-      {"buffer-wrong-peer", "a message goes to another rank, or it is another output", wrongPeer},
+      {"buffer-wrong-epilogue", "a matmul has another epilogue, or none", wrongEpilogue},
+      {"buffer-swap-parts", "one of merged matmuls uses the part of another", swapParts},
+      {"buffer-drop-part", "one of merged matmuls is removed", dropPart},
+      {"buffer-wrong-peer", "a message goes to another rank, or is another output", wrongPeer},
   };
   return mutations;
 }

@@ -1,4 +1,4 @@
-//===- MutateCommunication.cpp - Mistakes in what ranks tell each other ---===//
+//===- MutateCommunication.cpp - Faults in communication ------------------===//
 
 #include "Mutate.h"
 #include "tpc/Verify/Schedule.h"
@@ -20,8 +20,7 @@ static StringRef getGroupAxis(Mutator &m, Operation *op) {
   return {};
 }
 
-/// Takes the op out; its users see the operand, and where nobody else does, under the type that
-/// they expect.
+/// Removes the op: its users get the operand, which takes the result's type if it has no other use.
 static void bypass(Operation *op) {
   Value operand = op->getOperand(0), result = op->getResult(0);
   if (operand.hasOneUse() && operand.getDefiningOp())
@@ -34,12 +33,12 @@ static bool dropCollective(Mutator &m) {
   Operation *op = m.pick<Operation *>(isAnyCollective);
   if (!op)
     return false;
-  m.place = op->getOperand(0).getDefiningOp();
+  m.location = op->getOperand(0).getDefiningOp();
   bypass(op);
   return true;
 }
 
-// Reduced or gathered again, or (every other seed) once more for nothing.
+// Reduces or gathers twice, or (every other seed) once more without effect.
 static bool duplicateCollective(Mutator &m) {
   Operation *op = m.pick<Operation *>(isAnyCollective);
   if (!op)
@@ -53,7 +52,7 @@ static bool duplicateCollective(Mutator &m) {
   return true;
 }
 
-// Some ranks do A before C, the others C before A.
+// Some ranks run A before C, the others C before A.
 static bool reorderCollectives(Mutator &m) {
   auto partner = [&](Operation *op) -> Operation * {
     StringRef axis = isCollective(op) ? getGroupAxis(m, op) : StringRef();
@@ -80,7 +79,7 @@ static bool reorderCollectives(Mutator &m) {
   }
   op->replaceAllUsesWith(branch.getResults());
   op->erase();
-  m.place = branch;
+  m.location = branch;
   return true;
 }
 
@@ -110,14 +109,14 @@ static bool wrongAxis(Mutator &m) {
       others.push_back(axis);
   if (others.empty())
     return false;
-  // One that exists is the better lie.
+  // Prefer axes with more than one rank.
   auto *real = llvm::find_if(
       others, [&](Attribute axis) { return m.sizeOf(cast<StringAttr>(axis).getValue()) > 1; });
   op->setAttr("axes", ArrayAttr::get(m.context, {real == others.end() ? others[0] : *real}));
   return true;
 }
 
-// Members in another order: those of several axes, of a collective or of a part.
+// The members of a group in another order: over several axes, of a collective or of a part.
 static bool permuteGroup(Mutator &m) {
   Operation *op = m.pick<Operation *>([&](Operation *o) {
     auto axes = o->getAttrOfType<ArrayAttr>("axes");
@@ -159,7 +158,7 @@ static bool transferInBranch(Mutator &m) {
   return true;
 }
 
-// Replicas with more samples than others wait for each other.
+// Replicas with more samples than others wait for these.
 static bool replicaCollective(Mutator &m) {
   auto loop = m.pick<MicroBatchesOp>([&](MicroBatchesOp l) {
     return l.getBatchAttr() && l.getBatchAttr().usesAxis("dp") && m.sizeOf("dp") > 1 &&
@@ -176,7 +175,7 @@ static bool replicaCollective(Mutator &m) {
   return true;
 }
 
-// One rank's part given to all: the types do not mind.
+// Broadcasts one rank's part to all: the types still match.
 static bool broadcastShard(Mutator &m) {
   auto fits = [&](Operation *o) {
     if (!isa<ShardingRuleOpInterface>(o) || isa<ParameterOp>(o) || o->getNumResults() != 1 ||
@@ -214,7 +213,7 @@ static bool dropSend(Mutator &m) {
   auto send = m.pick<SendOp>([](SendOp) { return true; });
   if (!send)
     return false;
-  m.place = send->getParentOp();
+  m.location = send->getParentOp();
   send.erase();
   return true;
 }
@@ -233,7 +232,7 @@ static bool duplicateRecv(Mutator &m) {
   return bool(recv);
 }
 
-/// The stage that sends, and the one that receives it.
+/// The sending and the receiving stage.
 static std::pair<SendOp, RecvOp> pickPair(Mutator &m) {
   auto send = m.pick<SendOp>([](SendOp) { return true; });
   if (!send)
@@ -247,8 +246,8 @@ static std::pair<SendOp, RecvOp> pickPair(Mutator &m) {
   return {};
 }
 
-// Each side waits for the other's answer before it does its own part: pairs are right, the order is
-// not.
+// Each of two stages waits for the other's message before it sends its own: pairs match, the order
+// deadlocks.
 static bool circularWait(Mutator &m) {
   auto [send, recv] = pickPair(m);
   if (!send || !recv)
@@ -261,8 +260,8 @@ static bool circularWait(Mutator &m) {
   return true;
 }
 
-// Something nobody needs goes from stage i to i + 2, before what i + 1 waits for, and is taken
-// after what i + 1 sends: right if messages are buffered, a circle if not.
+// Sends an unused value from stage i to i + 2 before the message that i + 1 waits for, and receives
+// it after the message of i + 1: correct with buffered messages, a deadlock without.
 static bool lateMessage(Mutator &m) {
   auto last = [&](SendOp first) -> RecvOp {
     for (SendOp second : m.find<SendOp>(
@@ -286,7 +285,7 @@ static bool lateMessage(Mutator &m) {
   return true;
 }
 
-// What all replicas have anyway is given to all again: those that have nothing to do do not come.
+// Broadcasts a replicated value, in which replicas without samples do not take part.
 static bool idleReplica(Mutator &m) {
   SmallVector<BlockArgument> inputs;
   for (auto pipeline : m.module.getOps<PipelineOp>())
@@ -320,7 +319,7 @@ static bool dropLoop(Mutator &m) {
   return true;
 }
 
-// One stage takes samples in another order than the one before it: everything in it is consistent.
+// One stage takes samples in another order than the stage before: it is consistent in itself.
 static bool crossMicroBatches(Mutator &m) {
   auto recv = m.pick<RecvOp>([](RecvOp r) {
     return llvm::any_of(getDist(r.getResult()).getDims(),
@@ -378,7 +377,7 @@ static bool swapStages(Mutator &m) {
       [](func::CallOp call) { return call->getParentOfType<StageOp>() != nullptr; });
   if (calls.size() < 2)
     return false;
-  // Neighbours of equal type are the better lie.
+  // Prefer adjacent calls of equal type: the fault is less obvious.
   SmallVector<std::pair<func::CallOp, func::CallOp>> pairs;
   for (bool alike : {true, false}) {
     for (size_t i = 0; i + 1 < calls.size(); ++i)
@@ -388,14 +387,14 @@ static bool swapStages(Mutator &m) {
       break;
   }
   auto [a, b] = pairs[m.seed % pairs.size()];
-  m.place = a;
+  m.location = a;
   auto callee = a.getCalleeAttr();
   a.setCalleeAttr(b.getCalleeAttr());
   b.setCalleeAttr(callee);
   return true;
 }
 
-// A stage passes on what it received.
+// A stage sends the value that it received.
 static bool staleSend(Mutator &m) {
   auto received = [](SendOp send) -> Value {
     for (RecvOp recv : send->getBlock()->getOps<RecvOp>())
@@ -414,7 +413,7 @@ static bool dropOutput(Mutator &m) {
   auto output = m.pick<OutputOp>([](OutputOp) { return true; });
   if (!output)
     return false;
-  m.place = output->getParentOp();
+  m.location = output->getParentOp();
   output.erase();
   return true;
 }
@@ -433,7 +432,7 @@ static bool wrongRecvType(Mutator &m) {
   return true;
 }
 
-// Everybody sends to the wrong peers, one further: pairs fit, sizes fit.
+// All stages send to the wrong peer, one further: pairs and sizes match.
 static bool wrongShift(Mutator &m) {
   auto permute =
       m.pick<CollectivePermuteOp>([](CollectivePermuteOp p) { return p.getFrom().has_value(); });
@@ -445,30 +444,30 @@ static bool wrongShift(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getCommunicationMutations() {
   static constexpr Mutation mutations[] = {
-      {"drop-collective", "a collective is left out", dropCollective},
-      {"duplicate-collective", "a collective is done twice", duplicateCollective},
-      {"reorder-collectives", "some ranks do two collectives the other way round",
+      {"drop-collective", "a collective is removed", dropCollective},
+      {"duplicate-collective", "a collective is repeated", duplicateCollective},
+      {"reorder-collectives", "some ranks run two collectives in the other order",
        reorderCollectives},
-      {"sum-to-max", "a sum is reduced as a maximum", wrongReduction},
-      {"wrong-axis", "a collective is over another axis", wrongAxis},
-      {"wrong-shift", "a cyclic shift sends to the ranks of another one", wrongShift},
+      {"sum-to-max", "a sum is replaced by a maximum", wrongReduction},
+      {"wrong-axis", "a collective uses another axis", wrongAxis},
+      {"wrong-shift", "a cyclic shift sends to the ranks of another shift", wrongShift},
       {"permute-group", "the members of a group are in another order", permuteGroup},
-      {"rank-branch", "a collective stands in a branch that some members do not take", rankBranch},
+      {"rank-branch", "a collective is in a branch that some members do not take", rankBranch},
       {"replica-collective", "replicas wait for others that may have fewer micro-batches",
        replicaCollective},
       {"broadcast-shard", "one rank's part overwrites the others'", broadcastShard},
       {"cross-sends", "a stage sends to another stage", crossSends},
-      {"drop-send", "a send is left out", dropSend},
-      {"duplicate-send", "a send is done twice", duplicateSend},
-      {"duplicate-recv", "a receive is done twice", duplicateRecv},
+      {"drop-send", "a send is removed", dropSend},
+      {"duplicate-send", "a send is repeated", duplicateSend},
+      {"duplicate-recv", "a receive is repeated", duplicateRecv},
       {"transfer-in-branch", "some ranks of a stage do not send", transferInBranch},
-      {"circular-wait", "two stages each wait for the other first", circularWait},
-      {"late-message", "stages wait in a circle unless messages are buffered", lateMessage},
-      {"idle-replica", "a replica without samples does not come to a broadcast", idleReplica},
-      {"drop-loop", "a stage does one micro-batch only", dropLoop},
+      {"circular-wait", "two stages wait for each other", circularWait},
+      {"late-message", "stages deadlock unless messages are buffered", lateMessage},
+      {"idle-replica", "a replica without samples does not take part in a broadcast", idleReplica},
+      {"drop-loop", "a stage runs only one micro-batch", dropLoop},
       {"cross-micro-batches", "a stage takes samples in another order", crossMicroBatches},
-      {"swap-stages", "two stages have each other's layers", swapStages},
-      {"stale-send", "a stage passes on what it received", staleSend},
+      {"swap-stages", "two stages exchange their layers", swapStages},
+      {"stale-send", "a stage sends the value that it received", staleSend},
       {"wrong-recv-type", "a message is received as another type", wrongRecvType},
       {"drop-output", "an output is not delivered", dropOutput},
   };

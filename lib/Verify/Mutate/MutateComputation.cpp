@@ -1,4 +1,4 @@
-//===- MutateComputation.cpp - Mistakes in what ranks compute -------------===//
+//===- MutateComputation.cpp - Faults in computations of ranks ------------===//
 
 #include "Mutate.h"
 #include "tpc/Dialect/Elements.h"
@@ -44,7 +44,7 @@ static std::optional<unsigned> getSplitDim(ParameterOp op) {
   return std::nullopt;
 }
 
-// Each rank's part begins one element late: the last one of the whole is somebody else's.
+// Each rank's part begins one element late: the last element is another rank's.
 static bool shiftShard(Mutator &m) {
   auto op = m.pick<ParameterOp>([](ParameterOp p) { return getSplitDim(p).has_value(); });
   if (!op)
@@ -56,7 +56,7 @@ static bool shiftShard(Mutator &m) {
   return true;
 }
 
-/// Of a part of a fused weight: columns in all, where it is one run of its last dimension.
+/// The number of all columns of a fused weight, for a part that is one run of its last dimension.
 static std::optional<int64_t> getFusedColumns(ParameterOp op) {
   WeightOp weight = op.getWeightOp();
   if (!weight || !op.getViewAttr())
@@ -78,7 +78,7 @@ static std::optional<std::pair<int64_t, int64_t>> getHeads(ParameterOp op) {
   return std::pair(*factors[0].getExpr().asConstant(), *factors[1].getExpr().asConstant());
 }
 
-// GPT-2's [all Q, all K, all V] read as if it were GPT-NeoX's [for each head: q, k, v].
+// Reads GPT-2's [all Q, all K, all V] as GPT-NeoX's [for each head: q, k, v].
 static bool otherFamily(Mutator &m) {
   auto op = m.pick<ParameterOp>([](ParameterOp p) { return getFusedColumns(p) && getHeads(p); });
   if (!op)
@@ -93,7 +93,7 @@ static bool otherFamily(Mutator &m) {
   return true;
 }
 
-// Each rank takes a contiguous piece of the fused columns and splits that in three.
+// Each rank takes a contiguous piece of the fused columns and splits it into Q, K and V.
 static bool splitContiguously(Mutator &m) {
   auto fits = [&](ParameterOp p) {
     auto heads = getHeads(p);
@@ -112,9 +112,9 @@ static bool splitContiguously(Mutator &m) {
   return true;
 }
 
-// Query heads meet the keys of another group.
+// Query heads use the keys of another group.
 static bool wrongKvGroup(Mutator &m) {
-  // Heads of keys: a parameter of which a product feeds attention. Found by its type.
+  // The parameter of the keys is found by its type: a matmul of it feeds attention.
   SmallVector<int64_t> kvHeads;
   m.module.walk([&](AttentionOp op) {
     if (auto heads = getDist(op.getK()).getDims()[2].getExpr().asConstant())
@@ -132,7 +132,7 @@ static bool wrongKvGroup(Mutator &m) {
   auto [heads, size] = *getHeads(op);
   auto dims = getDims(op.getViewOrDense());
   int64_t stride = dims.back()[0].second;
-  dims.back() = {{heads, 0}, {size, stride}}; // all groups read the first one's
+  dims.back() = {{heads, 0}, {size, stride}}; // all groups read the keys of the first
   op.setViewAttr(makeView(m, op.getViewOrDense().getOffset(), dims));
   return true;
 }
@@ -152,12 +152,12 @@ static bool wrongLayerWeight(Mutator &m) {
   return true;
 }
 
-// A weight that is used in several places (an embedding and the head) has an older copy in one.
+// A weight with several uses (an embedding and the head): one of them reads an older copy.
 static bool staleTiedWeight(Mutator &m) {
   llvm::StringMap<unsigned> uses;
   m.module.walk([&](ParameterOp op) { ++uses[op.getWeight()]; });
   auto op = m.pick<ParameterOp>([&](ParameterOp p) {
-    // Embeddings and heads: the largest of all.
+    // Embeddings and heads are the largest weights.
     WeightOp weight = p.getWeightOp();
     auto type = weight ? dyn_cast<RankedTensorType>(weight.getType()) : RankedTensorType();
     return type && type.getRank() == 2 && p.getResult().hasOneUse() &&
@@ -179,7 +179,7 @@ static bool staleTiedWeight(Mutator &m) {
 // Biases and residuals
 //===----------------------------------------------------------------------===//
 
-/// An addition after a reduction: its reduction's side.
+/// An addition after a reduction: the operand that is reduced.
 static Operation *getReduction(AddOp add) {
   for (Value operand : add->getOperands())
     if (Operation *op = operand.getDefiningOp();
@@ -201,33 +201,33 @@ static bool biasEverywhere(Mutator &m) {
     return false;
   Operation *reduction = getReduction(add);
   Value partial = reduction->getOperand(0), bias = getOther(add, reduction->getResult(0));
-  // The bias may be defined behind the reduction.
+  // The bias may be defined after the reduction.
   m.builder.setInsertionPoint(add);
   auto early = AddOp::create(m.builder, add.getLoc(), partial.getType(), partial, bias);
   reduction->moveBefore(add);
   reduction->setOperand(0, early.getResult());
   add.getResult().replaceAllUsesWith(reduction->getResult(0));
-  m.place = reduction;
+  m.location = reduction;
   add.erase();
   return true;
 }
 
 static bool biasNowhere(Mutator &m) {
-  SmallVector<Operation *> places = m.find<Operation *>([](Operation *op) {
+  SmallVector<Operation *> matches = m.find<Operation *>([](Operation *op) {
     if (auto matmul = dyn_cast<MatmulOp>(op))
       return bool(matmul.getBias());
     auto add = dyn_cast<AddOp>(op);
     return add && getDist(add.getLhs()).getDims().size() == 2 &&
            getDist(add.getRhs()).getDims().size() == 1;
   });
-  Operation *op = m.choose<Operation *>(places);
+  Operation *op = m.choose<Operation *>(matches);
   if (!op)
     return false;
   if (auto matmul = dyn_cast<MatmulOp>(op)) {
     matmul.getBiasMutable().clear();
     return true;
   }
-  m.place = op->getOperand(0).getDefiningOp();
+  m.location = op->getOperand(0).getDefiningOp();
   op->getResult(0).replaceAllUsesWith(op->getOperand(0));
   op->erase();
   return true;
@@ -240,7 +240,7 @@ static bool dropResidual(Mutator &m) {
   if (!add)
     return false;
   Value kept = add->getOperand(m.draw(2));
-  m.place = add;
+  m.location = add;
   add.getResult().replaceAllUsesWith(kept);
   return true;
 }
@@ -257,7 +257,7 @@ static bool wrongRotation(Mutator &m) {
   return true;
 }
 
-// A shard that looks for `id - first` finds no row for -1, and neither does any other.
+// No shard has a row for id -1 if each looks up `id - first`.
 static bool loseNegativeIds(Mutator &m) {
   auto op = m.pick<EmbeddingOp>([](EmbeddingOp e) {
     return getDist(e.getIds()).getDims().size() == 1 &&
@@ -305,7 +305,7 @@ static bool wrongEpsilon(Mutator &m) {
   return true;
 }
 
-// Two layers have each other's weights.
+// Two layers exchange their weights.
 static bool swapLayers(Mutator &m) {
   auto next = [](func::CallOp call) -> func::CallOp {
     for (Operation *op = call->getNextNode(); op; op = op->getNextNode())
@@ -320,7 +320,7 @@ static bool swapLayers(Mutator &m) {
   if (!call)
     return false;
   func::CallOp other = next(call);
-  // All parameters but the activations; those of the second must be there for the first.
+  // All parameters except the activations; those of the second must be defined before the first.
   bool changed = false;
   for (unsigned i = 0; i < call.getNumOperands(); ++i) {
     Operation *a = call.getOperand(i).getDefiningOp(), *b = other.getOperand(i).getDefiningOp();
@@ -334,21 +334,21 @@ static bool swapLayers(Mutator &m) {
   return changed;
 }
 
-// Rounds read one value that is computed before them for another.
-static bool swapHeld(Mutator &m) {
-  auto isHeld = [](Value value, func::CallOp call) {
+// Micro-batches read one hoisted value instead of another.
+static bool swapHoisted(Mutator &m) {
+  auto isHoisted = [](Value value, func::CallOp call) {
     return value.getDefiningOp() && value.getParentBlock() == call->getParentOp()->getBlock();
   };
   auto second = [&](func::CallOp call, unsigned i) -> unsigned {
     for (unsigned k = i + 1; k < call.getNumOperands(); ++k)
-      if (isHeld(call.getOperand(k), call) && call.getOperand(k) != call.getOperand(i) &&
+      if (isHoisted(call.getOperand(k), call) && call.getOperand(k) != call.getOperand(i) &&
           call.getOperand(k).getType() == call.getOperand(i).getType())
         return k;
     return 0;
   };
   auto first = [&](func::CallOp call) -> unsigned {
     for (unsigned i = 0; i < call.getNumOperands(); ++i)
-      if (isHeld(call.getOperand(i), call) && second(call, i))
+      if (isHoisted(call.getOperand(i), call) && second(call, i))
         return i;
     return call.getNumOperands();
   };
@@ -364,8 +364,8 @@ static bool swapHeld(Mutator &m) {
   return true;
 }
 
-// A part of an input is taken before the rounds: all would read the first micro-batch's.
-static bool firstRound(Mutator &m) {
+// Hoists a part of an input out of the micro-batch loop: all iterations read the first part.
+static bool readFirstMicroBatch(Mutator &m) {
   auto getCall = [&](LocalSliceOp slice) -> func::CallOp {
     auto argument = dyn_cast<BlockArgument>(slice.getOperand());
     auto function = dyn_cast<func::FuncOp>(slice->getParentOp());
@@ -388,7 +388,7 @@ static bool firstRound(Mutator &m) {
   call.setOperand(argument.getArgNumber(), m.builder.clone(*slice, mapping)->getResult(0));
   argument.setType(slice.getType());
   slice.replaceAllUsesWith(Value(argument));
-  m.place = call;
+  m.location = call;
   slice.erase();
   function.setFunctionType(
       m.builder.getFunctionType(function.front().getArgumentTypes(), function.getResultTypes()));
@@ -398,24 +398,25 @@ static bool firstRound(Mutator &m) {
 ArrayRef<Mutation> mutate::getComputationMutations() {
   static constexpr Mutation mutations[] = {
       {"shift-shard", "each rank's part of a weight begins one element late", shiftShard},
-      {"other-family", "a fused weight is read in the order of another family", otherFamily},
-      {"split-contiguously", "Q, K and V are cut out of a contiguous piece of the fused weight",
+      {"other-family", "a fused weight is read in the layout of another model family", otherFamily},
+      {"split-contiguously", "Q, K and V are split from a contiguous piece of the fused weight",
        splitContiguously},
-      {"wrong-kv-group", "query heads meet the keys of another group", wrongKvGroup},
-      {"wrong-layer-weight", "a weight of another layer is used", wrongLayerWeight},
-      {"stale-tied-weight", "a tied weight is read from another place in one stage",
+      {"wrong-kv-group", "query heads use the keys of another group", wrongKvGroup},
+      {"wrong-layer-weight", "the weight of another layer is used", wrongLayerWeight},
+      {"stale-tied-weight", "a tied weight is read from another location in one stage",
        staleTiedWeight},
-      {"swap-layers", "two layers have each other's weights", swapLayers},
+      {"swap-layers", "two layers exchange their weights", swapLayers},
       {"bias-everywhere", "a bias is added on every rank before the reduction", biasEverywhere},
-      {"bias-nowhere", "a bias is left out", biasNowhere},
-      {"drop-residual", "a sum has one operand only", dropResidual},
-      {"wrong-rotation", "rotary pairs are neighbours instead of halves, or the other way",
+      {"bias-nowhere", "a bias is removed", biasNowhere},
+      {"drop-residual", "a sum has only one operand", dropResidual},
+      {"wrong-rotation", "rotary pairs are adjacent elements instead of halves, or the reverse",
        wrongRotation},
-      {"lose-negative-ids", "negative ids belong to no shard of a vocabulary", loseNegativeIds},
-      {"wrong-activation", "GELU in its other form", wrongActivation},
+      {"lose-negative-ids", "no shard of a vocabulary handles negative ids", loseNegativeIds},
+      {"wrong-activation", "GELU uses the other approximation", wrongActivation},
       {"wrong-epsilon", "a norm has another epsilon", wrongEpsilon},
-      {"swap-held", "rounds read one value that is computed before them for another", swapHeld},
-      {"first-round", "all rounds read the first micro-batch's part of an input", firstRound},
+      {"swap-held", "micro-batches read one hoisted value instead of another", swapHoisted},
+      {"first-round", "all micro-batches read the first one's part of an input",
+       readFirstMicroBatch},
   };
   return mutations;
 }

@@ -1,8 +1,8 @@
-//===- MutateConstants.cpp - Mistakes that small runs hardly see ----------===//
+//===- MutateConstants.cpp - Faults with little effect in small runs ------===//
 //
 // Constants that are nearly right, and index arithmetic that is wrong from some size on, in
-// kernels. And mistakes that are made alike in functions of tensors and in what was made of them,
-// as by a pass before both: only the staged program shows these.
+// kernels. Also faults in tensor functions and the kernels that compute them, as if made by a pass
+// before both: only a comparison with the staged program finds these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,7 +71,7 @@ static bool exchangeConstants(Mutator &m) {
   return true;
 }
 
-/// A constant's user takes what it is computed with instead.
+/// A constant's user is replaced by its other operand.
 static bool deleteConstant(Mutator &m) {
   auto uses = [](Operation *op) {
     return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(op) &&
@@ -84,7 +84,7 @@ static bool deleteConstant(Mutator &m) {
   bool isFirst = bool(op->getOperand(0).getDefiningOp<arith::ConstantOp>());
   op->getResult(0).replaceAllUsesWith(op->getOperand(isFirst ? 1 : 0));
   op->erase();
-  m.place = nullptr;
+  m.location = nullptr;
   return true;
 }
 
@@ -92,7 +92,7 @@ static bool deleteConstant(Mutator &m) {
 // Widths
 //===----------------------------------------------------------------------===//
 
-/// An index of an access becomes what `change` makes of it.
+/// Applies `change` to an index of an access.
 static bool changeIndex(Mutator &m, function_ref<Value(OpBuilder &, Location, Value)> change) {
   auto varies = [](Value index) { return !index.getDefiningOp<arith::ConstantOp>(); };
   auto load = m.pick<memref::LoadOp>(
@@ -126,7 +126,7 @@ static bool floatIndex(Mutator &m) {
   });
 }
 
-/// At a number, of the program perhaps.
+/// Wraps or clamps at a number, possibly one of the program.
 static bool wrapIndex(Mutator &m) {
   SmallVector<int64_t> limits = {100, 128, 1000, 4096};
   m.module.walk([&](kernel::ElementsOp loop) {
@@ -144,7 +144,7 @@ static bool wrapIndex(Mutator &m) {
   });
 }
 
-/// A length, a position or an id that is loaded.
+/// A loaded length, position or id.
 static bool narrowLoaded(Mutator &m) {
   static constexpr unsigned widths[] = {8, 16, 32};
   auto load = m.pick<memref::LoadOp>(
@@ -172,7 +172,7 @@ static bool narrowFloat(Mutator &m) {
   return true;
 }
 
-/// A softmax that overflows where scores are large.
+/// A softmax that overflows for large scores.
 static bool dropMaximum(Mutator &m) {
   auto exp = m.pick<math::ExpOp>(
       [](math::ExpOp op) { return bool(op.getOperand().getDefiningOp<arith::SubFOp>()); });
@@ -186,8 +186,7 @@ static bool dropMaximum(Mutator &m) {
   return true;
 }
 
-/// Returns whether a size is larger than a limit on some rank. Sizes of the model are symbols, and
-/// have no bound.
+/// Returns whether a size exceeds a limit on some rank. Symbolic sizes of the model are unbounded.
 static bool mayExceed(Mutator &m, const SymExpr &size, int64_t limit) {
   SymExpr value = substituteNumbers(size, m.grid);
   std::set<std::string> symbols;
@@ -218,11 +217,11 @@ static bool capSize(Mutator &m) {
                                       SymExpr::min(size.getExpr(), SymExpr(limit)));
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();
-  m.place = other;
+  m.location = other;
   return true;
 }
 
-/// A place in a dimension, _768.at384, is the next one, or a size is the next larger one.
+/// Increments a static index, _768.at384, or a static size.
 static bool nextPlace(Mutator &m) {
   auto name = [](kernel::SizeOp size) -> std::optional<NamedSize> {
     std::set<std::string> symbols;
@@ -242,15 +241,15 @@ static bool nextPlace(Mutator &m) {
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(), next);
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();
-  m.place = other;
+  m.location = other;
   return true;
 }
 
 //===----------------------------------------------------------------------===//
-// On tensors and behind them
+// On tensors and in kernels
 //===----------------------------------------------------------------------===//
 
-/// The kernels that compute an op's function of tensors: its own.
+/// The kernels of an op's tensor function.
 static kernel::FuncOp getKernel(Mutator &m, Operation *op) {
   auto function = op->getParentOfType<func::FuncOp>();
   ModuleOp library = kernel::getKernels(m.module);
@@ -266,7 +265,7 @@ static void replaceInKernel(kernel::FuncOp function, Attribute from, TypedAttr t
   });
 }
 
-/// A constant of 1.0001 times its value, on tensors and in the kernel.
+/// A constant is multiplied by 1.0001, on tensors and in the kernel.
 static bool nearConstantOfBoth(Mutator &m) {
   auto get = [](ConstantOp op) -> FloatAttr {
     auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
@@ -304,7 +303,7 @@ static bool nearEpsilonOfBoth(Mutator &m) {
   return nearEpsilonOf<RmsNormOp>(m) || nearEpsilonOf<LayerNormOp>(m);
 }
 
-/// All attention has another scale, soft-cap or window.
+/// All attention ops get another scale, soft-cap or window.
 static bool otherAttention(Mutator &m) {
   SmallVector<Operation *> found;
   m.module.walk([&](Operation *op) {
@@ -313,7 +312,7 @@ static bool otherAttention(Mutator &m) {
   });
   if (found.empty())
     return false;
-  m.place = found.front();
+  m.location = found.front();
   bool changed = false;
   for (Operation *op : found) {
     auto scale = op->getAttrOfType<FloatAttr>("scale");
@@ -331,12 +330,12 @@ static bool otherAttention(Mutator &m) {
 }
 
 static bool otherWindow(Mutator &m) {
-  Attentions all = findAttentions(m, [](AttentionOp op) { return op.getWindow().has_value(); });
+  AttentionPairs all = findAttentions(m, [](AttentionOp op) { return op.getWindow().has_value(); });
   changeWindows(m, all, [](int64_t window) { return window + 1; });
   return !all.empty();
 }
 
-/// Weights are seen from one element further on.
+/// Views of weights begin one element later.
 static bool shiftView(Mutator &m) {
   auto op = m.pick<ParameterOp>([](ParameterOp p) { return bool(p.getViewAttr()); });
   if (!op)
@@ -353,7 +352,7 @@ static bool shiftView(Mutator &m) {
   return true;
 }
 
-/// An activation on tensors, and what a product computes behind its sum.
+/// An activation on tensors and in the epilogues of matmuls.
 static bool otherActivation(Mutator &m) {
   bool changed = false;
   SmallVector<GeluOp> found;
@@ -363,7 +362,7 @@ static bool otherActivation(Mutator &m) {
       continue;
     op.setApproximate(op.getApproximate() == GeluApproximation::Tanh ? GeluApproximation::None
                                                                      : GeluApproximation::Tanh);
-    m.place = op;
+    m.location = op;
     changed = true;
   }
   m.module.walk([&](buffer::ProductOp product) {
@@ -377,9 +376,9 @@ static bool otherActivation(Mutator &m) {
   return changed;
 }
 
-/// A causal call sees one key more.
+/// A causal call sees one more key.
 static bool otherOffset(Mutator &m) {
-  Attentions all = findAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+  AttentionPairs all = findAttentions(m, [](AttentionOp op) { return op.getCausal(); });
   moveEdge(m, all, 1);
   return !all.empty();
 }
@@ -388,26 +387,26 @@ ArrayRef<Mutation> mutate::getConstantMutations() {
   static constexpr Mutation mutations[] = {
       {"kernel-near-constant", "a constant is 1.0001 or 1.00001 times what it was", nearConstant},
       {"kernel-constants-exchanged", "two constants of a kernel are exchanged", exchangeConstants},
-      {"kernel-constant-deleted", "an operation with a constant is left out", deleteConstant},
-      {"kernel-index-narrow", "an index goes through 8, 16 or 32 bits", narrowIndex},
-      {"kernel-index-float", "an index goes through f32", floatIndex},
-      {"kernel-index-wraps", "an index wraps or ends at some number", wrapIndex},
-      {"kernel-loaded-narrow", "a loaded integer goes through 8, 16 or 32 bits", narrowLoaded},
-      {"kernel-size-capped", "a size ends at some number", capSize},
-      {"kernel-next-place", "a static place or size is one more", nextPlace},
-      {"kernel-float-narrow", "a number goes through bf16", narrowFloat},
-      {"kernel-float-huge", "exp is not of a difference to the maximum", dropMaximum},
+      {"kernel-constant-deleted", "an operation with a constant is removed", deleteConstant},
+      {"kernel-index-narrow", "an index is converted to 8, 16 or 32 bits", narrowIndex},
+      {"kernel-index-float", "an index is converted to f32", floatIndex},
+      {"kernel-index-wraps", "an index wraps or is clamped at some number", wrapIndex},
+      {"kernel-loaded-narrow", "a loaded integer is converted to 8, 16 or 32 bits", narrowLoaded},
+      {"kernel-size-capped", "a size is clamped at some number", capSize},
+      {"kernel-next-place", "a static index or size is incremented", nextPlace},
+      {"kernel-float-narrow", "a number is converted to bf16", narrowFloat},
+      {"kernel-float-huge", "a softmax does not subtract the maximum", dropMaximum},
       {"lowered-near-constant", "a constant is 1.0001 times what it was, on tensors too",
        nearConstantOfBoth},
-      {"lowered-near-epsilon", "a norm's epsilon is another one, on tensors too",
-       nearEpsilonOfBoth},
-      {"lowered-other-attention", "scales or caps of attention are others, on tensors too",
+      {"lowered-near-epsilon", "a norm has another epsilon, on tensors too", nearEpsilonOfBoth},
+      {"lowered-other-attention", "attention has another scale or cap, on tensors too",
        otherAttention},
-      {"lowered-other-window", "windows of attention are one longer, on tensors too", otherWindow},
-      {"lowered-other-offset", "causal attention sees one key more, on tensors too", otherOffset},
-      {"lowered-shifted-view", "a weight is seen from the next element on, on tensors too",
+      {"lowered-other-window", "attention windows are one key longer, on tensors too", otherWindow},
+      {"lowered-other-offset", "causal attention sees one more key, on tensors too", otherOffset},
+      {"lowered-shifted-view", "a view of a weight begins one element later, on tensors too",
        shiftView},
-      {"lowered-other-activation", "GELUs are of the other kind, on tensors too", otherActivation},
+      {"lowered-other-activation", "GELU uses the other approximation, on tensors too",
+       otherActivation},
   };
   return mutations;
 }

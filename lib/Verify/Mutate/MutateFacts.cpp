@@ -1,7 +1,7 @@
-//===- MutateFacts.cpp - Faults in what a program says beside its ops -----===//
+//===- MutateFacts.cpp - Faults in facts of a program ---------------------===//
 //
-// Names, defaults, constraints, the step of a generation, caches, weights, the grid, and entries of
-// the table of parameters: in programs of the model level, staged ones and lowered ones.
+// Names, defaults, constraints, the generation step, caches, weights, the grid, and parameter
+// entries: in model, staged and lowered programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,14 +38,14 @@ static bool changeText(Mutator &m, StringRef name, StringRef other) {
   return true;
 }
 static bool changeSchedule(Mutator &m) { return changeText(m, kScheduleAttr, "0123456789abcdef"); }
-/// Of lowered text: where staged text is read, reports in it are dropped.
+/// Only in lowered programs: parsing a staged program drops reports.
 static bool addReport(Mutator &m) {
   if (m.find<ModuleOp>([&](ModuleOp op) { return op != m.module; }).empty())
     return false;
   m.module->setAttr(m.draw(2) ? kNotVerifiedAttr : kNoRandomizedCheckAttr, text(m, "nothing"));
   return true;
 }
-/// Of lowered text: a staged program may be lowered for any target.
+/// Only in lowered programs: a staged program may be lowered for any target.
 static bool changeTarget(Mutator &m) {
   if (m.find<ModuleOp>([&](ModuleOp op) { return op != m.module; }).empty())
     return false;
@@ -56,13 +56,13 @@ static bool changeTarget(Mutator &m) {
 static bool dropBatch(Mutator &m) { return bool(m.module->removeAttr(kBatchAttr)); }
 static bool toggleNorms(Mutator &m) {
   if (!m.grid)
-    return false; // of a split program
+    return false; // partitioned program
   if (!m.module->removeAttr(kNormsWrittenOutAttr))
     m.module->setAttr(kNormsWrittenOutAttr, m.builder.getUnitAttr());
   return true;
 }
 
-/// Sets another list of constraints, if there are any.
+/// Sets another list of constraints, unless it is empty.
 static bool changeConstraint(Mutator &m, function_ref<bool(NamedAttrList &)> change) {
   auto list = m.module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
   if (!list || list.empty())
@@ -160,7 +160,7 @@ static bool resizeGrid(Mutator &m) {
     return true;
   });
 }
-static bool moreRounds(Mutator &m) {
+static bool addMicroBatches(Mutator &m) {
   return changeGrid(m, [](auto &, auto &, int64_t &rounds) {
     rounds *= 2;
     return true;
@@ -180,7 +180,7 @@ static bool changeNodes(Mutator &m) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Attributes of inputs or outputs, of @main or of the pipeline.
+/// Attributes of inputs or outputs: of @main or of the pipeline.
 class PortList {
 public:
   PortList(Mutator &m, bool outputs) : m(m), outputs(outputs) {
@@ -231,7 +231,7 @@ private:
 };
 } // namespace
 
-/// Changes one of the inputs or outputs that fit.
+/// Changes one of the matching inputs or outputs.
 static bool changePort(Mutator &m, bool outputs, function_ref<bool(PortList &, unsigned)> change) {
   PortList ports(m, outputs);
   for (unsigned k = 0; k < ports.list.size(); ++k) {
@@ -313,7 +313,7 @@ static bool changeRequired(Mutator &m) {
     return true;
   });
 }
-/// Of a pipeline, whose outputs have types of their own.
+/// Only in pipelines, whose outputs have types of their own.
 static bool changeOutputType(Mutator &m) {
   return changePort(m, true, [&](PortList &ports, unsigned i) {
     auto type = ports.list[i].getAs<TypeAttr>("type");
@@ -344,34 +344,34 @@ static bool changeCopies(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getFactMutations() {
   static constexpr Mutation mutations[] = {
-      {"fact-source", "the file that weights are found beside is another", changeSource},
-      {"fact-schedule", "the hash of the schedule is another, or gone", changeSchedule},
-      {"fact-report", "a verifier is said to have been skipped", addReport},
+      {"fact-source", "the source of weight files is another", changeSource},
+      {"fact-schedule", "the hash of the schedule is another, or removed", changeSchedule},
+      {"fact-report", "a verifier is recorded as skipped", addReport},
       {"fact-target", "the target is another", changeTarget},
-      {"fact-batch", "the size of micro-batches is not named", dropBatch},
-      {"fact-norms", "norms are said to be decomposed, or not to be", toggleNorms},
-      {"fact-constraint-min", "a minimum is one off", moveBound<false>},
-      {"fact-constraint-max", "a maximum is one off", moveBound<true>},
-      {"fact-constraint-unbounded", "a maximum is gone", dropMaximum},
+      {"fact-batch", "the symbol of the micro-batch size is removed", dropBatch},
+      {"fact-norms", "decomposed norms are recorded as fused, or the reverse", toggleNorms},
+      {"fact-constraint-min", "a minimum is off by one", moveBound<false>},
+      {"fact-constraint-max", "a maximum is off by one", moveBound<true>},
+      {"fact-constraint-unbounded", "a maximum is removed", dropMaximum},
       {"fact-constraint-size", "another size is constrained", changeConstrained},
       {"fact-constraint-reason", "a constraint has another reason", changeReason},
-      {"fact-constraint-lost", "a constraint is left out", dropConstraint},
-      {"fact-constraint-more", "there is one constraint more", addConstraint},
+      {"fact-constraint-lost", "a constraint is removed", dropConstraint},
+      {"fact-constraint-more", "there is one more constraint", addConstraint},
       {"fact-grid-order", "two axes of the grid are exchanged", reorderGrid},
       {"fact-grid-size", "an axis of the grid is longer", resizeGrid},
-      {"fact-grid-rounds", "there are more micro-batches", moreRounds},
+      {"fact-grid-rounds", "there are more micro-batches", addMicroBatches},
       {"fact-grid-nodes", "more ranks share a node", changeNodes},
       {"fact-input-name", "an input is renamed", renamePort<false>},
       {"fact-input-names", "names of two inputs are exchanged", swapNames<false>},
-      {"fact-input-default", "a default is another, or gone", changeDefault},
+      {"fact-input-default", "a default is another, or removed", changeDefault},
       {"fact-input-default-more", "an input gets a default", addDefault},
-      {"fact-input-required", "an input is required, or no more", changeRequired},
+      {"fact-input-required", "an input is required, or no longer", changeRequired},
       {"fact-output-name", "an output is renamed", renamePort<true>},
       {"fact-output-names", "names of two outputs are exchanged", swapNames<true>},
       {"fact-output-type", "an output has another type", changeOutputType},
-      {"fact-output-copies", "copies in an output are more, or gone", changeCopies},
+      {"fact-output-copies", "copies in an output are more, or removed", changeCopies},
       {"fact-caches-swapped", "two caches are exchanged", swapCaches},
-      {"fact-cache-lost", "a cache is no more one", dropCacheMark},
+      {"fact-cache-lost", "an argument is no longer marked as a cache", dropCacheMark},
   };
   return mutations;
 }

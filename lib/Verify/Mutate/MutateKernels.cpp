@@ -1,7 +1,7 @@
-//===- MutateKernels.cpp - Mistakes in what kernels compute ---------------===//
+//===- MutateKernels.cpp - Faults in kernels ------------------------------===//
 //
-// Of indices, fusion and numbers. They change the text of `--emit=kernels`, so everything behind it
-// compiles what it says.
+// Faults in indices, fusion and arithmetic. They change the text of `--emit=kernels`, so that all
+// later steps compile the fault.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ static Value addOne(Mutator &m, Location loc, Value index) {
   return arith::AddIOp::create(m.builder, loc, index, one);
 }
 
-/// One of the indices is one too large, in loads or in stores.
+/// Increments one of the indices, in loads or in stores.
 template <typename OpT> static bool shiftIndex(Mutator &m) {
   auto op = m.pick<OpT>([](OpT access) { return !access.getIndices().empty(); });
   if (!op)
@@ -38,7 +38,7 @@ template <typename OpT> static bool shiftIndex(Mutator &m) {
   return true;
 }
 
-// A constant 0 stands for an index that varies: every row reads the first one.
+// Replaces an index that varies by the constant 0: every row reads the first one.
 static bool dropIndex(Mutator &m) {
   auto op = m.pick<memref::LoadOp>([](memref::LoadOp load) {
     return llvm::any_of(load.getIndices(), [](Value v) { return isa<BlockArgument>(v); });
@@ -67,7 +67,7 @@ static bool exchangeIndices(Mutator &m) {
   return true;
 }
 
-// Of major * size + minor the product is left out, or a quotient stays whole.
+// Replaces a product, quotient or remainder of indices by its first operand.
 static bool dropFactor(Mutator &m) {
   SmallVector<Operation *> found;
   m.module.walk([&](Operation *op) {
@@ -82,7 +82,7 @@ static bool dropFactor(Mutator &m) {
   return true;
 }
 
-/// The last index of a loop is left out.
+/// Omits the last index of a loop.
 template <typename OpT> static bool shorten(Mutator &m) {
   auto op = m.pick<OpT>([](OpT loop) { return !loop.getExprs().empty(); });
   if (!op)
@@ -90,14 +90,14 @@ template <typename OpT> static bool shorten(Mutator &m) {
   SmallVector<::tpc::SymExpr> sizes = op.getExprs();
   ::tpc::SymExpr &size = m.drawFrom(sizes);
   size = size - 1;
-  // Only the dialect makes attributes of sizes.
+  // Only the dialect creates attributes of sizes.
   auto loop = kernel::ElementsOp::create(m.builder, op.getLoc(), sizes);
   op.setSizesAttr(loop.getSizesAttr());
   loop.erase();
   return true;
 }
 
-// A loop's size, or one that indices are computed with, is another one of the kernel.
+// Replaces a size of a loop or of an index by another size of the kernel.
 static bool otherSize(Mutator &m) {
   auto op = m.pickAny<kernel::SizeOp>();
   if (!op)
@@ -106,7 +106,7 @@ static bool otherSize(Mutator &m) {
   auto other = kernel::SizeOp::create(m.builder, op.getLoc(), m.draw(2) ? expr + 1 : expr - 1);
   op.getResult().replaceAllUsesWith(other.getResult());
   op.erase();
-  m.place = other;
+  m.location = other;
   return true;
 }
 
@@ -139,14 +139,14 @@ static bool exchangeOperands(Mutator &m) {
   return true;
 }
 
-// A number comes from another op that computes one of the same type.
+// Replaces an operand by another value of its type.
 static bool otherOperand(Mutator &m) {
   SmallVector<Operation *> found;
   m.module.walk([&](Operation *op) {
     if (isArithmetic(op) && op->getNumOperands() > 0)
       found.push_back(op);
   });
-  // The next in turn that has something to take.
+  // The next op for which such a value exists.
   for (size_t tries = 0; tries < found.size(); ++tries) {
     Operation *op = found[(m.seed + tries) % found.size()];
     unsigned operand = m.draw(op->getNumOperands());
@@ -164,7 +164,7 @@ static bool otherOperand(Mutator &m) {
     });
     if (others.empty())
       continue;
-    m.place = op;
+    m.location = op;
     op->setOperand(operand, m.drawFrom(others));
     return true;
   }
@@ -205,7 +205,7 @@ static bool otherFold(Mutator &m) {
   return true;
 }
 
-// What an empty place of a lane holds changes what it is combined with.
+// A value other than the identity in unused lanes changes the result.
 static bool wrongIdentity(Mutator &m) {
   auto op = m.pick<kernel::FoldOp>(
       [](kernel::FoldOp fold) { return isa<FloatType>(fold.getResult().getType()); });
@@ -240,7 +240,7 @@ static bool otherOperation(Mutator &m) {
     other = arith::MulFOp::create(m.builder, op->getLoc(), x, y);
   op->getResult(0).replaceAllUsesWith(other);
   op->erase();
-  m.place = other.getDefiningOp();
+  m.location = other.getDefiningOp();
   return true;
 }
 
@@ -257,7 +257,7 @@ static bool otherConstant(Mutator &m) {
   return true;
 }
 
-// A number of 16 bits is not rounded where it should be: what a flag would allow.
+// Omits the rounding of a 16-bit value, as a flag would allow.
 static bool foldCast(Mutator &m) {
   auto op = m.pick<arith::TruncFOp>([](arith::TruncFOp trunc) {
     return llvm::any_of(trunc->getUsers(),
@@ -311,17 +311,17 @@ template <typename OpT> static bool drop(Mutator &m) {
   if (!op)
     return false;
   op.erase();
-  m.place = nullptr;
+  m.location = nullptr;
   return true;
 }
 
-// What is stored under a condition alone.
+// Removes the condition of a store.
 static bool storeAlways(Mutator &m) {
   auto op = m.pick<scf::IfOp>([](scf::IfOp branch) { return branch->getNumResults() == 0; });
   if (!op)
     return false;
   Block *body = op.thenBlock();
-  m.place = &body->front();
+  m.location = &body->front();
   op->getBlock()->getOperations().splice(op->getIterator(), body->getOperations(), body->begin(),
                                          std::prev(body->end()));
   op.erase();
@@ -330,30 +330,31 @@ static bool storeAlways(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getKernelMutations() {
   static constexpr Mutation mutations[] = {
-      {"kernel-load-index", "a load reads one element further", shiftIndex<memref::LoadOp>},
-      {"kernel-store-index", "a store writes one element further", shiftIndex<memref::StoreOp>},
-      {"kernel-store-always", "a store under a condition always happens", storeAlways},
-      {"kernel-index-dropped", "a load reads the first of what an index runs over", dropIndex},
+      {"kernel-load-index", "a load reads the next element", shiftIndex<memref::LoadOp>},
+      {"kernel-store-index", "a store writes the next element", shiftIndex<memref::StoreOp>},
+      {"kernel-store-always", "a conditional store is unconditional", storeAlways},
+      {"kernel-index-dropped", "a load uses index 0 instead of one that varies", dropIndex},
       {"kernel-indices-exchanged", "two indices of a load are exchanged", exchangeIndices},
-      {"kernel-factor-dropped", "a product, quotient or remainder of indices is left out",
+      {"kernel-factor-dropped", "a product, quotient or remainder of indices is removed",
        dropFactor},
-      {"kernel-other-size", "a size is one more or less", otherSize},
-      {"kernel-elements-short", "a loop over elements leaves the last one out",
+      {"kernel-other-size", "a size is off by one", otherSize},
+      {"kernel-elements-short", "a loop over elements omits the last one",
        shorten<kernel::ElementsOp>},
-      {"kernel-fold-short", "a fold leaves the last term out", shorten<kernel::FoldOp>},
-      {"kernel-operands-exchanged", "operands that do not commute are exchanged", exchangeOperands},
+      {"kernel-fold-short", "a fold omits the last term", shorten<kernel::FoldOp>},
+      {"kernel-operands-exchanged", "the operands of a non-commutative op are exchanged",
+       exchangeOperands},
       {"kernel-other-operand", "an operand is another value of its type", otherOperand},
       {"kernel-other-memory", "a load reads another argument", otherMemory},
-      {"kernel-other-fold", "a sum is a maximum, or the other way round", otherFold},
-      {"kernel-wrong-identity", "a fold's identity, or what it begins with, is none",
-       wrongIdentity},
-      {"kernel-other-operation", "a sum is a difference, a product a quotient", otherOperation},
-      {"kernel-other-constant", "a constant is another one", otherConstant},
-      {"kernel-cast-folded", "a number of 16 bits is not rounded", foldCast},
-      {"kernel-fast-math", "a fast-math flag on a difference", fastMath},
+      {"kernel-other-fold", "a sum is replaced by a maximum, or the reverse", otherFold},
+      {"kernel-wrong-identity", "a fold's identity or initial value is wrong", wrongIdentity},
+      {"kernel-other-operation", "a sum is replaced by a difference, a product by a quotient",
+       otherOperation},
+      {"kernel-other-constant", "a constant has another value", otherConstant},
+      {"kernel-cast-folded", "a 16-bit number is not rounded", foldCast},
+      {"kernel-fast-math", "a difference has a fast-math flag", fastMath},
       {"kernel-other-comparison", "a comparison is off by one, or inverted", otherComparison},
       {"kernel-check-dropped", "a missing index is not reported", drop<kernel::CheckOp>},
-      {"kernel-barrier-dropped", "others of a row are not waited for", drop<kernel::BarrierOp>},
+      {"kernel-barrier-dropped", "a barrier within a row is removed", drop<kernel::BarrierOp>},
   };
   return mutations;
 }

@@ -1,7 +1,7 @@
-//===- MutateLimits.cpp - Mistakes in windows, caps, and edges of masks ---===//
+//===- MutateLimits.cpp - Faults in windows, caps and edges of masks ------===//
 //
-// Of a program on tensors, or of one on buffers, in which calls and the tensors beside them get the
-// same mistake: otherwise tpc-verify-buffers would refuse it before it is run.
+// In programs on tensors, or in programs on buffers, where calls and their tensor functions get the
+// same fault: otherwise tpc-verify-buffers would reject the program before it is run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
-/// The function or stage on tensors that a function on buffers computes.
+/// The tensor function or stage that a function on buffers computes.
 static Operation *getSource(Mutator &m, buffer::FuncOp function) {
   Operation *source = m.module.lookupSymbol(function.getOf());
   if (!source || !function.getStage())
@@ -36,10 +36,10 @@ template <typename OpT> static SmallVector<OpT> collect(Operation *root) {
   return found;
 }
 
-Attentions mutate::findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
-  Attentions all;
+AttentionPairs mutate::findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
+  AttentionPairs all;
   all.ops = m.find<AttentionOp>(fits);
-  // A function on buffers calls attention in the order of the one on tensors.
+  // A function on buffers calls attention in the order of its tensor function.
   for (auto function : m.find<buffer::FuncOp>([](buffer::FuncOp) { return true; })) {
     Operation *source = getSource(m, function);
     if (!source)
@@ -52,20 +52,20 @@ Attentions mutate::findAttentions(Mutator &m, llvm::function_ref<bool(AttentionO
           all.calls.push_back(call);
   }
   if (!all.empty())
-    m.place = all.ops.front();
+    m.location = all.ops.front();
   return all;
 }
 
-/// Attention that fits; with odd seeds one alone, with even ones all.
-static Attentions pickAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
+/// Matching attention: one op for odd seeds, all ops for even ones.
+static AttentionPairs pickAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
   AttentionOp picked = m.pick<AttentionOp>(fits);
   if (!picked)
     return {};
   bool alone = m.seed % 2;
-  Attentions all = findAttentions(m, [&](AttentionOp op) {
+  AttentionPairs all = findAttentions(m, [&](AttentionOp op) {
     return fits(op) && (!alone || getSourceName(op.getLoc()) == getSourceName(picked.getLoc()));
   });
-  m.place = picked;
+  m.location = picked;
   return all;
 }
 
@@ -77,7 +77,7 @@ static int64_t windowOf(AttentionOp op) {
   return op.getWindow() ? op.getWindow()->asConstant().value_or(0) : 0;
 }
 
-void mutate::changeWindows(Mutator &m, const Attentions &all,
+void mutate::changeWindows(Mutator &m, const AttentionPairs &all,
                            llvm::function_ref<int64_t(int64_t)> change) {
   for (buffer::AttentionOp call : all.calls) {
     if (!call.getAfterAttr())
@@ -108,7 +108,7 @@ void mutate::changeWindows(Mutator &m, const Attentions &all,
 }
 
 static bool changeWindows(Mutator &m, llvm::function_ref<int64_t(int64_t)> change) {
-  Attentions all = pickAttentions(m, [](AttentionOp op) { return windowOf(op) > 0; });
+  AttentionPairs all = pickAttentions(m, [](AttentionOp op) { return windowOf(op) > 0; });
   changeWindows(m, all, change);
   return !all.empty();
 }
@@ -126,7 +126,7 @@ static bool dropWindow(Mutator &m) {
   return changeWindows(m, [](int64_t) { return 0; });
 }
 
-/// A window is taken for a size of a tensor.
+/// Uses a size of a tensor as the window.
 static bool sizeForWindow(Mutator &m) {
   std::set<int64_t> sizes;
   m.module.walk([&](Operation *op) {
@@ -149,7 +149,7 @@ static bool sizeForWindow(Mutator &m) {
 // Masks
 //===----------------------------------------------------------------------===//
 
-void mutate::moveEdge(Mutator &m, const Attentions &all, int64_t by) {
+void mutate::moveEdge(Mutator &m, const AttentionPairs &all, int64_t by) {
   auto add = [&](SymExprAttr expr) {
     return expr ? SymExprAttr::get(m.context, expr.getExpr() + SymExpr(by)) : expr;
   };
@@ -162,16 +162,16 @@ void mutate::moveEdge(Mutator &m, const Attentions &all, int64_t by) {
   }
 }
 
-/// Queries see one key more of what comes, or one less.
+/// Queries see one later key more, or one key less.
 static bool moveEdge(Mutator &m, int64_t by) {
-  Attentions all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+  AttentionPairs all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
   moveEdge(m, all, by);
   return !all.empty();
 }
 static bool seeLater(Mutator &m) { return moveEdge(m, 1); }
 static bool seeEarlier(Mutator &m) { return moveEdge(m, -1); }
 
-/// Of a program on buffers kernels alone are compiled, not the tensors that they are made of.
+/// In a program on buffers only kernels are compiled, not their tensor functions.
 static bool isOnBuffers(Mutator &m) {
   return !m.find<buffer::FuncOp>([](buffer::FuncOp) { return true; }).empty();
 }
@@ -191,7 +191,7 @@ static bool exchangeBranches(Mutator &m) {
   return true;
 }
 
-/// Whether equal numbers count.
+/// Exchanges a strict comparison with the non-strict one.
 static bool moveComparison(Mutator &m) {
   auto op = m.pick<CmpOp>([](CmpOp op) {
     return isa<IntegerType>(getElementTypeOrSelf(op->getOperand(0))) &&
@@ -220,7 +220,7 @@ static bool moveComparison(Mutator &m) {
 //===----------------------------------------------------------------------===//
 
 static bool changeCaps(Mutator &m, llvm::function_ref<double(double)> change) {
-  Attentions all = pickAttentions(m, [](AttentionOp op) { return !op.getSoftcap().isZero(); });
+  AttentionPairs all = pickAttentions(m, [](AttentionOp op) { return !op.getSoftcap().isZero(); });
   for (AttentionOp op : all.ops)
     op.setSoftcapAttr(m.builder.getF64FloatAttr(change(op.getSoftcap().convertToDouble())));
   for (buffer::AttentionOp call : all.calls)
@@ -237,7 +237,7 @@ static bool dropCap(Mutator &m) {
   return changeCaps(m, [](double) { return 0; });
 }
 
-/// The constants beside a tanh, or of a clip.
+/// The constants of a clip, or of the ops around a tanh.
 static bool moveConstant(Mutator &m) {
   bool onBuffers = isOnBuffers(m);
   auto isTanh = [](Operation *op) { return isa_and_nonnull<TanhOp, math::TanhOp>(op); };
@@ -279,12 +279,14 @@ ArrayRef<Mutation> mutate::getLimitMutations() {
       {"limit-window-longer", "windows are one key longer", lengthenWindow},
       {"limit-window-shorter", "windows are one key shorter", shortenWindow},
       {"limit-window-double", "windows are twice as long", doubleWindow},
-      {"limit-window-dropped", "windows are left out", dropWindow},
+      {"limit-window-dropped", "windows are removed", dropWindow},
       {"limit-window-size", "windows are as long as a dimension of a tensor", sizeForWindow},
-      {"limit-causal-later", "queries see one token that comes later", seeLater},
+      {"limit-causal-later", "queries see one later token", seeLater},
       {"limit-causal-earlier", "queries do not see their own token", seeEarlier},
       {"limit-branches-exchanged", "the branches of a select are exchanged", exchangeBranches},
-      {"limit-comparison-edge", "a comparison of equal integers is the other", moveComparison},
+      {"limit-comparison-edge",
+       "a strict integer comparison is replaced by the non-strict one, or the reverse",
+       moveComparison},
       {"limit-cap-larger", "scores have a cap that is 20 times as large", enlargeCap},
       {"limit-cap-moved", "scores have a cap that is 4% larger", moveCap},
       {"limit-cap-dropped", "scores have no cap", dropCap},

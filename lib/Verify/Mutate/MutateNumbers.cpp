@@ -132,7 +132,7 @@ static bool divideSquare(Mutator &m) {
   return true;
 }
 
-/// Replaces "not 0 is true" by "positive", "1" or "odd".
+/// Replaces the comparison x != 0 by x > 0, x == 1 or the lowest bit of x.
 static bool otherTruth(Mutator &m) {
   auto op = m.pick<arith::CmpIOp>([](arith::CmpIOp cmp) {
     return isInKernel(cmp) && cmp.getPredicate() == arith::CmpIPredicate::ne &&
@@ -156,20 +156,20 @@ static bool otherTruth(Mutator &m) {
     auto odd = arith::TruncIOp::create(m.builder, op.getLoc(), m.builder.getI1Type(), op.getLhs());
     op.getResult().replaceAllUsesWith(odd);
     op.erase();
-    m.place = odd;
+    m.location = odd;
   }
   return true;
 }
 
 ArrayRef<Mutation> mutate::getNumberMutations() {
   static constexpr Mutation mutations[] = {
-      {"kernel-number-narrow", "a number goes through the program's type of 16 bits", narrowNumber},
-      {"kernel-bits-lost", "a large number is added to a number and subtracted again", loseBits},
-      {"kernel-squares-subtracted", "a variance is the mean of squares less the mean's square",
-       subtractSquares},
-      {"kernel-zero-replaced", "a number that is zero is one", replaceZero},
-      {"kernel-square-divided", "a number is its square divided by it", divideSquare},
-      {"kernel-other-truth", "an integer that is not 0 need not be true", otherTruth},
+      {"kernel-number-narrow", "a number is rounded to the program's 16-bit type", narrowNumber},
+      {"kernel-bits-lost", "a large number is added and subtracted", loseBits},
+      {"kernel-squares-subtracted",
+       "a variance is the mean of squares minus the square of the mean", subtractSquares},
+      {"kernel-zero-replaced", "zero is replaced by one", replaceZero},
+      {"kernel-square-divided", "a number is replaced by its square divided by it", divideSquare},
+      {"kernel-other-truth", "a non-zero integer may be false", otherTruth},
   };
   return mutations;
 }

@@ -1,6 +1,6 @@
 //===- MutateStepFacts.cpp - Faults in steps, caches, weights, entries ----===//
 //
-// In what a program says beside its ops: `tpc.step`, and where caches, weights and parameters are.
+// Faults in facts: `tpc.step`, and locations of caches, weights and parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ static bool otherStepInput(Mutator &m) {
     return true;
   });
 }
-/// Of a step that takes pasts and returns longer ones.
+/// Only in steps that take past keys and values and return extended ones.
 static bool changeStepSymbols(Mutator &m, function_ref<bool(StepSymbols &)> change) {
   auto symbols = StepSymbols::lookup(m.module);
   if (!symbols || !change(*symbols))
@@ -122,7 +122,7 @@ static bool reorderCaches(Mutator &m) {
 }
 
 //===----------------------------------------------------------------------===//
-// Weights and entries of the table of parameters
+// Weights and parameter entries
 //===----------------------------------------------------------------------===//
 
 static WeightOp pickWeight(Mutator &m) { return m.pickAny<WeightOp>(); }
@@ -201,23 +201,23 @@ static bool changeEntryView(Mutator &m) {
       ViewAttr::get(m.context, view.getOffset() + 1, view.getDims()), load.getType()));
   return true;
 }
-/// Changes the factors of a dimension of a view: of all places that fit, the seed's.
+/// Changes the factors of a dimension of a view: the seed selects one of all matches.
 static bool changeEntryFactors(Mutator &m,
                                function_ref<bool(ArrayRef<StridedFactorAttr>, unsigned)> fits,
                                function_ref<void(SmallVectorImpl<Attribute> &, unsigned)> change) {
-  SmallVector<std::tuple<buffer::EntryOp, unsigned, unsigned>> places;
+  SmallVector<std::tuple<buffer::EntryOp, unsigned, unsigned>> matches;
   for (auto entry : m.find<buffer::EntryOp>([](buffer::EntryOp) { return true; }))
     if (ViewAttr view = entry.getLoad().getView())
       for (unsigned d = 0; d < view.getDims().size(); ++d) {
         auto factors = llvm::to_vector(view.getFactors(d));
         for (unsigned i = 0; i < factors.size(); ++i)
           if (fits(factors, i))
-            places.emplace_back(entry, d, i);
+            matches.emplace_back(entry, d, i);
       }
-  if (places.empty())
+  if (matches.empty())
     return false;
-  auto [entry, d, i] = places[m.seed % places.size()];
-  m.place = entry;
+  auto [entry, d, i] = matches[m.seed % matches.size()];
+  m.location = entry;
   buffer::LoadAttr load = entry.getLoad();
   SmallVector<ArrayAttr> dims(load.getView().getDims());
   SmallVector<Attribute> factors(dims[d].getValue());
@@ -228,7 +228,7 @@ static bool changeEntryFactors(Mutator &m,
       ViewAttr::get(m.context, load.getView().getOffset(), dims), load.getType()));
   return true;
 }
-/// The stride of a factor that several elements have.
+/// The stride of a factor with several elements.
 static bool changeEntryStride(Mutator &m) {
   return changeEntryFactors(
       m, [](ArrayRef<StridedFactorAttr> factors, unsigned i) { return factors[i].getSize() > 1; },
@@ -237,7 +237,7 @@ static bool changeEntryStride(Mutator &m) {
         factors[i] = StridedFactorAttr::get(m.context, factor.getSize(), factor.getStride() + 1);
       });
 }
-/// Of heads that are repeated or in blocks, the number of heads and of copies.
+/// The number of heads and of copies, for repeated or blocked heads.
 static bool swapEntrySizes(Mutator &m) {
   return changeEntryFactors(
       m,
@@ -262,10 +262,10 @@ static bool addEntry(Mutator &m) {
 ArrayRef<Mutation> mutate::getStepFactMutations() {
   static constexpr Mutation mutations[] = {
       {"fact-cache-type", "a cache has another type", changeCacheType},
-      {"fact-cache-order", "two caches are declared the other way round", reorderCaches},
+      {"fact-cache-order", "two caches are declared in the other order", reorderCaches},
       {"fact-step-window", "the window is another", changeWindow},
       {"fact-step-no-window", "sliding-window caches are not named", dropWindow},
-      {"fact-step-last", "logits are said to be of all tokens, or of the last", toggleLast},
+      {"fact-step-last", "logits are recorded for all tokens, or for the last", toggleLast},
       {"fact-step-inputs", "two inputs of the step are exchanged", swapStepInputs},
       {"fact-step-input", "another input is named", otherStepInput},
       {"fact-step-symbols", "two symbols of the step are exchanged", swapStepSymbols},
@@ -273,13 +273,13 @@ ArrayRef<Mutation> mutate::getStepFactMutations() {
       {"fact-step-lost", "the step is not named", dropStep},
       {"fact-weight-offset", "a weight begins four bytes later", moveWeight},
       {"fact-weight-file", "a weight is in another file", otherFile},
-      {"fact-weights-swapped", "places of two weights are exchanged", swapWeights},
+      {"fact-weights-swapped", "the locations of two weights are exchanged", swapWeights},
       {"fact-weight-type", "a weight has another type", changeWeightType},
       {"fact-entry-stage", "another stage loads a parameter", moveEntry},
       {"fact-entry-use", "a parameter is packed, or not", changeEntryUse},
-      {"fact-entry-view", "a view begins an element later", changeEntryView},
-      {"fact-entry-stride", "elements of a parameter are farther apart", changeEntryStride},
-      {"fact-entry-sizes", "sizes of two factors of a view are exchanged", swapEntrySizes},
+      {"fact-entry-view", "a view begins one element later", changeEntryView},
+      {"fact-entry-stride", "the stride of a parameter is larger", changeEntryStride},
+      {"fact-entry-sizes", "the sizes of two factors of a view are exchanged", swapEntrySizes},
       {"fact-entry-more", "a parameter is loaded twice", addEntry},
   };
   return mutations;

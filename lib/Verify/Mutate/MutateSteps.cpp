@@ -1,4 +1,4 @@
-//===- MutateSteps.cpp - Mistakes in steps of a generation ----------------===//
+//===- MutateSteps.cpp - Faults in generation steps -----------------------===//
 
 #include "Mutate.h"
 #include "tpc/Dialect/State.h"
@@ -14,8 +14,8 @@ static bool contains(const SymExpr &e, const std::string &symbol) {
   return symbols.count(symbol) != 0;
 }
 
-/// What somebody may have taken for the number of tokens before the step.
-static SymExpr mistake(Mutator &m, const StepSymbols &step, const SymExpr &e) {
+/// Replaces the number of tokens before the step by a plausible wrong value.
+static SymExpr getWrongPast(Mutator &m, const StepSymbols &step, const SymExpr &e) {
   SymExpr past = SymExpr::symbol(step.past), tokens = SymExpr::symbol(step.tokens);
   const SymExpr wrong[] = {0, past + 1, past - 1, tokens, past + tokens, past + past};
   return e.substitute({{step.past, wrong[m.draw(std::size(wrong))]}});
@@ -27,7 +27,7 @@ static bool movePositions(Mutator &m) {
                  : SizeOp();
   if (!op)
     return false;
-  op.setExprAttr(SymExprAttr::get(m.context, mistake(m, *step, op.getExpr())));
+  op.setExprAttr(SymExprAttr::get(m.context, getWrongPast(m, *step, op.getExpr())));
   return true;
 }
 static bool moveQueries(Mutator &m) {
@@ -37,7 +37,7 @@ static bool moveQueries(Mutator &m) {
                  : AttentionOp();
   if (!op)
     return false;
-  op.setCausalOffsetAttr(SymExprAttr::get(m.context, mistake(m, *step, op.getCausalOffset())));
+  op.setCausalOffsetAttr(SymExprAttr::get(m.context, getWrongPast(m, *step, op.getCausalOffset())));
   return true;
 }
 
@@ -49,7 +49,7 @@ static bool seeAll(Mutator &m) {
   return true;
 }
 
-/// Where a cache gets its new tokens.
+/// The op that appends new tokens to a cache.
 static ConcatOp pickJoint(Mutator &m) {
   auto step = StepSymbols::lookup(m.module);
   if (!step)
@@ -76,7 +76,7 @@ static Value shift(Mutator &m, Value value, int64_t dim) {
                         getSizes(value)[dim]);
 }
 
-/// New tokens, each in the place of the next one.
+/// New tokens, shifted by one position.
 static bool appendShifted(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -85,7 +85,7 @@ static bool appendShifted(Mutator &m) {
   return true;
 }
 
-/// What is in the cache, of the sequence or head beside it.
+/// Reads the cache of the next sequence or head.
 static bool otherSlot(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -97,14 +97,14 @@ static bool otherSlot(Mutator &m) {
   return true;
 }
 
-/// After the step, everything is one place further.
+/// Shifts the cache by one position after the step.
 static bool keepShifted(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
     return false;
   m.builder.setInsertionPointAfter(op);
   Value shifted = shift(m, op.getResult(), CacheOp::tokenDim);
-  // Attention sees it as it is, or both do.
+  // Attention reads either the original or the shifted cache.
   bool all = m.draw(2);
   op.getResult().replaceUsesWithIf(shifted, [&](OpOperand &use) {
     return use.getOwner() != shifted.getDefiningOp() &&
@@ -113,7 +113,7 @@ static bool keepShifted(Mutator &m) {
   return true;
 }
 
-/// The cache gets something else than what attention sees.
+/// The cache gets another value than attention.
 static bool keepOther(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -129,7 +129,7 @@ static bool keepOther(Mutator &m) {
   return true;
 }
 
-/// New keys or values as they would be if tokens were told apart from their mean.
+/// The mean over tokens is subtracted from new keys or values.
 static bool subtractMean(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -144,7 +144,7 @@ static bool subtractMean(Mutator &m) {
   return true;
 }
 
-/// New keys or values, scaled by how many tokens there are.
+/// New keys or values, scaled by the number of tokens.
 static bool scaleByLength(Mutator &m) {
   auto op = pickJoint(m);
   if (!op)
@@ -158,7 +158,7 @@ static bool scaleByLength(Mutator &m) {
   op->setOperand(1, MulOp::create(m.builder, loc, fresh.getType(), fresh, length));
   return true;
 }
-/// Numbers of two arguments, or results, of @main that are caches of one type.
+/// Indices of two arguments, or results, of @main that are caches of one type.
 static std::optional<std::pair<unsigned, unsigned>>
 pickCaches(Mutator &m, TypeRange types, llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
   SmallVector<std::pair<unsigned, unsigned>> pairs;
@@ -171,8 +171,8 @@ pickCaches(Mutator &m, TypeRange types, llvm::function_ref<DictionaryAttr(unsign
   return pairs[m.seed % pairs.size()];
 }
 
-/// After the step, two caches hold what the other one should.
-static bool swapHeld(Mutator &m) {
+/// Exchanges two caches after the step.
+static bool swapCacheResults(Mutator &m) {
   auto main = m.module.lookupSymbol<func::FuncOp>("main");
   auto pair =
       pickCaches(m, main.getResultTypes(), [&](unsigned i) { return main.getResultAttrDict(i); });
@@ -185,7 +185,7 @@ static bool swapHeld(Mutator &m) {
   return true;
 }
 
-/// The step reads one cache for another.
+/// The step reads one cache instead of another.
 static bool readOther(Mutator &m) {
   auto main = m.module.lookupSymbol<func::FuncOp>("main");
   auto pair =
@@ -198,18 +198,18 @@ static bool readOther(Mutator &m) {
 
 ArrayRef<Mutation> mutate::getStepMutations() {
   static constexpr Mutation mutations[] = {
-      {"step-positions", "positions move by something else than the past", movePositions},
-      {"step-queries", "queries stand elsewhere than behind the past", moveQueries},
-      {"step-see-all", "tokens of a step see each other, later ones as well", seeAll},
-      {"step-front", "new tokens come before old ones", appendInFront},
-      {"step-shifted", "new tokens are in each other's places", appendShifted},
-      {"step-slot", "a sequence, or a head, has what its neighbour has in the cache", otherSlot},
-      {"step-keep-shifted", "after the step everything is in the next place", keepShifted},
-      {"step-keep-other", "a cache holds something else than what attention sees", keepOther},
+      {"step-positions", "positions use a wrong number of past tokens", movePositions},
+      {"step-queries", "queries use a wrong number of past tokens", moveQueries},
+      {"step-see-all", "tokens of a step see each other, also later ones", seeAll},
+      {"step-front", "new tokens are before old ones", appendInFront},
+      {"step-shifted", "new tokens are at each other's positions", appendShifted},
+      {"step-slot", "a sequence or a head reads the cache of the next one", otherSlot},
+      {"step-keep-shifted", "the cache is shifted by one position after the step", keepShifted},
+      {"step-keep-other", "a cache gets another value than attention", keepOther},
       {"step-mean", "the mean over tokens is subtracted from new keys or values", subtractMean},
-      {"step-length", "new keys or values are scaled by how many tokens there are", scaleByLength},
-      {"step-swap-held", "two caches are exchanged after the step", swapHeld},
-      {"step-read-other", "one cache is read for another", readOther},
+      {"step-length", "new keys or values are scaled by the number of tokens", scaleByLength},
+      {"step-swap-held", "two caches are exchanged after the step", swapCacheResults},
+      {"step-read-other", "one cache is read instead of another", readOther},
   };
   return mutations;
 }

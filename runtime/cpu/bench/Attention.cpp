@@ -1,10 +1,10 @@
-//===- Attention.cpp - how fast attention of few queries is ---------------===//
+//===- Attention.cpp - Benchmark of attention with few queries ------------===//
 //
 //   tpc-attention-bench [THREADS]
 //
-// Best times of attention by blocks of queries and by parts of the keys (cpu/Attention.h), of
-// caches that no processor's cache holds, and of reading the same keys and values once. All three
-// are tried in turns, so that other load on the machine meets all of them.
+// Best times of attention by blocks of queries and by parts of the keys (cpu/Attention.h), with KV
+// caches larger than the CPU's caches, and of reading the same keys and values once. All three
+// alternate, so that other load on the machine affects all of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ constexpr Shape shapes[] = {
     {1, 1000, 8, 4, 256},
 };
 
-/// Copies of keys and values, used in turns: more than the caches hold.
+/// Copies of keys and values, used in turn: larger than the CPU's caches.
 constexpr int64_t heldBytes = 128 << 20;
 
 double secondsOf(const auto &work) {
@@ -45,7 +45,7 @@ double secondsOf(const auto &work) {
 
 volatile uint64_t sink;
 
-/// Reads what is there, in as many pieces as there are threads.
+/// Reads the memory in one chunk per thread.
 void read(tpc_context &ctx, int threads, const float *from, int64_t floats) {
   forEachTask(ctx, threads, threads, [&](int64_t task, int) {
     int64_t end = floats * (task + 1) / threads;

@@ -1,9 +1,9 @@
-//===- Products.cpp - how fast products are, beside oneDNN ----------------===//
+//===- Products.cpp - Benchmark of matmuls, compared with oneDNN ----------===//
 //
 //   tpc-products-bench [THREADS]
 //
-// Best times of f32 products of GPT-2's shapes: tpc's, and, where libdnnl.so.3 is found, those of
-// --products=onednn. Both are tried in turns, so that other load on the machine meets both.
+// Best times of f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
+// --products=onednn. Both alternate, so that other load on the machine affects both.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ double secondsOf(const std::function<void()> &work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// A rank with its device, and one product.
+/// A rank with its device, and one matmul.
 struct Rank {
   Rank(const DeviceKind &kind, int threads) {
     chooseDevices(kind);

@@ -1,10 +1,10 @@
-//===- Streaming.cpp - how fast memory can be read ------------------------===//
+//===- Streaming.cpp - Benchmark of memory read bandwidth -----------------===//
 //
 //   tpc-streaming-bench [THREADS [MEGABYTES [PASSES]]]
 //
-// What a token can cost at the least: all weights are read once. Each thread reads its part of the
-// memory, from the first byte to the last, and sums it up. Prints as JSON the bytes per second of
-// the passes' median and of the best pass.
+// Lower bound of the time of a token: all weights are read once. Each thread reads and sums its
+// part of the memory in order. Prints as JSON the bytes per second of the median pass and of the
+// best pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ void read(const Vector *begin, int64_t count) {
     sink = sink + one[0] + one[7];
 }
 
-/// In the pages that the runtime keeps weights in (core/HostMemory.cpp).
+/// Uses the page size of the runtime's weights (core/HostMemory.cpp).
 Vector *allocate(int64_t bytes) {
   void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {

@@ -1,4 +1,4 @@
-//===- ActivationsTest.cpp - GELU and its company against libm ------------===//
+//===- ActivationsTest.cpp - GELU and other activations against libm ------===//
 
 #include "Tables.h"
 #include <bit>
@@ -53,7 +53,7 @@ TEST(Activations, KeepNaN) {
     }
 }
 
-// To the bit: what kernels compute, too (test_rounding.py).
+// Bit-identical to kernels, too (test_rounding.py).
 TEST(Activations, KnowSpecialValues) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   for (const KernelTable *table : allTables())
@@ -71,7 +71,7 @@ TEST(Activations, KnowSpecialValues) {
       }
 }
 
-// Products are fused with sums everywhere, also where the processor has no operation for that.
+// Multiplications and additions are fused everywhere, also on CPUs without FMA.
 TEST(Activations, HaveTheSameBitsOnAllProcessors) {
   std::vector<float> x = {0, 1e-20f, 1e-45f, 3e38f, INFINITY, 86.98f, 87, 88.72283f, 88.72284f};
   for (float range : {1e-3f, 1.f, 10.f, 100.f})

@@ -1,4 +1,4 @@
-//===- AttentionCase.h - attention against a plain computation ------------===//
+//===- AttentionCase.h - Test case of attention with a scalar reference ---===//
 
 #ifndef TPC_RT_CPU_TEST_ATTENTIONCASE_H
 #define TPC_RT_CPU_TEST_ATTENTIONCASE_H
@@ -13,7 +13,7 @@
 
 namespace tpc::rt {
 
-/// Row by row, in double, as the ABI's comments say.
+/// Row by row, in double, as the ABI's comments define.
 inline std::vector<float> expectedOf(const tpc_attention_args &a) {
   if (a.seq_k == 0)
     return std::vector<float>(a.batch * a.seq_q * a.heads_q * a.value_size); // no keys: zeros
@@ -118,7 +118,7 @@ struct Case {
     compare(expected, tolerance, what + ", by the ABI");
   }
 
-  /// Part by part.
+  /// Runs the decode kernels part by part.
   void decode(const KernelTable &table) {
     if (args.heads_q == 0)
       return;

@@ -1,4 +1,4 @@
-//===- AttentionTest.cpp - attention against a plain computation ----------===//
+//===- AttentionTest.cpp - Attention against a scalar reference -----------===//
 
 #include "AttentionCase.h"
 
@@ -33,7 +33,7 @@ TEST(Attention, GroupedHeads) {
 }
 
 TEST(Attention, FusedRows) {
-  // q, k and v side by side in one row of a fused product.
+  // q, k and v next to each other in one row of a fused matmul.
   int64_t heads = 2, size = 8, tokens = 11, row = 3 * heads * size;
   Case c(1, tokens, tokens, heads, size, size);
   std::vector<float> fused = numbers(tokens * row, 8);
@@ -57,7 +57,7 @@ TEST(Attention, OutputWithGaps) {
       EXPECT_NEAR(wide[row * 20 + d], d < 16 ? expected[row * 16 + d] : 7.0f, 1e-5);
 }
 
-/// Masks of which some hide everything.
+/// Masks, some of which hide all keys.
 void addMasks(Case &c, bool perHead) {
   tpc_attention_args &a = c.args;
   int64_t planes = a.batch * (perHead ? a.heads_q : 1);
@@ -65,7 +65,7 @@ void addMasks(Case &c, bool perHead) {
   for (size_t i = 0; i < c.mask.size(); ++i)
     c.mask[i] = i * 7919 % 5 < 2 ? 0 : static_cast<uint8_t>(i % 3 + 1);
   for (int64_t j = 0; j < a.seq_k; ++j)
-    c.mask[j] = 0; // the first row sees nothing
+    c.mask[j] = 0; // the first row sees no key
   a.mask = c.mask.data();
   a.mask_head_stride = perHead ? a.seq_q * a.seq_k : 0;
   a.mask_batch_stride = (perHead ? a.heads_q : 1) * a.seq_q * a.seq_k;
@@ -86,7 +86,7 @@ TEST(Attention, BooleanMasks) {
 TEST(Attention, KeyMasksOfPaddedBatches) {
   for (int32_t maskedRow : {0, 1}) {
     Case c(3, 10, 10, 2, 8, 8);
-    // Padded left, not at all, and entirely.
+    // Padded on the left, not padded, and entirely padding.
     c.keyMask.assign(30, 1);
     std::fill(c.keyMask.begin(), c.keyMask.begin() + 4, 0);
     std::fill(c.keyMask.begin() + 20, c.keyMask.end(), 0);
@@ -108,7 +108,7 @@ TEST(Attention, AdditiveBias) {
       c.args.bias = c.bias.data();
       c.args.bias_batch_stride = 33 * 20;
       c.args.masked_row = maskedRow;
-      // Beside 10000 a score keeps three decimals.
+      // Next to 10000, a score keeps three decimals.
       c.check("bias " + std::to_string(hidden), hidden == -10000.0f ? 2e-3 : 5e-6);
     }
 }
@@ -137,8 +137,8 @@ TEST(Attention, QueriesBeforeAllKeys) {
 }
 
 TEST(Attention, Windows) {
-  // Windows of one key, of some, across blocks of queries, and wider than the sequence; queries in
-  // front of all keys and behind them; with causality and without.
+  // Windows of one key, of some, across blocks of queries, and wider than the sequence; queries
+  // before all keys and after them; with and without causality.
   for (int64_t window : {0, 1, 7, 40, 1000})
     for (int64_t offset : {-20, 0, 45})
       for (int32_t causal : {0, 1}) {
@@ -191,7 +191,7 @@ TEST(Attention, Slopes) {
       c.args.causal_offset = 9;
       c.args.windowed = windowed;
       c.args.window_offset = 9 - 20;
-      // Beside 3000 a score keeps three decimals.
+      // Next to 3000, a score keeps three decimals.
       c.check("slopes at " + std::to_string(offset), offset == 1000 ? 1e-3 : 5e-6);
     }
 }
@@ -203,7 +203,7 @@ TEST(Attention, SlopesAddLikeABias) {
   c.args.slopes_offset = 13;
   std::vector<float> first = expectedOf(c.args);
   c.args.slopes = nullptr;
-  // Of the keys' indices: other numbers, the same for a row.
+  // Slopes on key indices instead of distances: scores of a row change by a constant.
   for (int64_t h = 0; h < 2; ++h)
     for (int64_t i = 0; i < 20; ++i)
       for (int64_t j = 0; j < 33; ++j)

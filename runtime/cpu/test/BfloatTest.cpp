@@ -1,4 +1,4 @@
-//===- BfloatTest.cpp - rounding to bf16 ----------------------------------===//
+//===- BfloatTest.cpp - Rounding to bf16 ----------------------------------===//
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ static uint16_t rounded(uint32_t bits) {
   return bitsOf(__truncsfbf2(x));
 }
 
-// What a float in between would lose decides ties.
+// Bits that an intermediate float would lose decide ties.
 TEST(Bfloat, RoundsDoublesOnce) {
   for (double sign : {1.0, -1.0}) {
     auto of = [&](double x) { return bitsOf(__truncdfbf2(sign * x)) & 0x7fff; };
@@ -46,10 +46,10 @@ TEST(Bfloat, NearestTiesToEven) {
   EXPECT_EQ(rounded(0x3f818000), 0x3f82); // a tie
   EXPECT_EQ(rounded(0x3f808001), 0x3f81);
   EXPECT_EQ(rounded(0xbf807fff), 0xbf80);
-  EXPECT_EQ(rounded(0x7f7fffff), 0x7f80); // larger than any
+  EXPECT_EQ(rounded(0x7f7fffff), 0x7f80); // above the maximum
   EXPECT_EQ(rounded(0xff800000), 0xff80);
   EXPECT_EQ(rounded(0x80000000), 0x8000);
-  EXPECT_EQ(rounded(0x7f800001), 0x7fc0); // no number
+  EXPECT_EQ(rounded(0x7f800001), 0x7fc0); // NaN
 }
 
 #endif

@@ -1,4 +1,4 @@
-//===- CacheTest.cpp - attention over caches, and what is added to them ---===//
+//===- CacheTest.cpp - Attention over caches, and appends to them ---------===//
 
 #include "AttentionCase.h"
 #include "cpu/Attention.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Keys and values [batch, heads, capacity, size], as caches have them. Entries that no query sees
-/// are NaN.
+/// Keys and values [batch, heads, capacity, size], in cache layout. Entries that no query sees are
+/// NaN.
 struct CacheCase : Case {
   std::vector<int64_t> lengths;
 
@@ -80,7 +80,7 @@ TEST(Cache, SlopesSeeTheLength) {
 }
 
 TEST(Cache, PaddingBehindTheCapacityHurtsNobody) {
-  // The last two queries of the second sequence stand behind the last entry: they see all.
+  // The last two queries of the second sequence are after the last entry: they see all.
   CacheCase c({0, 10}, 4, 12, 2);
   std::vector<float> expected = expectedOf(c.args);
   c.check("padding");
@@ -111,7 +111,7 @@ TEST(Cache, AppendWritesBehindEachLengthOnly) {
   int64_t batch = 4, heads = 2, sequence = 3, capacity = 8, size = 5;
   std::vector<int64_t> lengths = {0, 2, 5, 7};
   std::vector<float> cache = numbers(batch * heads * capacity * size, 1);
-  // [batch, sequence, heads, size], as products leave it: in place, without a transpose.
+  // [batch, sequence, heads, size], as a matmul writes it: in place, without a transpose.
   std::vector<float> fresh = numbers(batch * sequence * heads * size, 2), expected = cache;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h)
@@ -137,7 +137,7 @@ TEST(Cache, AppendWritesBehindEachLengthOnly) {
   EXPECT_EQ(cache, expected);
   args.batch = 0;
   args.cache = nullptr;
-  tpc_append(&world->local(0), &args); // nothing to do
+  tpc_append(&world->local(0), &args); // no work
 }
 
 TEST(Cache, StateStaysWhereItIs) {
@@ -149,7 +149,7 @@ TEST(Cache, StateStaysWhereItIs) {
   EXPECT_NE(other, first);
   EXPECT_EQ(tpc_state(&ctx, 1, 64), first);
   EXPECT_EQ(first[15], 7.0f);
-  // Of another size it is another one.
+  // Another size reallocates the part.
   uint64_t moves = ctx.state.moves();
   EXPECT_EQ(ctx.state.bytes(), 128);
   static_cast<float *>(tpc_state(&ctx, 1, 128))[31] = 1;
@@ -165,7 +165,7 @@ int64_t residentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-/// Of room for many tokens, what holds none is not touched.
+/// Unused capacity is not touched.
 TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   int64_t before = residentBytes();
@@ -174,7 +174,7 @@ TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
   EXPECT_LT(residentBytes() - before, int64_t(1) << 29);
 }
 
-// There is room for them in the ABI; no device has more than one for each sequence.
+// The ABI allows more; devices support one page per sequence.
 TEST(Cache, TablesOfPagesAreRefused) {
   int64_t pages[] = {0};
   auto problemOf = [](const std::function<void(tpc_context &)> &call) {

@@ -1,6 +1,6 @@
-//===- DecodeAttentionTest.cpp - attention of few queries -----------------===//
+//===- DecodeAttentionTest.cpp - Attention of few queries -----------------===//
 //
-// What AttentionTest.cpp, whose cases run by keys as well, does not have: several parts of keys.
+// Covers several parts of keys. AttentionTest.cpp also runs its cases by keys, but within one part.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// By the ABI, on so many threads.
+/// Runs through the ABI on `threads` threads.
 std::vector<float> run(Case &c, int threads = 1) {
   std::fill(c.out.begin(), c.out.end(), 9.0f);
   auto world = World::threads(Grid({{"tp", 1}}), threads);
@@ -22,7 +22,7 @@ std::vector<float> run(Case &c, int threads = 1) {
   return c.out;
 }
 
-/// A step behind sk - sq tokens.
+/// A step after sk - sq tokens.
 Case step(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t group, int64_t size = 16) {
   Case c(batch, sq, sk, heads, size, size, group);
   c.args.causal = 1;
@@ -50,7 +50,7 @@ TEST(DecodeAttention, FewQueriesGoByKeys) {
   EXPECT_TRUE(isFasterByKeys(c.args));
   c.args.seq_q = 9;
   EXPECT_FALSE(isFasterByKeys(c.args));
-  // Which one it is shows in what the device computes.
+  // The bits of the device's result show which variant ran.
   for (int64_t sq : {1, 20}) {
     Case byAbi = step(1, sq, 700, 4, 2), other = step(1, sq, 700, 4, 2);
     run(byAbi);
@@ -77,7 +77,7 @@ TEST(DecodeAttention, SameBitsForEveryNumberOfThreads) {
 }
 
 TEST(DecodeAttention, ARowHasTheBitsOfTheRowAlone) {
-  // Whatever else is in its batch, its group, and its step.
+  // Independent of the rest of its batch, its group, and its step.
   constexpr int64_t keys = 600, size = 24;
   for (const KernelTable *table : allTables()) {
     Case c = step(3, 4, keys, 6, 3, size);
@@ -100,7 +100,7 @@ TEST(DecodeAttention, ARowHasTheBitsOfTheRowAlone) {
 }
 
 TEST(DecodeAttention, KeysThatNobodySeesAreNotRead) {
-  // Behind the last query, and before the window of the first: with parts that are seen in part.
+  // After the last query, and before the first query's window: with partly visible parts.
   for (int64_t position : {3, 255, 256, 600})
     for (int64_t window : {1, 40, 256, 2000}) {
       Case c = step(1, 1, 700, 2, 2);
@@ -152,7 +152,7 @@ TEST(DecodeAttention, SlopesAndSoftcapAcrossParts) {
 }
 
 TEST(DecodeAttention, TheLargestScoreInAnyPart) {
-  // Others vanish beside it, in their own part and in the others.
+  // Others vanish next to it, in their own part and in other parts.
   for (int64_t at : {0, 300, 699}) {
     Case c(1, 1, 700, 1, 8, 8);
     for (int64_t d = 0; d < 8; ++d)
@@ -162,7 +162,7 @@ TEST(DecodeAttention, TheLargestScoreInAnyPart) {
 }
 
 TEST(DecodeAttention, NaNStaysInItsRow) {
-  // Of a query, of a key that one row sees, and of a row that sees nothing else.
+  // In a query, in a key that one row sees, and in a row that sees no other key.
   Case c = step(1, 3, 600, 2, 2);
   c.q[(1 * 2 + 1) * 16] = nan;
   c.k[599 * 16] = nan;

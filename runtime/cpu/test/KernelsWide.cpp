@@ -1,8 +1,7 @@
-//===- KernelsWide.cpp - the code of AVX-512, on any machine --------------===//
+//===- KernelsWide.cpp - AVX-512 kernel code on any machine ---------------===//
 //
-// Vectors of 16 floats and the register tile of AVX-512, compiled for whatever instruction set the
-// tests are: slow, but the same source as KernelsAvx512.cpp, so that its indexing is tested
-// everywhere.
+// Vectors of 16 floats and the register tile of AVX-512, compiled for the tests' instruction set:
+// slow, but the same source as KernelsAvx512.cpp, so that its indexing is tested on all machines.
 //
 //===----------------------------------------------------------------------===//
 

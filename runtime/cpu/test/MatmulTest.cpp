@@ -1,4 +1,4 @@
-//===- MatmulTest.cpp - products against sums in double -------------------===//
+//===- MatmulTest.cpp - Matmuls against sums in double --------------------===//
 
 #include "Tables.h"
 #include "core/Step.h"
@@ -12,7 +12,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Row-major to panels.
+/// Converts row-major to panels.
 std::vector<float> packed(const KernelTable &table, const std::vector<float> &w, int64_t k,
                           int64_t n) {
   int64_t width = table.panelWidth, panels = (n + width - 1) / width;
@@ -65,14 +65,14 @@ struct OneRank {
   tpc_context *ctx() { return &world->local(0); }
   void setParameter(const std::vector<float> &w, int64_t k, int64_t n) {
     auto matrix = std::make_shared<PackedMatrix>(k, n);
-    // In uneven pieces, as a loader may hand them over.
+    // In uneven chunks, as a loader may set them.
     for (int64_t row = 0, step = 1; row < k; row += step, step = step % 5 + 1)
       matrix->setRows(row, std::min(k, row + step), w.data() + row * n);
     ctx()->data.matrices = {std::move(matrix), nullptr};
   }
 };
 
-/// One product.
+/// Runs one matmul.
 void multiply(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
               const float *residual, float *out, int64_t m, int64_t k, int64_t n,
               int32_t epilogue) {
@@ -99,8 +99,8 @@ TEST(Matmul, BiasEpilogueAndResidual) {
   }
 }
 
-// A tied head: few rows are multiplied by the table as it is, many by packed panels of it. Neither
-// may show in the bits, also of a row that is in a batch of another size.
+// A tied head: few rows are multiplied by the table in place, many rows by packed panels of it. The
+// bits must be the same, also for a row in a batch of another size.
 TEST(Matmul, TransposedIsTheSameToTheBit) {
   for (auto [k, n] : {std::array<int64_t, 2>{70, 131},
                       {37, 250},
@@ -210,7 +210,7 @@ TEST(Matmul, SameBitsForEveryBatchAndNumberOfThreads) {
   }
 }
 
-// Each is what it is alone, to the bit, whatever panels of others share its tasks.
+// Each has the same bits as alone, whatever panels of others share its tasks.
 TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
   int64_t k = 70;
   std::vector<int64_t> columns{131, 1, 0, 64, 33};
@@ -347,7 +347,7 @@ TEST(Launch, FailsAtTheEndOfAStepWithAMissingIndex) {
     program.stages = &stage;
     auto error = rank.world->run([&](tpc_context &ctx) { runStage(ctx, program, 0, {}); });
     ASSERT_TRUE(error);
-    // One of them, and all of the kernel's rows: its threads end as usual.
+    // One of them, for all of the kernel's rows: its threads end as usual.
     EXPECT_TRUE(std::regex_match(
         *error,
         std::regex("(rank 0: )?node '/gather' looks up index -1[0-9]+ of 7; valid are -7 to 6")))

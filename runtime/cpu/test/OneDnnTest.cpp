@@ -1,6 +1,6 @@
-//===- OneDnnTest.cpp - our declarations of oneDNN ------------------------===//
+//===- OneDnnTest.cpp - oneDNN declarations against the vendor header -----===//
 //
-// Against the vendor's header, where that is installed; what is computed is the device's suite's
+// Skipped if the header is not installed. The device's test suite checks the results
 // (conformance/DeviceTest.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -28,7 +28,7 @@ TEST(OneDnn, IsNamedByItsDevices) {
 namespace tpc::rt::onednn {
 namespace {
 
-/// Whether two functions are called alike: pointers may be to types of other names, and
+/// Whether two functions have the same calling convention: pointee types may have other names, and
 /// enumerations are integers.
 template <class A, class B> struct Alike {
   static constexpr bool value = sizeof(A) == sizeof(B) &&

@@ -1,4 +1,4 @@
-//===- ParallelTest.cpp - the threads of one rank -------------------------===//
+//===- ParallelTest.cpp - Threads of one rank -----------------------------===//
 
 #include "cpu/Parallel.h"
 #include "core/World.h"
@@ -10,8 +10,8 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Regions follow each other faster than helpers wake: one that comes late must neither work on
-/// what has ended nor be counted for another region, of other threads and tasks.
+/// Regions follow each other faster than helpers wake: a late helper must neither run tasks of an
+/// ended region nor count for another one.
 TEST(Parallel, EachTaskRunsOnceInItsRegion) {
   auto world = World::threads(Grid({{"tp", 1}}), 8);
   tpc_context &ctx = world->local(0);
@@ -33,13 +33,13 @@ TEST(Parallel, EachTaskRunsOnceInItsRegion) {
   }
 }
 
-/// Helpers that are inside are waited for.
+/// Helpers inside a region are waited for.
 TEST(Parallel, EndsWhenAllTasksHave) {
   auto world = World::threads(Grid({{"tp", 1}}), 2);
   for (int round = 0; round < 100; ++round) {
     std::atomic<int> begun{0}, done{0};
     forEachTask(world->local(0), 2, 2, [&](int64_t, int) {
-      // Both at once, so that one of them is a helper's.
+      // Both at once, so that one of them runs on a helper.
       for (++begun; begun < 2;)
         sched_yield();
       ++done;

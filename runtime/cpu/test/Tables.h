@@ -1,4 +1,4 @@
-//===- Tables.h - all kernel tables that can run here ---------------------===//
+//===- Tables.h - All kernel tables that this machine supports ------------===//
 
 #ifndef TPC_RT_CPU_TEST_TABLES_H
 #define TPC_RT_CPU_TEST_TABLES_H

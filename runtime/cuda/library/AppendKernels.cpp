@@ -119,7 +119,8 @@ std::string replaced(std::string text, const std::string &what, const std::strin
 } // namespace
 
 const char *AppendLaunch::name() const {
-  return appendNames[std::find(std::begin(widths), std::end(widths), width) - std::begin(widths)];
+  return appendKernelNames[std::find(std::begin(widths), std::end(widths), width) -
+                           std::begin(widths)];
 }
 
 std::string appendKernels() {

@@ -10,8 +10,8 @@ namespace tpc::rt::cuda {
 
 /// Returns the PTX of all append kernels, for all supported GPUs.
 std::string appendKernels();
-inline constexpr const char *appendNames[] = {"tpc_append_16", "tpc_append_8", "tpc_append_4",
-                                              "tpc_append_2"};
+inline constexpr const char *appendKernelNames[] = {"tpc_append_16", "tpc_append_8", "tpc_append_4",
+                                                    "tpc_append_2"};
 
 /// Kernel choice and parameters for one append call. A thread moves one vector at a time: the
 /// largest number of bytes that divides all pointers, rows and strides.

@@ -10,10 +10,10 @@ namespace tpc::rt::cuda {
 using attention::Kernel;
 
 Address Attention::place(const tpc_attention_args &args) {
-  if (used == pieces.size() * callsOfPiece)
+  if (used == pieces.size() * callsPerChunk)
     pieces.push_back(std::make_unique<Piece>(driver));
-  Piece &piece = *pieces[used / callsOfPiece];
-  size_t number = used++, offset = number % callsOfPiece * sizeof(args);
+  Piece &piece = *pieces[used / callsPerChunk];
+  size_t number = used++, offset = number % callsPerChunk * sizeof(args);
   std::byte *staged = piece.host.data() + offset;
   std::memcpy(staged, &args, sizeof(args));
   if (recorded)
@@ -25,7 +25,7 @@ Address Attention::place(const tpc_attention_args &args) {
 }
 
 void Attention::endRecording() {
-  constexpr size_t pieceBytes = callsOfPiece * sizeof(tpc_attention_args);
+  constexpr size_t pieceBytes = callsPerChunk * sizeof(tpc_attention_args);
   size_t bytes = used * sizeof(tpc_attention_args);
   for (size_t at = 0; at < bytes; at += pieceBytes)
     driver.check(driver.cuMemcpyHtoDAsync_v2(recorded + at, pieces[at / pieceBytes]->host.data(),

@@ -41,11 +41,11 @@ public:
   uint64_t memoryMoves() const { return moves; }
 
 private:
-  static constexpr size_t callsOfPiece = 64;
+  static constexpr size_t callsPerChunk = 64;
   struct Piece {
     explicit Piece(const Driver &driver)
-        : block(driver, callsOfPiece * sizeof(tpc_attention_args)), host(driver) {
-      host.reserve(callsOfPiece * sizeof(tpc_attention_args));
+        : block(driver, callsPerChunk * sizeof(tpc_attention_args)), host(driver) {
+      host.reserve(callsPerChunk * sizeof(tpc_attention_args));
     }
     Block block;
     Pinned host;

@@ -9,7 +9,7 @@
 namespace tpc::rt::cuda {
 
 /// Minimum size of an allocation; cuMemAlloc rejects 0 bytes.
-constexpr int64_t leastBlock = 256;
+constexpr int64_t minBlockBytes = 256;
 
 inline Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
 inline void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }

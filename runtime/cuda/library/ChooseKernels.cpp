@@ -304,14 +304,14 @@ std::string shareBest() {
 
 } // namespace
 
-const char *chooseKernel(int32_t dtype) {
-  return dtype == TPC_F32    ? chooseNames[0]
-         : dtype == TPC_F16  ? chooseNames[1]
-         : dtype == TPC_BF16 ? chooseNames[2]
+const char *samplingKernel(int32_t dtype) {
+  return dtype == TPC_F32    ? samplingKernelNames[0]
+         : dtype == TPC_F16  ? samplingKernelNames[1]
+         : dtype == TPC_BF16 ? samplingKernelNames[2]
                              : nullptr;
 }
 
-std::string chooseKernels() {
+std::string samplingKernels() {
   std::string all = ".version 7.0\n.target sm_80\n.address_size 64\n";
   auto add = [&](const std::string &name, int bytes, const std::string &widen) {
     std::string text = head;

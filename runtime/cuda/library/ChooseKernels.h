@@ -10,27 +10,27 @@
 namespace tpc::rt::cuda {
 
 /// Returns the PTX of all sampling kernels, for all supported GPUs.
-std::string chooseKernels();
-inline constexpr const char *chooseNames[] = {"tpc_choose_f32", "tpc_choose_f16", "tpc_choose_bf16",
-                                              sumBinsName};
+std::string samplingKernels();
+inline constexpr const char *samplingKernelNames[] = {"tpc_choose_f32", "tpc_choose_f16",
+                                                      "tpc_choose_bf16", sumBinsName};
 
 /// Returns the kernel's name for logits of a type; null if there is none.
-const char *chooseKernel(int32_t dtype);
+const char *samplingKernel(int32_t dtype);
 
 /// Bytes of the results: the best token of each row, the largest tokens of rows that need them, and
 /// the scores of these rows.
-struct ChosenSizes {
+struct SamplingSizes {
   int64_t best, largest, scores;
 
-  explicit ChosenSizes(const SamplingRequest &choice)
-      : best(choice.rows * static_cast<int64_t>(sizeof(int64_t))),
-        largest(best * RowSampling::mostShown),
-        scores(choice.rows * choice.count * static_cast<int64_t>(sizeof(float))) {}
+  explicit SamplingSizes(const SamplingRequest &request)
+      : best(request.rows * static_cast<int64_t>(sizeof(int64_t))),
+        largest(best * RowSampling::maxShown),
+        scores(request.rows * request.count * static_cast<int64_t>(sizeof(float))) {}
   int64_t bytes() const { return best + largest + scores; }
 };
 
 /// Launch parameters; one block per row.
-struct ChooseLaunch {
+struct SamplingLaunch {
   static constexpr unsigned threads = 512;
 
   // Kernel parameters, in order.
@@ -39,13 +39,13 @@ struct ChooseLaunch {
   uint32_t rowBytes;     ///< bytes of a row's settings
 
   /// `memory` receives the results, one after the other.
-  ChooseLaunch(const SamplingRequest &choice, const ChosenSizes &sizes, uint64_t memory)
-      : logits(reinterpret_cast<uint64_t>(choice.logits)),
-        rows(reinterpret_cast<uint64_t>(choice.settings)), best(memory),
+  SamplingLaunch(const SamplingRequest &request, const SamplingSizes &sizes, uint64_t memory)
+      : logits(reinterpret_cast<uint64_t>(request.logits)),
+        rows(reinterpret_cast<uint64_t>(request.settings)), best(memory),
         largest(best + static_cast<uint64_t>(sizes.best)),
         scores(largest + static_cast<uint64_t>(sizes.largest)),
-        count(static_cast<uint32_t>(choice.count)), first(static_cast<uint32_t>(choice.first)),
-        rowBytes(static_cast<uint32_t>(choice.settingsBytes)) {}
+        count(static_cast<uint32_t>(request.count)), first(static_cast<uint32_t>(request.first)),
+        rowBytes(static_cast<uint32_t>(request.settingsBytes)) {}
 
   template <class Visit> void forEachParameter(Visit visit) {
     visit(logits), visit(rows), visit(best), visit(largest), visit(scores);

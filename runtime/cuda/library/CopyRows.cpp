@@ -6,12 +6,12 @@
 namespace tpc::rt::cuda {
 
 /// Maximum pitch that the driver accepts.
-constexpr int64_t mostPitch = (int64_t(1) << 31) - 1;
+constexpr int64_t maxPitch = (int64_t(1) << 31) - 1;
 
 void copyRows(const Driver &driver, Stream stream, const Device::Rows &copy, const char *what) {
   Address from = addressOf(copy.from), to = addressOf(copy.to);
   auto width = static_cast<size_t>(copy.bytes), rows = static_cast<size_t>(copy.count);
-  if (rows > 1 && copy.fromStride <= mostPitch && copy.toStride <= mostPitch) {
+  if (rows > 1 && copy.fromStride <= maxPitch && copy.toStride <= maxPitch) {
     Copy2D rectangle{};
     rectangle.fromType = rectangle.toType = deviceMemory;
     rectangle.fromDevice = from;

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t pieceBytes = 32 << 20;
 /// Workspace of GEMMs, as recommended by the library's manual.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
-constexpr int64_t least = leastBlock;
+constexpr int64_t minBytes = minBlockBytes;
 constexpr int64_t binsBytes = 2 * numBins * sizeof(int64_t);
 
 int64_t workspaceOf(const Gpu &gpu) {
@@ -33,13 +33,14 @@ int64_t workspaceOf(const Gpu &gpu) {
 CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
                        const nccl::Library *nccl, const Gpu &gpu, bool measures)
     : driver(driver), library(library), nccl(nccl), measures(measures), queue(driver, gpu),
-      frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)), status(driver, least),
+      frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)),
+      status(driver, minBytes),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
-      appending(queue, appendKernels, appendNames, "add to caches"),
-      choosing(queue, chooseKernels, chooseNames, "choose tokens"), bins(driver, binsBytes),
-      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
-      stepReached(driver) {
+      appending(queue, appendKernels, appendKernelNames, "add to caches"),
+      sampling(queue, samplingKernels, samplingKernelNames, "choose tokens"),
+      bins(driver, binsBytes), envUpload(queue), statusRead(driver), pinnedMemory(driver),
+      delivered(pinnedMemory), stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));
 }
 
@@ -54,8 +55,8 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::enter() {
   queue.enter();
-  if (thrown)
-    std::rethrow_exception(std::exchange(thrown, nullptr));
+  if (pendingError)
+    std::rethrow_exception(std::exchange(pendingError, nullptr));
 }
 
 void *CudaDevice::allocate(int64_t bytes) {
@@ -64,7 +65,7 @@ void *CudaDevice::allocate(int64_t bytes) {
   enter();
   Address address = 0;
   Result result =
-      driver.cuMemAlloc_v2(&address, static_cast<size_t>(std::max<int64_t>(bytes, least)));
+      driver.cuMemAlloc_v2(&address, static_cast<size_t>(std::max<int64_t>(bytes, minBytes)));
   if (result == outOfMemory)
     return nullptr;
   driver.check(result, "to allocate memory");
@@ -89,11 +90,11 @@ void CudaDevice::upload(Address to, const std::byte *from, int64_t bytes) {
 
 const void *CudaDevice::share(const void *host, int64_t bytes) {
   enter();
-  auto own = std::find_if(shared.begin(), shared.end(), [&](const Shared &one) {
-    return one.isFree && one.bytes >= bytes && one.bytes <= 2 * std::max(bytes, least);
+  auto own = std::find_if(shared.begin(), shared.end(), [&](const SharedTensor &one) {
+    return one.isFree && one.bytes >= bytes && one.bytes <= 2 * std::max(bytes, minBytes);
   });
   if (own == shared.end())
-    own = shared.emplace(shared.end(), queue, std::max(bytes, least));
+    own = shared.emplace(shared.end(), queue, std::max(bytes, minBytes));
   own->isFree = false;
   std::byte *staged = own->upload.begin(own->bytes);
   if (bytes > 0)
@@ -106,7 +107,7 @@ const void *CudaDevice::share(const void *host, int64_t bytes) {
 // The host tensor was copied and is no longer needed. The next copy into this block comes after all
 // enqueued work.
 void CudaDevice::unshare(const void *pointer) {
-  for (Shared &one : shared)
+  for (SharedTensor &one : shared)
     one.isFree |= one.block.address == addressOf(pointer);
 }
 
@@ -124,7 +125,7 @@ std::byte *CudaDevice::beginWrite(void *to, int64_t bytes) {
   enter();
   writeTo = addressOf(to);
   writeSize = bytes;
-  return uploads[current].begin(std::max(bytes, least));
+  return uploads[current].begin(std::max(bytes, minBytes));
 }
 
 void CudaDevice::endWrite() {
@@ -136,8 +137,8 @@ void CudaDevice::endWrite() {
 
 const std::byte *CudaDevice::beginRead(const void *from, int64_t bytes) {
   enter();
-  hostTakesPart = true;
-  std::byte *to = download.reserve(std::max(bytes, least));
+  hostParticipates = true;
+  std::byte *to = download.reserve(std::max(bytes, minBytes));
   if (bytes > 0)
     driver.check(
         driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
@@ -152,7 +153,7 @@ const std::byte *CudaDevice::beginRead(const void *from, int64_t bytes) {
 
 void CudaDevice::beginAccess() {
   enter();
-  hostTakesPart = true;
+  hostParticipates = true;
   queue.synchronize();
   numMappings = 0;
 }
@@ -183,7 +184,7 @@ void CudaDevice::endAccess() {
       if (mappings[i].written)
         upload(mappings[i].at, mappings[i].memory.data(), mappings[i].bytes);
   } catch (const std::exception &) {
-    thrown = std::current_exception();
+    pendingError = std::current_exception();
   }
   numMappings = 0;
 }
@@ -200,7 +201,7 @@ void CudaDevice::load(const tpc_program &loaded) {
   const tpc_gpu_code &code = *loaded.gpu_code;
   if (std::any_of(code.attentions, code.attentions + code.num_attentions,
                   [](const tpc_gpu_attention &own) { return own.cached != 0; }))
-    for (OwnKernels *own : {&appending, &choosing})
+    for (OwnKernels *own : {&appending, &sampling})
       own->load();
   products.useTf32(code.tf32 != 0);
   constants.reset();
@@ -241,7 +242,7 @@ CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dty
   enter();
   std::vector<std::shared_ptr<Matrix>> made;
   for (int64_t n : widths) {
-    auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), least));
+    auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), minBytes));
     auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block);
     matrices.push_back(matrix);
     made.push_back(std::move(matrix));

@@ -113,15 +113,15 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void append(const tpc_append_args &args) override;
-  bool choose(const SamplingRequest &choice, ChoiceTaker take) override;
+  bool sample(const SamplingRequest &request, SamplingConsumer take) override;
   void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums) override;
   tpc_status endStep() override;
   std::unique_ptr<CollectiveBackend> makeCollectiveBackend() override;
 
   std::vector<std::string> pendingTunings() override;
-  int64_t bytesToAnswer(const std::string &question) override;
-  std::string answer(const std::string &question, void *memory) override;
-  bool applyTuning(const std::string &question, const std::string &answer) override;
+  int64_t tuningBytes(const std::string &tuningKey) override;
+  std::string tune(const std::string &tuningKey, void *memory) override;
+  bool applyTuning(const std::string &tuningKey, const std::string &tuning) override;
 
   bool canRecord() const override { return true; }
   std::unique_ptr<Recording> prepareRecording() override;
@@ -131,12 +131,12 @@ public:
   void replay(Recording &recording) override;
   uint64_t memoryMoves() const override;
 
-  std::optional<std::string> pending() const override { return queue.trail.pending(); }
-  uint64_t workMoves() const override { return queue.trail.moves(); }
+  std::optional<std::string> pending() const override { return queue.inFlight.pending(); }
+  uint64_t workMoves() const override { return queue.inFlight.moves(); }
 
 private:
   /// Maximum number of rows that the GPU samples; the host samples steps with more.
-  static constexpr int64_t mostChosenRows = 1024;
+  static constexpr int64_t maxSampledRows = 1024;
 
   /// Makes this device current for the calling thread. Throws the pending error of an earlier call
   /// that could not throw.
@@ -155,8 +155,9 @@ private:
     Mark arrived;
   };
   /// A copy of a host tensor.
-  struct Shared {
-    Shared(Queue &queue, int64_t bytes) : bytes(bytes), block(queue.driver, bytes), upload(queue) {}
+  struct SharedTensor {
+    SharedTensor(Queue &queue, int64_t bytes)
+        : bytes(bytes), block(queue.driver, bytes), upload(queue) {}
     int64_t bytes;
     Block block;
     Upload upload;
@@ -173,9 +174,9 @@ private:
   /// Returns the properties that algorithms depend on besides the GEMM shape.
   std::string machine() const;
   /// Returns the GEMM shape of a tuning key of this GPU.
-  std::optional<ProductShape> shapeOf(const std::string &question) const;
+  std::optional<MatmulShape> shapeOf(const std::string &tuningKey) const;
   /// Returns resident right-hand sides of GEMMs of this shape.
-  std::vector<Address> matricesOf(const ProductShape &shape);
+  std::vector<Address> matricesOf(const MatmulShape &shape);
 
   const Driver &driver;
   const blas::Library &library;
@@ -184,26 +185,26 @@ private:
   Queue queue;
   NcclMemory frameMemory;
   Block workspace, status;
-  cuda::Products products;
+  cuda::Matmuls products;
   std::vector<std::weak_ptr<const CudaMatrix>> matrices;
-  std::list<Shared> shared;
+  std::list<SharedTensor> shared;
   Upload uploads[2];
   int current = 0; // index into uploads
   Address writeTo = 0;
   int64_t writeSize = 0;
   Pinned download;
   std::vector<Mapping> mappings;
-  size_t numMappings = 0;    // in use
-  std::exception_ptr thrown; ///< error of a function that must not throw
+  size_t numMappings = 0;          // in use
+  std::exception_ptr pendingError; ///< error of a function that must not throw
 
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
-  OwnKernels appending, choosing;
+  OwnKernels appending, sampling;
   Block bins; ///< sums of a row's scores by bins
   /// Sampling results of each call of a step, and the number of calls.
-  std::vector<std::unique_ptr<Block>> chosen;
-  size_t numChosen = 0;
+  std::vector<std::unique_ptr<Block>> sampled;
+  size_t numSampled = 0;
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;
@@ -216,10 +217,10 @@ private:
   Arena delivered;
   std::vector<CudaRecording::Delivery> deliveries;
   CudaRecording *replayed = nullptr;
-  bool hostTakesPart = false;
+  bool hostParticipates = false;
   uint64_t moves = 0;
 
-  NcclBackend *links = nullptr; // owned by the transport
+  NcclBackend *backend = nullptr; // owned by the transport
   std::unique_ptr<Block> stepNumbers;
   std::unique_ptr<Transfers> transfers;
   Pinned stepReached;

@@ -13,14 +13,14 @@ namespace tpc::rt::cuda {
 namespace {
 
 /// Libraries that all ranks' devices share.
-struct Vendor {
+struct VendorLibraries {
   const Driver &driver;
   const blas::Library &library;
 };
 
 class CudaDevices final : public DeviceKind {
 public:
-  CudaDevices(const Vendor &vendor, std::vector<Gpu> gpus)
+  CudaDevices(const VendorLibraries &vendor, std::vector<Gpu> gpus)
       : vendor(vendor), gpus(std::move(gpus)),
         architecture("sm_" + std::to_string(this->gpus[0].architecture)) {}
 
@@ -51,8 +51,9 @@ public:
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     const Gpu &gpu = gpuOf(ctx.rank);
     auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu, measures);
-    if (auto held = std::find(kept.begin(), kept.end(), gpu.number); held != kept.end()) {
-      kept.erase(held);
+    if (auto held = std::find(retainedContexts.begin(), retainedContexts.end(), gpu.number);
+        held != retainedContexts.end()) {
+      retainedContexts.erase(held);
       vendor.driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
     }
     return device;
@@ -64,16 +65,16 @@ private:
     return gpus[static_cast<size_t>(seat) % gpus.size()];
   }
 
-  const Vendor vendor;
+  const VendorLibraries vendor;
   const std::vector<Gpu> gpus;
   const std::string architecture;
   // State of the process, set once:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
   mutable bool measures = true;
-  mutable std::vector<int> kept; // GPUs whose contexts freeBytes() created
-  mutable std::unique_ptr<DryRunLibraries> nothing;
-  mutable std::unique_ptr<CudaDevices> countedKind;
+  mutable std::vector<int> retainedContexts; // GPUs whose contexts freeBytes() created
+  mutable std::unique_ptr<DryRunLibraries> dryRun;
+  mutable std::unique_ptr<CudaDevices> dryRunKind;
 };
 
 std::string CudaDevices::place(const Placement &wanted) const {
@@ -106,7 +107,7 @@ int64_t CudaDevices::freeBytes(int rank) const {
   // The context is kept until the rank's device is created in it: its own memory is not free.
   Context context = nullptr;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
-  kept.push_back(gpuOf(rank).number);
+  retainedContexts.push_back(gpuOf(rank).number);
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
   size_t free = 0, total = 0;
   driver.check(driver.cuMemGetInfo_v2(&free, &total), "to report its free memory");
@@ -114,18 +115,19 @@ int64_t CudaDevices::freeBytes(int rank) const {
 }
 
 const DeviceKind *CudaDevices::counted() const {
-  if (!nothing)
-    nothing = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
-  countedKind = std::make_unique<CudaDevices>(Vendor{nothing->driver, nothing->library}, gpus);
-  countedKind->placement = placement;
-  countedKind->measures = measures;
+  if (!dryRun)
+    dryRun = std::make_unique<DryRunLibraries>(vendor.driver, vendor.library);
+  dryRunKind =
+      std::make_unique<CudaDevices>(VendorLibraries{dryRun->driver, dryRun->library}, gpus);
+  dryRunKind->placement = placement;
+  dryRunKind->measures = measures;
   if (nccl) {
-    nothing->nccl.version = nccl->version;
+    dryRun->nccl.version = nccl->version;
     if (!nccl->registersMemory())
-      nothing->nccl.MemAlloc = nullptr;
-    countedKind->nccl = &nothing->nccl;
+      dryRun->nccl.MemAlloc = nullptr;
+    dryRunKind->nccl = &dryRun->nccl;
   }
-  return countedKind.get();
+  return dryRunKind.get();
 }
 
 /// The GPUs, or the reason why there are none.
@@ -142,11 +144,11 @@ struct Attempt {
     std::vector<Gpu> gpus;
     driver->check(driver->cuDeviceGetCount(&count), "to be counted");
     for (int i = 0; i < count; ++i)
-      gpus.push_back(Gpu::ask(*driver, i));
+      gpus.push_back(Gpu::query(*driver, i));
     if (gpus.empty())
       problem = "there is no GPU (CUDA_VISIBLE_DEVICES may hide them)";
     else
-      devices = std::make_unique<CudaDevices>(Vendor{*driver, *library}, std::move(gpus));
+      devices = std::make_unique<CudaDevices>(VendorLibraries{*driver, *library}, std::move(gpus));
   }
 };
 

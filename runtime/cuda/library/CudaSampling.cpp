@@ -44,13 +44,13 @@ std::string CudaDevice::machine() const {
          std::to_string(driver.version) + ", " + library.describe();
 }
 
-std::optional<ProductShape> CudaDevice::shapeOf(const std::string &question) const {
+std::optional<MatmulShape> CudaDevice::shapeOf(const std::string &tuningKey) const {
   std::string prefix = machine() + separator;
-  return question.starts_with(prefix) ? ProductShape::parse(question.substr(prefix.size()))
-                                      : std::nullopt;
+  return tuningKey.starts_with(prefix) ? MatmulShape::parse(tuningKey.substr(prefix.size()))
+                                       : std::nullopt;
 }
 
-std::vector<Address> CudaDevice::matricesOf(const ProductShape &shape) {
+std::vector<Address> CudaDevice::matricesOf(const MatmulShape &shape) {
   std::vector<Address> found;
   std::erase_if(matrices, [](const auto &one) { return one.expired(); });
   if (shape.batch == 1)
@@ -65,33 +65,33 @@ std::vector<Address> CudaDevice::matricesOf(const ProductShape &shape) {
 std::vector<std::string> CudaDevice::pendingTunings() {
   std::vector<std::string> all;
   if (measures)
-    for (const ProductShape &shape : products.shapes())
+    for (const MatmulShape &shape : products.shapes())
       all.push_back(machine() + separator + shape.text());
   return all;
 }
 
-int64_t CudaDevice::bytesToAnswer(const std::string &question) {
-  std::optional<ProductShape> shape = shapeOf(question);
-  return shape ? cuda::Products::bytesToMeasure(*shape, !matricesOf(*shape).empty()) : 0;
+int64_t CudaDevice::tuningBytes(const std::string &tuningKey) {
+  std::optional<MatmulShape> shape = shapeOf(tuningKey);
+  return shape ? cuda::Matmuls::bytesToMeasure(*shape, !matricesOf(*shape).empty()) : 0;
 }
 
-std::string CudaDevice::answer(const std::string &question, void *memory) {
+std::string CudaDevice::tune(const std::string &tuningKey, void *memory) {
   enter();
-  std::optional<ProductShape> shape = shapeOf(question);
+  std::optional<MatmulShape> shape = shapeOf(tuningKey);
   if (!shape)
     throw std::logic_error("internal error: a tuning key of another GPU");
   auto best = products.measure(*shape, addressOf(memory), matricesOf(*shape));
   return best ? spell(*best) : first;
 }
 
-bool CudaDevice::applyTuning(const std::string &question, const std::string &answer) {
+bool CudaDevice::applyTuning(const std::string &tuningKey, const std::string &tuning) {
   enter();
-  std::optional<ProductShape> shape = shapeOf(question);
+  std::optional<MatmulShape> shape = shapeOf(tuningKey);
   if (!shape)
     return false;
-  if (answer == first)
+  if (tuning == first)
     return true;
-  std::optional<blas::Algorithm> algorithm = algorithmOf(answer);
+  std::optional<blas::Algorithm> algorithm = algorithmOf(tuning);
   return algorithm && products.applyTuning(*shape, *algorithm);
 }
 

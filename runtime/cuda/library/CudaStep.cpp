@@ -35,14 +35,14 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
   if (!gpuEnv || values.size() > env.size()) {
     queue.synchronize(); // the old block is in use until then
     ++moves;
-    gpuEnv = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
+    gpuEnv = std::make_unique<Block>(driver, std::max(bytes, minBlockBytes));
   }
   attentions.beginStep();
   deliveries.clear();
-  hostTakesPart = false;
-  numChosen = 0;
+  hostParticipates = false;
+  numSampled = 0;
   env = values;
-  std::byte *staged = envUpload.begin(std::max(bytes, leastBlock));
+  std::byte *staged = envUpload.begin(std::max(bytes, minBlockBytes));
   std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
   upload(gpuEnv->address, staged, bytes);
   envUpload.arrived.set();
@@ -132,23 +132,23 @@ void CudaDevice::attention(const tpc_attention_args &args) {
 
 // Each sampling call of a step has memory of its own, which stays valid until the next step begins.
 // It may grow in the first step of a shape; recorded steps are then recorded again.
-bool CudaDevice::choose(const SamplingRequest &choice, ChoiceTaker take) {
-  const char *kernel = chooseKernel(choice.dtype);
-  if (!kernel || choice.rows > mostChosenRows || choice.first + choice.count > INT32_MAX)
+bool CudaDevice::sample(const SamplingRequest &request, SamplingConsumer take) {
+  const char *kernel = samplingKernel(request.dtype);
+  if (!kernel || request.rows > maxSampledRows || request.first + request.count > INT32_MAX)
     return false;
   enter();
-  const ChosenSizes sizes(choice);
-  if (numChosen == chosen.size())
-    chosen.push_back(nullptr);
-  std::unique_ptr<Block> &memory = chosen[numChosen++];
+  const SamplingSizes sizes(request);
+  if (numSampled == sampled.size())
+    sampled.push_back(nullptr);
+  std::unique_ptr<Block> &memory = sampled[numSampled++];
   if (!memory || memory->bytes < sizes.bytes()) {
     queue.synchronize(); // the old block is in use until then
     ++moves;
     memory.reset();
     memory = std::make_unique<Block>(driver, sizes.bytes());
   }
-  ChooseLaunch launch(choice, sizes, memory->address);
-  choosing.run(kernel, launch, choice.rows);
+  SamplingLaunch launch(request, sizes, memory->address);
+  sampling.run(kernel, launch, request.rows);
   SamplingResult made{static_cast<const int64_t *>(pointerTo(launch.largest)),
                       static_cast<const float *>(pointerTo(launch.scores))};
   deliver(pointerTo(launch.best), sizes.best,
@@ -159,7 +159,7 @@ bool CudaDevice::choose(const SamplingRequest &choice, ChoiceTaker take) {
 void CudaDevice::sumBins(const float *scores, int64_t count, float largest,
                          std::span<int64_t> sums) {
   enter();
-  choosing.run(sumBinsName, SumBinsLaunch(scores, count, largest, bins.address), 1);
+  sampling.run(sumBinsName, SumBinsLaunch(scores, count, largest, bins.address), 1);
   auto bytes = static_cast<int64_t>(sums.size_bytes());
   std::memcpy(sums.data(), beginRead(pointerTo(bins.address), bytes), static_cast<size_t>(bytes));
 }
@@ -171,7 +171,7 @@ void CudaDevice::sumBins(const float *scores, int64_t count, float largest,
 void *PinnedMemory::allocate(int64_t bytes) {
   void *memory = nullptr;
   Result result =
-      driver.cuMemHostAlloc(&memory, static_cast<size_t>(std::max(bytes, leastBlock)), portable);
+      driver.cuMemHostAlloc(&memory, static_cast<size_t>(std::max(bytes, minBlockBytes)), portable);
   if (result == outOfMemory)
     return nullptr;
   driver.check(result, "to pin host memory");
@@ -226,12 +226,12 @@ uint64_t CudaDevice::memoryMoves() const {
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
-  if (hostTakesPart ||
+  if (hostParticipates ||
       InFlightOperations::isBlocking()) // calls within a graph cannot be waited for one by one
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
-    recording->attentionArgs = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
+    recording->attentionArgs = std::make_unique<Block>(driver, std::max(bytes, minBlockBytes));
   return recording;
 }
 
@@ -241,9 +241,9 @@ void CudaDevice::beginRecording(Recording &recording) {
   driver.check(driver.cuStreamBeginCapture_v2(queue.stream, captureThreadLocal),
                "to record a step");
   attentions.beginRecording(own.attentionArgs ? own.attentionArgs->address : 0);
-  queue.trail.beginRecording();
-  if (links) {
-    links->beginRecording();
+  queue.inFlight.beginRecording();
+  if (backend) {
+    backend->beginRecording();
     transfers->reset(/*recording=*/true);
   }
 }
@@ -260,9 +260,9 @@ void CudaDevice::endRecording(Recording &recording) {
   driver.check(result, "to make a graph of a step");
   attentions.endRecording();
   own.deliveries = std::exchange(deliveries, {});
-  own.calls = queue.trail.endRecording();
-  if (links) {
-    own.operations = links->endRecording();
+  own.calls = queue.inFlight.endRecording();
+  if (backend) {
+    own.operations = backend->endRecording();
     transfers->reset(/*recording=*/false);
   }
 }
@@ -274,9 +274,9 @@ void CudaDevice::abandonRecording() {
   if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)
     driver.cuGraphDestroy(graph);
   attentions.abandonRecording();
-  queue.trail.endRecording();
-  if (links) {
-    links->endRecording();
+  queue.inFlight.endRecording();
+  if (backend) {
+    backend->endRecording();
     transfers->reset(/*recording=*/false);
   }
 }
@@ -284,10 +284,10 @@ void CudaDevice::abandonRecording() {
 void CudaDevice::replay(Recording &recording) {
   enter();
   auto &own = static_cast<CudaRecording &>(recording);
-  if (links)
-    links->replay(own.operations);
+  if (backend)
+    backend->replay(own.operations);
   driver.check(driver.cuGraphLaunch(own.exec, queue.stream), "to launch the graph of a step");
-  queue.trail.replay(own.calls, links ? links->numberReached(own.operations) : nullptr);
+  queue.inFlight.replay(own.calls, backend ? backend->numberReached(own.operations) : nullptr);
   replayed = &own;
 }
 
@@ -311,7 +311,7 @@ std::unique_ptr<CollectiveBackend> CudaDevice::makeCollectiveBackend() {
   transfers = std::make_unique<Transfers>(driver, queue.stream);
   auto made = std::make_unique<NcclBackend>(queue, *nccl, frameMemory, *transfers,
                                             StepNumbers{stepNumbers->address, count, reached});
-  links = made.get();
+  backend = made.get();
   return made;
 }
 

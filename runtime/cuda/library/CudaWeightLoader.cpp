@@ -29,7 +29,7 @@ static_assert(sizeof(WorkFactor) == 32 && sizeof(Generator) == 16);
 
 constexpr unsigned threads = 256, blocksOfMultiprocessor = 16;
 /// Maximum size of the work and its factors. Offset tables take space from the elements.
-constexpr int64_t mostWorkBytes = 4 << 10;
+constexpr int64_t maxWorkBytes = 4 << 10;
 constexpr int64_t alignment = 16;
 
 int64_t alignUp(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -53,11 +53,11 @@ CudaWeightLoader::~CudaWeightLoader() {
   driver.cuModuleUnload(module);
 }
 
-int64_t CudaWeightLoader::mostBytes() const { return stagingBytes - mostWorkBytes - alignment; }
+int64_t CudaWeightLoader::maxBytes() const { return stagingBytes - maxWorkBytes - alignment; }
 
 std::byte *CudaWeightLoader::begin(int64_t bytes) {
   writtenBytes = alignUp(bytes);
-  written = device.beginWrite(pointerTo(staging), writtenBytes + mostWorkBytes);
+  written = device.beginWrite(pointerTo(staging), writtenBytes + maxWorkBytes);
   return written;
 }
 
@@ -77,7 +77,7 @@ void CudaWeightLoader::draw(void *to, int32_t dtype, int32_t source, const Gener
 }
 
 void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const LoadFactor> factors) {
-  if (sizeof(Work) + factors.size() * sizeof(WorkFactor) > mostWorkBytes)
+  if (sizeof(Work) + factors.size() * sizeof(WorkFactor) > maxWorkBytes)
     throw std::runtime_error("a weight's shard has " + std::to_string(factors.size()) +
                              " factors, too many for GPUs");
   if (!module) {

@@ -27,7 +27,7 @@ public:
                    int64_t bytes);
   ~CudaWeightLoader() override;
 
-  int64_t mostBytes() const override;
+  int64_t maxBytes() const override;
   std::byte *begin(int64_t bytes) override;
   void put(void *to, int32_t dtype, int32_t source, std::span<const LoadFactor> factors) override;
   void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,

@@ -40,7 +40,7 @@ std::string describeAll(std::string &problem) {
     int count = 0;
     driver->check(driver->cuDeviceGetCount(&count), "to be counted");
     for (int i = 0; i < count; ++i)
-      text += line("GPU " + std::to_string(i), describe(Gpu::ask(*driver, i)));
+      text += line("GPU " + std::to_string(i), describe(Gpu::query(*driver, i)));
     if (count == 0)
       problem = "there is no GPU (CUDA_VISIBLE_DEVICES may hide them)";
     if (count == 0)

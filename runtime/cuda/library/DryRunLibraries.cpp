@@ -13,17 +13,17 @@ constexpr int64_t page = 2 << 20, largeFrom = 1 << 20, unit = 512;
 int64_t roundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 /// Sets an output parameter.
-template <class T> void answer(T) {}
+template <class T> void setOutput(T) {}
 template <class T>
   requires std::is_arithmetic_v<T> && (!std::is_const_v<T>)
-void answer(T *number) {
+void setOutput(T *number) {
   if (number)
     *number = 0;
 }
 /// A handle: an opaque pointer.
 template <class T>
   requires std::is_class_v<T>
-void answer(T **handle) {
+void setOutput(T **handle) {
   if (handle)
     *handle = reinterpret_cast<T *>(alignof(std::max_align_t));
 }
@@ -31,7 +31,7 @@ void answer(T **handle) {
 /// Sets `function` to one that does nothing and returns success.
 template <class Result, class... Arguments> void makeNothing(Result (*&function)(Arguments...)) {
   function = [](Arguments... arguments) -> Result {
-    (answer(arguments), ...);
+    (setOutput(arguments), ...);
     return {};
   };
 }

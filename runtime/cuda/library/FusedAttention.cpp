@@ -9,9 +9,9 @@ namespace tpc::rt::cuda {
 namespace {
 
 /// Calls with fewer queries are left to generated kernels, which need no plan.
-constexpr int64_t leastQueries = 64;
+constexpr int64_t minQueries = 64;
 /// Maximum number of planned shapes; generated kernels compute the others.
-constexpr size_t mostPlans = 64;
+constexpr size_t maxPlans = 64;
 /// Bytes of a vector load in the library's kernels.
 constexpr uintptr_t alignment = 16;
 
@@ -26,12 +26,12 @@ bool isFor(const tpc_attention_args &a) {
     isAligned &= stride * 2 % static_cast<int64_t>(alignment) == 0;
   // With a negative offset the first rows see no key.
   bool seesKeys = a.seq_k > 0 && (!a.causal || a.causal_offset >= 0);
-  return isAligned && seesKeys && a.seq_q >= leastQueries && a.causal_offset <= INT32_MAX;
+  return isAligned && seesKeys && a.seq_q >= minQueries && a.causal_offset <= INT32_MAX;
 }
 
 void noteOnce(const std::string &what) {
-  static std::atomic<bool> isSaid{false};
-  if (!isSaid.exchange(true))
+  static std::atomic<bool> isReported{false};
+  if (!isReported.exchange(true))
     std::fprintf(stderr, "note: %s: generated kernels compute attention\n", what.c_str());
 }
 
@@ -86,7 +86,7 @@ bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
   auto found = plans.find(shape);
   if (found == plans.end()) {
     // Nothing may be loaded or allocated during a capture.
-    if (isRecorded || plans.size() >= mostPlans || !start())
+    if (isRecorded || plans.size() >= maxPlans || !start())
       return false;
     found = plans.emplace(shape, make(shape)).first;
   }

@@ -9,8 +9,8 @@ namespace tpc::rt::cuda {
 namespace {
 
 InFlightOperations *&ofThread() {
-  thread_local InFlightOperations *trail = nullptr;
-  return trail;
+  thread_local InFlightOperations *inFlight = nullptr;
+  return inFlight;
 }
 
 } // namespace
@@ -38,17 +38,18 @@ void InFlightOperations::add(const Driver &driver, Stream stream, const char *wh
     return;
   {
     std::lock_guard<std::mutex> lock(own->mutex);
-    (own->isRecording ? own->recorded : own->calls).push_back({what, name, sizes, own->lastSaid});
+    (own->isRecording ? own->recorded : own->calls)
+        .push_back({what, name, sizes, own->lastProgress});
     ++own->movements;
   }
   if (isBlocking()) // nothing is recorded if it is
     synchronize(driver, stream);
 }
 
-void InFlightOperations::said(uint32_t number) {
+void InFlightOperations::addProgress(uint32_t number) {
   if (InFlightOperations *own = ofThread()) {
     std::lock_guard<std::mutex> lock(own->mutex);
-    own->lastSaid = number;
+    own->lastProgress = number;
   }
 }
 
@@ -78,33 +79,33 @@ std::string InFlightOperations::describe() {
   return text.empty() ? "" : ", in " + text;
 }
 
-InFlightOperations::Wait::Wait() : trail(ofThread()) {
-  if (!trail)
+InFlightOperations::Wait::Wait() : inFlight(ofThread()) {
+  if (!inFlight)
     return;
-  std::lock_guard<std::mutex> lock(trail->mutex);
-  ++trail->waits;
-  ++trail->movements;
+  std::lock_guard<std::mutex> lock(inFlight->mutex);
+  ++inFlight->waits;
+  ++inFlight->movements;
 }
 
 InFlightOperations::Wait::~Wait() {
-  if (!trail)
+  if (!inFlight)
     return;
-  std::lock_guard<std::mutex> lock(trail->mutex);
-  --trail->waits;
-  ++trail->movements;
+  std::lock_guard<std::mutex> lock(inFlight->mutex);
+  --inFlight->waits;
+  ++inFlight->movements;
 }
 
 void InFlightOperations::beginRecording() {
   std::lock_guard<std::mutex> lock(mutex);
   recorded.clear();
-  lastSaid = 0;
+  lastProgress = 0;
   isRecording = true;
 }
 
 std::shared_ptr<const InFlightOperations::Calls> InFlightOperations::endRecording() {
   std::lock_guard<std::mutex> lock(mutex);
   isRecording = false;
-  lastSaid = 0;
+  lastProgress = 0;
   return std::make_shared<const Calls>(std::exchange(recorded, {}));
 }
 
@@ -137,10 +138,13 @@ std::string InFlightOperations::describeCalls() const {
     // An operation ends before the progress number after it is written, and begins after the number
     // before it. Messages run on another stream and may write later numbers meanwhile.
     if (reached) {
-      auto isAfter = [](uint32_t said, const Call &call) { return said < call.behind; };
+      auto isAfter = [](uint32_t addProgress, const Call &call) {
+        return addProgress < call.afterProgress;
+      };
       end = std::upper_bound(begin, end, __atomic_load_n(reached, __ATOMIC_ACQUIRE), isAfter);
-      begin = std::find_if(begin, end,
-                           [&](const Call &call) { return call.behind == std::prev(end)->behind; });
+      begin = std::find_if(begin, end, [&](const Call &call) {
+        return call.afterProgress == std::prev(end)->afterProgress;
+      });
     }
   }
   auto count = std::distance(begin, end);

@@ -31,7 +31,7 @@ public:
   struct Call {
     const char *what, *name;      ///< kind, such as "kernel", and name; `name` may be null
     std::array<int64_t, 3> sizes; ///< of a GEMM; zeros: none
-    uint32_t behind = 0;          ///< in a recorded step: last progress number before it
+    uint32_t afterProgress = 0;   ///< in a recorded step: last progress number before it
     std::string describe() const;
   };
   using Calls = std::vector<Call>;
@@ -49,7 +49,7 @@ public:
   static void add(const Driver &driver, Stream stream, const char *what, const char *name = nullptr,
                   std::array<int64_t, 3> sizes = {});
   /// Within a recording: the compute stream reports progress `number` at this point.
-  static void said(uint32_t number);
+  static void addProgress(uint32_t number);
   /// Waits for the compute stream; all operations are complete afterwards.
   static void synchronize(const Driver &driver, Stream stream);
   /// Whether each operation is waited for.
@@ -66,7 +66,7 @@ public:
     ~Wait();
 
   private:
-    InFlightOperations *const trail;
+    InFlightOperations *const inFlight;
   };
 
   /// Operations added between these calls are recorded, not enqueued.
@@ -91,7 +91,7 @@ private:
   mutable std::mutex mutex; // guards the members below
   Calls calls, recorded;
   bool isRecording = false;
-  uint32_t lastSaid = 0;
+  uint32_t lastProgress = 0;
   std::shared_ptr<const Calls> replayed;
   const uint32_t *reached = nullptr;
   int waits = 0;

@@ -11,7 +11,7 @@
 
 namespace tpc::rt::cuda {
 
-Gpu Gpu::ask(const Driver &driver, int ordinal) {
+Gpu Gpu::query(const Driver &driver, int ordinal) {
   Gpu gpu;
   driver.check(driver.cuDeviceGet(&gpu.number, ordinal), "to be found");
   char name[256] = "";
@@ -26,14 +26,14 @@ Gpu Gpu::ask(const Driver &driver, int ordinal) {
     gpu.uuid += digits[uuid.bytes[i] >> 4];
     gpu.uuid += digits[uuid.bytes[i] & 15];
   }
-  auto ask = [&](int attribute) {
+  auto query = [&](int attribute) {
     int value = 0;
     driver.check(driver.cuDeviceGetAttribute(&value, attribute, gpu.number),
                  "to report its properties");
     return value;
   };
-  gpu.architecture = 10 * ask(capabilityMajor) + ask(capabilityMinor);
-  gpu.multiprocessors = ask(cuda::multiprocessors);
+  gpu.architecture = 10 * query(capabilityMajor) + query(capabilityMinor);
+  gpu.multiprocessors = query(cuda::multiprocessors);
   size_t bytes = 0;
   driver.check(driver.cuDeviceTotalMem_v2(&bytes, gpu.number), "to report its memory");
   gpu.bytes = static_cast<int64_t>(bytes);

@@ -22,7 +22,7 @@ struct Gpu {
   int64_t bytes = 0;
 
   /// Queries the driver; throws on errors.
-  static Gpu ask(const Driver &driver, int ordinal);
+  static Gpu query(const Driver &driver, int ordinal);
 };
 
 /// Returns the number of blocks to launch for `rows` rows of a kernel: as many as have work, up to

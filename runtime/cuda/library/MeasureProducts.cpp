@@ -27,7 +27,7 @@ int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// Bytes of the operands in memory.
 struct Operands {
-  explicit Operands(const ProductShape &shape) {
+  explicit Operands(const MatmulShape &shape) {
     auto all = [&](int32_t dtype, int64_t one, int64_t stride) {
       return (one + (shape.batch - 1) * stride) * sizeOf(dtype);
     };
@@ -42,9 +42,9 @@ struct Operands {
 };
 
 /// Suballocates memory at exactly the requested alignments.
-class Pieces {
+class Suballocator {
 public:
-  explicit Pieces(Address memory) : begin(memory), next(memory) {}
+  explicit Suballocator(Address memory) : begin(memory), next(memory) {}
   Address take(int64_t bytes, uint32_t alignment) {
     if (!bytes)
       return 0;
@@ -59,12 +59,12 @@ private:
   Address next;
 };
 
-ProductCall callOf(const ProductShape &shape, Pieces &pieces, bool lent) {
+MatmulCall callOf(const MatmulShape &shape, Suballocator &pieces, bool reusable) {
   Operands sizes(shape);
   auto take = [&](int64_t bytes, uint32_t alignment) {
     return pointerTo(pieces.take(bytes, alignment));
   };
-  ProductCall call{};
+  MatmulCall call{};
   call.m = shape.m;
   call.k = shape.k;
   call.n = shape.n;
@@ -75,7 +75,7 @@ ProductCall callOf(const ProductShape &shape, Pieces &pieces, bool lent) {
   call.dtype = shape.dtype;
   call.outDtype = shape.outDtype;
   call.x = take(sizes.x, shape.alignX);
-  call.w = lent ? nullptr : take(sizes.w, shape.alignW);
+  call.w = reusable ? nullptr : take(sizes.w, shape.alignW);
   call.out = take(sizes.out, shape.alignD);
   call.bias = take(sizes.bias, shape.alignBias);
   if (shape.residual)
@@ -118,7 +118,7 @@ private:
 
 } // namespace
 
-std::string ProductShape::text() const {
+std::string MatmulShape::text() const {
   std::ostringstream text;
   text << spellType(dtype);
   if (outDtype != dtype)
@@ -129,10 +129,10 @@ std::string ProductShape::text() const {
   return text.str();
 }
 
-std::optional<ProductShape> ProductShape::parse(const std::string &text) {
+std::optional<MatmulShape> MatmulShape::parse(const std::string &text) {
   std::istringstream from(text);
   std::string type, flags;
-  ProductShape shape;
+  MatmulShape shape;
   if (!(from >> type >> shape.batch >> shape.m >> shape.k >> shape.n >> shape.xStride >>
         shape.wStride >> flags >> shape.alignW >> shape.alignX >> shape.alignC >> shape.alignD >>
         shape.alignBias) ||
@@ -152,38 +152,38 @@ std::optional<ProductShape> ProductShape::parse(const std::string &text) {
   return shape.text() == text ? std::optional(shape) : std::nullopt;
 }
 
-std::vector<ProductShape> Products::shapes() const {
-  std::vector<ProductShape> all;
+std::vector<MatmulShape> Matmuls::shapes() const {
+  std::vector<MatmulShape> all;
   for (const auto &[shape, plan] : planAt)
-    if (!shape.alignBiasApart) // a part takes the result of its whole GEMM
+    if (!shape.alignSeparateBias) // a part takes the result of its whole GEMM
       all.push_back(shape);
   return all;
 }
 
-int64_t Products::bytesToMeasure(const ProductShape &shape, bool lent) {
-  Pieces pieces(0);
-  callOf(shape, pieces, lent);
+int64_t Matmuls::bytesToMeasure(const MatmulShape &shape, bool reusable) {
+  Suballocator pieces(0);
+  callOf(shape, pieces, reusable);
   return pieces.bytes();
 }
 
-ProductShape Products::computed(const ProductShape &shape) {
+MatmulShape Matmuls::computed(const MatmulShape &shape) {
   if (!shape.alignBias || !planOf(shape).algorithms.empty())
     return shape;
-  ProductShape rest = shape;
+  MatmulShape rest = shape;
   rest.residual = true;
   rest.alignC = shape.alignD;
-  rest.alignBiasApart = std::exchange(rest.alignBias, 0);
+  rest.alignSeparateBias = std::exchange(rest.alignBias, 0);
   return rest;
 }
 
-std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Address memory,
-                                                 std::span<const Address> lent) {
-  const ProductShape shape = computed(asked);
+std::optional<blas::Algorithm> Matmuls::measure(const MatmulShape &asked, Address memory,
+                                                std::span<const Address> reusable) {
+  const MatmulShape shape = computed(asked);
   Plan &plan = planOf(shape);
   if (plan.algorithms.size() < 2)
     return std::nullopt;
-  Pieces pieces(memory);
-  ProductCall call = callOf(shape, pieces, !lent.empty());
+  Suballocator pieces(memory);
+  MatmulCall call = callOf(shape, pieces, !reusable.empty());
   driver.check(driver.cuMemsetD32Async(
                    memory, filling, static_cast<size_t>(pieces.bytes()) / sizeof(filling), stream),
                "to write to memory");
@@ -194,8 +194,8 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
     float own = std::numeric_limits<float>::max();
     bool isTaken = true;
     for (int i = 0, end = runs; i <= end && isTaken; ++i) {
-      if (!lent.empty())
-        call.w = pointerTo(lent[static_cast<size_t>(i) % lent.size()]);
+      if (!reusable.empty())
+        call.w = pointerTo(reusable[static_cast<size_t>(i) % reusable.size()]);
       watch.begin();
       blas::Status status = run(plan, call, algorithm);
       isTaken = status != blas::notSupported;
@@ -218,15 +218,15 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
   return best ? std::optional(*best) : std::nullopt;
 }
 
-bool Products::applyTuning(const ProductShape &asked, const blas::Algorithm &algorithm) {
-  const ProductShape shape = computed(asked);
+bool Matmuls::applyTuning(const MatmulShape &asked, const blas::Algorithm &algorithm) {
+  const MatmulShape shape = computed(asked);
   Plan &plan = planOf(shape);
   blas::Heuristic checked{};
   if (library.MatmulAlgoCheck(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, &algorithm,
                               &checked) != blas::success ||
       checked.workspaceBytes > static_cast<size_t>(workspaceBytes))
     return false;
-  adopted[shape] = algorithm;
+  tuned[shape] = algorithm;
   if (plan.algorithms.empty() || plan.algorithms.front() != algorithm)
     plan.algorithms.insert(plan.algorithms.begin(), algorithm);
   return true;

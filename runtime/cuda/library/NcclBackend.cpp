@@ -10,7 +10,7 @@ namespace tpc::rt::cuda {
 namespace {
 
 /// Maximum number of operations marked at a time; further ones are not marked.
-constexpr size_t mostMarks = 256;
+constexpr size_t maxMarks = 256;
 
 int typeOf(tpc_dtype dtype) {
   switch (dtype) {
@@ -155,7 +155,7 @@ void NcclBackend::abort() {
   }
   // An abort may wait for a GPU that hangs, so the mutex is not locked: progress() must not block.
   driver.cuCtxSetCurrent(context);
-  memory.forget();
+  memory.dropRegistrations();
   for (Connection &connection : made)
     library.CommAbort(connection.comm);
   std::lock_guard<std::mutex> lock(mutex);
@@ -163,13 +163,13 @@ void NcclBackend::abort() {
 }
 
 void NcclBackend::destroyEvents() {
-  settle();
+  completeAll();
   for (Event event : events)
     driver.cuEventDestroy_v2(event);
   events.clear();
 }
 
-void NcclBackend::settle() {
+void NcclBackend::completeAll() {
   for (Marks &mark : marks)
     for (Event event : {mark.reached, mark.done})
       events.push_back(event);
@@ -194,21 +194,21 @@ uint64_t NcclBackend::endRecording() {
 
 void NcclBackend::replay(uint64_t operations) {
   std::lock_guard<std::mutex> lock(mutex);
-  settle();
+  completeAll();
   called += operations;
   replayed = operations;
   if (numbers.reached)
     __atomic_store_n(numbers.reached, 0, __ATOMIC_RELEASE);
 }
 
-void NcclBackend::say(uint32_t number, Stream in) {
+void NcclBackend::writeProgress(uint32_t number, Stream in) {
   if (number < numbers.count)
     driver.check(driver.cuMemcpyDtoHAsync_v2(numbers.reached,
                                              numbers.numbers + number * sizeof(uint32_t),
                                              sizeof(uint32_t), in),
                  "to report its progress");
   if (in == stream)
-    InFlightOperations::said(number);
+    InFlightOperations::addProgress(number);
 }
 
 //===----------------------------------------------------------------------===//
@@ -226,13 +226,13 @@ bool NcclBackend::beginOperation(Marks &mark, Stream in) {
   std::lock_guard<std::mutex> lock(mutex);
   if (isRecording) {
     mark.recorded = ++recorded;
-    say(2 * mark.recorded - 1, in);
+    writeProgress(2 * mark.recorded - 1, in);
     return true;
   }
   if (replayed) // a step that has ended
-    settle();
+    completeAll();
   mark.operation = ++called;
-  if (aborted || marks.size() >= mostMarks)
+  if (aborted || marks.size() >= maxMarks)
     return false;
   while (events.size() < 2) {
     Event event = nullptr;
@@ -250,7 +250,7 @@ bool NcclBackend::beginOperation(Marks &mark, Stream in) {
 void NcclBackend::endOperation(const Marks &mark, Stream in) {
   std::lock_guard<std::mutex> lock(mutex);
   if (mark.recorded)
-    return say(2 * mark.recorded, in);
+    return writeProgress(2 * mark.recorded, in);
   if (aborted)
     return;
   driver.check(driver.cuEventRecord(mark.done, in), "to record an event");

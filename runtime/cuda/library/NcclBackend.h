@@ -90,10 +90,10 @@ private:
   /// being captured, or there are too many marks.
   bool beginOperation(Marks &mark, Stream in);
   void endOperation(const Marks &mark, Stream in);
-  void say(uint32_t number, Stream in);
+  void writeProgress(uint32_t number, Stream in);
   void carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
   /// Marks all enqueued operations as complete.
-  void settle();
+  void completeAll();
   void destroyEvents();
 
   Queue &queue;

@@ -15,7 +15,7 @@ void *NcclMemory::allocate(int64_t bytes) {
   if (!library || bytes < 0)
     return drivers.allocate(bytes);
   queue.enter();
-  auto size = static_cast<size_t>(std::max<int64_t>(bytes, leastBlock));
+  auto size = static_cast<size_t>(std::max<int64_t>(bytes, minBlockBytes));
   // NCCL gives no reason for the failure; the driver reports an error if the device has failed.
   void *memory = nullptr;
   if (library->MemAlloc(&memory, size) != nccl::success) {
@@ -40,7 +40,7 @@ void NcclMemory::release(void *memory) {
   // This may wait for a GPU that hangs, so the mutex is not locked: an abort must not block.
   InFlightOperations::Wait wait;
   queue.driver.cuStreamSynchronize(queue.stream);
-  ++numMoves;
+  ++numFrees;
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto piece = pieces.find(addressOf(memory));
@@ -55,7 +55,7 @@ void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
   nccl::Status status =
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
   // Communication works without registration as well.
-  if (status != nccl::success && !std::exchange(isRefused, true))
+  if (status != nccl::success && !std::exchange(hasFailed, true))
     std::fprintf(stderr, "note: %s does not register memory: %s\n", library->describe().c_str(),
                  library->describe(status, comm).c_str());
   if (status == nccl::success)
@@ -84,7 +84,7 @@ void NcclMemory::deregister() {
   comms.clear();
 }
 
-void NcclMemory::forget() {
+void NcclMemory::dropRegistrations() {
   std::lock_guard<std::mutex> lock(mutex);
   for (auto &[address, piece] : pieces)
     piece.registered.clear();

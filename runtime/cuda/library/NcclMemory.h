@@ -30,14 +30,14 @@ public:
   /// Frees the memory after all work enqueued before.
   void release(void *memory) override;
   /// Changes when memory is freed.
-  uint64_t moves() const { return numMoves; }
+  uint64_t moves() const { return numFrees; }
 
   /// Registers all memory with a new communicator.
   void add(nccl::Comm comm);
   /// Deregisters all memory; call this before the communicators are destroyed.
   void deregister();
   /// Drops all registrations because the communicators were aborted. Any thread may call it.
-  void forget();
+  void dropRegistrations();
 
 private:
   struct Piece {
@@ -50,12 +50,12 @@ private:
   Queue &queue;
   const nccl::Library *const library; ///< null: the driver allocates
   MemorySource &drivers;
-  uint64_t numMoves = 0;
+  uint64_t numFrees = 0;
 
   std::mutex mutex; // guards the members below
   std::vector<nccl::Comm> comms;
   std::map<Address, Piece> pieces;
-  bool isRefused = false; ///< registration failed; reported once
+  bool hasFailed = false; ///< registration failed; reported once
 };
 
 } // namespace tpc::rt::cuda

@@ -25,12 +25,12 @@ private:
   T value = nullptr;
 };
 
-struct Products::Plan {
-  Plan(const blas::Library &library, const ProductShape &shape)
+struct Matmuls::Plan {
+  Plan(const blas::Library &library, const MatmulShape &shape)
       : shape(shape), operation(library.MatmulDescDestroy), a(library.MatrixLayoutDestroy),
         b(library.MatrixLayoutDestroy), d(library.MatrixLayoutDestroy) {}
 
-  const ProductShape shape;
+  const MatmulShape shape;
   Owned<blas::MatmulDesc> operation;
   Owned<blas::Layout> a, b, d;
   std::vector<blas::Algorithm> algorithms; // best first; rejected ones are removed

@@ -1,4 +1,4 @@
-//===- ProductShape.h - GEMM properties that select an algorithm ----------===//
+//===- MatmulShape.h - GEMM properties that select an algorithm ----------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
 #define TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
@@ -10,22 +10,22 @@
 
 namespace tpc::rt::cuda {
 
-/// Tuning key of a ProductCall (Products.h). Alignments are in bytes: frames are aligned to 256,
+/// Tuning key of a MatmulCall (Matmuls.h). Alignments are in bytes: frames are aligned to 256,
 /// the tensors in them are not.
-struct ProductShape {
+struct MatmulShape {
   int64_t m = 0, k = 0, n = 0, batch = 1, xStride = 0, wStride = 0;
   int32_t dtype = 0, outDtype = 0;
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias
   /// Bias alignment of the whole GEMM, if this GEMM is its part without a bias epilogue. Each
   /// tuning key thus has a result of its own, independent of a rank's other pendingTunings.
-  uint32_t alignBiasApart = 0;
-  auto operator<=>(const ProductShape &) const = default;
+  uint32_t alignSeparateBias = 0;
+  auto operator<=>(const MatmulShape &) const = default;
 
   /// Spells a whole GEMM as "f32 1 8 768 2304 …", or "f16>f32 …" if the two types differ. parse()
   /// is the inverse.
   std::string text() const;
-  static std::optional<ProductShape> parse(const std::string &text);
+  static std::optional<MatmulShape> parse(const std::string &text);
 };
 
 } // namespace tpc::rt::cuda

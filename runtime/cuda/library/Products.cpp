@@ -1,4 +1,4 @@
-//===- Products.cpp - GEMMs by cuBLASLt -----------------------------------===//
+//===- Matmuls.cpp - GEMMs by cuBLASLt -----------------------------------===//
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"
@@ -28,20 +28,20 @@ int typeOf(int32_t dtype) {
 
 } // namespace
 
-Products::Products(const Driver &driver, const Library &library, Address workspace,
-                   int64_t workspaceBytes, Stream stream)
+Matmuls::Matmuls(const Driver &driver, const Library &library, Address workspace,
+                 int64_t workspaceBytes, Stream stream)
     : driver(driver), library(library), workspace(workspace), workspaceBytes(workspaceBytes),
       stream(stream) {
   Library::check(library.Create(&handle), "to start");
 }
 
-Products::~Products() {
+Matmuls::~Matmuls() {
   plans.clear();
   if (handle)
     library.Destroy(handle);
 }
 
-Products::Plan &Products::planOf(const ProductShape &shape) {
+Matmuls::Plan &Matmuls::planOf(const MatmulShape &shape) {
   auto known = planAt.find(shape);
   if (known != planAt.end()) {
     plans.splice(plans.begin(), plans, known->second);
@@ -49,14 +49,14 @@ Products::Plan &Products::planOf(const ProductShape &shape) {
   }
   plans.push_front(makePlan(shape));
   planAt[shape] = plans.begin();
-  if (plans.size() > mostPlans) {
+  if (plans.size() > maxPlans) {
     planAt.erase(plans.back()->shape);
     plans.pop_back();
   }
   return *plans.front();
 }
 
-std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
+std::unique_ptr<Matmuls::Plan> Matmuls::makePlan(const MatmulShape &shape) {
   auto plan = std::make_unique<Plan>(library, shape);
   Library::check(library.MatmulDescCreate(&plan->operation,
                                           shape.tf32 ? blas::computeTf32 : blas::compute32F,
@@ -116,7 +116,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   else
     count = 0;
   // The measured algorithm precedes the recommended ones.
-  if (auto known = adopted.find(shape); known != adopted.end())
+  if (auto known = tuned.find(shape); known != tuned.end())
     plan->algorithms.push_back(known->second);
   for (const blas::Heuristic &one : std::span(found, static_cast<size_t>(count)))
     if (one.state == blas::success)
@@ -124,7 +124,7 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   return plan;
 }
 
-blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm) {
+blas::Status Matmuls::run(Plan &plan, const MatmulCall &call, const blas::Algorithm &algorithm) {
   if (call.bias)
     Library::check(library.MatmulDescSetAttribute(plan.operation, blas::descBias, &call.bias,
                                                   sizeof(call.bias)),
@@ -136,7 +136,7 @@ blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algo
                         static_cast<size_t>(workspaceBytes), stream);
 }
 
-void Products::checkComputed(blas::Status status, const ProductCall &call) const {
+void Matmuls::checkComputed(blas::Status status, const MatmulCall &call) const {
   if (status == blas::success)
     return;
   // If the GPU failed earlier, the driver's message is more precise.
@@ -147,24 +147,24 @@ void Products::checkComputed(blas::Status status, const ProductCall &call) const
   Library::check(status, what.c_str());
 }
 
-bool Products::run(const ProductCall &call) {
-  ProductShape shape{call.m,
-                     call.k,
-                     call.n,
-                     call.batch,
-                     call.xStride,
-                     call.wStride,
-                     call.dtype,
-                     call.outDtype,
-                     tf32 && call.dtype == TPC_F32 && !call.isExact,
-                     call.transposed,
-                     call.residual != nullptr,
-                     alignmentOf(call.w),
-                     alignmentOf(call.x),
-                     alignmentOf(call.residual ? call.residual : call.out),
-                     alignmentOf(call.out),
-                     call.bias ? alignmentOf(call.bias) : 0,
-                     call.biasApart ? alignmentOf(call.biasApart) : 0};
+bool Matmuls::run(const MatmulCall &call) {
+  MatmulShape shape{call.m,
+                    call.k,
+                    call.n,
+                    call.batch,
+                    call.xStride,
+                    call.wStride,
+                    call.dtype,
+                    call.outDtype,
+                    tf32 && call.dtype == TPC_F32 && !call.isExact,
+                    call.transposed,
+                    call.residual != nullptr,
+                    alignmentOf(call.w),
+                    alignmentOf(call.x),
+                    alignmentOf(call.residual ? call.residual : call.out),
+                    alignmentOf(call.out),
+                    call.bias ? alignmentOf(call.bias) : 0,
+                    call.separateBias ? alignmentOf(call.separateBias) : 0};
   Plan &plan = planOf(shape);
   while (!plan.algorithms.empty()) {
     blas::Status status = run(plan, call, plan.algorithms.front());
@@ -178,7 +178,7 @@ bool Products::run(const ProductCall &call) {
   return false;
 }
 
-const void *Products::onesOf(int64_t rows, int32_t dtype) {
+const void *Matmuls::onesOf(int64_t rows, int32_t dtype) {
   Ones &own = ones[dtype];
   if (rows > own.count) {
     InFlightOperations::synchronize(driver, stream); // the old column may be in use
@@ -197,37 +197,37 @@ const void *Products::onesOf(int64_t rows, int32_t dtype) {
   return reinterpret_cast<const void *>(own.block->address);
 }
 
-void Products::addBias(const ProductCall &call) {
+void Matmuls::addBias(const MatmulCall &call) {
   int64_t rows = call.batch * call.m;
-  ProductCall biases{.m = rows,
-                     .k = 1,
-                     .n = call.n,
-                     .x = onesOf(rows, call.outDtype),
-                     .w = call.bias,
-                     .out = call.out,
-                     .transposed = false,
-                     .bias = nullptr,
-                     .residual = call.residual,
-                     .dtype = call.outDtype,
-                     .outDtype = call.outDtype,
-                     .isExact = true,
-                     .biasApart = nullptr};
+  MatmulCall biases{.m = rows,
+                    .k = 1,
+                    .n = call.n,
+                    .x = onesOf(rows, call.outDtype),
+                    .w = call.bias,
+                    .out = call.out,
+                    .transposed = false,
+                    .bias = nullptr,
+                    .residual = call.residual,
+                    .dtype = call.outDtype,
+                    .outDtype = call.outDtype,
+                    .isExact = true,
+                    .separateBias = nullptr};
   if (!run(biases))
     throw std::runtime_error(library.describe() + " does not support a bias add to " +
                              std::to_string(rows) + " x " + std::to_string(call.n));
 }
 
-void Products::compute(const ProductCall &call) {
+void Matmuls::compute(const MatmulCall &call) {
   if (call.k > 0 && run(call))
     return;
-  ProductCall rest = call;
+  MatmulCall rest = call;
   if (call.bias) {
     // No epilogue for these sizes, or k = 0: the results start from the bias. Without a residual
     // this rounds once; adding the bias after the GEMM would round twice.
     addBias(call);
     if (call.k == 0)
       return;
-    rest.biasApart = std::exchange(rest.bias, nullptr);
+    rest.separateBias = std::exchange(rest.bias, nullptr);
     rest.residual = call.out;
   } else if (call.k == 0) {
     // An empty sum.

@@ -1,4 +1,4 @@
-//===- Products.h - GEMMs by cuBLASLt -------------------------------------===//
+//===- Matmuls.h - GEMMs by cuBLASLt -------------------------------------===//
 //
 // cuBLASLt's matrices are column-major. A [rows, columns] matrix here is [columns, rows] there, so
 // the operands of a GEMM are exchanged:
@@ -32,7 +32,7 @@ namespace tpc::rt::cuda {
 /// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n]. No dimension is 0, except
 /// possibly k. Sums are f32. x and w have the same type: f32, f16 or bf16. bias, residual and out
 /// have that type or f32. `out` may alias the residual.
-struct ProductCall {
+struct MatmulCall {
   int64_t m, k, n;
   const void *x, *w;
   void *out;
@@ -40,55 +40,55 @@ struct ProductCall {
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
   int32_t dtype = TPC_F32, outDtype = TPC_F32;
-  bool isExact = false;            ///< disables TF32
-  const void *biasApart = nullptr; ///< bias that the residual already contains
+  bool isExact = false;               ///< disables TF32
+  const void *separateBias = nullptr; ///< bias that the residual already contains
 };
 
 /// GEMMs in the current context.
-class Products {
+class Matmuls {
 public:
   /// Maximum number of cached plans. Steps of growing sizes keep adding shapes.
-  static constexpr size_t mostPlans = 1024;
+  static constexpr size_t maxPlans = 1024;
 
-  Products(const Driver &driver, const blas::Library &library, Address workspace,
-           int64_t workspaceBytes, Stream stream);
-  Products(const Products &) = delete;
-  Products &operator=(const Products &) = delete;
-  ~Products();
+  Matmuls(const Driver &driver, const blas::Library &library, Address workspace,
+          int64_t workspaceBytes, Stream stream);
+  Matmuls(const Matmuls &) = delete;
+  Matmuls &operator=(const Matmuls &) = delete;
+  ~Matmuls();
 
-  void compute(const ProductCall &call);
+  void compute(const MatmulCall &call);
   /// Changes when memory that calls have used is freed.
   uint64_t memoryMoves() const { return moves; }
   /// Enables or disables TF32 for f32 GEMMs of later calls.
   void useTf32(bool use) { tf32 = use; }
 
   /// Returns the shapes that have plans.
-  std::vector<ProductShape> shapes() const;
-  /// Bytes needed to measure a GEMM; includes a right-hand side only if none is `lent`.
-  static int64_t bytesToMeasure(const ProductShape &shape, bool lent);
-  /// Returns the fastest algorithm, measured in `memory`. `lent`: right-hand sides to read in turn,
-  /// as successive layers do, so that none is cached. Returns nullopt if there is at most one
+  std::vector<MatmulShape> shapes() const;
+  /// Bytes needed to measure a GEMM; includes a right-hand side only if none is `reusable`.
+  static int64_t bytesToMeasure(const MatmulShape &shape, bool reusable);
+  /// Returns the fastest algorithm, measured in `memory`. `reusable`: right-hand sides to read in
+  /// turn, as successive layers do, so that none is cached. Returns nullopt if there is at most one
   /// algorithm.
-  std::optional<blas::Algorithm> measure(const ProductShape &shape, Address memory,
-                                         std::span<const Address> lent);
+  std::optional<blas::Algorithm> measure(const MatmulShape &shape, Address memory,
+                                         std::span<const Address> reusable);
   /// Uses this algorithm from now on. Returns false if the library rejects it.
-  bool applyTuning(const ProductShape &shape, const blas::Algorithm &algorithm);
+  bool applyTuning(const MatmulShape &shape, const blas::Algorithm &algorithm);
 
 private:
   struct Plan;
 
-  Plan &planOf(const ProductShape &shape);
+  Plan &planOf(const MatmulShape &shape);
   /// Returns the GEMM that needs an algorithm: `shape` itself or, if its bias has no epilogue, the
   /// GEMM that is added to the bias (compute).
-  ProductShape computed(const ProductShape &shape);
-  std::unique_ptr<Plan> makePlan(const ProductShape &shape);
-  blas::Status run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm);
+  MatmulShape computed(const MatmulShape &shape);
+  std::unique_ptr<Plan> makePlan(const MatmulShape &shape);
+  blas::Status run(Plan &plan, const MatmulCall &call, const blas::Algorithm &algorithm);
   /// Names the GEMM if it failed.
-  void checkComputed(blas::Status status, const ProductCall &call) const;
+  void checkComputed(blas::Status status, const MatmulCall &call) const;
   /// Returns false if the library does not support the GEMM.
-  bool run(const ProductCall &call);
+  bool run(const MatmulCall &call);
   /// out[b, m, n] = bias[n] + residual[b, m, n]
-  void addBias(const ProductCall &call);
+  void addBias(const MatmulCall &call);
   /// Returns a column of at least `rows` ones.
   const void *onesOf(int64_t rows, int32_t dtype);
 
@@ -100,8 +100,8 @@ private:
   Stream stream;
   bool tf32 = false;
   std::list<std::unique_ptr<Plan>> plans; // most recently used first
-  std::map<ProductShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
-  std::map<ProductShape, blas::Algorithm> adopted;
+  std::map<MatmulShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
+  std::map<MatmulShape, blas::Algorithm> tuned;
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;

@@ -18,7 +18,7 @@ Queue::~Queue() {
 }
 
 void Queue::enter() {
-  trail.use();
+  inFlight.use();
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
 }
 

@@ -28,7 +28,7 @@ public:
   Context context = nullptr;
   Stream stream = nullptr;
   uint64_t synchronizations = 0;
-  InFlightOperations trail;
+  InFlightOperations inFlight;
 };
 
 /// A position in a queue.

@@ -17,7 +17,7 @@ void Transfers::Point::set(Stream in) {
   isSet = true;
 }
 
-void Transfers::Point::holdUp(Stream stream) {
+void Transfers::Point::delay(Stream stream) {
   if (isSet)
     driver.check(driver.cuStreamWaitEvent(stream, event, 0), "to wait for an event");
 }
@@ -41,7 +41,7 @@ void Transfers::synchronize() {
 Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
   if (isRecording && isIdle) { // the stream joins the capture
     beginning.set(compute);
-    beginning.holdUp(stream);
+    beginning.delay(stream);
   }
   isIdle = false;
   // Happens in the first step of a shape. All slots grow: any of them may be used by the recorded
@@ -52,7 +52,7 @@ Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
       InFlightOperations::synchronize(driver, compute);
       ++moves;
     }
-    direction.bytes = std::max(bytes, leastBlock);
+    direction.bytes = std::max(bytes, minBlockBytes);
     for (Slot &slot : direction.slots) {
       slot.memory.reset();
       slot.memory = std::make_unique<Block>(driver, direction.bytes);
@@ -70,10 +70,10 @@ void Transfers::copy(Address to, Address from, int64_t bytes) {
 
 Address Transfers::beginSend(Address from, int64_t bytes) {
   Slot &slot = take(sends, bytes);
-  slot.emptied.holdUp(compute);
+  slot.emptied.delay(compute);
   copy(slot.memory->address, from, bytes);
   slot.filled.set(compute);
-  slot.filled.holdUp(stream);
+  slot.filled.delay(stream);
   return slot.memory->address;
 }
 
@@ -81,19 +81,19 @@ void Transfers::endSend() { sends.slots[1 - sends.next].emptied.set(stream); }
 
 Address Transfers::beginReceive(int64_t bytes) {
   Slot &slot = take(receives, bytes);
-  slot.emptied.holdUp(stream);
+  slot.emptied.delay(stream);
   return slot.memory->address;
 }
 
 void Transfers::endReceive(Address to, int64_t bytes) {
   Slot &slot = receives.slots[1 - receives.next];
   slot.filled.set(stream);
-  slot.filled.holdUp(compute);
+  slot.filled.delay(compute);
   copy(to, slot.memory->address, bytes);
   slot.emptied.set(compute);
 }
 
-void Transfers::beginOperation(Stream in) { (in == stream ? lastOfCompute : last).holdUp(in); }
+void Transfers::beginOperation(Stream in) { (in == stream ? lastOfCompute : last).delay(in); }
 
 void Transfers::endOperation(Stream in) { (in == stream ? last : lastOfCompute).set(in); }
 
@@ -101,7 +101,7 @@ void Transfers::join() {
   if (isIdle)
     return;
   end.set(stream);
-  end.holdUp(compute);
+  end.delay(compute);
 }
 
 void Transfers::reset(bool recording) {

@@ -61,7 +61,7 @@ private:
     ~Point();
     void set(Stream in);
     /// Makes later work of `stream` wait for this event, if it was set.
-    void holdUp(Stream stream);
+    void delay(Stream stream);
     bool isSet = false;
 
   private:

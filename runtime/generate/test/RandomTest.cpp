@@ -73,14 +73,14 @@ TEST(Score, OrderIsByValueThenByToken) {
   for (size_t i = 0; i + 1 < std::size(ascending); ++i) {
     EXPECT_LT(rank(ascending[i], 0), rank(ascending[i + 1], 1000)) << ascending[i];
     EXPECT_GT(rank(ascending[i], 3), rank(ascending[i], 4));
-    EXPECT_GT(rank(ascending[i], 4), nobody);
+    EXPECT_GT(rank(ascending[i], 4), noToken);
     EXPECT_EQ(scoreOf(rank(ascending[i], 17)), ascending[i]);
     EXPECT_EQ(tokenOf(rank(ascending[i], 17)), 17);
-    EXPECT_FALSE(isNoNumber(rank(ascending[i], 0)));
+    EXPECT_FALSE(isNaN(rank(ascending[i], 0)));
   }
   EXPECT_EQ(rank(-0.0f, 1), rank(0.0f, 1));
-  EXPECT_TRUE(isNoNumber(rank(NAN, 1)));
-  EXPECT_TRUE(isNoNumber(rank(-NAN, 1)));
+  EXPECT_TRUE(isNaN(rank(NAN, 1)));
+  EXPECT_TRUE(isNaN(rank(-NAN, 1)));
 }
 
 TEST(Score, WeightsAreThoseOfSoftmax) {
@@ -92,7 +92,7 @@ TEST(Score, WeightsAreThoseOfSoftmax) {
   EXPECT_EQ(below(inf, inf), 0);
   EXPECT_EQ(below(-inf, -inf), 0);
   EXPECT_EQ(binOf(below(1, inf)), numBins - 1);
-  EXPECT_LT(std::log2(double(mostTokens)) + 40, 63);
+  EXPECT_LT(std::log2(double(maxTokens)) + 40, 63);
 }
 
 } // namespace

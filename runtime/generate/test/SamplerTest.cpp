@@ -31,7 +31,7 @@ struct Found {
 
   Found(const LogitsPiece &of, const SampledRow &row)
       : scores(of.logits.begin(), of.logits.end()),
-        piece{of.row, of.first, {}, nobody, std::ssize(of.logits), {}} {
+        piece{of.row, of.first, {}, noToken, std::ssize(of.logits), {}} {
     for (int64_t token = of.first; float &score : scores) {
       if (std::find(row.seen.begin(), row.seen.end(), token) != row.seen.end())
         score = score < 0 ? score * row.settings.repetitionPenalty
@@ -74,7 +74,7 @@ struct OnDevice final : DevicePieces {
 
 /// Each rank has a part of each row, and all must get the same result. Every other rank has a
 /// device that samples.
-SamplingResult choose(const Logits &logits, const std::vector<SampledRow> &rows,
+SamplingResult sample(const Logits &logits, const std::vector<SampledRow> &rows,
                       const Split &split) {
   SamplingResult result;
   std::mutex mutex;
@@ -89,7 +89,7 @@ SamplingResult choose(const Logits &logits, const std::vector<SampledRow> &rows,
              split[shard],
              std::span(logits[row])
                  .subspan(static_cast<size_t>(split[shard]), static_cast<size_t>(count)),
-             nobody,
+             noToken,
              0,
              {}});
     std::deque<Found> found;
@@ -99,14 +99,14 @@ SamplingResult choose(const Logits &logits, const std::vector<SampledRow> &rows,
     OnDevice device(found);
     WorldRanks ranks(ctx);
     Sampler sampler;
-    auto tokens = sampler.choose(ranks, rows, pieces, &device);
+    auto tokens = sampler.sample(ranks, rows, pieces, &device);
     std::lock_guard<std::mutex> lock(mutex);
     if (isFirst)
       result = {tokens, sampler.counts()};
     isFirst = false;
     for (size_t i = 0; i < tokens.size(); ++i) {
       EXPECT_EQ(tokens[i].token, result.tokens[i].token);
-      EXPECT_EQ(tokens[i].isNoNumber, result.tokens[i].isNoNumber);
+      EXPECT_EQ(tokens[i].isNaN, result.tokens[i].isNaN);
     }
   });
   EXPECT_EQ(error.value_or(""), "");
@@ -187,14 +187,14 @@ TEST(Sampler, SplitsChooseWhatOnePlaceDoes) {
       for (size_t i = 0; i < rows.size(); ++i)
         wanted.push_back(referenceToken(logits[i], rows[i]));
       for (const Split &split : splitsOf(vocabulary)) {
-        SamplingResult chosen = choose(logits, rows, split);
+        SamplingResult chosen = sample(logits, rows, split);
         for (size_t i = 0; i < rows.size(); ++i) {
           const SamplingSettings &own = rows[i].settings;
           ASSERT_EQ(chosen.tokens[i].token, wanted[i])
               << shape.name << " of " << vocabulary << ", " << split.size() - 1
               << " shards: temperature " << own.temperature << ", top-k " << own.topK << ", top-p "
               << own.topP << ", penalty " << own.repetitionPenalty;
-          ASSERT_FALSE(chosen.tokens[i].isNoNumber);
+          ASSERT_FALSE(chosen.tokens[i].isNaN);
         }
       }
     }
@@ -213,7 +213,7 @@ Logits normalLogits(int64_t vocabulary, float deviation, uint32_t seed = 1) {
 TEST(Sampler, RoundsAreFew) {
   auto roundsOf = [](const SamplingSettings &settings, float deviation) {
     Logits logits = normalLogits(20000, deviation);
-    return choose(logits, {{settings, {}, 0, 0}}, evenly(20000, 4)).counts;
+    return sample(logits, {{settings, {}, 0, 0}}, evenly(20000, 4)).counts;
   };
   EXPECT_EQ(roundsOf({1, 0, 0, 1, 0}, 3).rounds, 1);         // greedy
   EXPECT_EQ(roundsOf({1, 1, 0, 1, 0}, 3).rounds, 1);         // all tokens
@@ -283,7 +283,7 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
       std::vector<SampledRow> sampled;
       for (size_t i = 0; i < rows.size(); ++i)
         sampled.push_back({own, seen, i, step});
-      for (const SampledToken &token : choose(rows, sampled, {0, 3, 3, 10}).tokens)
+      for (const SampledToken &token : sample(rows, sampled, {0, 3, 3, 10}).tokens)
         ++frequency[static_cast<size_t>(token.token)];
     }
     double chiSquare = 0;
@@ -314,11 +314,11 @@ TEST(Sampler, LittleIsSaid) {
       LogitsPiece piece{0,
                         ctx.rank * 250,
                         std::span(logits[0]).subspan(static_cast<size_t>(ctx.rank) * 250, 250),
-                        nobody,
+                        noToken,
                         0,
                         {}};
       SampledRow row{own, {}, 0, 0};
-      Sampler().choose(ranks, {&row, 1}, {&piece, 1});
+      Sampler().sample(ranks, {&row, 1}, {&piece, 1});
       std::lock_guard<std::mutex> lock(mutex);
       rows = ctx.counters.rows(ctx.grid);
     });
@@ -349,11 +349,11 @@ TEST(Sampler, WhatIsNoNumberIsSaidOfItsRow) {
                                {1.2f, 0.5f, 0, 0.9, 0}})
     for (const Split &split : splitsOf(100)) {
       SamplingResult chosen =
-          choose(logits, {{own, {}, 0, 0}, {own, {}, 0, 0}, {own, {}, 0, 0}}, split);
-      EXPECT_FALSE(chosen.tokens[0].isNoNumber);
-      EXPECT_TRUE(chosen.tokens[1].isNoNumber);
+          sample(logits, {{own, {}, 0, 0}, {own, {}, 0, 0}, {own, {}, 0, 0}}, split);
+      EXPECT_FALSE(chosen.tokens[0].isNaN);
+      EXPECT_TRUE(chosen.tokens[1].isNaN);
       EXPECT_EQ(chosen.tokens[1].token, 71);
-      EXPECT_FALSE(chosen.tokens[2].isNoNumber);
+      EXPECT_FALSE(chosen.tokens[2].isNaN);
     }
 }
 
@@ -362,9 +362,9 @@ TEST(Sampler, RowsDoNotKnowOfEachOther) {
                    normalLogits(500, 2, 3)[0]};
   std::vector<SampledRow> rows = {
       {{1, 1, 0, 0.99, 3}, {}, 4, 9}, {{1, 0, 0, 1, 0}, {}, 0, 0}, {{1, 1, 0, 1, 3}, {}, 4, 9}};
-  SamplingResult together = choose(logits, rows, evenly(500, 3));
+  SamplingResult together = sample(logits, rows, evenly(500, 3));
   for (size_t i = 0; i < rows.size(); ++i)
-    EXPECT_EQ(choose({logits[i]}, {rows[i]}, evenly(500, 2)).tokens[0].token,
+    EXPECT_EQ(sample({logits[i]}, {rows[i]}, evenly(500, 2)).tokens[0].token,
               together.tokens[i].token);
 }
 
@@ -382,12 +382,12 @@ TEST(Sampler, RanksMayHaveSomeRowsOrNone) {
         pieces.push_back({static_cast<int64_t>(row),
                           half,
                           std::span(logits[row]).subspan(static_cast<size_t>(half), 32),
-                          nobody,
+                          noToken,
                           0,
                           {}});
       }
       WorldRanks ranks(ctx);
-      auto tokens = Sampler().choose(ranks, rows, pieces);
+      auto tokens = Sampler().sample(ranks, rows, pieces);
       for (size_t i = 0; i < 2; ++i)
         EXPECT_EQ(tokens[i].token, referenceToken(logits[i], rows[i]));
     });

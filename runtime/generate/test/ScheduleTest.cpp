@@ -44,7 +44,7 @@ public:
       sum = (sum * 31 + id) % 97;
     return {sum, false};
   }
-  std::vector<SampledToken> choose(const StepItem &item) const {
+  std::vector<SampledToken> sample(const StepItem &item) const {
     std::vector<SampledToken> tokens;
     for (int64_t row : item.sampled)
       tokens.push_back(next(item.first + row));
@@ -94,7 +94,7 @@ TEST(Schedule, ShapesMayBeFew) {
       lengths.insert(item->sequence);
       if (item->sequence == 1)
         decoded.insert({item->first, item->rows()});
-      schedule.finish(*item, caches.choose(*item));
+      schedule.finish(*item, caches.sample(*item));
     }
     EXPECT_TRUE(schedule.isIdle());
     std::vector<Ids> made(prompts.size());
@@ -296,7 +296,7 @@ TEST(Schedule, EachSequenceIsWhatItIsAlone) {
         caches.run(*item);
         out.push_back(*item);
       } else if (!out.empty()) {
-        schedule.finish(out.front(), caches.choose(out.front()));
+        schedule.finish(out.front(), caches.sample(out.front()));
         out.pop_front();
       }
       for (const GenerationEvent &event : schedule.takeEvents()) {

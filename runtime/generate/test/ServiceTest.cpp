@@ -45,14 +45,14 @@ GenerationRequest requestOf(const std::string &id, Ids ids, int64_t tokens = 5,
 }
 
 /// Tokens of a request, and how it ended.
-struct Said {
+struct RequestOutput {
   Ids tokens;
   std::string finish, message;
 };
 
-std::map<std::string, Said> parse(const std::string &out,
-                                  std::vector<std::string> *others = nullptr) {
-  std::map<std::string, Said> said;
+std::map<std::string, RequestOutput> parse(const std::string &out,
+                                           std::vector<std::string> *others = nullptr) {
+  std::map<std::string, RequestOutput> said;
   std::istringstream lines(out);
   for (std::string text; std::getline(lines, text);) {
     json line = json::parse(text);
@@ -62,7 +62,7 @@ std::map<std::string, Said> parse(const std::string &out,
         others->push_back(line["message"]);
       continue;
     }
-    Said &own = said[line["id"].get<std::string>()];
+    RequestOutput &own = said[line["id"].get<std::string>()];
     EXPECT_EQ(own.finish, "") << "something follows the end: " << text;
     if (line.contains("finish")) {
       own.finish = line["finish"];

@@ -38,7 +38,7 @@ template <class A, class V, int n>
 /// leaves the exponent bits of 2^n in the low bits.
 constexpr double kTwoTo = 12582912 + 127;
 
-constexpr double kLeastExponent = -86.98, kLargestExponent = 88.7228317;
+constexpr double kMinExponent = -86.98, kMaxExponent = 88.7228317;
 
 /// exp of an f32 between these bounds, or of NaN. Relative error below 2e-7.
 TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
@@ -56,7 +56,7 @@ TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
 
 /// exp of an f32. Returns 0 where the result would be below 2^-125.5; propagates NaN.
 TPC_FUNCTION approximateExp(const A &a, V x) {
-  V low = a.number(kLeastExponent), high = a.number(kLargestExponent);
+  V low = a.number(kMinExponent), high = a.number(kMaxExponent);
   auto isLow = a.less(x, low), isHigh = a.less(high, x);
   V result = approximateFiniteExp(a, a.select(isHigh, high, a.select(isLow, low, x)));
   result = a.select(isLow, a.number(0), result);

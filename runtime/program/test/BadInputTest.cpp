@@ -1,4 +1,4 @@
-//===- BadInputTest.cpp - what executables refuse, run as processes -------===//
+//===- BadInputTest.cpp - Input errors of executables, run as processes ---===//
 
 #include "Harness.h"
 #include "program/CommandLine.h"
@@ -49,7 +49,7 @@ TEST_F(BadInputTest, ADirectoryThatCannotBeRead) {
   options.isBatch = true;
   options.positional = {in};
   options.outputAnywhere = "out";
-  // The superuser reads everything.
+  // The superuser can read everything.
   bool super = geteuid() == 0;
   ASSERT_TRUE(!super || seteuid(65534) == 0);
   std::string message = "no error";
@@ -97,12 +97,12 @@ TEST_F(BadInputTest, BadInputIsOneMessage) {
     EXPECT_EQ(entry.find("out"), std::string::npos) << entry << " was left behind";
 }
 
-/// Ids are cast by the program, whatever they are.
+/// The program casts ids of any type.
 TEST_F(BadInputTest, IdsOfAnyType) {
   std::string path = directory / "mask.npy";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
   auto with = [&](const Tensor &mask) {
-    // The last step of an input's check: what is right runs on to the shape of another.
+    // The last check of an input: valid ids run on to the shape check of another input.
     patch = R"([{"op": "replace", "path": "/inputs/1", "value": {"name": "mask", "dtype": ")" +
             std::string(dtypeName(mask.dtype)) +
             R"(", "shape": [1, 2], "range": [-2, 1], "range_of": "table"}},
@@ -130,7 +130,7 @@ TEST_F(BadInputTest, IdsOfAnyType) {
   expectError(with(makeTensor<double>(TPC_F64, {1, 2}, {1.999, 2.5})), wrong("2.5"));
   expectError(with(makeTensor<uint16_t>(TPC_F16, {1, 2}, {0x3c00, 0x4000})), wrong("2"));
   expectError(with(makeTensor<uint16_t>(TPC_BF16, {1, 2}, {0x3f80, 0x4000})), wrong("2"));
-  // What --bench makes up is within the range.
+  // Inputs that --bench generates are within the range.
   expectError(run({}, {"--bench", "--shape", "batch=1,sequence=2"}), right);
 }
 
@@ -152,7 +152,7 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
   for (std::string other : {out, directory / "./out.npy", directory / "no/../out.npy"})
     expectError(run({}, {ids, "-o", "logits=" + out, "-o", "more=" + other}),
                 {"--output: two outputs are written to '" + other + "'"});
-  // A relative path beside an absolute one.
+  // A relative path compared with an absolute one.
   expectError(
       runCommand({"sh", "-c",
                   "cd \"$1\" && exec \"$0\" ids.npy -o logits=\"$1/out.npy\" -o more=out.npy",
@@ -162,7 +162,7 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
 }
 
 TEST_F(BadInputTest, MemoryThatIsNotThere) {
-  // More than there are addresses.
+  // More than the address space.
   std::map<std::string, std::string> environment = environmentOf({});
   environment["ASAN_OPTIONS"] = "allocator_may_return_null=1:detect_leaks=0";
   environment["TSAN_OPTIONS"] = "allocator_may_return_null=1";
@@ -175,7 +175,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
-  std::filesystem::resize_file(weights, int64_t(4) << 30); // without blocks
+  std::filesystem::resize_file(weights, int64_t(4) << 30); // sparse
   patch =
       R"([{"op": "remove", "path": "/files/0/digest"}, {"op": "remove", "path": "/files/0/bytes"},
               {"op": "replace", "path": "/parameters/0/bytes", "value": 4000000000}])";
@@ -191,7 +191,7 @@ TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
-  // A thread's stack is larger than all that the process may have.
+  // A thread's stack exceeds the process's memory limit.
   auto bench = [&](const World &world) {
     return runCommand({"sh", "-c", "ulimit -s 4000000 && ulimit -v 3000000 && exec \"$@\"", "sh",
                        TPC_TEST_PROGRAM, "--bench", "--shape", "batch=1000,sequence=8",
@@ -200,7 +200,7 @@ TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
   };
   expectError(bench({2, 1, 1}), {"rank 0: cannot start a thread for each of 2 ranks: Resource "
                                  "temporarily unavailable"});
-  // Those that help a rank are not needed.
+  // Helper threads are not needed.
   Outcome alone = bench({});
   EXPECT_EQ(alone.status, 0) << alone.err;
 }
@@ -224,7 +224,7 @@ TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
 
 TEST_F(BadInputTest, ProcessesThatReadOtherInputsSaySo) {
   ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
-  // Each process finds another file under the same name, as hosts might.
+  // Each process finds a different file under the same name, as on different hosts.
   writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
   writeNpy(directory / "ids1.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 7}));
   writeText(directory / "each",

@@ -15,7 +15,7 @@ class FileTest : public testing::Test {
 protected:
   FileTest() { writeText(path, "some bytes"); }
 
-  /// What `change` says after `action`.
+  /// Result of `change` after `action`.
   template <class Action> std::string changeAfter(Action action) {
     File file(path);
     file.watch();
@@ -35,7 +35,7 @@ protected:
 };
 
 TEST_F(FileTest, WritesAreSeenAtOnce) {
-  // Also where the file was written just before: time stamps have steps of some milliseconds.
+  // Also if the file was written just before: time stamps have a resolution of some milliseconds.
   for (int turn = 0; turn < 20; ++turn) {
     rewrite("SOME");
     ASSERT_EQ(changeAfter([&] { rewrite("more"); }), "it was written to") << turn;

@@ -1,4 +1,4 @@
-//===- Fnv1aTest.cpp - the hash is the one that others know ---------------===//
+//===- Fnv1aTest.cpp - FNV-1a against published test vectors --------------===//
 
 #include "tpc/fnv1a.h"
 #include "gtest/gtest.h"

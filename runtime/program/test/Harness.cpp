@@ -1,4 +1,4 @@
-//===- Harness.cpp - runs the test program --------------------------------===//
+//===- Harness.cpp - Runner of the test program ---------------------------===//
 
 #include "Harness.h"
 #include "conformance/LimitTime.h"
@@ -109,7 +109,7 @@ ProgramTest::ProgramTest() : weights(directory / "tiny.weights") {
   for (const auto *values : {&table, &w1, &b1, &w2, &b2})
     for (float value : *values)
       append(value);
-  for (float &value : w3) { // a multiple of 1/64, which f16 holds
+  for (float &value : w3) { // multiples of 1/64, exact in f16
     value = std::round(value * 64) / 64;
     for (uint32_t half = 0; half < 65536; ++half)
       if (halfToFloat(static_cast<uint16_t>(half)) == value && half != 0x8000) {

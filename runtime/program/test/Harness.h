@@ -1,4 +1,4 @@
-//===- Harness.h - runs the test program and looks at what it does --------===//
+//===- Harness.h - Runner of the test program -----------------------------===//
 
 #ifndef TPC_RT_PROGRAM_TEST_HARNESS_H
 #define TPC_RT_PROGRAM_TEST_HARNESS_H
@@ -12,28 +12,28 @@
 
 namespace tpc::rt {
 
-/// A directory of the test's own, removed at its end.
+/// Temporary directory of a test, removed at its end.
 class TemporaryDirectory {
 public:
   TemporaryDirectory();
   ~TemporaryDirectory();
   std::string operator/(const std::string &name) const { return (path / name).string(); }
-  /// Everything in it, sorted.
+  /// All entries, sorted.
   std::vector<std::string> entries() const;
   std::filesystem::path path;
 };
 
 struct Outcome {
-  int status = -1; ///< of exit; 128 + the signal for one that was killed
+  int status = -1; ///< exit status; 128 + the signal for a killed process
   std::string out, err;
 };
 
-/// Runs a command with more variables in the environment. Ends it after a minute.
+/// Runs a command with additional environment variables. Kills it after a minute.
 Outcome runCommand(const std::vector<std::string> &command,
                    const std::map<std::string, std::string> &environment,
                    const std::string &scratch);
 
-/// That a run ended with one message which has all of `parts`.
+/// Expects that a run ended with one message that contains all of `parts`.
 void expectError(const Outcome &outcome, const std::vector<std::string> &parts);
 
 template <class T>
@@ -48,7 +48,7 @@ Tensor makeTensor(tpc_dtype dtype, const Shape &shape, const std::vector<T> &val
 
 void writeText(const std::string &path, const std::string &text);
 
-/// The test program with its weight file and an input, in a directory of its own.
+/// The test program with its weight file and an input, in its own directory.
 class ProgramTest : public ::testing::Test {
 protected:
   ProgramTest();
@@ -60,7 +60,7 @@ protected:
   };
   std::map<std::string, std::string> environmentOf(const World &world) const;
   Outcome run(const World &world, const std::vector<std::string> &arguments, int mpiRanks = 0);
-  /// Of the network for these inputs, in double.
+  /// Output of the network for these inputs, in double.
   std::vector<float> expected(const std::vector<int64_t> &ids, int64_t sequence,
                               const std::vector<int64_t> &mask = {}) const;
   /// Runs, saves logits, and compares.
@@ -68,7 +68,7 @@ protected:
 
   TemporaryDirectory directory;
   std::string weights, digest;
-  std::string patch; ///< of the manifest, see TestProgram.cpp
+  std::string patch; ///< JSON Patch of the manifest, see TestProgram.cpp
   std::vector<float> table, w1, b1, w2, b2, w3, b3;
 };
 

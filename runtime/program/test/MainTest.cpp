@@ -1,4 +1,4 @@
-//===- MainTest.cpp - the main of executables, run as a process -----------===//
+//===- MainTest.cpp - The main function of executables, run as a process --===//
 
 #include "Harness.h"
 #include "program/File.h"
@@ -170,7 +170,7 @@ TEST_F(MainTest, WeightsAreFoundAndChecked) {
   EXPECT_EQ(
       run({2, 1, 1}, {directory / "ids.npy", "--weights", directory / "moved/tiny.weights"}).status,
       0);
-  // Below the folder as it was below the model's.
+  // At the path relative to the model's folder.
   std::string below = directory / "far/" + directory.path.filename().string();
   std::filesystem::create_directories(below);
   std::filesystem::copy_file(directory / "moved/tiny.weights", below + "/tiny.weights");

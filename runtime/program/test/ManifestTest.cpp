@@ -1,4 +1,4 @@
-//===- ManifestTest.cpp - damaged manifests, and parts of weights ---------===//
+//===- ManifestTest.cpp - Damaged manifests, and parts of weights ---------===//
 
 #include "program/Manifest.h"
 #include "program/Error.h"
@@ -66,7 +66,7 @@ TEST(Manifest, RefusesDamage) {
   expect("/inputs/0/default", "twos", "unknown default 'twos'");
   expect("/inputs/0/mask", "x", "manifest.inputs[0]: a mask is of default positions");
   json masked = {{"name", "p"}, {"dtype", "i64"}, {"shape", {4}}, {"default", "positions"}};
-  for (const char *mask : {"z", "p"}) { // another input, or itself
+  for (const char *mask : {"z", "p"}) { // another input, or the input itself
     masked["mask"] = mask;
     expect("/inputs/1", masked, "manifest.inputs[1]: '" + std::string(mask) + "' is no mask");
   }
@@ -114,7 +114,7 @@ TEST(Manifest, RefusesDamage) {
 TEST(Manifest, LocalParts) {
   Manifest manifest = parseManifest(good().dump().c_str());
   const Parameter &parameter = manifest.parameters[0];
-  // Ten heads over three: 4, 3, 3.
+  // Ten heads over three ranks: 4, 3, 3.
   EXPECT_EQ(localView(parameter, manifest.grid, {0, 0, 1}).shape(), (Shape{4, 12}));
   LocalView last = localView(parameter, manifest.grid, {2, 0, 1});
   EXPECT_EQ(last.shape(), (Shape{4, 9}));
@@ -139,7 +139,7 @@ TEST(Manifest, ATiedHeadIsHeldOnce) {
   EXPECT_FALSE(manifest.parameters[3].isShared()) << "on another stage";
   EXPECT_EQ(weightBytesOf(manifest, 6).total(), 4 * 12 * 4);
   EXPECT_EQ(weightBytesOf(manifest, 6).padding, 0);
-  // Split otherwise, they are different parts.
+  // With another partitioning they are different parts.
   text["parameters"][0]["dims"][1][0].erase("axes");
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
 }
@@ -163,7 +163,7 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
   json text = good();
   text["parameters"][0]["dims"][1][0]["axes"] = {"dp", "tp"};
   Manifest manifest = parseManifest(text.dump().c_str());
-  // dp 1 has heads 5 to 9; of those tp has 2, 2, 1.
+  // dp 1 has heads 5 to 9, split over tp as 2, 2, 1.
   LocalView view = localView(manifest.parameters[0], manifest.grid, {1, 1, 1});
   EXPECT_EQ(view.offset, 7 * 3);
   EXPECT_EQ(view.shape(), (Shape{4, 6}));
@@ -173,8 +173,8 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
   EXPECT_EQ(sum, 480) << "every element is on one rank";
 }
 
-/// Eight heads of a source with two blocks of four kv heads, each there twice: 0 0 1 1 2 2 3 3 of
-/// each block.
+/// Eight heads of a source with two blocks of four KV heads, each replicated twice: 0 0 1 1 2 2 3 3
+/// in each block.
 TEST(Manifest, FactorsOfSeveralPieces) {
   json text = good();
   json &factor = text["parameters"][0]["dims"][1][0];

@@ -1,4 +1,4 @@
-//===- MappingTest.cpp - files that end while they are read ---------------===//
+//===- MappingTest.cpp - Files truncated while they are read --------------===//
 
 #include "program/Mapping.h"
 #include "program/Error.h"
@@ -56,7 +56,7 @@ TEST_F(MappingTest, HasTheBytesOfTheFile) {
 }
 
 TEST_F(MappingTest, AFileThatBecomesShorterIsAnError) {
-  // At a page's end, and within a page, of which the rest is zeros without a signal.
+  // At the end of a page, and within a page, whose rest is zeros without a signal.
   for (int64_t size : {2 * page, 2 * page - 1, 4 * page - 1, int64_t(0)}) {
     ASSERT_EQ(truncate(path, 4 * page), 0);
     File file(path);
@@ -92,7 +92,7 @@ TEST_F(MappingTest, EachThreadHasItsOwn) {
   EXPECT_EQ(problemOf(whole), "");
 }
 
-/// A fault that is of no mapping's.
+/// A fault outside all mappings.
 void touchNothing() {
   File file("/proc/self/exe");
   int fd = memfd_create("empty", 0);

@@ -1,4 +1,4 @@
-//===- MemoryTest.cpp - a rank holds its part of the weights, no more -----===//
+//===- MemoryTest.cpp - Memory of a rank's part of the weights ------------===//
 
 #include "Harness.h"
 #include "program/Execution.h"
@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Bytes of memory that belong to this process alone.
+/// Bytes of memory private to this process.
 int64_t privateBytes() {
   std::ifstream file("/proc/self/smaps_rollup");
   std::string word;
@@ -22,7 +22,7 @@ int64_t privateBytes() {
   return sum;
 }
 
-/// Layers of a transformer with all kinds of views, of which rank 0 of `tp` ranks is interesting.
+/// Layers of a transformer with all kinds of views; the test inspects rank 0 of `tp` ranks.
 std::string manifestOf(const std::string &path, int tp, int64_t &fileBytes) {
   json parameters = json::array();
   int64_t offset = 0;
@@ -79,7 +79,7 @@ TEST(Memory, IsThatOfTheWeights) {
 #endif
 #endif
   TemporaryDirectory directory;
-  // All ranks are threads of this process: together they hold the whole file once.
+  // All ranks are threads of this process: together they have one copy of the file.
   for (int tp : {1, 2}) {
     int64_t fileBytes = 0;
     std::string path = directory / "weights", text = manifestOf(path, tp, fileBytes);

@@ -1,4 +1,4 @@
-//===- ModelTest.cpp - a program in a process that does other things ------===//
+//===- ModelTest.cpp - Program loaded into another process ----------------===//
 
 #include "program/Model.h"
 #include "core/Context.h"
@@ -19,7 +19,8 @@ constexpr const char *text = R"({"format": 1, "name": "double", "symbols": ["n"]
   "outputs": [{"name": "y", "dtype": "f32", "shape": ["n"]}],
   "files": [], "parameters": []})";
 
-/// y = 2 x, by the first rank. A negative element is an error of the second, while the first waits.
+/// y = 2 x, on the first rank. A negative element is an error of the second rank, while the first
+/// waits.
 void stage(tpc_context *ctx, const int64_t *env) {
   int64_t count = env[0], zero = 0;
   auto *x = static_cast<const float *>(tpc_input(ctx, 0));
@@ -122,7 +123,7 @@ TEST(WorkerTest, KeepsTheOrderAndWhatIsThrown) {
     EXPECT_THROW(worker.call([] { throw UserError("never"); }), UserError);
     EXPECT_EQ(order.size(), 100u);
     (void)worker.post([&] { order.push_back(100); });
-  } // which ends when all is done
+  } // the destructor waits for all work
   ASSERT_EQ(order.size(), 101u);
   for (int i = 0; i <= 100; ++i)
     EXPECT_EQ(order[static_cast<size_t>(i)], i);
@@ -137,7 +138,7 @@ TEST(WorkerTest, TakesNoSignalsOfTheProcess) {
     EXPECT_TRUE(sigismember(&there, number)) << number;
     EXPECT_FALSE(sigismember(&here, number)) << number;
   }
-  // What a fault raises is for the handlers of the process.
+  // Fault signals go to the handlers of the process.
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT})
     EXPECT_FALSE(sigismember(&there, number)) << number;
 }

@@ -1,4 +1,4 @@
-//===- NpyTest.cpp - .npy files, good and bad -----------------------------===//
+//===- NpyTest.cpp - Valid and invalid .npy files -------------------------===//
 
 #include "program/Npy.h"
 #include "Harness.h"

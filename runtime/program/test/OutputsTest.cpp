@@ -1,7 +1,6 @@
-//===- OutputsTest.cpp - what a program must not ask of the runtime -------===//
+//===- OutputsTest.cpp - Invalid output calls of a program ----------------===//
 //
-// A mistake of the compiler's must end with a message, before memory is touched that is not the
-// output's.
+// A compiler error must end with a message, before memory outside the output is accessed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +12,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// What a program delivers of its output, f32 [2, 3].
+/// Block that a program delivers of its output, f32 [2, 3].
 struct Block {
   int32_t index;
   std::vector<int64_t> global, offset, size;
@@ -21,7 +20,7 @@ struct Block {
 
 std::function<void(tpc_context *)> body;
 
-/// The error of a step that does this.
+/// Returns the error of a step.
 std::string errorOf(const std::function<void(tpc_context *)> &step) {
   constexpr const char *text = R"({"format": 1, "grid": {"sizes": {"tp": 1}, "order": ["tp"]},
     "inputs": [], "outputs": [{"name": "y", "dtype": "f32", "shape": [2, 3]}]})";

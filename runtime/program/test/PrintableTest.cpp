@@ -1,4 +1,4 @@
-//===- PrintableTest.cpp - text that a terminal and JSON can take ---------===//
+//===- PrintableTest.cpp - Escaping of text for terminals and JSON --------===//
 
 #include "tpc/printable.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-//===- SizeExprTest.cpp - sizes as text -----------------------------------===//
+//===- SizeExprTest.cpp - Symbolic sizes ----------------------------------===//
 
 #include "program/SizeExpr.h"
 #include "program/Error.h"

@@ -1,4 +1,4 @@
-//===- TuningCacheTest.cpp - what devices have measured, from run to run --===//
+//===- TuningCacheTest.cpp - Persistent cache of tuning results -----------===//
 
 #include "program/TuningCache.h"
 #include <cstdlib>
@@ -30,9 +30,9 @@ struct TuningCacheTest : testing::Test {
                     file = folder + "/measured";
 };
 
-/// What it answers, or "none".
-std::string ask(TuningCache &cache, const std::string &question) {
-  const std::string *found = cache.find(question);
+/// Returns the result, or "none".
+std::string ask(TuningCache &cache, const std::string &tuningKey) {
+  const std::string *found = cache.find(tuningKey);
   return found ? *found : "none";
 }
 
@@ -50,15 +50,15 @@ TEST_F(TuningCacheTest, KeepsTheLastAnswer) {
   EXPECT_EQ(ask(third, "b"), "2");
   EXPECT_EQ(ask(third, "c"), "");
   EXPECT_EQ(third.takeNote(), "");
-  // What another has measured meanwhile is looked at by the next run.
+  // Results that another process adds meanwhile are visible to the next run.
   EXPECT_EQ(ask(first, "c"), "none");
-  // Nothing is kept in no folder.
+  // Without a folder nothing is stored.
   TuningCache none("");
   none.add({{"a", "1"}});
   EXPECT_EQ(none.takeNote(), "");
 }
 
-// Whatever is cut off or changed: it is as if nothing had been measured, and said once.
+// Damaged files count as empty, and are reported once.
 TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
   TuningCache(folder).add({{"a", "1"}, {"b", "2"}});
   const std::string right = text();
@@ -74,7 +74,7 @@ TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
       EXPECT_NE(note.find("it is ignored"), std::string::npos) << note;
       EXPECT_EQ(cache.takeNote(), "");
     }
-  // Of the file that is replaced by the next answers, nothing is left.
+  // The next results replace the damaged file completely.
   TuningCache cache(folder);
   cache.add({{"c", "3"}});
   TuningCache again(folder);
@@ -93,12 +93,12 @@ TEST_F(TuningCacheTest, DropsTheOldest) {
   EXPECT_EQ(ask(cache, "5"), "z");
   EXPECT_LE(fs::file_size(file), 16 * TuningCache::maxEntries);
   size_t left = 0;
-  for (const auto &[question, answer] : many)
-    left += cache.find(question) != nullptr;
+  for (const auto &[tuningKey, tuning] : many)
+    left += cache.find(tuningKey) != nullptr;
   EXPECT_EQ(left, TuningCache::maxEntries - 1);
 }
 
-// Processes that write at the same time lose nothing, and who reads meanwhile finds a whole file.
+// Concurrent writers lose no results, and concurrent readers see a complete file.
 TEST_F(TuningCacheTest, IsWrittenByManyAtOnce) {
   constexpr int writers = 4, each = 10;
   std::vector<pid_t> children;
@@ -124,7 +124,7 @@ TEST_F(TuningCacheTest, IsWrittenByManyAtOnce) {
   for (int writer = 0; writer < writers; ++writer)
     for (int i = 0; i < each; ++i)
       EXPECT_TRUE(cache.find(std::to_string(writer) + " " + std::to_string(i)));
-  // Nothing else is left there.
+  // No other file is left.
   std::set<std::string> files;
   for (const auto &entry : fs::directory_iterator(folder))
     files.insert(entry.path().filename());

@@ -50,7 +50,7 @@ struct Answer {
   char magic[8] = {};
   uint32_t welcome = 0;
   char reason[228] = {}; ///< reason of a rejection
-  // Of the replying process:
+  // The replying process:
   uint64_t host = 0;
   int64_t process = 0;
 

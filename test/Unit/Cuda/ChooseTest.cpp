@@ -19,7 +19,7 @@
 #include <set>
 
 using namespace tpc::rt;
-using cuda::ChooseLaunch;
+using cuda::SamplingLaunch;
 
 namespace {
 
@@ -31,7 +31,7 @@ ptx::Module parse(const std::string &text) {
 }
 
 const ptx::Module &kernels() {
-  static const ptx::Module module = parse(cuda::chooseKernels());
+  static const ptx::Module module = parse(cuda::samplingKernels());
   return module;
 }
 
@@ -110,7 +110,7 @@ struct Rows {
         for (int64_t i = 0; i < 1 + vocabulary / 4; ++i)
           seen.back().insert(static_cast<int64_t>(random() % static_cast<uint64_t>(vocabulary)));
       }
-      const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowSampling::mostShown};
+      const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowSampling::maxShown};
       if (own.isWanted && own.isDrawn && random() % 2)
         own.shown = shown[random() % std::size(shown)];
       settings.push_back(own);
@@ -140,7 +140,7 @@ struct Rows {
     for (int64_t token = first; token < first + count; ++token)
       all.push_back(rank(scoreOf(row, token), token));
     std::sort(all.begin(), all.end(), std::greater<>());
-    all.resize(size_t(settings[row].shown), nobody);
+    all.resize(size_t(settings[row].shown), noToken);
     return all;
   }
 
@@ -149,7 +149,7 @@ struct Rows {
     for (size_t row = 0; row < settings.size(); ++row) {
       const RowSampling &own = settings[row];
       Draw draw{own.seed, own.sequence, own.position};
-      Ranked largest = nobody;
+      Ranked largest = noToken;
       for (int64_t token = first; own.isWanted && !own.shown && token < first + count; ++token) {
         float score = scoreOf(row, token);
         largest =
@@ -203,14 +203,14 @@ struct Rows {
                            first,
                            reinterpret_cast<const RowSampling *>(put(rows, "settings")),
                            int64_t(settingsBytes)};
-    cuda::ChosenSizes sizes(choice);
+    cuda::SamplingSizes sizes(choice);
     uint64_t at = memory.allocate(size_t(sizes.bytes()), "chosen");
-    ChooseLaunch launch(choice, sizes, at);
+    SamplingLaunch launch(choice, sizes, at);
     std::vector<ptx::Argument> arguments;
     launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
     ptx::Result result = ptx::launch(
-        module, cuda::chooseKernel(dtype), arguments, memory,
-        {.grid = {uint32_t(settings.size())}, .block = {ChooseLaunch::threads}, .seed = seed});
+        module, cuda::samplingKernel(dtype), arguments, memory,
+        {.grid = {uint32_t(settings.size())}, .block = {SamplingLaunch::threads}, .seed = seed});
     if (!result.clean())
       return {};
     std::vector<int64_t> best(settings.size());
@@ -237,11 +237,11 @@ struct Rows {
 };
 
 TEST(ChooseKernels, AreForAllGpus) {
-  std::string text = cuda::chooseKernels();
+  std::string text = cuda::samplingKernels();
   EXPECT_EQ(llvm::toString(mlir::tpc::cuda::checkRounding(text)), "");
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
-  EXPECT_EQ(kernels().kernels().size(), std::size(cuda::chooseNames));
-  EXPECT_EQ(cuda::chooseKernel(TPC_F64), nullptr);
+  EXPECT_EQ(kernels().kernels().size(), std::size(cuda::samplingKernelNames));
+  EXPECT_EQ(cuda::samplingKernel(TPC_F64), nullptr);
 }
 
 TEST(ChooseKernels, ChooseWhatTheHostDoes) {
@@ -317,7 +317,7 @@ TEST(SumBins, SumsWhatTheHostDoes) {
 
 /// This comparison can fail.
 TEST(SumBins, MistakesAreFound) {
-  const std::string text = cuda::chooseKernels();
+  const std::string text = cuda::samplingKernels();
   const std::pair<std::string, std::string> mistakes[] = {
       {"st.shared.u32 [%r], 0;", ""},
       {"st.shared.u64 [%r], 0;\n  bar.sync 0;", "st.shared.u64 [%r], 0;"},
@@ -374,7 +374,7 @@ TEST(ChooseKernels, LeaveOutNobody) {
 
 /// This comparison can fail.
 TEST(ChooseKernels, MistakesAreFound) {
-  const std::string text = cuda::chooseKernels();
+  const std::string text = cuda::samplingKernels();
   // The cheap ones first, few at a time: most are found soon.
   std::vector<Rows> all;
   for (int64_t seed = 1; seed < 25; ++seed)

@@ -1,4 +1,4 @@
-// Angles of positions in f32, as rotary embeddings have them, and a norm of 16 bits; a product in f32 of numbers of 16 bits.
+// Angles in f32, as in rotary embeddings, a 16-bit norm, and an f32 matmul of 16-bit operands.
 func.func @main(%x: tensor<?x8xf16, #tpc.dist<[tokens, 8]>> {tpc.name = "x"}, %position: tensor<?x1xi64, #tpc.dist<[tokens, 1]>> {tpc.name = "position"}, %w: tensor<8x8xf16> {tpc.name = "w"}) -> (tensor<?x8xf16, #tpc.dist<[tokens, 8]>> {tpc.name = "y"}) {
   %f = tpc.constant dense<[1.0, 0.56, 0.32, 0.18, 0.1, 0.056, 0.032, 0.018]> : tensor<8xf32> : tensor<8xf32>
   %n = tpc.cast %position : tensor<?x1xi64, #tpc.dist<[tokens, 1]>> -> tensor<?x1xf32, #tpc.dist<[tokens, 1]>>

@@ -1,4 +1,4 @@
-// A norm, a mask of integers, and the place of the largest element.
+// A norm, an integer mask, and the index of the largest element.
 func.func @main(%x: tensor<?x8xf32, #tpc.dist<[batch, 8]>> {tpc.name = "x"}, %mask: tensor<?xi64, #tpc.dist<[batch]>> {tpc.name = "mask"}) -> (tensor<?x8xf32, #tpc.dist<[batch, 8]>> {tpc.name = "y"}, tensor<?xi64, #tpc.dist<[batch]>> {tpc.name = "first"}) {
   %ones = tpc.constant dense<1.0> : tensor<8xf32> : tensor<8xf32>
   %norm = tpc.layer_norm %x, %ones epsilon 1.0e-5 : tensor<?x8xf32, #tpc.dist<[batch, 8]>>, tensor<8xf32> -> tensor<?x8xf32, #tpc.dist<[batch, 8]>>

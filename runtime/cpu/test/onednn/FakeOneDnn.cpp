@@ -1,8 +1,8 @@
-//===- FakeOneDnn.cpp - what stands in for oneDNN where it is not installed -===//
+//===- FakeOneDnn.cpp - Substitute for oneDNN in tests --------------------===//
 //
-// A libdnnl.so.3 of those functions that OneDnn.h declares, with plain sums, so that what is built
-// around them is tested everywhere. Weights that it may lay out as it likes are transposed, with
-// gaps. FAKE_ONEDNN=old: it says that it is oneDNN 2; tbb: that it has threads of TBB.
+// A libdnnl.so.3 with the functions that OneDnn.h declares, implemented as plain sums, to test
+// their callers on all machines. Weights in the preferred layout are transposed, with gaps.
+// FAKE_ONEDNN=old: reports version 2; tbb: reports TBB threads.
 //
 //===----------------------------------------------------------------------===//
 

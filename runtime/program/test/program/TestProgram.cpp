@@ -1,14 +1,16 @@
-//===- TestProgram.cpp - a program written by hand, in place of a compiler -===//
+//===- TestProgram.cpp - Handwritten program for tests --------------------===//
 //
-// What the compiler would emit for a small network, so that the main of executables can be tested
-// by itself. The grid comes from the environment (TEST_TP, TEST_DP, TEST_PP, TEST_MB), as do the
-// weight file (TEST_WEIGHTS, TEST_DIGEST). TEST_PATCH, a JSON Patch, changes what the manifest says
-// of the program, which stays the same.
+// Contains the code that the compiler would emit for a small network, to test the main function of
+// executables separately. Environment variables set the grid (TEST_TP, TEST_DP, TEST_PP, TEST_MB)
+// and the weight file (TEST_WEIGHTS, TEST_DIGEST). TEST_PATCH, a JSON Patch, changes the manifest;
+// the code stays the same.
 //
-//   h = table[ids] * mask[..., None] + positions[..., None]          table [11, 6]
-//   h = h + gelu_tanh(h W1 + b1) W2 + b2                             W1 [6, 10], W2 a transposed
-//   view of [6, 10] logits = h W3 + b3                                               W3 [6, 7]; the
-//   first stage ends here if pp = 2
+//   h = table[ids] * mask[..., None] + positions[..., None]     table [11, 6]
+//   h = h + gelu_tanh(h W1 + b1) W2 + b2                        W1 [6, 10]
+//                                                               W2 a transposed view of [6, 10]
+//   logits = h W3 + b3                                          W3 [6, 7]
+//
+// If pp = 2, the first stage ends before the last line.
 //
 // W1 and W3 are split by columns over tp, W2 by rows. The batch is split over dp, then into
 // micro-batches.
@@ -123,7 +125,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
 
 std::string manifest() {
   auto number = [](int64_t n) { return std::to_string(n); };
-  // The weights lie in a folder beside the model.
+  // The weights are in a folder next to the model.
   std::filesystem::path folder = std::filesystem::path(textFrom("TEST_WEIGHTS")).parent_path();
   std::string source = (folder.parent_path() / "tiny.onnx").string();
   std::string last = number(pp - 1),

@@ -1,4 +1,4 @@
-//===- MutatePlaced.cpp - Mistakes in steps that take whole caches --------===//
+//===- MutatePreallocated.cpp - Faults in steps with preallocated caches --===//
 
 #include "Mutate.h"
 #include "tpc/Dialect/Dist.h"
@@ -29,13 +29,13 @@ static Value add(Mutator &m, Value lengths, const SymExpr &e) {
   Value number = makeNumber(m, lengths, e);
   return AddOp::create(m.builder, lengths.getLoc(), lengths.getType(), lengths, number);
 }
-/// Those of the sequences before and behind.
+/// The values of the previous or next sequences.
 static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
   SymExpr batch = getSizes(v)[dim];
   return RollOp::create(m.builder, v.getLoc(), v.getType(), v, uint64_t(dim), SymExpr(from), batch);
 }
 
-/// A use of the lengths, or of what is made of them alone, by a kind of op.
+/// A use of the lengths, or of values computed from them alone, by a kind of op.
 template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) {
   if (!PlacedStep::lookup(m.module))
     return nullptr;
@@ -57,14 +57,14 @@ static bool appendOff(Mutator &m) {
   use->set(add(m, use->get(), wrongNumber(m)));
   return true;
 }
-static bool appendToNeighbour(Mutator &m) {
+static bool appendToNeighbor(Mutator &m) {
   OpOperand *use = pickUse<AppendOp>(m, m.draw(2) ? 2 : 0);
   if (!use)
     return false;
   use->set(shift(m, use->get(), 0, m.draw(3) ? 1 : -1));
   return true;
 }
-static bool appendNeighbours(Mutator &m) {
+static bool appendNeighbors(Mutator &m) {
   OpOperand *use = pickUse<AppendOp>(m, 1);
   if (!use)
     return false;
@@ -79,7 +79,7 @@ static bool appendForgotten(Mutator &m) {
   op.erase();
   return true;
 }
-/// Caches of one function.
+/// Whether two caches belong to the same function and have the same type.
 static bool isOther(AppendOp op, AppendOp other) {
   return other != op && other.getCache().getType() == op.getCache().getType() &&
          other->getParentOp() == op->getParentOp() && isa<BlockArgument>(other.getCache());
@@ -119,7 +119,7 @@ static bool lengthsStale(Mutator &m) {
   op.getLengthsMutable().assign(add(m, op.getLengths(), SymExpr(-1)));
   return true;
 }
-static bool lengthsOfNeighbour(Mutator &m) {
+static bool lengthsOfNeighbor(Mutator &m) {
   AttentionOp op = pickAttention(m);
   if (!op)
     return false;
@@ -151,7 +151,7 @@ static bool windowOff(Mutator &m) {
       [](AttentionOp op) { return op.getLengths() && op.getWindow().has_value(); });
   if (!op)
     return false;
-  // Sizes are made small, windows to 2: one that differs stays another number.
+  // Sizes become small, windows 2: another window stays another number.
   switch (m.draw(3)) {
   case 0:
     op.removeWindowAttr();
@@ -165,7 +165,7 @@ static bool windowOff(Mutator &m) {
   }
 }
 static bool readBefore(Mutator &m) {
-  // Keys or values as they were before the step.
+  // Keys or values from before the step.
   auto op = m.pick<AppendOp>([](AppendOp op) {
     return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<TransposeOp>(user); });
   });
@@ -177,7 +177,7 @@ static bool readBefore(Mutator &m) {
   return true;
 }
 
-/// What is made of lengths for positions.
+/// An op that computes positions from lengths.
 static bool isPosition(Operation *op) {
   if (!isa<ReshapeOp, CastOp, AddOp>(op) || !isa<IntegerType>(elementTypeOf(op->getResult(0))))
     return false;
@@ -197,7 +197,7 @@ template <typename F> static bool changePositions(Mutator &m, F change) {
   if (found.empty())
     return false;
   Operation *op = found[m.seed % found.size()];
-  m.place = op;
+  m.location = op;
   m.builder.setInsertionPoint(op);
   op->setOperand(0, change(op->getOperand(0)));
   return true;
@@ -209,7 +209,7 @@ static bool positionsStale(Mutator &m) {
   return changePositions(
       m, [&](Value v) -> Value { return SubOp::create(m.builder, v.getLoc(), v.getType(), v, v); });
 }
-static bool positionsOfNeighbour(Mutator &m) {
+static bool positionsOfNeighbor(Mutator &m) {
   return changePositions(m, [&](Value v) { return shift(m, v, 0, 1); });
 }
 static bool positionsUnlimited(Mutator &m) {
@@ -229,7 +229,7 @@ static bool countsIgnored(Mutator &m) {
   for (OpOperand &use : counts.getUses())
     uses.push_back(&use);
   OpOperand *use = uses[m.seed % uses.size()];
-  m.place = use->getOwner();
+  m.location = use->getOwner();
   m.builder.setInsertionPoint(use->getOwner());
   Value all = ExpandOp::create(m.builder, counts.getLoc(), counts.getType(),
                                makeNumber(m, counts, SymExpr::symbol(step->tokens)));
@@ -250,12 +250,12 @@ static bool windowKeepsLess(Mutator &m) {
   auto step = PlacedStep::lookup(m.module);
   if (!step || !step->windowed || step->windowed->window < 2)
     return false;
-  m.place = m.module;
+  m.location = m.module;
   --step->windowed->window;
   step->attachTo(m.module);
   return true;
 }
-/// The two inputs that say how many tokens there are, one for the other at one place.
+/// Exchanges one use of the two inputs that hold numbers of tokens.
 static bool windowLengthsSwapped(Mutator &m) {
   auto step = PlacedStep::lookup(m.module);
   Value lengths = getInput(m, false);
@@ -272,36 +272,40 @@ static bool windowLengthsSwapped(Mutator &m) {
     for (OpOperand &use : value.getUses())
       uses.push_back(&use);
   OpOperand *use = uses[m.seed % uses.size()];
-  m.place = use->getOwner();
+  m.location = use->getOwner();
   use->set(use->get() == own ? lengths : own);
   return true;
 }
 
-ArrayRef<Mutation> mutate::getPlacedMutations() {
+ArrayRef<Mutation> mutate::getPreallocatedMutations() {
   static const Mutation mutations[] = {
-      {"place-append-off", "new tokens are written one or more places off", appendOff},
-      {"place-append-neighbour", "at the length, or to the slot, of another sequence",
-       appendToNeighbour},
-      {"place-append-swapped", "another sequence's new tokens are written", appendNeighbours},
+      {"place-append-off", "new tokens are written one or more positions off", appendOff},
+      {"place-append-neighbour",
+       "new tokens are written at the length, or to the slot, of another sequence",
+       appendToNeighbor},
+      {"place-append-swapped", "another sequence's new tokens are written", appendNeighbors},
       {"place-append-forgotten", "a cache is not written", appendForgotten},
-      {"place-append-other", "another cache is taken", appendOther},
-      {"place-lengths-off", "queries stand one or more places off", lengthsOff},
-      {"place-lengths-stale", "queries stand where those of an earlier step did", lengthsStale},
-      {"place-lengths-neighbour", "queries stand where another sequence's do", lengthsOfNeighbour},
-      {"place-lengths-counts", "new tokens are taken for past ones", lengthsAreCounts},
-      {"place-offset-off", "the causal offset is one off", offsetOff},
-      {"place-window-off", "a window is shorter, moved, or gone", windowOff},
+      {"place-append-other", "another cache is used", appendOther},
+      {"place-lengths-off", "queries are one or more positions off", lengthsOff},
+      {"place-lengths-stale", "queries are at the positions of an earlier step", lengthsStale},
+      {"place-lengths-neighbour", "queries are at another sequence's positions", lengthsOfNeighbor},
+      {"place-lengths-counts", "numbers of new tokens are used as numbers of past ones",
+       lengthsAreCounts},
+      {"place-offset-off", "the causal offset is off by one", offsetOff},
+      {"place-window-off", "a window is shorter, shifted, or removed", windowOff},
       {"place-read-before", "keys or values are read before new ones are written", readBefore},
-      {"place-positions-off", "positions are one or more off", positionsOff},
-      {"place-positions-stale", "positions do not move with the past", positionsStale},
-      {"place-positions-neighbour", "positions are those of another sequence",
-       positionsOfNeighbour},
-      {"place-positions-unlimited", "tokens that do not count leave the table of positions",
+      {"place-positions-off", "positions are off by one or more", positionsOff},
+      {"place-positions-stale", "positions do not advance with the past", positionsStale},
+      {"place-positions-neighbour", "positions are those of another sequence", positionsOfNeighbor},
+      {"place-positions-unlimited", "padding tokens exceed the table of positions",
        positionsUnlimited},
-      {"place-window-keeps-less", "caches keep less than a window shows", windowKeepsLess},
-      {"place-window-lengths", "lengths of windowed caches are taken for others, or the reverse",
+      {"place-window-keeps-less", "caches keep fewer tokens than the window shows",
+       windowKeepsLess},
+      {"place-window-lengths",
+       "lengths of sliding-window caches are used for others, or the reverse",
        windowLengthsSwapped},
-      {"place-counts-ignored", "the last token is not the last real one", countsIgnored},
+      {"place-counts-ignored", "the last token is used instead of the last real one",
+       countsIgnored},
   };
   return mutations;
 }
