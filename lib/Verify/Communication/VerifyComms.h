@@ -6,7 +6,7 @@
 // agree if that function does not depend on the axes of the group.
 //
 //   1. each collective alone: its group exists, members agree on sizes          (Events)
-//   2. loops and branches run alike on all members of the groups used in them   (Uniform)
+//   2. loops and branches are uniform across the groups used in them            (Uniform)
 //   3. transfers match across stages, in order and type                         (Messages)
 //   4. a total order of communication that every rank's program follows         (Progress)
 //

@@ -174,7 +174,7 @@ LogicalResult Checker::runCall(func::CallOp call, Masks &masks) {
 LogicalResult Checker::runBranch(scf::IfOp branch, Masks &masks) {
   AxisMask condition = masks.lookup(branch.getCondition());
   // If both sides communicate the same, in the same order, other ranks are not affected.
-  bool alike = false;
+  bool areEqual = false;
   auto project = [&](Region &region) {
     Schedule::Items items;
     if (!region.empty())
@@ -193,8 +193,8 @@ LogicalResult Checker::runBranch(scf::IfOp branch, Masks &masks) {
     return listAffected(schedule, items, condition);
   };
   if (condition)
-    alike = project(branch.getThenRegion()) == project(branch.getElseRegion());
-  controls.push_back({alike ? 0 : condition, branch});
+    areEqual = project(branch.getThenRegion()) == project(branch.getElseRegion());
+  controls.push_back({areEqual ? 0 : condition, branch});
   SmallVector<AxisMask> yields[2];
   for (auto [i, region] : llvm::enumerate(branch->getRegions()))
     if (!region.empty() && failed(runBlock(region.front(), masks, yields[i])))
@@ -255,7 +255,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
   } else if (auto slice = dyn_cast<LocalSliceOp>(op)) {
     mask |= schedule.getMask(slice.getAxes());
   } else if (op->getNumOperands() == 0) {
-    // A source, such as a weight: each rank makes its own slice.
+    // A source, such as a weight: each rank has its own slice.
     for (Type type : op->getResultTypes())
       if (isa<RankedTensorType>(type))
         for (DimAttr dim : getDist(type).getDims())

@@ -138,9 +138,9 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
   while (true) {
     Term actual = terms[actualId], expected = terms[expectedId];
     visit(actual);
-    bool alike = actual.kind == expected.kind && actual.name == expected.name &&
-                 actual.type == expected.type && actual.index == expected.index;
-    if (alike && actual.kind == Term::Sum) {
+    bool sameOp = actual.kind == expected.kind && actual.name == expected.name &&
+                  actual.type == expected.type && actual.index == expected.index;
+    if (sameOp && actual.kind == Term::Sum) {
       LogicalResult result = failure();
       auto pair = compareSums(actual, expected, result);
       if (!pair)
@@ -148,7 +148,7 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
       std::tie(actualId, expectedId) = *pair;
       continue;
     }
-    if (alike && actual.attributes == expected.attributes &&
+    if (sameOp && actual.attributes == expected.attributes &&
         actual.attributes2 == expected.attributes2 &&
         actual.operands.size() == expected.operands.size() && !actual.operands.empty()) {
       if (actual.kind == Term::Call && actual.body != expected.body) {
@@ -167,7 +167,7 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
       if (found)
         continue;
     }
-    if (alike && actual.kind == Term::Op && actual.attributes != expected.attributes)
+    if (sameOp && actual.kind == Term::Op && actual.attributes != expected.attributes)
       if (auto have = dyn_cast_or_null<DictionaryAttr>(actual.attributes))
         if (auto want = dyn_cast_or_null<DictionaryAttr>(expected.attributes))
           return noteModel(std::move(begin() << "this is " << actual.name << ", whose "

@@ -281,7 +281,7 @@ static Lemma getFormula(RotaryOp op) {
   return lemma;
 }
 
-/// Without operands, a rank makes its own slice.
+/// Without operands, a rank computes its own slice.
 static Lemma source(Operation *op, Letter kind = Letter::Each) {
   Lemma lemma = elementwise(op);
   lemma.letters.assign(lemma.letters.size(), kind);

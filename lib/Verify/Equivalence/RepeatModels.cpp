@@ -11,7 +11,8 @@ using namespace mlir::tpc::equivalence;
 using ::tpc::SymExpr;
 
 namespace {
-/// An op that treats all indices of a letter alike. All operands with the letter must repeat in it.
+/// An op that treats all indices of a letter equally. All operands with the letter must repeat in
+/// it.
 template <typename OpT>
 struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
@@ -45,9 +46,9 @@ template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<Pas
     Repeats width;
     if (auto it = operands[0].find(last); it != operands[0].end())
       width[0] = it->second;
-    bool alike = llvm::all_of(operands.drop_front(),
-                              [&](const Repeats &repeats) { return repeats == width; });
-    return alike ? std::optional<Repeats>(operands[0]) : std::nullopt;
+    bool areEqual = llvm::all_of(operands.drop_front(),
+                                 [&](const Repeats &repeats) { return repeats == width; });
+    return areEqual ? std::optional<Repeats>(operands[0]) : std::nullopt;
   }
 };
 

@@ -3,10 +3,9 @@
 // Runs batches of sequences with different numbers of tokens in their caches and different numbers
 // of new tokens:
 //
-//   placed  each sequence has the outputs, for its real tokens, that the step gives for it alone;
-//   its
-//           cache has the old tokens unchanged, followed by the new ones; elements after the tokens
-//           of the step are not written.
+//   placed  each sequence has the same outputs for its real tokens as a step of it alone. Its cache
+//           has the old tokens unchanged, followed by the new ones; elements after the tokens of
+//           the step are not written.
 //
 // Contents of caches after their lengths are random and do not occur in the step's run, so reads of
 // them are detected. So is the use of another sequence's length, slot or positions.

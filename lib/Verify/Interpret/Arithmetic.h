@@ -3,7 +3,7 @@
 // The interpreter runs a program either with doubles or with elements of the field of p = 2^61 - 1
 // elements. Linear ops are exact in the field, so reordered sums are equal. A non-linear op is a
 // keyed hash of its exact inputs: any other input gives another output, except with probability
-// about 2^-61. Integers and truth values are themselves in both.
+// about 2^-61. Integers and booleans are exact in both.
 //
 // Both classes have the same members; the interpreter is parameterized by one of them.
 //

@@ -1,7 +1,7 @@
 //===- EvaluateScalars.cpp - Evaluation of element-wise ops ---------------===//
 //
 // With doubles, ops evaluate themselves (ScalarOpInterface). Over the field, linear ops and ops on
-// integers and truth values are exact; all others are hashes, keyed by the op's name and
+// integers and booleans are exact; all others are hashes, keyed by the op's name and
 // attributes.
 //
 //===----------------------------------------------------------------------===//

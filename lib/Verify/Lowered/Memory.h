@@ -17,7 +17,7 @@
 
 namespace mlir::tpc::lowered {
 
-/// A scalar: floats as doubles; integers, truth values and indices in 64 bits, sign-extended.
+/// A scalar: floats as doubles; integers, booleans and indices in 64 bits, sign-extended.
 union Scalar {
   double f;
   int64_t i;

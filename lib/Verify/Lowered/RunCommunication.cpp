@@ -60,7 +60,7 @@ static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, 
   return all;
 }
 
-/// Checks that all members evaluate sizes alike.
+/// Checks that all members compute equal sizes.
 static LogicalResult expectSame(Operation *op, BufferMachine &m, Ranks group,
                                 ArrayRef<buffer::ExprAttr> exprs) {
   for (buffer::ExprAttr expr : exprs)

@@ -21,7 +21,7 @@ using namespace mlir::tpc::lowered;
 
 static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-/// Wraps a value to its type, sign-extended; truth values are 0 and 1.
+/// Wraps a value to its type, sign-extended; booleans are 0 and 1.
 static int64_t wrap(uint64_t value, unsigned width) {
   return width == 1 ? int64_t(value & 1) : llvm::SignExtend64(value, width);
 }

@@ -121,7 +121,7 @@ void TensorArithmetic::addOp(Operation *op) {
 bool TensorArithmetic::has(Operation *op) const {
   auto of = [&]<typename... OpTs>() { return (integer.contains(TypeID::get<OpTs>()) || ...); };
   auto any = [&]<typename... OpTs>() { return (all.contains(TypeID::get<OpTs>()) || ...); };
-  bool isTruth = op->getResult(0).getType().isInteger(1);
+  bool isBool = op->getResult(0).getType().isInteger(1);
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case(
           [&](arith::AddIOp) { return of.template operator()<AddOp, ModOp, CumSumOp, MatmulOp>(); })
@@ -131,11 +131,11 @@ bool TensorArithmetic::has(Operation *op) const {
           [&](auto) { return of.template operator()<DivOp, ReduceOp>(); })
       .Case<arith::RemSIOp, arith::RemUIOp>([&](auto) { return of.template operator()<ModOp>(); })
       .Case<arith::MinSIOp, arith::MinUIOp>([&](auto) {
-        return isTruth ? any.template operator()<MinOp>() : of.template operator()<MinOp>();
+        return isBool ? any.template operator()<MinOp>() : of.template operator()<MinOp>();
       })
       .Case<arith::MaxSIOp, arith::MaxUIOp>([&](auto) {
-        return isTruth ? any.template operator()<MaxOp>()
-                       : of.template operator()<MaxOp, ReluOp, ReduceOp>();
+        return isBool ? any.template operator()<MaxOp>()
+                      : of.template operator()<MaxOp, ReluOp, ReduceOp>();
       })
       .Case([&](math::AbsIOp) { return of.template operator()<AbsOp>(); })
       .Case([&](arith::CmpIOp) { return any.template operator()<CmpOp, CastOp, DivOp, ModOp>(); })

@@ -21,8 +21,7 @@ public:
   }
 
   bool isUniform(const SymExpr &value) const { return uniform.count(key(value)) > 0; }
-  /// Returns whether an op on integers, or on truth values, of tensors has a counterpart on
-  /// tensors.
+  /// Returns whether an integer or boolean op of a kernel has a counterpart on tensors.
   bool has(Operation *op) const;
 
   /// Whether indices are divided.

@@ -379,9 +379,9 @@ static bool swapStages(Mutator &m) {
     return false;
   // Prefer adjacent calls of equal type: the fault is less obvious.
   SmallVector<std::pair<func::CallOp, func::CallOp>> pairs;
-  for (bool alike : {true, false}) {
+  for (bool sameType : {true, false}) {
     for (size_t i = 0; i + 1 < calls.size(); ++i)
-      if ((calls[i].getCalleeType() == calls[i + 1].getCalleeType()) == alike)
+      if ((calls[i].getCalleeType() == calls[i + 1].getCalleeType()) == sameType)
         pairs.push_back({calls[i], calls[i + 1]});
     if (!pairs.empty())
       break;
