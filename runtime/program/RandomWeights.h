@@ -24,7 +24,7 @@ namespace tpc::rt {
 class RandomSource {
 public:
   RandomSource(uint64_t seed, const Parameter &parameter);
-  // GPUs draw the same bits (cuda/library/FillKernels.cpp): each operation is rounded.
+  // GPUs draw the same bits (cuda/library/WeightKernels.cpp): each operation is rounded.
   float at(int64_t index) const {
 #pragma STDC FP_CONTRACT OFF
     uint64_t bits = mix(own.key + golden * (static_cast<uint64_t>(index) + 1));

@@ -3,9 +3,9 @@
 #include "cuda/library/CudaDevice.h"
 #include "core/DType.h"
 #include "cuda/library/AppendKernels.h"
-#include "cuda/library/ChooseKernels.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/CudaWeightLoader.h"
+#include "cuda/library/SamplingKernels.h"
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>

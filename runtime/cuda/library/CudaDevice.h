@@ -13,10 +13,10 @@
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
+#include "cuda/library/Matmuls.h"
 #include "cuda/library/NcclMemory.h"
 #include "cuda/library/OwnKernels.h"
 #include "cuda/library/Pinned.h"
-#include "cuda/library/Products.h"
 #include "cuda/library/Queue.h"
 #include "cuda/library/Transfers.h"
 #include <exception>

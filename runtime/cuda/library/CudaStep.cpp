@@ -12,11 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "cuda/library/AppendKernels.h"
-#include "cuda/library/ChooseKernels.h"
 #include "cuda/library/CopyRows.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclBackend.h"
+#include "cuda/library/SamplingKernels.h"
 #include "cuda/library/SumBins.h"
 #include <algorithm>
 #include <cstring>

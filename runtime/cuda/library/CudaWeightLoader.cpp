@@ -2,15 +2,15 @@
 
 #include "cuda/library/CudaWeightLoader.h"
 #include "core/DType.h"
-#include "cuda/library/FillKernels.h"
 #include "cuda/library/InFlightOperations.h"
+#include "cuda/library/WeightKernels.h"
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
 namespace tpc::rt::cuda {
 
-/// Parameter layout of the kernels (FillKernels.cpp).
+/// Parameter layout of the kernels (WeightKernels.cpp).
 struct CudaWeightLoader::Work {
   uint32_t count, factors;
   Address source, target;
@@ -81,7 +81,7 @@ void CudaWeightLoader::launch(const char *kernel, Work work, std::span<const Loa
     throw std::runtime_error("a weight's shard has " + std::to_string(factors.size()) +
                              " factors, too many for GPUs");
   if (!module) {
-    driver.check(driver.cuModuleLoadDataEx(&module, fillKernels().c_str(), 0, nullptr, nullptr),
+    driver.check(driver.cuModuleLoadDataEx(&module, weightKernels().c_str(), 0, nullptr, nullptr),
                  "to load kernels that convert weights");
   }
   Function &function = functions[kernel];

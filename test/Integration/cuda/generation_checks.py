@@ -299,7 +299,7 @@ def checks_of_devices(scratch: Path) -> list:
                 "CudaKernelTests",
                 folder,
                 True,
-                "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*",
+                "AppendKernels.M*New*:*.LeaveWhat*:SamplingKernels.Choose*:SamplingKernels.Leave*",
             ),
         ),
         (

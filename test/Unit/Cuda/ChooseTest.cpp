@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Half.h"
-#include "cuda/library/ChooseKernels.h"
+#include "cuda/library/SamplingKernels.h"
 #include "generate/Score.h"
 
 #include "tpc/Conversion/Cuda/Cuda.h"
@@ -236,7 +236,7 @@ struct Rows {
   }
 };
 
-TEST(ChooseKernels, AreForAllGpus) {
+TEST(SamplingKernels, AreForAllGpus) {
   std::string text = cuda::samplingKernels();
   EXPECT_EQ(llvm::toString(mlir::tpc::cuda::checkRounding(text)), "");
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
@@ -244,7 +244,7 @@ TEST(ChooseKernels, AreForAllGpus) {
   EXPECT_EQ(cuda::samplingKernel(TPC_F64), nullptr);
 }
 
-TEST(ChooseKernels, ChooseWhatTheHostDoes) {
+TEST(SamplingKernels, ChooseWhatTheHostDoes) {
   uint64_t seed = 0;
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
     for (int64_t count : {1, 2, 3, 5, 31, 151, 1000, 2047, 2048, 5001})
@@ -362,7 +362,7 @@ Rows evenRows() {
 }
 
 /// A bound that were too narrow would leave out who is to be drawn.
-TEST(ChooseKernels, LeaveOutNobody) {
+TEST(SamplingKernels, LeaveOutNobody) {
   Rows rows = evenRows();
   std::vector<int64_t> expected = rows.expected();
   EXPECT_EQ(rows.run(1, kernels()), expected);
@@ -373,7 +373,7 @@ TEST(ChooseKernels, LeaveOutNobody) {
 }
 
 /// This comparison can fail.
-TEST(ChooseKernels, MistakesAreFound) {
+TEST(SamplingKernels, MistakesAreFound) {
   const std::string text = cuda::samplingKernels();
   // The cheap ones first, few at a time: most are found soon.
   std::vector<Rows> all;

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/library/FillKernels.h"
+#include "cuda/library/WeightKernels.h"
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 
@@ -14,12 +14,12 @@
 
 using namespace mlir::tpc;
 
-TEST(FillKernels, FloatsSayHowTheyRound) {
-  EXPECT_EQ(llvm::toString(cuda::checkRounding(tpc::rt::cuda::fillKernels())), "");
+TEST(WeightKernels, FloatsSayHowTheyRound) {
+  EXPECT_EQ(llvm::toString(cuda::checkRounding(tpc::rt::cuda::weightKernels())), "");
 }
 
-TEST(FillKernels, AreForAllGpus) {
-  std::string text = tpc::rt::cuda::fillKernels(), error;
+TEST(WeightKernels, AreForAllGpus) {
+  std::string text = tpc::rt::cuda::weightKernels(), error;
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
   EXPECT_TRUE(ptx::parse(text, error)) << error;
 }

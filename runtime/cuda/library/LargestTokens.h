@@ -1,4 +1,4 @@
-//===- LargestText.h - PTX that selects the largest tokens ----------------===//
+//===- LargestTokens.h - PTX that selects the largest tokens --------------===//
 //
 // Part of the sampling kernels: the code by which a block selects the largest tokens of its row. It
 // writes the row's scores to memory; each thread reads back only what it wrote itself.
@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_LARGESTTEXT_H
-#define TPC_RT_CUDA_LIBRARY_LARGESTTEXT_H
+#ifndef TPC_RT_CUDA_LIBRARY_LARGESTTOKENS_H
+#define TPC_RT_CUDA_LIBRARY_LARGESTTOKENS_H
 
 #include <string>
 
@@ -30,4 +30,4 @@ std::string addBefore();
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_LARGESTTEXT_H
+#endif // TPC_RT_CUDA_LIBRARY_LARGESTTOKENS_H

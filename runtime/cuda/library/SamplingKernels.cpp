@@ -1,4 +1,4 @@
-//===- ChooseKernels.cpp - token sampling kernels -------------------------===//
+//===- SamplingKernels.cpp - token sampling kernels -----------------------===//
 //
 // Computes a row's largest score, or largest sum of score and noise, as one integer that includes
 // its token. The bits are those of generate/Score.h and generate/Random.h, because all operations
@@ -10,12 +10,12 @@
 // reaches it are evaluated.
 //
 // For rows whose largest tokens are requested, scores are stored and the largest selected
-// (LargestText.h).
+// (LargestTokens.h).
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/library/ChooseKernels.h"
-#include "cuda/library/LargestText.h"
+#include "cuda/library/SamplingKernels.h"
+#include "cuda/library/LargestTokens.h"
 #include "tpc/runtime.h"
 #include <bit>
 #include <cstdio>

@@ -1,7 +1,7 @@
-//===- FillKernels.h - kernels that convert, pack, and generate weights ---===//
+//===- WeightKernels.h - kernels that convert, pack, and generate weights -===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_FILLKERNELS_H
-#define TPC_RT_CUDA_LIBRARY_FILLKERNELS_H
+#ifndef TPC_RT_CUDA_LIBRARY_WEIGHTKERNELS_H
+#define TPC_RT_CUDA_LIBRARY_WEIGHTKERNELS_H
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 namespace tpc::rt::cuda {
 
 /// Returns the PTX of all weight kernels, for all supported GPUs.
-std::string fillKernels();
+std::string weightKernels();
 
 // Kernel names: copies of elements of `bytes` bytes; conversions from a type to f32; and
 // pseudorandom numbers rounded as in a file of type `source`.
@@ -19,4 +19,4 @@ const char *drawKernel(int32_t dtype, int32_t source);
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_FILLKERNELS_H
+#endif // TPC_RT_CUDA_LIBRARY_WEIGHTKERNELS_H

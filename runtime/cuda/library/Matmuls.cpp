@@ -1,8 +1,8 @@
-//===- Matmuls.cpp - GEMMs by cuBLASLt -----------------------------------===//
+//===- Matmuls.cpp - GEMMs by cuBLASLt ------------------------------------===//
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"
-#include "cuda/library/ProductPlan.h"
+#include "cuda/library/MatmulPlan.h"
 #include <algorithm>
 #include <bit>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-//===- CudaSampling.cpp - GEMM tuning on a GPU ----------------------------===//
+//===- CudaTuning.cpp - GEMM tuning on a GPU ------------------------------===//
 //
 // A tuning key names the machine and the GEMM, such as "NVIDIA H100, sm_90, 132 multiprocessors,
 // driver 13000, cuBLASLt 13.1.0: f32 1 8 768 2304 …". A tuning result is the bytes of an algorithm,

@@ -1,9 +1,9 @@
-//===- ProductPlan.h - cuBLASLt descriptors of a GEMM ---------------------===//
+//===- MatmulPlan.h - cuBLASLt descriptors of a GEMM ----------------------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
-#define TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
+#ifndef TPC_RT_CUDA_LIBRARY_MATMULPLAN_H
+#define TPC_RT_CUDA_LIBRARY_MATMULPLAN_H
 
-#include "cuda/library/Products.h"
+#include "cuda/library/Matmuls.h"
 
 namespace tpc::rt::cuda {
 
@@ -38,4 +38,4 @@ struct Matmuls::Plan {
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
+#endif // TPC_RT_CUDA_LIBRARY_MATMULPLAN_H

@@ -1,4 +1,4 @@
-//===- MeasureProducts.cpp - GEMM algorithm measurement -------------------===//
+//===- MeasureMatmuls.cpp - GEMM algorithm measurement --------------------===//
 //
 // Runs between steps: it synchronizes the GPU and creates events.
 //
@@ -6,7 +6,7 @@
 
 #include "core/DType.h"
 #include "cuda/library/InFlightOperations.h"
-#include "cuda/library/ProductPlan.h"
+#include "cuda/library/MatmulPlan.h"
 #include <algorithm>
 #include <charconv>
 #include <limits>

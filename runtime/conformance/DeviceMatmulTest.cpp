@@ -1,4 +1,4 @@
-//===- DeviceProductsTest.cpp - device tests of GEMMs ---------------------===//
+//===- DeviceMatmulTest.cpp - device tests of GEMMs -----------------------===//
 
 #include "DeviceTest.h"
 #include "core/DType.h"

@@ -1,6 +1,6 @@
-//===- LargestText.cpp - PTX that selects the largest tokens --------------===//
+//===- LargestTokens.cpp - PTX that selects the largest tokens ------------===//
 
-#include "cuda/library/LargestText.h"
+#include "cuda/library/LargestTokens.h"
 
 namespace tpc::rt::cuda {
 

@@ -1,4 +1,4 @@
-//===- Matmuls.h - GEMMs by cuBLASLt -------------------------------------===//
+//===- Matmuls.h - GEMMs by cuBLASLt --------------------------------------===//
 //
 // cuBLASLt's matrices are column-major. A [rows, columns] matrix here is [columns, rows] there, so
 // the operands of a GEMM are exchanged:
@@ -13,12 +13,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_PRODUCTS_H
-#define TPC_RT_CUDA_LIBRARY_PRODUCTS_H
+#ifndef TPC_RT_CUDA_LIBRARY_MATMULS_H
+#define TPC_RT_CUDA_LIBRARY_MATMULS_H
 
 #include "cuda/library/Block.h"
 #include "cuda/library/CublasLt.h"
-#include "cuda/library/ProductShape.h"
+#include "cuda/library/MatmulShape.h"
 #include "tpc/runtime.h"
 #include <list>
 #include <map>
@@ -112,4 +112,4 @@ private:
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_PRODUCTS_H
+#endif // TPC_RT_CUDA_LIBRARY_MATMULS_H

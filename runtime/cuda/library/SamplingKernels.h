@@ -1,7 +1,7 @@
-//===- ChooseKernels.h - token sampling kernels ---------------------------===//
+//===- SamplingKernels.h - token sampling kernels -------------------------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
-#define TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
+#ifndef TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H
+#define TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H
 
 #include "core/SamplingRequest.h"
 #include "cuda/library/SumBins.h"
@@ -55,4 +55,4 @@ struct SamplingLaunch {
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
+#endif // TPC_RT_CUDA_LIBRARY_SAMPLINGKERNELS_H

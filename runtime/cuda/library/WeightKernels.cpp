@@ -1,15 +1,15 @@
-//===- FillKernels.cpp - kernels that convert, pack, and generate weights -===//
+//===- WeightKernels.cpp - kernels that convert, pack, and generate weights ===//
 //
 // These kernels are written in PTX because they depend on no program. They satisfy the checks of
-// all kernels: float operations state their rounding (FillKernelsTest). The host link limits their
-// speed and hides the division for each index.
+// all kernels: float operations state their rounding (test/Unit/Cuda/FillTest.cpp). The host link
+// limits their speed and hides the division for each index.
 //
 // Their one parameter is the address of the work description, followed by its factors.
 // CudaWeightLoader.cpp defines both as structs; the numbers below are the offsets of their fields.
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/library/FillKernels.h"
+#include "cuda/library/WeightKernels.h"
 #include "tpc/runtime.h"
 #include <stdexcept>
 
@@ -175,7 +175,7 @@ const char *drawKernel(int32_t dtype, int32_t source) {
                               : "tpc_draw_f32";
 }
 
-std::string fillKernels() {
+std::string weightKernels() {
   std::string text = ".version 7.0\n.target sm_80\n.address_size 64\n";
   auto add = [&](const std::string &name, int to, const std::string &body) {
     text += replaced(replaced(head, "NAME", name), "TO", std::to_string(to)) + body + tail;

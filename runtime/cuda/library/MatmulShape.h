@@ -1,7 +1,7 @@
-//===- MatmulShape.h - GEMM properties that select an algorithm ----------===//
+//===- MatmulShape.h - GEMM properties that select an algorithm -----------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
-#define TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
+#ifndef TPC_RT_CUDA_LIBRARY_MATMULSHAPE_H
+#define TPC_RT_CUDA_LIBRARY_MATMULSHAPE_H
 
 #include <compare>
 #include <cstdint>
@@ -30,4 +30,4 @@ struct MatmulShape {
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_PRODUCTSHAPE_H
+#endif // TPC_RT_CUDA_LIBRARY_MATMULSHAPE_H
