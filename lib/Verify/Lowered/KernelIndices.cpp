@@ -1,18 +1,17 @@
 //===- KernelIndices.cpp - Check of integer arithmetic in kernels ---------===//
 //
-// An index that wraps or ends at a number far above all small sizes is correct in every small run.
-// As a constant, KernelConstants.cpp finds that it has no origin. It does not find numbers computed
-// from sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`. Arithmetic is
-// therefore checked as well:
+// An index that wraps or is clamped at a number far above all small sizes is correct in every small
+// run. KernelConstants.cpp detects such a number as a constant without origin, but not as one
+// computed from sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`. Arithmetic is
+// therefore also checked:
 //
 //   * A value computed from sizes and constants alone is *uniform*. Limits, divisors, factors and
 //     addends of other values are single sizes and constants, or uniform values of the tensor
 //     function.
-//   * Indices are sums, differences, multiples, and quotients and remainders by a size if a
-//   dimension
-//     of several factors, or a reshape, needs them. A select adds a size to one index, or subtracts
-//     it. No other op may compute an index.
-//   * An op on integers of tensors needs a corresponding op on tensors.
+//   * Indices are sums, differences and multiples, and quotients and remainders by a size if a
+//     reshape or a dimension of several factors needs them. A select adds a size to one index, or
+//     subtracts it. No other op may compute an index.
+//   * An integer op of a kernel needs a counterpart on tensors.
 //   * Limits of floats are constants too, and not computed from constants.
 //
 //===----------------------------------------------------------------------===//
