@@ -9,7 +9,7 @@
 
 using namespace tpc::rt;
 
-TEST(Activity, SaysWhatBelongsTogether) {
+TEST(Activity, ReadsConsistentState) {
   Activity activity;
   EXPECT_EQ(activity.read().last, nullptr);
   {

@@ -71,7 +71,7 @@ std::vector<std::byte> bytes(int64_t count, unsigned seed) {
 
 } // namespace
 
-TEST_P(DeviceTest, AppendsAreOfAnyForm) {
+TEST_P(DeviceTest, AppendsOfAllLayouts) {
   for (unsigned seed = 0; seed < 150; ++seed) {
     AppendCase made = AppendCase::draw(seed);
     int64_t element = sizeOf(made.dtype);
@@ -130,7 +130,7 @@ TEST_P(DeviceTest, AppendsAreOfAnyForm) {
   }
 }
 
-TEST_P(DeviceTest, StepsThatAreReplayedAddBehindTheLengthsOfThen) {
+TEST_P(DeviceTest, ReplayedStepsAppendAtCurrentLengths) {
   if (!device->canRecord())
     return;
   constexpr int64_t capacity = 9, size = 4;
@@ -172,7 +172,7 @@ TEST_P(DeviceTest, StepsThatAreReplayedAddBehindTheLengthsOfThen) {
   }
 }
 
-TEST_P(DeviceTest, AppendsOfMoreThanThereAreNumbersAreRefused) {
+TEST_P(DeviceTest, TooLargeAppendsAreRejected) {
   if (!device->canRecord())
     return; // only GPUs number vectors by thread indices
   tpc_append_args args = {};

@@ -71,7 +71,7 @@ TEST(Arena, PopFreesAllThatWasPushedSince) {
   EXPECT_FALSE(arena.pop(a));
 }
 
-TEST(Arena, RefusesWhatCannotBe) {
+TEST(Arena, RejectsInvalidSizes) {
   SingleRankArena rank;
   Arena &arena = rank.arena;
   EXPECT_EQ(arena.push(-1), nullptr);
@@ -205,7 +205,7 @@ TEST(Reduce, RoundsSumsOfHalvesOnce) {
   EXPECT_EQ(bfloatToFloat(out), 256);
 }
 
-TEST(Reduce, KnowsWhatItCanDo) {
+TEST(Reduce, ReportsSupportedTypes) {
   for (int32_t dtype : {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I32, TPC_I64})
     for (int32_t reduction : {TPC_SUM, TPC_MAX, TPC_MIN})
       EXPECT_TRUE(canReduce(dtype, reduction));

@@ -31,7 +31,7 @@ void expectIn(const std::string &text, const std::string &all) {
 
 } // namespace
 
-TEST_F(Linked, TheHostsTransportDoesTheRest) {
+TEST_F(Linked, TheHostTransportDoesOtherOperations) {
   auto world = World::threads(Grid({{"tp", 2}}), 1);
   auto error = world->run([](tpc_context &ctx) {
     EXPECT_TRUE(ctx.transport->isOnDevice());
@@ -43,7 +43,7 @@ TEST_F(Linked, TheHostsTransportDoesTheRest) {
   EXPECT_FALSE(error) << *error;
 }
 
-TEST_F(Linked, ARankThatFailsWakesThoseThatWaitOnTheirDevices) {
+TEST_F(Linked, AFailingRankWakesRanksInDeviceWaits) {
   auto world = World::threads(Grid({{"tp", 3}}), 1);
   auto error = world->run([](tpc_context &ctx) {
     if (ctx.rank == 1)
@@ -53,7 +53,7 @@ TEST_F(Linked, ARankThatFailsWakesThoseThatWaitOnTheirDevices) {
   EXPECT_EQ(error, "rank 1: enough");
 }
 
-TEST_F(Linked, WhoIsLateIsNamed) {
+TEST_F(Linked, ALateRankIsNamed) {
   auto world = World::threads(Grid({{"tp", 2}, {"pp", 2}}), 1, /*timeout=*/0.5);
   auto error = world->run([](tpc_context &ctx) {
     allReduce(ctx, 1);
@@ -70,7 +70,7 @@ TEST_F(Linked, WhoIsLateIsNamed) {
   expectIn("rank 3 (tp 1, pp 1) in receive 1 over 'pp' for rank 1 (tp 1, pp 0)", *error);
 }
 
-TEST_F(Linked, WhatHappensToALinkEndsTheRun) {
+TEST_F(Linked, ABrokenBackendEndsTheRun) {
   auto world = World::threads(Grid({{"tp", 2}}), 1);
   auto error = world->run([](tpc_context &ctx) {
     if (ctx.rank == 0)
@@ -86,7 +86,7 @@ TEST_F(Linked, WhatHappensToALinkEndsTheRun) {
       *error);
 }
 
-TEST_F(Linked, CallsThatDoNotFitAreAnError) {
+TEST_F(Linked, MismatchingCallsAreAnError) {
   auto world = World::threads(Grid({{"tp", 2}}), 1);
   auto error = world->run([](tpc_context &ctx) {
     OnDevice<float> data(ctx, {1, 2});

@@ -34,7 +34,7 @@ protected:
 
 } // namespace
 
-TEST_F(ControlGroups, HaveNoLimitsWhereThereAreNone) {
+TEST_F(ControlGroups, HaveNoLimitsByDefault) {
   EXPECT_EQ(quota(), none);
   EXPECT_EQ(ControlGroup(root.string()).limit("pids", "pids.max"),
             std::numeric_limits<int64_t>::max());
@@ -44,7 +44,7 @@ TEST_F(ControlGroups, HaveNoLimitsWhereThereAreNone) {
   EXPECT_EQ(quota(), none);
 }
 
-TEST_F(ControlGroups, HoldForAllBelow) {
+TEST_F(ControlGroups, ApplyToSubfolders) {
   write("/proc/self/cgroup", "0::/pod/service/worker\n");
   write("/proc/self/mountinfo",
         "22 1 8:1 / / rw - ext4 /dev/sda rw\n"
@@ -81,7 +81,7 @@ TEST_F(ControlGroups, AreReadOfVersionOne) {
   EXPECT_EQ(ControlGroup(root.string()).limit("pids", "pids.max"), 4000);
 }
 
-TEST_F(ControlGroups, AreReadWhereOnlyTheContainersPartIsMounted) {
+TEST_F(ControlGroups, AreReadFromAPartialMount) {
   write("/proc/self/cgroup", "4:cpu:/docker/abc/sub\n");
   write("/proc/self/mountinfo",
         "31 22 0:27 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n");
@@ -103,7 +103,7 @@ TEST_F(ControlGroups, BoundTheCores) {
   EXPECT_LE(usableCores(), quotaCores());
 }
 
-TEST_F(ControlGroups, SayWhetherAProcessIsFrozen) {
+TEST_F(ControlGroups, ReportFrozenProcesses) {
   write("/proc/self/mountinfo", "30 22 0:26 / /two rw - cgroup2 cgroup2 rw\n"
                                 "31 22 0:27 / /one rw - cgroup cgroup rw,freezer\n");
   write("/proc/71/cgroup", "6:freezer:/a\n0::/b\n");

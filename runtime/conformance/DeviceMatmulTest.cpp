@@ -162,7 +162,7 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
   }
 }
 
-TEST_P(DeviceTest, ProductsOfOneLeftSide) {
+TEST_P(DeviceTest, ProductsWithASharedLeftSide) {
   int64_t m = 7, k = 5;
   std::vector<float> x = numbers(m * k, 1);
   float *xData = tensor(x);
@@ -267,7 +267,7 @@ TEST_P(DeviceTest, ProductsOfManyShapes) {
 
 // Tuning uses the announced memory only, creates no further pending tunings, and does not change
 // results.
-TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
+TEST_P(DeviceTest, TuningKeepsResults) {
   int64_t m = 3, k = 16, n = 100;
   std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                      before = numbers(2 * m * n, 4), both = numbers(2 * m * k, 5);

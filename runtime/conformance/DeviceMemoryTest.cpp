@@ -6,7 +6,7 @@
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
 
-TEST_P(DeviceTest, SharedTensorsStayUntilTheyAreGivenBack) {
+TEST_P(DeviceTest, SharedTensorsStayUntilReleased) {
   // A later step reuses the memory of released tensors only.
   std::vector<const void *> shared;
   std::vector<std::vector<float>> values;
@@ -34,7 +34,7 @@ TEST_P(DeviceTest, SharedTensorsStayUntilTheyAreGivenBack) {
   }
 }
 
-TEST_P(DeviceTest, SharedTensorsMayComeOneAfterTheOther) {
+TEST_P(DeviceTest, ConsecutiveSharedTensors) {
   device->beginStep({3000, 0});
   std::vector<float *> outs;
   for (int i = 0; i < 8; ++i) {
@@ -53,7 +53,7 @@ TEST_P(DeviceTest, SharedTensorsMayComeOneAfterTheOther) {
   }
 }
 
-TEST_P(DeviceTest, AccessesMayComeOneAfterTheOther) {
+TEST_P(DeviceTest, ConsecutiveAccesses) {
   std::vector<float *> tensors;
   for (int i = 0; i < 8; ++i)
     tensors.push_back(tensor(numbers(3000, 9)));
@@ -68,7 +68,7 @@ TEST_P(DeviceTest, AccessesMayComeOneAfterTheOther) {
     EXPECT_EQ(valuesOf(tensors[static_cast<size_t>(i)], 3000), numbers(3000, i)) << i;
 }
 
-TEST_P(DeviceTest, CallsAreOfWhicheverThread) {
+TEST_P(DeviceTest, CallsFromAnyThread) {
   // Ranks are created on one thread, run on others, and end on the thread that ends the world.
   auto elsewhere = [](auto call) { std::thread(call).join(); };
   std::vector<float> x = numbers(40, 1), found(40);
@@ -117,7 +117,7 @@ TEST_P(DeviceTest, CallsAreOfWhicheverThread) {
   elsewhere([&] { device->release(b); });
 }
 
-TEST_P(DeviceTest, RecordingsAreToldWhereMemoryGoes) {
+TEST_P(DeviceTest, MemoryMovesInvalidateRecordings) {
   if (!device->canRecord())
     return;
   auto moves = [&](auto call) {

@@ -181,7 +181,7 @@ TEST_P(DeviceTest, LaunchesAreDoneInOrder) {
 }
 
 // An error ends a step early: its pending outputs are dropped.
-TEST_P(DeviceTest, StepsThatAreNotEndedDeliverNothingLater) {
+TEST_P(DeviceTest, UnfinishedStepsDeliverNothing) {
   const std::vector<float> values = numbers(4, 1);
   const float *x = tensor(values);
   bool isOver = false;

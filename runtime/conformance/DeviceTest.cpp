@@ -88,7 +88,7 @@ TEST_P(DeviceTest, MemoryIsAlignedAndKeepsWhatIsWritten) {
   EXPECT_EQ(device->allocate(-1), nullptr);
 }
 
-TEST_P(DeviceTest, WorkSeesWhatWorkBeforeItHasDone) {
+TEST_P(DeviceTest, WorkIsDoneInOrder) {
   std::vector<float> x = numbers(100, 1);
   float *a = tensor(x), *b = tensor(numbers(100, 2)), *c = tensor(numbers(100, 3));
   device->beginStep({100, 1});
@@ -120,7 +120,7 @@ TEST_P(DeviceTest, EachRowRunsOnce) {
     }
 }
 
-TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnvSays) {
+TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnv) {
   for (int64_t first : {64, 0}) {
     auto *seen = tensor(std::vector<int32_t>(64, 0));
     device->beginStep({first, 0});
@@ -146,7 +146,7 @@ TEST_P(DeviceTest, SizesMayBeOfAnyLength) {
   device->endStep();
 }
 
-TEST_P(DeviceTest, DimensionsThatIndicesDoNotReachAreRefused) {
+TEST_P(DeviceTest, TooLargeDimensionsAreRejected) {
   if (!GetParam().hasNarrowIndices)
     return;
   auto *seen = tensor(std::vector<int32_t>(1, 0));
@@ -190,7 +190,7 @@ TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
   EXPECT_EQ(valuesOf(c, 3), (std::vector<float>{14, 10, 4}));
 }
 
-TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
+TEST_P(DeviceTest, TransportsAndWorkAreOrdered) {
   float *a = tensor(std::vector<float>{1, 2, 3}), *b = tensor(std::vector<float>{0, 0, 0});
   device->beginStep({3, 0});
   launch(Twice, {a, b}, 3);
@@ -204,7 +204,7 @@ TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
   EXPECT_EQ(valuesOf(a, 3), (std::vector<float>{4, 8, 20}));
 }
 
-TEST_P(DeviceTest, CopiesThatMeetAreDoneInOrder) {
+TEST_P(DeviceTest, OverlappingCopiesAreDoneInOrder) {
   constexpr int64_t size = 257;
   std::vector<float> expected = numbers(size, 5);
   float *data = tensor(expected);
@@ -312,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 
 // Checks the late device itself: it reorders independent work, and no other.
-TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
+TEST(LateDevice, ReordersIndependentWork) {
   chooseDevices(conformance::lateDevices());
   {
     auto world = World::threads(Grid({{"tp", 1}}), 1);
@@ -335,7 +335,7 @@ TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
 }
 
 // Checks the late device itself: host code that accesses a tensor is detected.
-TEST(LateDeviceDeathTest, TensorsAreNotTheHosts) {
+TEST(LateDeviceDeathTest, HostAccessCrashes) {
   chooseDevices(conformance::lateDevices());
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   DeviceMemory memory(*world->local(0).device, 64);

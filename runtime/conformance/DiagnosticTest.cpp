@@ -98,7 +98,7 @@ TEST(MessageClaim, IsOneUntilItEnds) {
   EXPECT_TRUE(claimMessage(name, "rank 2"));
 }
 
-TEST(Timeout, OfAPartCountsForTheWhole) {
+TEST(Timeout, AnInnerTimeoutEndsWithTheOuter) {
   Timeout whole(0.05), part(1000, &whole), endless(0, &whole);
   int looks = 0;
   for (; !part.isOver() && looks < 100000; ++looks)

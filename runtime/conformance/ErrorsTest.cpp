@@ -30,7 +30,7 @@ void allReduce(tpc_context &ctx, int64_t count) {
 
 } // namespace
 
-TEST(Errors, WakesThoseWhoWaitInCollectives) {
+TEST(Errors, WakesRanksInCollectives) {
   for (int ranks : {2, 3, 8, 32})
     for (int64_t count : {5, 100000})
       for (int failing : {0, ranks - 1})
@@ -64,7 +64,7 @@ TEST(Errors, WakesSendersAndReceivers) {
             "rank 1: no");
 }
 
-TEST(Errors, ReachesThoseWhoComputeAtTheNextCall) {
+TEST(Errors, ReachesComputingRanksAtTheNextCall) {
   EXPECT_EQ(errorOf(4,
                     [&](tpc_context &ctx) {
                       if (ctx.rank == 3)
@@ -82,7 +82,7 @@ TEST(Errors, OnlyTheFirstIsKept) {
   }
 }
 
-TEST(Errors, AnyMomentWillDo) {
+TEST(Errors, FailsAtAnyMoment) {
   // One rank fails at a random point of a mixture of collectives of several groups. Sanitizers
   // check which buffers other ranks read at that moment.
   Grid grid({{"tp", 2}, {"dp", 2}});
@@ -118,7 +118,7 @@ TEST(Errors, ExceptionsAreErrorsOfTheRank) {
             "rank 0: out of memory");
 }
 
-TEST(Errors, WhoEndsEarlyIsNamed) {
+TEST(Errors, NamesARankThatEndsEarly) {
   for (int64_t count : {3, 50000})
     EXPECT_TRUE(errorOf(4, [&](tpc_context &ctx) {
                   if (ctx.rank != 2)
@@ -155,7 +155,7 @@ TEST(Errors, MessagesOfDifferentSizes) {
               "rank 1: rank 0 sends 20 bytes where 28 are expected");
 }
 
-TEST(Errors, BadArgumentsAreSaid) {
+TEST(Errors, BadArgumentsAreReported) {
   Grid grid({{"tp", 2}, {"pp", 2}});
   float x[16] = {}, y[16] = {};
   auto said = [&](const Fn &fn) {
@@ -195,7 +195,7 @@ TEST(Errors, BadArgumentsAreSaid) {
             "out of memory: a step asked for 9223372036854775807 bytes in addition to 0 in use");
 }
 
-TEST(Errors, AWorldThatFailedStaysSo) {
+TEST(Errors, AFailedWorldStaysFailed) {
   auto world = World::threads(Grid({{"tp", 2}}), 1);
   EXPECT_TRUE(world->run([](tpc_context &ctx) {
     tpc_frame_push(&ctx, 1000);

@@ -154,7 +154,7 @@ std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillI
 
 } // namespace
 
-TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
+TEST_P(DeviceTest, LoadedPartsEqualFiles) {
   std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
   if (!loader)
     return; // the host writes this device's memory
@@ -199,7 +199,7 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
 }
 
 /// Elements between strides are skipped, also if the part has the file's order and type.
-TEST_P(DeviceTest, EveryThirdElementIsTaken) {
+TEST_P(DeviceTest, StridedElementsAreLoaded) {
   std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
   if (!loader)
     return;

@@ -27,7 +27,7 @@ Heartbeat computing() { return {.at = "computing"}; }
 
 } // namespace
 
-TEST(HangDetector, WhoIsInTheSameOperationIsNotMissing) {
+TEST(HangDetector, ARankInTheSameOperationIsNotMissing) {
   Ranks ranks({onDevice("in all_reduce 7", {1, 2}), onDevice("in all_reduce 7", {0, 2}),
                onDevice("in all_reduce 6", {0, 1})});
   EXPECT_EQ(ranks.all.missing(0), std::vector<int>{2});
@@ -35,7 +35,7 @@ TEST(HangDetector, WhoIsInTheSameOperationIsNotMissing) {
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 2");
 }
 
-TEST(HangDetector, WhoIsInALaterOperationOfTheGroupIsNotMissing) {
+TEST(HangDetector, ARankInALaterOperationIsNotMissing) {
   Ranks ranks({onDevice("in all_reduce 7", {1}), onDevice("in all_gather 6", {0})});
   ranks.beats[0].axes = ranks.beats[1].axes = 1;
   ranks.beats[0].number = 7;
@@ -48,7 +48,7 @@ TEST(HangDetector, WhoIsInALaterOperationOfTheGroupIsNotMissing) {
   EXPECT_EQ(ranks.all.missing(1), std::vector<int>{0});
 }
 
-TEST(HangDetector, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
+TEST(HangDetector, NamesARankThatWaitsForAComputingRank) {
   // 0 waits for 1, 1 for 2, and 2 computes, on the host or on its device.
   for (const Heartbeat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {
     Ranks ranks({onDevice("in receive 1", {1}), onDevice("in receive 2", {2}), last});
@@ -57,13 +57,13 @@ TEST(HangDetector, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
   }
 }
 
-TEST(HangDetector, WhoWaitsForItsOwnDeviceIsFirstWhereNobodyWaitsForIt) {
+TEST(HangDetector, NamesARankThatWaitsForItsDevice) {
   Ranks ranks({onHost("in all_reduce", {1}), onHost("in all_reduce", {0}),
                onDevice("computing on its device, in kernel 'k'")});
   EXPECT_EQ(ranks.all.first(), 2);
 }
 
-TEST(HangDetector, OfThoseThatWaitForEachOtherTheFirstThatHasNotEnded) {
+TEST(HangDetector, NamesTheFirstUnfinishedRankOfACycle) {
   Ranks ranks({Heartbeat{.waits = true, .left = true, .missing = {}, .at = ""},
                onHost("in send", {2}), onHost("in send", {1})});
   EXPECT_EQ(ranks.all.first(), 1);

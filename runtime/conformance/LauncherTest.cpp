@@ -1,4 +1,4 @@
-//===- LauncherTest.cpp - what the environment says -----------------------===//
+//===- LauncherTest.cpp - launcher detection from the environment ---------===//
 
 #include "core/Launcher.h"
 #include <cstdlib>
@@ -10,7 +10,7 @@ using Kind = Launcher::Kind;
 
 namespace {
 
-/// What is found where these variables are set, and none of the others that matter.
+/// Returns the launcher detected with these variables, and no other relevant ones.
 Launcher detect(const std::map<std::string, std::string> &variables) {
   for (const char *name : {"TPC_TRANSPORT",
                            "TPC_PORT",
@@ -107,14 +107,14 @@ TEST(Launcher, Slurm) {
   EXPECT_LT(launcher.port, 30000);
   EXPECT_NE(launcher.port, detect(merge({{"SLURM_STEP_ID", "4"}}, slurm)).port);
   EXPECT_EQ(detect(merge({{"MASTER_ADDR", "x"}, {"MASTER_PORT", "5"}}, slurm)).port, 6);
-  // No step: a batch script; the shell of salloc. And a task that is alone.
+  // No launched step: a batch script; the shell of salloc. And a single task.
   EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_ID", "4294967290"}}, slurm)).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
 }
 
-TEST(Launcher, HalfOfAPair) {
-  // Where ranks are to find each other, and no launcher says the other half.
+TEST(Launcher, HalfOfAPairIsAnError) {
+  // An address for rendezvous is set, and no launcher provides the missing half.
   Variables address = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(detect(merge({{"RANK", "1"}}, address)).problem,
             "RANK is set, and WORLD_SIZE is not: each rank needs both");
@@ -126,7 +126,7 @@ TEST(Launcher, HalfOfAPair) {
   EXPECT_EQ(detect(address).kind, Kind::None);
 }
 
-TEST(Launcher, RanksThatThereCannotBe) {
+TEST(Launcher, InvalidRanks) {
   EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "3"}}).problem,
             "there is no such rank: OMPI_COMM_WORLD_RANK=3 of 3");
   EXPECT_EQ(detect({{"PMI_RANK", "7"}, {"PMI_SIZE", "4"}}).problem,

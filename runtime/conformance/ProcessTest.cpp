@@ -121,7 +121,7 @@ TEST(Threads, EndWell) {
   EXPECT_EQ(e.err, "");
 }
 
-TEST(Threads, AnErrorIsSaidOnce) {
+TEST(Threads, AnErrorIsReportedOnce) {
   EXPECT_FAILS(threads("fail 1"), "rank 1: out of luck");
   EXPECT_FAILS(threads("throw 0"), "rank 0: cannot read the file");
   EXPECT_FAILS(threads("argument 0"), "rank 0: send over 'tp': unknown element type 99");
@@ -138,7 +138,7 @@ TEST(Threads, AnErrorThatCannotUnwindEndsTheProcess) {
   EXPECT_FAILS(threads("no-unwind 1"), "rank 1: out of luck");
 }
 
-TEST(Threads, OnlyThatNobodyComputesCountsAsWaiting) {
+TEST(Threads, TimeoutRequiresThatNoRankComputes) {
   EXPECT_EQ(threads("slow 1 1").out, "threads: 2 ranks, 64\n");
   Ending e = threads("deadlock 0 1");
   EXPECT_EQ(e.status, 1) << e.err;
@@ -188,7 +188,7 @@ TEST_P(Processes, EndWell) {
   EXPECT_EQ(e.errors(), "");
 }
 
-TEST_P(Processes, AnErrorIsSaidOnce) {
+TEST_P(Processes, AnErrorIsReportedOnce) {
   EXPECT_FAILS(run(2, "fail 1"), "rank 1: out of luck");
   EXPECT_FAILS(run(4, "throw 0"), "rank 0: cannot read the file");
   EXPECT_FAILS(run(2, "no-unwind 1"), "rank 1: out of luck");
@@ -200,7 +200,7 @@ TEST_P(Processes, OutputsThatDoNotFit) {
   EXPECT_FAILS(run(3, "gather 2"), "rank 0: out of memory while outputs were gathered");
 }
 
-TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
+TEST_P(Processes, AnEarlyEndDoesNotBlockOthers) {
   EXPECT_FAILS(run(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
   for (const char *what : {"exit 1", "kill 2", "kill 0"}) {
     Ending e = runUntilErrorIsPrinted(3, what);
@@ -215,7 +215,7 @@ TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
   }
 }
 
-TEST_P(Processes, WhoIsFrozenEndsTheRun) {
+TEST_P(Processes, AFrozenRankEndsTheRun) {
   for (const char *victim : {"1", "0"}) {
     Ending e = run(3, std::string("stop ") + victim + " 60");
     EXPECT_NE(e.status, 0);
@@ -230,7 +230,7 @@ TEST_P(Processes, WhoIsFrozenEndsTheRun) {
   }
 }
 
-TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
+TEST_P(Processes, ARemainingRankReportsTheError) {
   for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
     Ending e = runUntilErrorIsPrinted(4, what);
     EXPECT_NE(e.status, 0);
@@ -250,7 +250,7 @@ TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
   }
 }
 
-TEST_P(Processes, NobodyWhoIsFrozenIsLeftBehind) {
+TEST_P(Processes, FrozenProcessesAreEnded) {
   // The launcher waits for all processes unconditionally. (mpirun ends them itself.)
   for (const char *what : {"stop-last 2 60", "stop-first 2 60"}) {
     Ending e = isMpi() ? mpi(4, what) : tcp(4, what, "plain");
@@ -261,7 +261,7 @@ TEST_P(Processes, NobodyWhoIsFrozenIsLeftBehind) {
   }
 }
 
-TEST_P(Processes, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
+TEST_P(Processes, ARankFrozenAtStartOrEndEndsTheRun) {
   struct {
     const char *what, *said;
   } cases[] = {{"stop-init 0 60", "rank 0 is frozen: its process was stopped"},
@@ -276,7 +276,7 @@ TEST_P(Processes, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
   }
 }
 
-TEST_P(Processes, OnlyThatNobodyComputesCountsAsWaiting) {
+TEST_P(Processes, TimeoutRequiresThatNoRankComputes) {
   EXPECT_EQ(run(2, "slow 1 4").out, std::string(GetParam()) + ": 2 ranks, 64\n");
   Ending e = run(3, "deadlock 1 4");
   EXPECT_NE(e.status, 0);
@@ -287,13 +287,13 @@ TEST_P(Processes, OnlyThatNobodyComputesCountsAsWaiting) {
       << e.err;
 }
 
-TEST_P(Processes, WhoHasDeliveredMayEndBeforeTheOthers) {
+TEST_P(Processes, RanksMayEndAfterDelivering) {
   Ending e = run(3, "late 2");
   EXPECT_EQ(e.status, 0) << e.err;
   EXPECT_EQ(e.out, std::string(GetParam()) + ": 3 ranks, 729\n");
 }
 
-TEST_P(Processes, AllRanksAgreeOnWhatIsSaid) {
+TEST_P(Processes, RanksAgreeOnTheReporter) {
   EXPECT_FAILS(run(3, "agree"), "bad input");
   EXPECT_FAILS(run(3, "agree-one 2"), "bad input");
   EXPECT_FAILS(
@@ -308,7 +308,7 @@ TEST(Tcp, AMessageWaitsInSharedMemory) {
   EXPECT_EQ(e.out, "tcp: 2 ranks, 64\n");
 }
 
-TEST(Mpi, ALevelWithoutThreadsIsRefused) {
+TEST(Mpi, AnMpiWithoutThreadsIsRejected) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
   Ending e = mpi(2, "end", folder + "SCENARIO_THREAD_LEVEL=0 ");
@@ -321,7 +321,7 @@ TEST(Mpi, ALevelWithoutThreadsIsRefused) {
   EXPECT_EQ(e.out, "");
 }
 
-TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
+TEST(Mpi, TheLibraryIsSearchedForInSeveralFolders) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
   // No library.
@@ -353,7 +353,7 @@ TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
   }
 }
 
-TEST(Mpi, AnotherLauncherIsNoticed) {
+TEST(Mpi, AnotherLauncherIsDetected) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
   // The environment of one of two processes of MPICH's launcher.

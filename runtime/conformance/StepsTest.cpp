@@ -131,7 +131,7 @@ TEST_P(Steps, MessagesPassEachOther) {
 // The last rank of an axis posts long messages to all before it, one per rank. Meanwhile these send
 // long messages along the axis and receive the posts only at the end: posts never block, and they
 // are copied.
-TEST_P(Steps, NobodyWaitsForPosts) {
+TEST_P(Steps, PostsDoNotBlock) {
   constexpr int64_t longest = 60000;
   onAllRanks([](tpc_context &ctx) {
     Transport &host = ctx.transport->onHost();
@@ -248,7 +248,7 @@ TEST_P(Steps, SteadyStateAllocatesNothing) {
   });
 }
 
-TEST_P(Steps, CountersSayWhatWasSent) {
+TEST_P(Steps, CountersCountSentBytes) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t axes : masksOf(ctx.grid)) {
       ctx.counters.reset();

@@ -9,13 +9,13 @@
 
 using namespace tpc::rt;
 
-TEST(Spin, IsNothingWithoutCoresToSpare) {
+TEST(Spin, IsDisabledWithoutSpareCores) {
   tpc_spin spin = tpc_spin_begin(false, 0);
   EXPECT_FALSE(tpc_spin_again(&spin));
   EXPECT_FALSE(tpc_spin_again(&spin));
 }
 
-TEST(Spin, GivesTheCoreAwaySomeTimesIfAsked) {
+TEST(Spin, YieldsTheCoreOnRequest) {
   tpc_spin spin = tpc_spin_begin(false, 3);
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(tpc_spin_again(&spin));

@@ -29,7 +29,7 @@ namespace {
 
 } // namespace
 
-TEST(WatchDeathTest, WhoLivesButSaysNothingDoesNotSpeak) {
+TEST(WatchDeathTest, ASilentRankDoesNotReport) {
   // Like a killed process that is still releasing its memory.
   pid_t silent = fork();
   if (silent == 0) {

@@ -59,7 +59,7 @@ std::string expectedLines(const std::vector<GenerationRequest> &requests,
 const std::vector<Ids> prompts = {
     {12, 7, 99, 3, 3}, {1}, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, {100, 0}};
 
-TEST(Generate, AllGridsSayTheSame) {
+TEST(Generate, AllGridsPrintTheSame) {
   for (const SamplingSettings &sampling :
        {SamplingSettings{}, {1, 1, 0, 1, 3}, {1.3f, 0.75f, 20, 0.875, 4}, {1, 2, 0, 0.9375, 5}}) {
     auto requests = requestsOf(prompts, sampling, 12);
@@ -76,7 +76,7 @@ TEST(Generate, AllGridsSayTheSame) {
   }
 }
 
-TEST(Generate, ProcessesSayTheSame) {
+TEST(Generate, ProcessesPrintTheSame) {
   auto requests = requestsOf(prompts, {1.2f, 0.75f, 0, 0.9375, 3}, 9);
   std::string expected = expectedLines(requests);
   for (Way way : {Way::Mpi, Way::Tcp}) {
@@ -92,7 +92,7 @@ TEST(Generate, ProcessesSayTheSame) {
 }
 
 /// Messages of several groups exceed every buffer: a send blocks until it is received.
-TEST(Generate, StagesDoNotWaitForEachOtherInACircle) {
+TEST(Generate, StagesDoNotDeadlock) {
   std::vector<Ids> longOnes;
   for (int64_t i = 0; i < 5; ++i)
     longOnes.push_back(Ids(static_cast<size_t>(300 + 40 * i), i));
@@ -207,7 +207,7 @@ TEST(Generate, SequencesEndWhereTheModelDoes) {
               {"--max-sequence 9: the model is made for sequences of 8 tokens at most"});
 }
 
-TEST(Generate, MistakesAreNamed) {
+TEST(Generate, ErrorsNameTheirCause) {
   auto error = [](std::vector<std::string> arguments, const std::vector<std::string> &parts,
                   const Ranks &run = {2, 1, 1, 1}) { expectError(runToy(run, arguments), parts); };
   error({}, {"Give --prompt-ids 12,7,99 or --serve-stdin"});
@@ -274,7 +274,7 @@ TEST(Generate, MemoryIsPlanned) {
       << outcome.err;
 }
 
-TEST(Generate, HelpTeaches) {
+TEST(Generate, HelpListsFlags) {
   Outcome outcome = runToy({}, {"--help"});
   EXPECT_EQ(outcome.status, 0);
   for (const char *part :

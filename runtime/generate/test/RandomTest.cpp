@@ -19,7 +19,7 @@ TEST(Random, PhiloxIsThatOfThePaper) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Random, WhatIsDrawnDependsOnEachOfItsNames) {
+TEST(Random, DrawsDependOnEachInput) {
   Draw draw{7, 1, 20};
   uint32_t bits = draw.of(5);
   EXPECT_EQ(bits, draw.ofQuad(1)[1]);
@@ -29,7 +29,7 @@ TEST(Random, WhatIsDrawnDependsOnEachOfItsNames) {
   EXPECT_NE(draw.of(9), bits);
 }
 
-TEST(Random, LogarithmsAndPowersAreRight) {
+TEST(Random, LogarithmsAndExponentialsAreAccurate) {
   for (double x = 1e-10; x < 1e10; x *= 1.37) {
     EXPECT_NEAR(logOf(x), std::log(x), 1e-15 * std::max(1.0, std::abs(std::log(x))));
     EXPECT_NEAR(logOf(1 + 1e-9 * x), std::log(1 + 1e-9 * x),

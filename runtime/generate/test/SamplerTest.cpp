@@ -164,7 +164,7 @@ std::vector<SamplingSettings> settings() {
   return list;
 }
 
-TEST(Sampler, SplitsChooseWhatOnePlaceDoes) {
+TEST(Sampler, ShardedEqualsUnsharded) {
   for (int64_t vocabulary : {7, 301, 5003}) {
     for (const Shape &shape : shapes()) {
       std::mt19937 generator(static_cast<uint32_t>(vocabulary));
@@ -304,7 +304,7 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
 }
 
 /// Unfiltered rows need one reduction of eight bytes each; top-k gathers only shown() tokens.
-TEST(Sampler, LittleIsSaid) {
+TEST(Sampler, CommunicationIsMinimal) {
   Logits logits = normalLogits(1000, 2);
   auto rowsOf = [&](const SamplingSettings &own) {
     std::vector<Counters::Row> rows;
@@ -339,7 +339,7 @@ TEST(Sampler, LittleIsSaid) {
   EXPECT_EQ(rows[0].bytes, 4 * 41 * 8);
 }
 
-TEST(Sampler, WhatIsNoNumberIsSaidOfItsRow) {
+TEST(Sampler, NaNIsReportedForItsRow) {
   Logits logits(3, std::vector<float>(100, 1));
   logits[1][71] = logits[1][90] = NAN;
   for (SamplingSettings own : {SamplingSettings{},
@@ -357,7 +357,7 @@ TEST(Sampler, WhatIsNoNumberIsSaidOfItsRow) {
     }
 }
 
-TEST(Sampler, RowsDoNotKnowOfEachOther) {
+TEST(Sampler, RowsAreIndependent) {
   Logits logits = {normalLogits(500, 2, 1)[0], normalLogits(500, 2, 2)[0],
                    normalLogits(500, 2, 3)[0]};
   std::vector<SampledRow> rows = {

@@ -71,7 +71,7 @@ Ids expectedOf(Ids ids, int64_t count, const Ids &stop, int64_t capacity) {
   return made;
 }
 
-TEST(Schedule, ShapesMayBeFew) {
+TEST(Schedule, FewShapesAreUsedOnRequest) {
   EXPECT_EQ(roundedLength(1, 512), 1);
   EXPECT_EQ(roundedLength(3, 512), 4);
   EXPECT_EQ(roundedLength(33, 512), 64);
@@ -114,7 +114,7 @@ TEST(Schedule, ShapesMayBeFew) {
   }
 }
 
-TEST(Schedule, APromptGoesInByChunks) {
+TEST(Schedule, PromptsAreProcessedInChunks) {
   Schedule schedule({1, 20, 3}, 1, false);
   schedule.add(requestOf({1, 2, 3, 4, 5, 6, 7}, 2));
   std::vector<Ids> ids;
@@ -163,7 +163,7 @@ TEST(Schedule, EndsByStopIdsAndByCapacity) {
   EXPECT_FALSE(schedule.next());
 }
 
-TEST(Schedule, NoTokensMayBeAskedFor) {
+TEST(Schedule, ZeroNewTokensAreValid) {
   Schedule schedule({1, 20, 2}, 1, false);
   schedule.add(requestOf({1, 2, 3}, 0));
   int steps = 0;
@@ -176,7 +176,7 @@ TEST(Schedule, NoTokensMayBeAskedFor) {
   EXPECT_EQ(schedule.takeEvents().at(0).finish, Finish::Length);
 }
 
-TEST(Schedule, NoNumbersEndTheirRequestAlone) {
+TEST(Schedule, NaNEndsOnlyItsRequest) {
   Schedule schedule({2, 20, 8}, 1, true);
   schedule.add(requestOf({1, 2}));
   schedule.add(requestOf({3}));
@@ -213,7 +213,7 @@ TEST(Schedule, Cancels) {
 }
 
 /// A slot that is not in the running item of its group.
-TEST(Schedule, CancelsWhatIsNotInTheItem) {
+TEST(Schedule, CancelsASlotOutsideTheItem) {
   Schedule schedule({2, 20, 8}, 1, false);
   schedule.add(requestOf({1}));
   schedule.add(requestOf({2}));
@@ -227,7 +227,7 @@ TEST(Schedule, CancelsWhatIsNotInTheItem) {
   EXPECT_EQ(events[1].finish, Finish::Cancelled);
 }
 
-TEST(Schedule, OthersGetOnWhilePromptsGoIn) {
+TEST(Schedule, RunningSlotsAlternateWithPrompts) {
   Schedule schedule({2, 100, 4}, 1, false);
   schedule.add(requestOf({1}, 50));
   schedule.finish(*schedule.next(), std::vector<SampledToken>{{1, false}});
@@ -259,7 +259,7 @@ TEST(Schedule, GroupsKeepAllStagesBusy) {
 }
 
 /// Random requests of all kinds: each gets the tokens that it gets alone.
-TEST(Schedule, EachSequenceIsWhatItIsAlone) {
+TEST(Schedule, SequencesAreIndependent) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     auto draw = [&](int64_t from, int64_t count) {
@@ -326,7 +326,7 @@ TEST(Schedule, EachSequenceIsWhatItIsAlone) {
   }
 }
 
-TEST(Schedule, WhatWasSeenIsKnownOnce) {
+TEST(Schedule, SeenTokensAreDistinct) {
   Schedule schedule({1, 20, 8}, 1, false);
   schedule.add(requestOf({5, 6, 5}));
   schedule.finish(*schedule.next(), std::vector<SampledToken>{{6, false}});

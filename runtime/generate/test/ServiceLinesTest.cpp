@@ -8,7 +8,7 @@ using namespace tpc::rt;
 
 namespace {
 
-TEST(ServiceLines, ARequestSaysAll) {
+TEST(ServiceLines, ParsesAllFields) {
   ClientLine line = parseClientLine(
       R"({"id":"a","ids":[12,7,99],"max_new_tokens":3,"temperature":0.8,"top_k":40,"top_p":0.95,)"
       R"("seed":1,"repetition_penalty":1.1,"stop_ids":[2]})",
@@ -26,7 +26,7 @@ TEST(ServiceLines, ARequestSaysAll) {
   EXPECT_EQ(line.request->stopIds, (std::vector<int64_t>{2}));
 }
 
-TEST(ServiceLines, WhatIsNotSaidIsTheDefault) {
+TEST(ServiceLines, OmittedFieldsHaveDefaults) {
   GenerationRequest defaults;
   defaults.maxNewTokens = 9;
   defaults.stopIds = {4};
@@ -51,7 +51,7 @@ TEST(ServiceLines, Cancels) {
   EXPECT_FALSE(line.request);
 }
 
-TEST(ServiceLines, MistakesAreNamed) {
+TEST(ServiceLines, ErrorsNameTheirCause) {
   for (auto [text, problem] :
        {std::pair{"hello", "not JSON"},
         {"{\"id\":\"a\",\"ids\":[1]", "not JSON"},
@@ -85,14 +85,14 @@ TEST(ServiceLines, MistakesAreNamed) {
   }
 }
 
-TEST(ServiceLines, WhatIsRefusedIsNamedWhereItCanBe) {
+TEST(ServiceLines, ErrorsHaveTheRequestIdIfKnown) {
   EXPECT_EQ(parseClientLine(R"({"id":"a","ids":7})", {}).id, "a");
   EXPECT_EQ(parseClientLine(R"({"ids":7,"more":1,"id":"b"})", {}).id, "b");
   EXPECT_EQ(parseClientLine(R"({"id":3,"ids":[7]})", {}).id, std::nullopt);
   EXPECT_EQ(parseClientLine("nothing", {}).id, std::nullopt);
 }
 
-TEST(ServiceLines, LongNamesAreNotSaidBack) {
+TEST(ServiceLines, LongNamesAreTruncated) {
   std::string name(100000, 'x');
   ClientLine line = parseClientLine(R"({"id":"a","ids":[7],")" + name + R"(":1})", {});
   EXPECT_EQ(line.id, "a");
@@ -144,7 +144,7 @@ TEST(ServiceLines, RequestsAreChecked) {
   expect(problem([](auto &r) { r.sampling.repetitionPenalty = INFINITY; }), "repetition_penalty");
 }
 
-TEST(ServiceLines, WhatIsSaidIsAsTheProtocolHasIt) {
+TEST(ServiceLines, LinesFollowTheProtocol) {
   EXPECT_EQ(tokenLine("a", 5, 0), "{\"id\":\"a\",\"token\":5,\"index\":0}\n");
   EXPECT_EQ(finishLine("a", Finish::Stop, ""), "{\"id\":\"a\",\"finish\":\"stop\"}\n");
   EXPECT_EQ(finishLine(std::nullopt, Finish::Error, "a \"b\"\n"),
@@ -166,7 +166,7 @@ TEST(ServiceLines, LinesAreCut) {
   EXPECT_FALSE(cutter.take());
 }
 
-TEST(ServiceLines, LinesThatAreTooLongAreSaidOnce) {
+TEST(ServiceLines, TooLongLinesAreReturnedOnce) {
   LineCutter cutter;
   std::string piece(LineCutter::longest / 2 + 1, 'x');
   int tooLong = 0;

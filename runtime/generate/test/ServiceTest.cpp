@@ -89,7 +89,7 @@ std::vector<GenerationRequest> manyRequests() {
   return requests;
 }
 
-TEST(Service, EachRequestIsAnsweredAsIfItWereAlone) {
+TEST(Service, RequestsAreIndependent) {
   std::vector<GenerationRequest> requests = manyRequests();
   std::string input;
   for (const GenerationRequest &request : requests)
@@ -113,7 +113,7 @@ TEST(Service, EachRequestIsAnsweredAsIfItWereAlone) {
   }
 }
 
-TEST(Service, TokensComeAsTheyAreMade) {
+TEST(Service, TokensAreStreamed) {
   for (const Ranks &grid : {Ranks{1, 1, 1, 1}, Ranks{2, 1, 2, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
     Process process(grid, serve());
     for (const char *id : {"a", "b"}) { // idle after the first, the service waits
@@ -159,7 +159,7 @@ TEST(Service, RequestsAreCancelled) {
 
 /// Requests arrive faster than they are answered: reading pauses at the queue limit, and no request
 /// is lost.
-TEST(Service, NoMoreIsReadThanThereIsRoomFor) {
+TEST(Service, ReadingPausesAtTheQueueLimit) {
   Process process({1, 1, 1, 1}, {"--serve-stdin", "--max-sequence=20000", "--max-batch=1"});
   process.write(lineOf(requestOf("first", {1}, 12000)));
   constexpr int count = 45; // two megabytes each; at most 64 may be queued
@@ -187,7 +187,7 @@ TEST(Service, NoMoreIsReadThanThereIsRoomFor) {
   EXPECT_EQ(process.wait().status, 0);
 }
 
-TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
+TEST(Service, InvalidRequestsDoNotAffectOthers) {
   std::string input = "this is no JSON\n"
                       R"({"id":"a","ids":[1,2],"max_new_tokens":4})"
                       "\n"
@@ -239,7 +239,7 @@ TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
   EXPECT_NE(others[3].find("no request 'z'"), std::string::npos);
 }
 
-TEST(Service, AClientThatGoesAwayIsAnError) {
+TEST(Service, AClosedOutputIsAnError) {
   for (const Ranks &grid : {Ranks{2, 1, 1, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
     Process process(grid, {"--serve-stdin", "--max-sequence=100000"});
     process.write(lineOf(requestOf("a", {1}, 90000)));
@@ -272,7 +272,7 @@ int64_t residentKilobytes(pid_t process) {
 }
 
 /// Ten thousand steps, in sequences that reuse the same slots.
-TEST(Service, MemoryStaysAsItIs) {
+TEST(Service, MemoryDoesNotGrow) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they keep freed memory";
@@ -297,7 +297,7 @@ TEST(Service, MemoryStaysAsItIs) {
 }
 
 /// Requests with equal seeds draw the same; requests without a seed draw independently.
-TEST(Service, SeedsSayWhatIsDrawn) {
+TEST(Service, SeedsDetermineDraws) {
   std::string input;
   for (const char *request :
        {R"({"id":"a","ids":[1,2],"max_new_tokens":9,"temperature":1,"seed":5})",

@@ -11,7 +11,7 @@ namespace {
 
 using Tokens = std::vector<int64_t>;
 
-TEST(Windows, RoomIsForTwoWindowsAndAStepAndNoMoreThanTheSequence) {
+TEST(Windows, CapacityIsTwoWindowsAndAStep) {
   Generation::Windowed windowed;
   windowed.window = 6;
   EXPECT_EQ(roomOf(windowed, {1, 100, 5}), 17);
@@ -81,7 +81,7 @@ TEST(Windows, EachTokenSeesItsWindow) {
       }
 }
 
-TEST(Windows, SequencesBeginAnew) {
+TEST(Windows, SlotsAreReused) {
   std::mt19937 random(1);
   constexpr int64_t slots = 4, capacity = 60, chunk = 5;
   Caches caches(slots, 6, {slots, capacity, chunk});
