@@ -330,7 +330,7 @@ void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
   }
 }
 
-static lowered::Place makePlace(const Tensor &tensor, bool rounds) {
+static lowered::MemoryView makeView(const Tensor &tensor, bool rounds) {
   return {std::make_shared<lowered::Memory>(tensor.bytes(), rounds), 0, tensor.elements,
           tensor.type};
 }
@@ -340,11 +340,11 @@ Drawing::Outcome Drawing::tryOut() {
   auto run = lowered::KernelProgram::get(kernel.func);
   if (failed(run))
     return Outcome::Bad;
-  std::vector<lowered::Place> memory;
+  std::vector<lowered::MemoryView> memory;
   for (const Tensor &operand : c.operands)
     memory.push_back(operand.content);
   for (const Tensor &result : c.results)
-    memory.push_back(makePlace(result, true));
+    memory.push_back(makeView(result, true));
   bool reported = false;
   if (failed((*run)->run(
           memory, [&](const SymExpr &s) { return evaluate(s); }, c.seed, lowered::Rounding::Casts,
@@ -432,7 +432,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
       tensor.alignment = own << random.below(llvm::Log2_32(16 / own));
     bool isOperand = memory.getArgNumber() < numOperands;
     if (isOperand)
-      tensor.content = makePlace(tensor, true);
+      tensor.content = makeView(tensor, true);
     (isOperand ? c.operands : c.results).push_back(std::move(tensor));
   }
   c.blocks = random.below(4) ? 1 + random.below(4) : 1 + random.below(9);

@@ -34,8 +34,8 @@ private:
 struct Tensor {
   mlir::Type type; // of elements
   int64_t elements = 0;
-  unsigned alignment = 256;          // on the GPU
-  mlir::tpc::lowered::Place content; // of operands
+  unsigned alignment = 256;               // on the GPU
+  mlir::tpc::lowered::MemoryView content; // of operands
   int64_t bytes() const { return elements * mlir::tpc::getElementBytes(type); }
 };
 

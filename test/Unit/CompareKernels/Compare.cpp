@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace compare;
-using lowered::Place;
+using lowered::MemoryView;
 
 /// Of the largest element.
 static constexpr double kTolerance = 1e-5;
@@ -35,7 +35,7 @@ static bool onlyMoves(const Kernel &kernel) {
 static bool isHalf(Type type) { return type.isF16() || type.isBF16(); }
 
 /// Elements of raw bytes.
-static Place view(Type type, const std::vector<uint8_t> &bytes) {
+static MemoryView view(Type type, const std::vector<uint8_t> &bytes) {
   auto memory = std::make_shared<lowered::Memory>(bytes.size(), true);
   std::memcpy(memory->bytes.data(), bytes.data(), bytes.size());
   return {memory, 0, int64_t(bytes.size()) / getElementBytes(type), type};
@@ -63,15 +63,15 @@ static void addReference(CpuRun &expected, const Program &program, const Kernel 
   auto run = lowered::KernelProgram::get(kernel.func);
   if (failed(run))
     llvm::report_fatal_error("the reference interpreter does not run a kernel");
-  std::vector<Place> outputs[2];
+  std::vector<MemoryView> outputs[2];
   for (bool rounds : {false, true}) {
-    std::vector<Place> memory;
+    std::vector<MemoryView> memory;
     for (const Tensor &operand : c.operands) {
-      Place place{std::make_shared<lowered::Memory>(operand.bytes(), rounds), 0, operand.elements,
-                  operand.type};
+      MemoryView copy{std::make_shared<lowered::Memory>(operand.bytes(), rounds), 0,
+                      operand.elements, operand.type};
       for (int64_t i = 0; i < operand.elements; ++i)
-        place.store(i, operand.content.load(i));
-      memory.push_back(place);
+        copy.store(i, operand.content.load(i));
+      memory.push_back(copy);
     }
     for (const Tensor &result : c.results)
       memory.push_back({std::make_shared<lowered::Memory>(result.bytes(), rounds), 0,
@@ -151,7 +151,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
                                  const std::vector<uint8_t> &bytes, bool exactly,
                                  double tolerance) {
   int64_t size = getElementBytes(tensor.type);
-  Place cpu = view(tensor.type, expected.bytes), gpu = view(tensor.type, bytes);
+  MemoryView cpu = view(tensor.type, expected.bytes), gpu = view(tensor.type, bytes);
   auto forEach = [&](auto f) {
     for (int64_t at = 0; at < tensor.elements; ++at)
       if (expected.written[at])
