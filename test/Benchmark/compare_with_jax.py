@@ -130,7 +130,7 @@ def sent_share(kind: str, members: int) -> float:
 
 
 def jax_collectives(hlo: str):
-    """(kind, operands, bytes of the whole buffers, bytes that a device sends) of each collective."""
+    """Returns (kind, operands, buffer bytes, bytes that a device sends) of each collective."""
     pattern = re.compile(
         r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE
     )

@@ -106,7 +106,7 @@ class Steps:
 
 
 def check(program, transport, fate, seed, log, more=None):
-    """Seconds until the rank was named, and until everybody had ended. `more`: of the environment."""
+    """Seconds until a message named the rank, and until all processes ended. `more`: environment."""
     draw = random.Random(seed)
     number, words = FATES[fate]
     with Steps(program, transport, log, more) as steps:

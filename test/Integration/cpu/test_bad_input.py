@@ -333,7 +333,7 @@ def test_weights_that_are_too_short(moved):
 
 
 def test_weights_that_changed_since(moved):
-    """The manifest knows sizes and samples: another model's weights are not taken for this one's."""
+    """The manifest has sizes and samples, so another model's weights are rejected."""
     executable, folder = moved
     data = bytearray((folder / "m.onnx.data").read_bytes())
     data[:64] = b"\x55" * 64

@@ -162,7 +162,7 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
 
 
 def test_a_split_moves_to_a_factor(tmp_path):
-    """40 rows, then 5 heads of 8 rows: by way of the other dimension, as tpc-lower-reshards goes."""
+    """40 rows, then 5 heads of 8 rows: through the other dimension, as in tpc-lower-reshards."""
 
     def rows(dims, size="?"):
         return f"tensor<{size}x?xf32, #tpc.dist<[{dims}], local>>"

@@ -160,7 +160,7 @@ def test_agrees_with_a_simulation(loop, tmp_path):
 
 
 def test_what_is_accepted_with_several_loops_ends(tmp_path):
-    """Loops one after the other, and what stands between them: nothing is accepted that would hang."""
+    """Consecutive loops with ops between them: no program that would deadlock is accepted."""
     rng = random.Random(2)
     modules, cases = [], []
     for case in range(300):

@@ -31,7 +31,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(compiler, "find_tpcc", lambda: tool("tpcc"))
     monkeypatch.setenv("TPC_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache" / "programs"
-    gc.collect()  # ranks of sessions that nothing closed end here, and not while another test counts threads
+    gc.collect()  # ends ranks of sessions that were left open, before another test counts threads
 
 
 def make_unknown(path):
@@ -69,7 +69,7 @@ def test_generates_and_reports():
 
 
 def test_a_report_fits_the_model():
-    """gpt2-tiny has positions for 128 tokens, and gpt2-layer for fewer than a report begins with."""
+    """gpt2-tiny has 128 positions, and gpt2-layer has fewer than the first size of a report."""
     for name in ("gpt2-tiny", "gpt2-layer", "gpt2-mlp"):
         with tpc.compile(COMMITTED[name].path) as session:
             assert session.report()["collectives"]

@@ -138,7 +138,7 @@ def test_a_gate_closes(tmp_path, text, words):
 
 
 def test_widths_of_accesses():
-    """Sizes that are split, loops over two dimensions, mixed types, and what only some elements do."""
+    """Split sizes, loops over two dimensions, mixed types, and predicated elements."""
     function = """    tpc_kernel.func @kernel(%x: memref<?x?xf32> of [n, _24.tp], %g: memref<?xf16> of
         [_24.tp]) -> (%y: memref<?x?xi1> of [n, _24.tp]) {
       tpc_kernel.rows (%i) in [n] {

@@ -117,7 +117,7 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
 
 
 def moved(tpcc, text, kernel, operands, results, blocks=4):
-    """Bytes of sectors that a kernel of 64 tokens reads and writes, as the interpreter counts them."""
+    """Sector bytes that a kernel of 64 tokens reads and writes, counted by the interpreter."""
     env = tpcc.scratch / "env.npy"
     numpy.save(env, numpy.array([1, 64] + [0] * 14))
     threads = re.search(rf"entry {kernel}\(.*?reqntid (\d+)", text.read_text(), re.S)[1]

@@ -65,7 +65,7 @@ def test_groups_of_large_configurations_by_digest(corpus, every):
 
 
 def groups_by_definition(sizes, order, token):
-    """Ranks that agree on every axis that `token` does not name, in the order of their coordinates."""
+    """Groups of ranks that differ only on the axes in `token`, in order of their coordinates."""
     strides, stride = {}, 1
     for axis in order:
         strides[axis] = stride

@@ -65,7 +65,7 @@ def attention(element: int, with_bias: bool) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_attention_is_rounded_once(tpcc, tmp_path, with_bias):
-    """What attention in f32 gives of the same numbers, in f16: no score and no weight is rounded."""
+    """f16 attention equals f32 attention on the same numbers: no score or weight is rounded."""
     random = np.random.default_rng(2)
     inputs = {name: random.normal(size=(2, 4, 5, 8)).astype(np.float16) for name in "qkv"}
     if with_bias:

@@ -192,7 +192,7 @@ def test_not_verified_is_said(tpcc):
 
 
 def test_no_randomized_check_is_said(tpcc, tmp_path):
-    """A size that is sliced in steps cannot be made small: the program stands on the proof alone."""
+    """A size that is sliced in steps cannot be reduced, so only the proof covers the program."""
 
     def compiled(size):
         weight = TensorProto(

@@ -10,7 +10,7 @@ NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "Conversion", 
 
 
 def folder_of(path):
-    """The row of a file or folder in that table, such as Transforms/Model or runtime/transport/mpi."""
+    """Table row of a file or folder, such as Transforms/Model or runtime/transport/mpi."""
     parts = list(path.relative_to(TOP).parts)
     top = parts.pop(0)
     if top == "tools":
@@ -151,7 +151,8 @@ TARGETS = {
             "test/Simulator/CublasLt",
             "test/Simulator/Nccl",
         ),
-        headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)|<(?:cuda|nccl|cublas|cudnn)',
+        headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)'
+        r"|<(?:cuda|nccl|cublas|cudnn)",
         names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
         registered=(
             "lib/Driver/Register.cpp",

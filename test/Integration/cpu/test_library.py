@@ -427,7 +427,7 @@ def test_files_that_are_none(tmp_path):
 
 
 def test_an_error_in_a_step_is_survived(tpcc, tmp_path):
-    """Kernels find out what is looked up in vain: the ranks end, and come back with the next call."""
+    """Kernels detect an index out of bounds; the ranks stop, and the next call restarts them."""
     table = np.arange(1, 41, dtype=np.float32).reshape(10, 4)
     nodes = [
         helper.make_node("CumSum", ["ids", "one"], ["sum"]),

@@ -143,7 +143,7 @@ def test_lookup(tpcc, tmp_path, name, grid):
 
 
 def merged(shape, axis):
-    """A product's columns [3, 8] or [8, 3] as one dimension, and the tokens of all samples as one."""
+    """Matmul columns [3, 8] or [8, 3] as one dimension, and the tokens of all samples as one."""
     random = np.random.default_rng(0)
     constants = {
         "w": random.normal(size=(6, 24)),

@@ -26,7 +26,7 @@ def floats(model):
 
 
 def vectors_are_distinct_and_non_zero(arrays):
-    """Biases and norms: no zero, no one, no two values alike within a tensor, no two tensors alike."""
+    """Biases and norms: no 0, no 1, no equal values within a tensor, no equal tensors."""
     vectors = {name: array for name, array in arrays.items() if array.ndim == 1 and array.size > 1}
     assert vectors
     for name, array in vectors.items():

@@ -76,7 +76,7 @@ def test_bias_added_twice(original):
 
 
 def swap_gelu(model, layer, old, new, scale):
-    """Replaces the `old` function of one layer's GELU by `new` of the scaled argument of the whole."""
+    """Replaces function `old` in one layer's GELU by `new` of the GELU's scaled argument."""
     mutated = copy.deepcopy(model)
     nodes = mutated.graph.node
     position = [index for index, node in enumerate(nodes) if node.op_type == old][layer]

@@ -184,7 +184,7 @@ def test_names_that_clash(tpcc, tmp_path, name):
 
 
 def nest(levels: int, calls: int = 1, back: int | None = None):
-    """f0 calls f1 calls … `calls` times each; the last one negates, or calls the function `back`."""
+    """f0 calls f1 calls …, `calls` times each; the last function negates, or calls `back`."""
     text = (
         '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>\ng (float[4] x) => (float[4] y) { y'
         " = local.f0(x) }\n"

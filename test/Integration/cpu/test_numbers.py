@@ -57,7 +57,7 @@ def shapes(model):
 
 
 def check(executable, model, shapes, paddings=("none",), transport="threads"):
-    """All shapes from one executable and in one process; the message lists every one that is off."""
+    """All shapes with one executable and one process; the message lists every wrong one."""
     cases = list(itertools.product(shapes, paddings))
     inputs = [model.inputs(*shape, padding) for shape, padding in cases]
     wrong = []

@@ -29,7 +29,7 @@ def tensor(element: str, *dims) -> str:
 
 
 class Program:
-    """One stage, inputs named in order of their creation, outputs o0, o1, … with a reference each."""
+    """One stage: inputs named in order of creation, outputs o0, o1, …, and their references."""
 
     def __init__(self):
         self.inputs, self.lines, self.outputs = [], [], []

@@ -24,25 +24,31 @@ tried = Table()
 # What earlier seeds have found, made smaller.
 FOUND = {
     "exchange between ranks, at small sizes": (
-        '{"grid":"tp2x4,dp2,allow-reshard","shapes":[[1,13]],"depth":0,"seed":30068,"hidden":5,"vocab":2,'
-        '"sizes":"computed","chains":[{"width":48,"steps":[["split",7,0,0],["gram",0,0,0],["expand",1,0,11]],'
+        '{"grid":"tp2x4,dp2,allow-reshard","shapes":[[1,13]],"depth":0,"seed":30068,'
+        '"hidden":5,"vocab":2,'
+        '"sizes":"computed","chains":[{"width":48,"steps":[["split",7,0,0],["gram",0,0,0],'
+        '["expand",1,0,11]],'
         '"end":"row"}]}'
     ),
     "places of halves that change sides, at small sizes": (
-        '{"grid":"tp2","shapes":[[1,1]],"depth":0,"seed":119,"ids":false,"chains":[{"base":"special",'
+        '{"grid":"tp2","shapes":[[1,1]],"depth":0,"seed":119,"ids":false,'
+        '"chains":[{"base":"special",'
         '"product":false,"width":4},{"base":"own","steps":[["parts",7,5,0],["matmul",10,0,1]],'
         '"end":"row_output","whole":true}]}'
     ),
     "index of what is cut off again": (
-        '{"grid":"tp2x2,dp2,mb4","shapes":[[5,5]],"depth":0,"seed":54,"vocab":5,"chains":[{"width":4,'
+        '{"grid":"tp2x2,dp2,mb4","shapes":[[5,5]],"depth":0,"seed":54,"vocab":5,'
+        '"chains":[{"width":4,'
         '"steps":[["split",0,0,0],["gather_elements",11,0,0],["slice",4,8,2],["reduce",10,8,9]]}]}'
     ),
     "stages of a small model, next to the latency of collectives": (
         '{"grid":"tp4,pp2,sp,order=dp-tp-pp,allow-reshard","shapes":[[1,8],[1,8]],"level":0,'
-        '"layers":[{"heads":4,"kv":4,"size":8,"scale":"divide","mlp":"geglu","ffn":17,"norm":"none",'
+        '"layers":[{"heads":4,"kv":4,"size":8,"scale":"divide","mlp":"geglu","ffn":17,'
+        '"norm":"none",'
         '"place":"both"}],"depth":4,"seed":2569,"hidden":1,"positions":"learned","masking":"where",'
         '"extra":"inner","final_norm":false,"sizes":"computed","store":"node","outputs":"twice",'
-        '"chains":[{"base":"weight","width":24,"steps":[["cast",9,3,8],["unary",10,2,6],["split",9,1,6],'
+        '"chains":[{"base":"weight","width":24,"steps":[["cast",9,3,8],["unary",10,2,6],'
+        '["split",9,1,6],'
         '["reduce",1,0,6]],"store":"node","at":2}]}'
     ),
     "lookup behind a concatenation along its rows": (
@@ -50,15 +56,18 @@ FOUND = {
         '"chains":[{"base":"own","width":4},{"base":"table","width":4}]}'
     ),
     "shift of few rows that sequence parallelism has split": (
-        '{"grid":"tp2,sp","shapes":[[1,1]],"seed":21005,"depth":0,"hidden":5,"ids":false,"head":"none",'
+        '{"grid":"tp2,sp","shapes":[[1,1]],"seed":21005,"depth":0,"hidden":5,"ids":false,'
+        '"head":"none",'
         '"chains":[{"base":"weight","width":4,"steps":[["parts",0,0,0]],"end":"row_output"}]}'
     ),
     "output of which a round's samples are split further": (
-        '{"grid":"tp8,mb4,sp","shapes":[[3,2],[5,3]],"seed":20011,"depth":0,"hidden":4,"final_norm":false,'
+        '{"grid":"tp8,mb4,sp","shapes":[[3,2],[5,3]],"seed":20011,"depth":0,"hidden":4,'
+        '"final_norm":false,'
         '"chains":[{"steps":[["slice",0,0,0],["matmul",0,5,0]]}]}'
     ),
     "output of tokens that are split over batch and product": (
-        '{"grid":"tp2,dp2,mb2,sp","shapes":[[3,3],[5,3]],"seed":20108,"layers":[{"attention":"none"}],'
+        '{"grid":"tp2,dp2,mb2,sp","shapes":[[3,3],[5,3]],"seed":20108,'
+        '"layers":[{"attention":"none"}],'
         '"chains":[{"product":false,"at":1,"steps":[["merge",0,0,0]]}]}'
     ),
     "reshape of samples whose other dimensions do not divide": (
@@ -66,7 +75,8 @@ FOUND = {
         '"chains":[{"product":false,"steps":[["repeat",8,3,2],["split",2,3,5]],"end":"row"}]}'
     ),
     "shift along a dimension of which an inner factor is split": (
-        '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,"ids":false,'
+        '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,'
+        '"ids":false,'
         '"chains":[{"product":false,"steps":[["expand",0,0,0],["roll",0,0,0]]}]}'
     ),
     "norm of each repeated head before a norm over all heads": (
@@ -74,12 +84,16 @@ FOUND = {
         '"mlp":"none","norm":"rms_spelled","wide_norm":"qk"}],"seed":569,"hidden":3,"vocab":31}'
     ),
     "output whose copies are split apart from what they copy": (
-        '{"grid":"tp2","shapes":[[1,1],[2,5]],"level":0,"layers":[{"attention":"falcon","heads":10,"kv":5,"rotary":"half",'
-        '"mlp":"none","norm":"layer_spelled","linear":"transpose","clip":true}],"seed":44,"extra":"keys"}'
+        '{"grid":"tp2","shapes":[[1,1],[2,5]],"level":0,"layers":[{"attention":"falcon",'
+        '"heads":10,"kv":5,"rotary":"half",'
+        '"mlp":"none","norm":"layer_spelled","linear":"transpose","clip":true}],"seed":44,'
+        '"extra":"keys"}'
     ),
     "loss behind a stage that begins within a layer": (
-        '{"grid":"pp2","shapes":[[3,2]],"level":3,"layers":[{"heads":6,"kv":3,"size":1,"repeat":"early","scale":"query",'
-        '"norm":"rms","bias":false,"linear":"transpose"}],"depth":3,"seed":20144,"hidden":15,"vocab":1,"ids":false,"head":"loss"}'
+        '{"grid":"pp2","shapes":[[3,2]],"level":3,"layers":[{"heads":6,"kv":3,"size":1,'
+        '"repeat":"early","scale":"query",'
+        '"norm":"rms","bias":false,"linear":"transpose"}],"depth":3,"seed":20144,"hidden":15,'
+        '"vocab":1,"ids":false,"head":"loss"}'
     ),
 }
 
@@ -94,20 +108,30 @@ def test_found(what):
 ILL = [
     (
         '{"grid":"tp4x1,pp4,order=dp-tp-pp,allow-reshard","shapes":[[1,13],[2,8]],"level":0,'
-        '"layers":[{"attention":"gpt2","size":3,"scale":"query","mlp":"swiglu_fused","ffn":17,"norm":"layer_spelled",'
-        '"place":"both"}],"depth":4,"seed":2887,"hidden":4,"tied":true,"positions":"learned","mask":"causal_padded",'
-        '"outputs":"direct","chains":[{"width":48,"steps":[["slice",1,7,5],["gather",7,1,7],["half",10,4,8],'
+        '"layers":[{"attention":"gpt2","size":3,"scale":"query","mlp":"swiglu_fused",'
+        '"ffn":17,"norm":"layer_spelled",'
+        '"place":"both"}],"depth":4,"seed":2887,"hidden":4,"tied":true,"positions":"learned",'
+        '"mask":"causal_padded",'
+        '"outputs":"direct","chains":[{"width":48,"steps":[["slice",1,7,5],["gather",7,1,7],'
+        '["half",10,4,8],'
         '["matmul",6,5,2],["pad",1,1,8],["compare",8,10,1],["constant",9,7,2],["transpose",2,3,0]],'
-        '"end":"row_output"},{"steps":[["gather",6,11,7]],"end":"row","at":2},{"base":"own","steps":[["again",8,11,'
-        '7],["merge",0,1,11],["gather_elements",6,8,10],["constant",1,1,7],["constant",0,11,0],["cumsum",8,7,4]],'
+        '"end":"row_output"},{"steps":[["gather",6,11,7]],"end":"row","at":2},{"base":"own",'
+        '"steps":[["again",8,11,'
+        '7],["merge",0,1,11],["gather_elements",6,8,10],["constant",1,1,7],["constant",0,11,'
+        '0],["cumsum",8,7,4]],'
         '"end":"row_output","store":"node","at":1,"whole":true}]}'
     ),
     (
-        '{"grid":"tp3,allow-reshard","shapes":[[1,2],[1,1]],"level":0,"layers":[{"attention":"falcon","heads":12,'
-        '"kv":4,"rotary":"partial","repeat":"product","core":"op","scale":"query","mlp":"swiglu","ffn":1,'
-        '"norm":"none","place":"post"}],"depth":4,"seed":9843,"hidden":4,"vocab":2,"tied":true,"positions":"learned",'
-        '"mask":"padded","masking":"where","extra":"hidden","shared":true,"chains":[{"steps":[["merge",1,10,11],'
-        '["slice",2,3,9],["mask",10,7,9],["norm",4,10,1]],"end":"row","store":"node","at":1,"whole":true}]}'
+        '{"grid":"tp3,allow-reshard","shapes":[[1,2],[1,1]],"level":0,'
+        '"layers":[{"attention":"falcon","heads":12,'
+        '"kv":4,"rotary":"partial","repeat":"product","core":"op","scale":"query",'
+        '"mlp":"swiglu","ffn":1,'
+        '"norm":"none","place":"post"}],"depth":4,"seed":9843,"hidden":4,"vocab":2,'
+        '"tied":true,"positions":"learned",'
+        '"mask":"padded","masking":"where","extra":"hidden","shared":true,'
+        '"chains":[{"steps":[["merge",1,10,11],'
+        '["slice",2,3,9],["mask",10,7,9],["norm",4,10,1]],"end":"row","store":"node","at":1,'
+        '"whole":true}]}'
     ),
 ]
 

@@ -117,7 +117,7 @@ LONGER = "1" + "0" * 5000
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_of_flags(folder, capfd, flag, values):
-    """Each is refused by a line that names the flag, or the file, and the number as it was given."""
+    """Each error is one line with the flag or file, and the number as given."""
     for value in values:
         prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
         try:

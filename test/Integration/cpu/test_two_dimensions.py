@@ -61,7 +61,7 @@ def test_numbers_on_mpi(tpcc, mpi):
 
 
 def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
-    """A layer whose queries share keys, with a norm before it. `constants`: weights that are nodes."""
+    """Layer with grouped queries after a norm. `constants`: weights are Constant nodes."""
     random = np.random.default_rng(heads)
     sizes = {
         "scale": (hidden,),

@@ -139,7 +139,7 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
     [pytest.param(number, marks=[] if number == 905 else long) for number in range(900, 930)],
 )
 def test_calls_of_a_replayed_step_are_told_apart(tpcc, tmp_path, number):
-    """By what its communication has said: of 60 calls a handful is left, the right one among them."""
+    """Of 60 calls, the communication state leaves a handful, including the right one."""
     trace = tmp_path / "trace"
     said = the_error(injected(program_of(tpcc), "threads", f"ecc@{number}:1", TPC_SIM_TRACE=trace))
     if count := re.search(r"one of (\d+) calls", said):

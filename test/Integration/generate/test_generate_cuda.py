@@ -168,7 +168,7 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
     ],
 )
 def test_requests_come_and_go(tpcc, request, grid, transport):
-    """Eight in three slots, some of which are cancelled: each that stays gets what it gets alone."""
+    """Eight requests in three slots, some cancelled: the others get the same tokens as alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(

@@ -59,7 +59,7 @@ def test_layers_keep_their_caches(tpcc, name):
 @pytest.mark.parametrize("grid", ["tp1", "tp2", "pp2", "dp2", "tp2,pp2", "tp2,pp2,dp2,mb2"])
 @pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "falcon-past"])
 def test_caches_are_split(tpcc, name, grid):
-    """Heads over tp, but for one that serves all, sequences over dp, and layers with their stage."""
+    """Heads over tp, except one that all share; sequences over dp; layers with their stage."""
     model, parsed = CAUSAL[name], Grid.parse(grid)
     kept = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
     heads = model.kv_heads or model.heads

@@ -113,7 +113,7 @@ def test_memory_is_flat(program):
 
 
 def test_the_first_token_needs_no_reload(tpcc, tmp_path, alone):
-    """A program that has started reads no file again: its own is gone when the first request comes."""
+    """A started program reads no file again: its executable is deleted before the first request."""
     compiled = tpcc.compile(MODEL.path, Grid(tp=2, pp=2), "--generate")
     model, moved = tmp_path / MODEL.path.name, tmp_path / "program"
     shutil.copy(MODEL.path, model)

@@ -388,7 +388,7 @@ BYTES = [
     "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 100))]
 )
 def test_lines_of_any_bytes(toy, seed):
-    """Whatever stands in a line, lines of the protocol are what comes, and the program ends well."""
+    """For any input line, the output is protocol lines only, and the program exits with 0."""
     random = np.random.default_rng(seed)
     lines = []
     for _ in range(60):

@@ -64,7 +64,7 @@ def scaled(self, x):
 
 
 def tokens_first(self, x, function):
-    """[batch, tokens, heads, size] in between, as files have it that rotate before they transpose."""
+    """[batch, tokens, heads, size] in between, as in files that rotate before the transpose."""
     return self.op(
         "Transpose", function(self, self.op("Transpose", x, perm=[0, 2, 1, 3])), perm=[0, 2, 1, 3]
     )

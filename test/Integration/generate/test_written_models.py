@@ -349,7 +349,10 @@ REFUSED = {
         "'count'",
         "earlier tokens would change with each new token",
     ),
-    "keys-by-length-past": (variant(WithPast, keys_and_values=keys_by_length), "the number of tokens"),
+    "keys-by-length-past": (
+        variant(WithPast, keys_and_values=keys_by_length),
+        "the number of tokens",
+    ),
     "cross": (variant(between=cross), "keys"),
     "from-the-end": (variant(positions=from_the_end), "'tail'"),
     "reversed": (

@@ -25,7 +25,7 @@ NEVER = [
 
 
 def unpack(pack: Path) -> Path:
-    """The folder; an archive's is beside it, or in a temporary folder where that cannot be written."""
+    """Folder of a pack: for an archive next to it, or a temporary folder if that is read-only."""
     if pack.is_dir():
         return pack
     for parent in (pack.parent, None):

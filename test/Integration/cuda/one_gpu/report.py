@@ -51,7 +51,7 @@ class Report:
     def check(
         self, part: str, name: str, function, limit: float, always: bool = False
     ) -> Verdict | None:
-        """`function(seconds)` gives a verdict. What it throws is a failure, and no other check's."""
+        """`function(seconds)` returns a verdict. An exception is a failure of this check only."""
         if not always and not self.only.search(f"{part}: {name}"):
             return None
         begin = time.monotonic()
