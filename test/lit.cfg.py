@@ -1,5 +1,6 @@
-# lit: what `// RUN:` lines may use.
-#   tools of build/bin and build/test/bin, LLVM's FileCheck, not, split-file, mlir-opt; %python; %source (top of the repository);
+# lit: tools and substitutions of `// RUN:` lines.
+#   tools of build/bin and build/test/bin, LLVM's FileCheck, not, split-file, mlir-opt; %python;
+#   %source (top of the repository);
 #   %corpus (optional real ONNX files: tests that use it say `REQUIRES: corpus`).
 import os
 

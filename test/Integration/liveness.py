@@ -106,7 +106,7 @@ class Steps:
 
 
 def check(program, transport, fate, seed, log, more=None):
-    """Seconds until a message named the rank, and until all processes ended. `more`: environment."""
+    """Seconds until a message named the rank and until all ended. `more`: environment."""
     draw = random.Random(seed)
     number, words = FATES[fate]
     with Steps(program, transport, log, more) as steps:

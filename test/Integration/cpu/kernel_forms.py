@@ -14,7 +14,8 @@ func.func private @layer_norm_NAME(%x: XX, %s: WW, %b: WW) -> XX attributes {tpc
   %0 = tpc.layer_norm %x, %s bias %b epsilon 1.0e-5 : XX, WW bias WW -> XX
   return %0 : XX
 }
-func.func private @add_rms_norm_NAME(%x: XX, %y: XX, %s: WW) -> (XX, XX) attributes {tpc.kernel = 1} {
+func.func private @add_rms_norm_NAME(%x: XX, %y: XX, %s: WW) -> (XX, XX)
+    attributes {tpc.kernel = 1} {
   %0 = tpc.add %x, %y : XX, XX -> XX
   %1 = tpc.rms_norm %0, %s epsilon 1.0e-5 : XX, WW -> XX
   return %0, %1 : XX, XX
@@ -72,7 +73,8 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
 # Queries; keys beside those of a cache; and where only the first elements of a head are turned.
 # What is turned comes as a concat of both halves.
 ROTARY = """
-tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])
+tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
+    %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])
     -> (%y: memref<?x?x?xTT> of [n, 8, DIM]) {
   %half = tpc_kernel.size HALF
   tpc_kernel.rows (%i, %h) in [n, 8] {
@@ -98,7 +100,8 @@ tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x
     }
   }
 }
-tpc_kernel.func @keys_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM],
+tpc_kernel.func @keys_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
+    %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM],
     %key: memref<?x?x?xTT> of [8, s, DIM]) -> (%y: memref<?x?x?xTT> of [8, "s + n", DIM]) {
   %half = tpc_kernel.size HALF
   %past = tpc_kernel.size s
@@ -133,8 +136,10 @@ tpc_kernel.func @keys_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xT
     }
   }
 }
-tpc_kernel.func @part_NAME(%x: memref<?x?x?xTT> of [n, 8, TURNED], %c: memref<?x?xTT> of [n, TURNED],
-    %one: memref<?x?x?xTT> of [n, 8, PART], %two: memref<?x?x?xTT> of [n, 8, PART], %s: memref<?x?xTT> of [n, TURNED],
+tpc_kernel.func @part_NAME(%x: memref<?x?x?xTT> of [n, 8, TURNED],
+    %c: memref<?x?xTT> of [n, TURNED],
+    %one: memref<?x?x?xTT> of [n, 8, PART], %two: memref<?x?x?xTT> of [n, 8, PART],
+    %s: memref<?x?xTT> of [n, TURNED],
     %rest: memref<?x?x?xTT> of [n, 8, REST]) -> (%y: memref<?x?x?xTT> of [n, 8, DIM]) {
   %turned = tpc_kernel.size TURNED
   %half = tpc_kernel.size PART

@@ -335,9 +335,8 @@ def read(said: str) -> list[Survivor]:
     ]
 
 
-if (
-    __name__ == "__main__"
-):  # of some kernels: tpc-compare-kernels … --kernel=softmax --mistakes=10000 | python kernel_survivors.py
+# tpc-compare-kernels … --kernel=softmax --mistakes=10000 | python kernel_survivors.py
+if __name__ == "__main__":
     for one in read(sys.stdin.read()):
         if not (known := find(one)) or not known.equal:
             print("\t".join(one))

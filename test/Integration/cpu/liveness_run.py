@@ -107,7 +107,8 @@ def main():
                     failed.append(case)
                     print(
                         f"{case}: {kind}:"
-                        f" FAILED\n{traceback.format_exc()}\n{log.read_text() if log.exists() else ''}",
+                        f" FAILED\n{traceback.format_exc()}\n"
+                        f"{log.read_text() if log.exists() else ''}",
                         flush=True,
                     )
             finally:

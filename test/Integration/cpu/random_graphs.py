@@ -32,11 +32,8 @@ class Layer:
     kv: int = 2
     size: int = 4  # of a head
     rotary: str = "none"  # none, half, partial, interleaved
-    repeat: (
-        str
-    ) = (  # how kv heads meet their query heads: expand, product, early (expand, before a rotary embedding)
-        "expand"
-    )
+    # Repetition of kv heads: expand, product, early (expand before a rotary embedding).
+    repeat: str = "expand"
     qk_norm: bool = False
     core: str = "matmul"  # or one Attention op (opset 23)
     scale: str = "after"  # where 1/sqrt(size) stands: after, divide, query, both, none

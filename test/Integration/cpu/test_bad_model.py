@@ -470,7 +470,7 @@ def test_links_to_nothing(tpcc, tmp_path):
 
 @pytest.mark.parametrize("kibibytes", [8, 100])
 def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
-    """Disk full before the object is written, and during the link, where mmap would cause SIGBUS."""
+    """Disk full before the object is written, and during the link (mmap would cause SIGBUS)."""
     small = tmp_path / "small"
     small.mkdir()
     # A mount of its own, which ends with the shell.

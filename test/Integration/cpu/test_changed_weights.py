@@ -201,7 +201,8 @@ def test_changes_before_ranks_start_again(tpcc, tmp_path):
 
     graph = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (int64[b, s] ids) => (float[b, s, 4] y)
-                                       <float[4, 4] table> { one = Constant<value_int=1>() sum = CumSum(ids, one) y = Gather(table, sum) }"""
+                                       <float[4, 4] table> {
+            one = Constant<value_int=1>() sum = CumSum(ids, one) y = Gather(table, sum) }"""
     )
     weight = numpy_helper.from_array(W, "table")
     weight.ClearField("raw_data")

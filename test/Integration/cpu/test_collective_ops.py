@@ -69,7 +69,8 @@ def program(steps):
     body = "\n    ".join(lines)
     return f"""
 module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
-tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y", type = tensor<?x?xf32, #tpc.dist<[n, m]>>}}] {{
+tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
+    outputs [{{name = "y", type = tensor<?x?xf32, #tpc.dist<[n, m]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
     {body}
     tpc.output 0, {value} : {type_}
@@ -115,7 +116,8 @@ def test_split_reduction(tmp_path, kind, function):
     dim = " dim 0" if kind == "reduce_scatter" else ""
     text = f"""
 module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
-tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y", type = tensor<?xf32, #tpc.dist<[n]>>}}] {{
+tpc.pipeline @main(%x: {WHOLE}) inputs [{{tpc.name = "x"}}]
+    outputs [{{name = "y", type = tensor<?xf32, #tpc.dist<[n]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
     %0 = tpc.local_slice %x over ["tp"] dim 1 : {WHOLE} -> {part}
     %1 = tpc.reduce {function} %0 [1] : {part} -> {partial}
@@ -179,7 +181,8 @@ def test_a_split_moves_to_a_factor(tmp_path):
     )
     text = f"""
 module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
-tpc.pipeline @main(%0: {rows("40, m", 40)}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y", type = tensor<40x?xf32, #tpc.dist<[40, m]>>}}] {{
+tpc.pipeline @main(%0: {rows("40, m", 40)}) inputs [{{tpc.name = "x"}}]
+    outputs [{{name = "y", type = tensor<40x?xf32, #tpc.dist<[40, m]>>}}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
     {body}
     tpc.output 0, %{len(steps)} : {rows("40, m", 40)}

@@ -379,7 +379,8 @@ def test_the_working_directory_is_gone(tmp_path):
     (tmp_path / "gone").mkdir()
     text = (
         "import os, sys,"
-        f" tpc\nos.rmdir(os.getcwd())\ntpc.load({str(tmp_path / 'program')!r})\ntpc.compile({str(MODEL.path)!r},"
+        f" tpc\nos.rmdir(os.getcwd())\ntpc.load({str(tmp_path / 'program')!r})\n"
+        f"tpc.compile({str(MODEL.path)!r},"
         " cache=False)\nfor call in (lambda: tpc.load('x'), lambda: tpc.compile('x'), lambda:"
         f" tpc.compile({str(MODEL.path)!r}, out='x')):\n    try:\n        call()\n    except"
         " tpc.TpcError as error:\n        print(error)\n"

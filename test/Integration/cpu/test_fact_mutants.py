@@ -94,7 +94,8 @@ def verifiers(folder, level):
     if level in ("step", "placed"):
         return {
             "generation": (
-                f"--tpc-verify-generation=reference={folder / ('reference' if level == 'step' else 'step')}.mlir"
+                "--tpc-verify-generation=reference="
+                f"{folder / ('reference' if level == 'step' else 'step')}.mlir"
             )
         }
     if level == "staged":

@@ -139,8 +139,8 @@ def test_a_gate_closes(tmp_path, text, words):
 
 def test_widths_of_accesses():
     """Split sizes, loops over two dimensions, mixed types, and predicated elements."""
-    function = """    tpc_kernel.func @kernel(%x: memref<?x?xf32> of [n, _24.tp], %g: memref<?xf16> of
-        [_24.tp]) -> (%y: memref<?x?xi1> of [n, _24.tp]) {
+    function = """    tpc_kernel.func @kernel(%x: memref<?x?xf32> of [n, _24.tp],
+        %g: memref<?xf16> of [_24.tp]) -> (%y: memref<?x?xi1> of [n, _24.tp]) {
       tpc_kernel.rows (%i) in [n] {
         %s = tpc_kernel.fold sum (%j) in [_24.tp] adjacent : f32 init 0.0 identity -0.0 {
           %v = memref.load %x[%i, %j] : memref<?x?xf32>
@@ -180,7 +180,8 @@ def test_widths_of_accesses():
     )
     assert widths("tp1", unconditional) == (16, 8)
     # Of a branch beside which another one loads element by element.
-    beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8], %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
+    beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8],
+        %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
       tpc_kernel.elements (%j) in [_8] {
         %v = scf.if %c -> (f32) {
           %a = memref.load %x[%j] : memref<?xf32>

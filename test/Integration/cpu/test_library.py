@@ -660,13 +660,15 @@ int main(void) {
       return fail("wrong");
   if (tpc_model_run(NULL, &input, 1, &results) != TPC_REFUSED ||
       tpc_model_run(model, NULL, 1, &results) != TPC_REFUSED ||
-      tpc_model_run(model, &input, 1, NULL) != TPC_REFUSED || tpc_model_open(0, NULL, NULL) != TPC_REFUSED)
+      tpc_model_run(model, &input, 1, NULL) != TPC_REFUSED ||
+      tpc_model_open(0, NULL, NULL) != TPC_REFUSED)
     return fail("null");
   kill(getpid(), SIGUSR1); /* no rank takes it, and nothing ends */
   if (tpc_model_run(model, &input, 1, &results))
     return fail("run");
   tpc_model_close(model);
-  if (results->count != 1 || strcmp(results->tensors->name, "logits") || results->tensors->rank != 3 ||
+  if (results->count != 1 || strcmp(results->tensors->name, "logits") ||
+      results->tensors->rank != 3 ||
       results->tensors->shape[1] != 3)
     return fail("results");
   fwrite(results->tensors->data, sizeof(float), 2 * 3 * 1000, stdout);

@@ -122,7 +122,8 @@ with session.stream(PROMPTS, max_new_tokens=12, stop_ids=[{stop}]) as tokens:
         rows[row].append(token)
 assert rows == {ended}, rows
 assert tokens.finish == {["stop" if stop in row else "length" for row in expected]}, tokens.finish
-assert session.generate(np.zeros((0, 3), int)) == [] and session.generate(PROMPTS, max_new_tokens=0)[1].tolist() == []
+assert session.generate(np.zeros((0, 3), int)) == []
+assert session.generate(PROMPTS, max_new_tokens=0)[1].tolist() == []
 """,
         grid,
     )
@@ -164,7 +165,7 @@ for words, ids, settings in (
         (["stop_ids", "True"], [1], {"stop_ids": [True]}),
         (["max_new_tokens True"], [1], {"max_new_tokens": True}),
         (["temperature True"], [1], {"temperature": True}),
-        (["generate() has no setting 'nonsense'; it has max_new_tokens, temp"], [1], {"nonsense": 1}),
+        (["generate() has no setting 'nonsense'; it has max_new_tokens, "], [1], {"nonsense": 1}),
         (["'temprature' (did you mean 'temperature'?)"], [1], {"temprature": None}),
         (["row of token ids"], 10**5000, {}),
         (["row of token ids"], object(), {}), (["mask"], np.ma.array([1, 2], mask=[0, 1]), {}),
@@ -208,7 +209,8 @@ def test_run_gives_logits(grid, every):
     """
     python(
         f"""
-assert [port.name for port in session.inputs] == ["ids"] and session.description["generation"]["vocabulary"] == 101
+assert [port.name for port in session.inputs] == ["ids"]
+assert session.description["generation"]["vocabulary"] == 101
 ids = np.array([PROMPTS[0], [1, 2, 3]])
 logits = session.run({{"ids": ids}})["logits"]
 assert logits.shape == ((2, 3, 101) if {every} else (2, 101)), logits.shape
@@ -217,8 +219,10 @@ assert last.argmax(1).tolist() == [row[0] for row in session.generate(ids, max_n
 assert np.array_equal(session.run({{"ids": ids[:1].astype(np.int32)}})["logits"][0], logits[0])
 if {every}:
     assert np.array_equal(session.run({{"ids": ids[:, :2]}})["logits"], logits[:, :2])
-for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}), (["missing", "'ids'"], {{}}),
-                      (["[batch, sequence]", "[3]"], {{"ids": ids[0]}}), (["0 to 100"], {{"ids": ids + 99}})):
+for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}),
+                      (["missing", "'ids'"], {{}}),
+                      (["[batch, sequence]", "[3]"], {{"ids": ids[0]}}),
+                      (["0 to 100"], {{"ids": ids + 99}})):
     refused(words, session.run, inputs)
 """,
         grid,

@@ -12,8 +12,10 @@ from simulator import LIBRARIES
 
 # Folders of toolkits are empty in there, and programs that start theirs are none.
 HIDE = """
-for folder in $(readlink -f /usr/local/cuda*); do [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 77; done
-for name in ptxas nvdisasm nvcc; do for file in $(type -aP $name); do mount --bind /dev/null "$file" || exit 77; done; done
+for folder in $(readlink -f /usr/local/cuda*); do
+  [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 77; done
+for name in ptxas nvdisasm nvcc; do for file in $(type -aP $name); do
+  mount --bind /dev/null "$file" || exit 77; done; done
 unset CUDA_HOME CUDA_PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH
 exec "$@"
 """

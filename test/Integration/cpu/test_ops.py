@@ -74,7 +74,8 @@ func.func private @stage_0({args}) -> ({results}) {{
 tpc.pipeline @main({args}) inputs [{names}] outputs [{outputs}] {{
   tpc.stage 0 {{
     tpc.micro_batches {{
-      %r:{len(self.outputs)} = func.call @stage_0({", ".join("%" + n for n, _, _ in self.inputs)}) : ({types}) -> ({results})
+      %r:{len(self.outputs)} = func.call @stage_0(
+          {", ".join("%" + n for n, _, _ in self.inputs)}) : ({types}) -> ({results})
       {delivered}
     }}
   }}

@@ -34,8 +34,10 @@ def test_junit_counts(tmp_path):
 
 GTEST = """<testsuites><testsuite name="Suite">
 <testcase name="good" classname="Suite" status="run" result="completed"/>
-<testcase name="bad" classname="Suite" status="run" result="completed"><failure message="no"/></testcase>
-<testcase name="absent" classname="Suite" status="run" result="skipped"><skipped message="A.cpp:78&#x0A;Skipped&#x0A;sanitizers: they keep freed memory"/></testcase>
+<testcase name="bad" classname="Suite" status="run" result="completed">
+<failure message="no"/></testcase>
+<testcase name="absent" classname="Suite" status="run" result="skipped">
+<skipped message="A.cpp:78&#x0A;Skipped&#x0A;sanitizers: they keep freed memory"/></testcase>
 <testcase name="disabled" classname="Suite" status="notrun" result="suppressed"/>
 </testsuite></testsuites>"""
 

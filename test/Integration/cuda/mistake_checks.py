@@ -457,8 +457,10 @@ def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: st
 
 # A part of the suites of transports: three ranks, whose parts are uneven, and groups of two axes.
 WORLDS = (
-    "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Steps.Messages*/tp2_dp2:"
-    "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:Worlds/Collectives.Broadcast/tp2_dp2"
+    "Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:"
+    "Worlds/Steps.Messages*/tp2_dp2:"
+    "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:"
+    "Worlds/Collectives.Broadcast/tp2_dp2"
 )
 # Seconds of a suite. Many threads take turns: on a busy machine that takes minutes.
 SUITE_LIMIT = 120

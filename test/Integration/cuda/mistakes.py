@@ -268,7 +268,9 @@ class Build:
         for object_file, own in changed.items():
             if f" {object_file}" in link:
                 link = link.replace(f" {object_file}", f" {own}")
-            else:  # of an archive, which is then not asked for it; first, so that its inline functions are those that count
+            else:
+                # A member of an archive: the linker then skips the archive's. The object comes
+                # first, so that its inline functions are used.
                 link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
         said = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
         return "" if said.ok else said.why()

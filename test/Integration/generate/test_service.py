@@ -395,7 +395,8 @@ def test_lines_of_any_bytes(toy, seed):
         line = bytearray(
             [
                 (
-                    b'{"id":"n%d","ids":[12,7,99],"max_new_tokens":4,"temperature":0.8,"top_k":40,"top_p":0.95,"seed":1,'
+                    b'{"id":"n%d","ids":[12,7,99],"max_new_tokens":4,"temperature":0.8,"top_k":40,'
+                    b'"top_p":0.95,"seed":1,'
                     b'"repetition_penalty":1.1,"stop_ids":[2]}'
                 ),
                 b'{"cancel":"n%d"}',

@@ -104,7 +104,8 @@ def ask_system(report: Report, here: Machine, limit: float):
         [
             "nvidia-smi",
             (
-                "--query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,compute_mode,"
+                "--query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,"
+                "compute_mode,"
                 "ecc.mode.current,mig.mode.current,power.limit"
             ),
             "--format=csv,noheader",
