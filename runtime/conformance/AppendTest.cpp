@@ -181,7 +181,7 @@ TEST_P(DeviceTest, TooLargeAppendsAreRejected) {
   args.dtype = TPC_F32;
   try {
     device->append(args);
-    ADD_FAILURE() << "2^32 pieces have numbers";
+    ADD_FAILURE() << "2^32 vectors exceed 32-bit indices";
   } catch (const std::runtime_error &error) {
     EXPECT_NE(std::string(error.what()).find("too many for 32-bit indices"), std::string::npos)
         << error.what();

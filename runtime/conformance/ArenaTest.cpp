@@ -66,7 +66,7 @@ TEST(Arena, PopFreesAllThatWasPushedSince) {
   arena.push(1 << 21);
   EXPECT_TRUE(arena.pop(b));
   EXPECT_EQ(arena.used(), static_cast<uint64_t>(Arena::alignment));
-  EXPECT_FALSE(arena.pop(b)) << "it is not on the stack any more";
+  EXPECT_FALSE(arena.pop(b)) << "it is no longer on the stack";
   EXPECT_TRUE(arena.pop(a));
   EXPECT_FALSE(arena.pop(a));
 }

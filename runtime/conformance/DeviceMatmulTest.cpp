@@ -245,14 +245,14 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
 
 // More shapes than any plan cache keeps, twice.
 TEST_P(DeviceTest, ProductsOfManyShapes) {
-  constexpr int64_t most = 1100, k = 2;
-  const std::vector<float> x = numbers(most * k, 1), w = numbers(k, 2);
+  constexpr int64_t maximum = 1100, k = 2;
+  const std::vector<float> x = numbers(maximum * k, 1), w = numbers(k, 2);
   std::shared_ptr<Matrix> matrix = device->makeMatrix(k, 1);
   device->setRows(*matrix, 0, k, w.data());
   const float *left = tensor(x);
-  float *out = tensor(std::vector<float>(most));
+  float *out = tensor(std::vector<float>(maximum));
   for (int time : {0, 1})
-    for (int64_t m = 1; m <= most; m += time ? 90 : 1) {
+    for (int64_t m = 1; m <= maximum; m += time ? 90 : 1) {
       device->beginStep({0, 0});
       Product product = {matrix.get(), nullptr, nullptr, out, TPC_EPILOGUE_NONE};
       device->multiply({left, m, k, {&product, 1}});
@@ -261,7 +261,7 @@ TEST_P(DeviceTest, ProductsOfManyShapes) {
       EXPECT_NEAR(valuesOf(out, last + 1)[last], x[2 * last] * w[0] + x[2 * last + 1] * w[1], 1e-5);
     }
   const std::vector<std::string> pendingTunings = device->pendingTunings();
-  EXPECT_LT(pendingTunings.size(), static_cast<size_t>(most));
+  EXPECT_LT(pendingTunings.size(), static_cast<size_t>(maximum));
   EXPECT_EQ(std::set(pendingTunings.begin(), pendingTunings.end()).size(), pendingTunings.size());
 }
 

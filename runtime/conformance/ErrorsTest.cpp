@@ -202,7 +202,7 @@ TEST(Errors, AFailedWorldStaysFailed) {
     if (ctx.rank == 0)
       fail(ctx, "once");
   }));
-  EXPECT_EQ(world->run([](tpc_context &) { ADD_FAILURE() << "does not run"; }), "rank 0: once");
+  EXPECT_EQ(world->run([](tpc_context &) { ADD_FAILURE() << "must not run"; }), "rank 0: once");
   EXPECT_EQ(world->errorRank(), 0);
   EXPECT_EQ(world->local(0).arena.used(), 0u);
   // A single rank is not named.

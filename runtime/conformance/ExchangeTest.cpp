@@ -110,7 +110,7 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
 
   // No rank receives more than it needs and does not have. If parts are equal, over at most two
   // axes, no rank sends more either; three boxes of equal size cannot be shared by two senders.
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (int member : members) {
     // Both are boxes, and so is their intersection: its size is a product over the dimensions.
     int64_t needs = 1, hasOfThem = 1;
@@ -123,15 +123,15 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
       hasOfThem *= static_cast<int64_t>(both.size());
     }
     int64_t lacks = needs - hasOfThem;
-    most = std::max<int64_t>(most, lacks * 4);
+    maximum = std::max<int64_t>(maximum, lacks * 4);
   }
   std::vector<Counters::Row> rows = ctx.counters.rows(ctx.grid);
-  ASSERT_EQ(rows.size(), most > 0 ? 1u : 0u);
-  if (most > 0) {
+  ASSERT_EQ(rows.size(), maximum > 0 ? 1u : 0u);
+  if (maximum > 0) {
     EXPECT_EQ(rows[0].kind, CollectiveKind::Exchange);
-    EXPECT_GE(rows[0].bytes, most);
+    EXPECT_GE(rows[0].bytes, maximum);
     if (evenly)
-      EXPECT_EQ(rows[0].bytes, most);
+      EXPECT_EQ(rows[0].bytes, maximum);
   }
 }
 

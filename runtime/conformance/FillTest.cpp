@@ -60,7 +60,9 @@ struct TensorPart {
 /// Draws a part: the tensor's factors in any order in any dimensions, each with all, one, none, or
 /// some of its indices, evenly spaced or not.
 TensorPart drawPart(std::mt19937 &random) {
-  auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most + 1)); };
+  auto upTo = [&](int64_t maximum) {
+    return static_cast<int64_t>(random() % uint64_t(maximum + 1));
+  };
   TensorPart piece;
   piece.elements = 1;
   std::vector<ViewFactor> factors;
@@ -181,8 +183,8 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
         at = reinterpret_cast<const std::byte *>(&value);
       expected.insert(expected.end(), at, at + to);
     }
-    int64_t most = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
-    LimitedLoader narrow(*loader, most, most);
+    int64_t maximum = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
+    LimitedLoader narrow(*loader, maximum, maximum);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fill(*device, narrow, piece.view, dtype, source, data, at);
     });
@@ -298,8 +300,8 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
         std::memcpy(bytes, &half, 2);
       expected.insert(expected.end(), bytes, bytes + to);
     }
-    int64_t most = int64_t(8) << random() % 8;
-    LimitedLoader narrow(*loader, most, random() % 2 ? most : 1 << 20);
+    int64_t maximum = int64_t(8) << random() % 8;
+    LimitedLoader narrow(*loader, maximum, random() % 2 ? maximum : 1 << 20);
     std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
       fillDrawn(narrow, piece.view, dtype, source, drawn.generator(), at);
     });
@@ -311,13 +313,13 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
 // Uses the loader's memory to the last byte, and destroys a loader before its work is done.
 TEST_P(DeviceTest, LoadersEndAfterTheirWork) {
   const std::vector<float> values = {3, 1, 4, 1, 5};
-  for (bool most : {true, false}) {
+  for (bool maximum : {true, false}) {
     std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
     if (!loader)
       return;
     float *data = tensor(std::vector<float>(values.size()));
     auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
-    std::byte *written = loader->begin(most ? loader->maxBytes() : bytes);
+    std::byte *written = loader->begin(maximum ? loader->maxBytes() : bytes);
     std::memcpy(written, values.data(), static_cast<size_t>(bytes));
     const LoadFactor all{static_cast<int64_t>(values.size()), 1, 1, {}};
     loader->put(data, TPC_F32, TPC_F32, {&all, 1});

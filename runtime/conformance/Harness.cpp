@@ -35,7 +35,7 @@ static bool isLevel(const char *level) {
 
 Session *session() { return theSession.get(); }
 
-std::vector<Grid> grids(int most) {
+std::vector<Grid> grids(int maximum) {
   using Axes = std::vector<Grid::Axis>;
   const Axes all[] = {
       {{"tp", 1}},
@@ -54,11 +54,11 @@ std::vector<Grid> grids(int most) {
       {{"tp", 8}, {"pp", 4}},
   };
   if (isLevel("quick"))
-    most = std::min(most, 4);
+    maximum = std::min(maximum, 4);
   std::vector<Grid> grids;
   for (const Axes &axes : all)
     if (Grid grid(axes);
-        grid.numRanks() <= most && (!theSession || theSession->size() == grid.numRanks()))
+        grid.numRanks() <= maximum && (!theSession || theSession->size() == grid.numRanks()))
       grids.push_back(grid);
   return grids;
 }

@@ -26,8 +26,8 @@ namespace tpc::rt::conformance {
 /// Returns null if ranks are threads.
 Session *session();
 
-/// Returns the grids to test: those of up to `most` ranks and, under a launcher, of its size.
-std::vector<Grid> grids(int most);
+/// Returns the grids to test: those of up to `maximum` ranks and, under a launcher, of its size.
+std::vector<Grid> grids(int maximum);
 /// "tp2_dp2": part of test names.
 std::string nameOf(const Grid &grid);
 
@@ -52,8 +52,8 @@ protected:
 
 } // namespace tpc::rt::conformance
 
-#define TPC_INSTANTIATE_WORLDS(suite, most)                                                        \
-  INSTANTIATE_TEST_SUITE_P(Worlds, suite, testing::ValuesIn(tpc::rt::conformance::grids(most)),    \
+#define TPC_INSTANTIATE_WORLDS(suite, maximum)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Worlds, suite, testing::ValuesIn(tpc::rt::conformance::grids(maximum)), \
                            [](const testing::TestParamInfo<tpc::rt::Grid> &info) {                 \
                              return tpc::rt::conformance::nameOf(info.param);                      \
                            })

@@ -86,7 +86,7 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
       << s.n << " " << s.unit << " " << s.inner << " first " << first;
 
   // The count is that of the member that sends the most, on all members.
-  int64_t most = 0, run = s.n * s.unit;
+  int64_t maximum = 0, run = s.n * s.unit;
   for (int member : members) {
     std::vector<int64_t> had = indicesOf(ctx.grid, member, s, in), sources;
     for (int64_t index : indicesOf(ctx.grid, member, s, out))
@@ -95,13 +95,13 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
     int64_t sent = 0;
     for (int64_t index : had)
       sent += !std::binary_search(sources.begin(), sources.end(), index);
-    most = std::max(most, sent * s.outer * s.inner * int64_t(sizeof(float)));
+    maximum = std::max(maximum, sent * s.outer * s.inner * int64_t(sizeof(float)));
   }
   std::vector<Counters::Row> rows = ctx.counters.rows(ctx.grid);
-  EXPECT_EQ(rows.size(), most > 0 ? 1u : 0u);
+  EXPECT_EQ(rows.size(), maximum > 0 ? 1u : 0u);
   for (const Counters::Row &row : rows) {
     EXPECT_EQ(row.kind, CollectiveKind::CollectivePermute);
-    EXPECT_EQ(row.bytes, most);
+    EXPECT_EQ(row.bytes, maximum);
   }
 }
 

@@ -42,13 +42,13 @@ TEST(Reduce, OrdersNumbersAsIeeesMaximumDoes) {
   for (tpc_dtype dtype : {TPC_F32, TPC_F64, TPC_F16, TPC_BF16})
     for (size_t i = 0; i < numbers.size(); ++i)
       for (size_t j = 0; j < numbers.size(); ++j) {
-        double most = reduceTwo(dtype, TPC_MAX, numbers[i], numbers[j]);
-        double least = reduceTwo(dtype, TPC_MIN, numbers[i], numbers[j]);
+        double maximum = reduceTwo(dtype, TPC_MAX, numbers[i], numbers[j]);
+        double minimum = reduceTwo(dtype, TPC_MIN, numbers[i], numbers[j]);
         float more = numbers[std::max(i, j)], less = numbers[std::min(i, j)];
-        EXPECT_EQ(most, more) << dtype;
-        EXPECT_EQ(std::signbit(most), std::signbit(more)) << dtype << " " << i << " " << j;
-        EXPECT_EQ(least, less) << dtype;
-        EXPECT_EQ(std::signbit(least), std::signbit(less)) << dtype << " " << i << " " << j;
+        EXPECT_EQ(maximum, more) << dtype;
+        EXPECT_EQ(std::signbit(maximum), std::signbit(more)) << dtype << " " << i << " " << j;
+        EXPECT_EQ(minimum, less) << dtype;
+        EXPECT_EQ(std::signbit(minimum), std::signbit(less)) << dtype << " " << i << " " << j;
       }
 }
 

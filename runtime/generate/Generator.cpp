@@ -48,10 +48,10 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;
-  int64_t most = 0;
+  int64_t maximum = 0;
   for (const std::unique_ptr<RankLoop> &loop : loops)
-    most = std::max(most, loop->counts().bytes);
-  theCounts.bytes += most;
+    maximum = std::max(maximum, loop->counts().bytes);
+  theCounts.bytes += maximum;
   theCounts.sampler.steps += made.sampler.steps;
   theCounts.sampler.rounds += made.sampler.rounds;
   theCounts.sampler.extra += made.sampler.extra;
@@ -157,15 +157,15 @@ std::string limitsText(const GenerationLimits &limits) {
 
 int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
                    std::optional<int64_t> needed) {
-  const std::optional<int64_t> &most = manifest.generation->maxSequence;
+  const std::optional<int64_t> &maximum = manifest.generation->maxSequence;
   if (asked)
     return *asked;
   if (needed)
-    return most ? std::min(*needed, *most) : *needed;
-  if (!most)
+    return maximum ? std::min(*needed, *maximum) : *needed;
+  if (!maximum)
     throw UserError("--max-sequence N is needed: the model defines no maximum sequence "
                     "length");
-  return *most;
+  return *maximum;
 }
 
 } // namespace tpc::rt

@@ -113,12 +113,12 @@ void check(const Manifest &manifest, const GenerationLimits &limits,
 /// rejected call has no lasting effect.
 GenerationLimits limitsOf(Model &model, const Manifest &manifest,
                           const std::vector<GenerationRequest> &requests, int64_t together) {
-  constexpr int64_t step = 64, most = std::numeric_limits<int64_t>::max();
+  constexpr int64_t step = 64, maximum = std::numeric_limits<int64_t>::max();
   const GenerationOptions &flags = model.flags().generation;
   int64_t needed = 1;
   for (const GenerationRequest &request : requests) {
     int64_t length = lengthOf(request);
-    needed = std::max(needed, length > most - step ? length : (length + step) / step * step);
+    needed = std::max(needed, length > maximum - step ? length : (length + step) / step * step);
   }
   Model::Room &room = model.room();
   std::lock_guard<std::mutex> lock(room.mutex);

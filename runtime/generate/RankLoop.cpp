@@ -114,10 +114,10 @@ void RankLoop::readInput(const std::string &text) {
 }
 
 Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
-  constexpr size_t most = 64;
+  constexpr size_t maximum = 64;
   const bool isForDevices = !ctx.device->isHosts() && !mode.givesLogits && generation.lastOnly;
   std::pair key(item.rows(), item.sequence);
-  if (inputs.size() == most && !inputs.contains(key))
+  if (inputs.size() == maximum && !inputs.contains(key))
     inputs.clear();
   auto [place, isNew] = inputs.try_emplace(key);
   Inputs &made = place->second;

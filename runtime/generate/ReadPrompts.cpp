@@ -39,9 +39,9 @@ Prompts readNpyPrompts(const std::string &path) {
 
 /// Text of an invalid id for messages: its first characters, or the type of a nested value.
 std::string textOf(const json &value) {
-  constexpr size_t most = 40;
+  constexpr size_t maximum = 40;
   std::string text = value.is_primitive() ? value.dump() : value.type_name();
-  return text.size() > most ? text.substr(0, most) + "…" : text;
+  return text.size() > maximum ? text.substr(0, maximum) + "…" : text;
 }
 
 Prompts readJsonPrompts(const std::string &path) {

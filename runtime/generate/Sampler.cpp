@@ -54,21 +54,21 @@ static Ranked largestScore(int64_t first, std::span<const float> scores) {
 /// and rule the token out.
 static Ranked largestDrawn(int64_t first, std::span<const float> scores, const Draw &draw) {
   Ranked best = noToken;
-  float least = -std::numeric_limits<float>::infinity();
+  float minimum = -std::numeric_limits<float>::infinity();
   int64_t end = first + std::ssize(scores);
   for (int64_t quad = first / 4; quad * 4 < end; ++quad) {
     PhiloxCounter bits = draw.ofQuad(quad);
     for (int64_t token = std::max(first, quad * 4); token < std::min(end, quad * 4 + 4); ++token) {
       float score = scores[static_cast<size_t>(token - first)];
       uint32_t own = bits[static_cast<size_t>(token % 4)];
-      if (score + gumbelBound(own) < least)
+      if (score + gumbelBound(own) < minimum)
         continue;
       Ranked ranked = rank(perturbed(score, own), token);
       if (ranked > best) {
         best = ranked;
         // Allows for rounding of the sum and the comparison.
         float value = scoreOf(best);
-        least = value - std::abs(value) * 1e-5f;
+        minimum = value - std::abs(value) * 1e-5f;
       }
     }
   }
@@ -99,16 +99,16 @@ int64_t SampledRow::shown() const {
 std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
   std::vector<Ranked> kept;
   auto most = static_cast<size_t>(count);
-  Ranked least = noToken;
+  Ranked minimum = noToken;
   auto cut = [&] {
     if (kept.size() <= most)
       return;
     std::nth_element(kept.begin(), kept.begin() + count - 1, kept.end(), std::greater<>());
     kept.resize(most);
-    least = kept.back();
+    minimum = kept.back();
   };
   auto add = [&](Ranked ranked) {
-    if (ranked <= least)
+    if (ranked <= minimum)
       return;
     kept.push_back(ranked);
     if (kept.size() == 2 * most + 64)

@@ -7,11 +7,11 @@
 
 namespace tpc::rt {
 
-int64_t roundedLength(int64_t tokens, int64_t most) {
+int64_t roundedLength(int64_t tokens, int64_t maximum) {
   constexpr uint64_t step = 64;
   auto length = static_cast<uint64_t>(tokens);
   length = length <= step ? std::bit_ceil(length) : (length + step - 1) / step * step;
-  return std::min(static_cast<int64_t>(length), most);
+  return std::min(static_cast<int64_t>(length), maximum);
 }
 
 Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups, bool fewShapes,
@@ -60,12 +60,12 @@ void Schedule::admit() {
     // The first free slot of the group with the most free slots, so that running slots stay
     // adjacent.
     Slot *found = nullptr;
-    int64_t most = 0;
+    int64_t maximum = 0;
     for (const SlotGroup &group : groups) {
       auto isFree = [](const Slot &slot) { return !slot.number; };
       auto begin = slots.begin() + group.begin, end = slots.begin() + group.end;
-      if (int64_t free = std::count_if(begin, end, isFree); free > most) {
-        most = free;
+      if (int64_t free = std::count_if(begin, end, isFree); free > maximum) {
+        maximum = free;
         found = &*std::find_if(begin, end, isFree);
       }
     }

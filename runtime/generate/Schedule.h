@@ -49,8 +49,8 @@ struct GenerationEvent {
   std::string message;
 };
 
-/// Rounds up to one of few step lengths, at most `most`.
-int64_t roundedLength(int64_t tokens, int64_t most);
+/// Rounds up to one of few step lengths, at most `maximum`.
+int64_t roundedLength(int64_t tokens, int64_t maximum);
 
 class Schedule {
 public:

@@ -57,13 +57,13 @@ int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
                    int multiprocessors) {
   int64_t length = std::max<int64_t>(kernel.elements_per_row(env), 1);
-  int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
+  int64_t maxBlocks = blocksOfMultiprocessor * std::max(multiprocessors, 1);
   int64_t group = kernel.threads, parts = 1; // threads per row, and parts of a row
   switch (kernel.shape) {
   case TPC_GPU_ELEMENTS: {
     // Chunks are numbered across rows.
     int64_t chunks = ceilDiv(length, kernel.elements_per_thread);
-    rows = rows > most * kernel.threads ? rows : rows * chunks;
+    rows = rows > maxBlocks * kernel.threads ? rows : rows * chunks;
     group = 1;
     break;
   }
@@ -83,7 +83,7 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
   int64_t ofRows = ceilDiv(rows, kernel.threads / group);
   // The product may overflow.
   return static_cast<unsigned>(
-      std::clamp<int64_t>(ofRows >= most ? most : ofRows * parts, 1, most));
+      std::clamp<int64_t>(ofRows >= maxBlocks ? maxBlocks : ofRows * parts, 1, maxBlocks));
 }
 
 //===----------------------------------------------------------------------===//

@@ -195,7 +195,7 @@ TEST(Generate, SequencesEndWhereTheModelDoes) {
   auto requests = requestsOf({{1, 2, 3, 4, 5}}, {1, 1, 0, 1, 1}, 64);
   requests[0].stopIds = {};
   Ranks run{2, 1, 1, 1};
-  run.most = 8;
+  run.maxSequence = 8;
   EXPECT_EQ(runToy(run, argumentsOf(requests)).out, expectedLines(requests, 8));
   auto arguments = argumentsOf(requests);
   arguments.push_back("--max-sequence=5");
@@ -257,7 +257,7 @@ TEST(Generate, AKilledRankEndsAll) {
   std::string whole = joined(expectedTokens(request, 1100), " ");
   EXPECT_GT(outcome.out.size(), 10u);
   EXPECT_EQ(whole.substr(0, outcome.out.size()), outcome.out);
-  EXPECT_EQ(whole[outcome.out.size()], ' ') << "a token that is cut";
+  EXPECT_EQ(whole[outcome.out.size()], ' ') << "a truncated token";
 }
 
 TEST(Generate, MemoryIsPlanned) {

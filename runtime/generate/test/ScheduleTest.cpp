@@ -123,7 +123,7 @@ TEST(Schedule, PromptsAreProcessedInChunks) {
     ids.push_back(item->ids);
     lengths.push_back(item->lengths[0]);
     sampled.push_back(std::ssize(item->sampled));
-    EXPECT_FALSE(schedule.next()) << "its tokens are not there yet";
+    EXPECT_FALSE(schedule.next()) << "its tokens are pending";
     std::vector<SampledToken> tokens(item->sampled.size(), {42, false});
     schedule.finish(*item, tokens);
   }
@@ -141,12 +141,12 @@ TEST(Schedule, EndsByStopIdsAndByCapacity) {
   for (int64_t capacity : {3, 4, 5}) {
     Schedule schedule({1, capacity, 8}, 1, false);
     schedule.add(requestOf({1, 2, 3}, 100));
-    int64_t tokens = 0, most = 0;
+    int64_t tokens = 0, maximum = 0;
     while (auto item = schedule.next()) {
-      most = item->lengths[0] + item->counts[0];
+      maximum = item->lengths[0] + item->counts[0];
       schedule.finish(*item, std::vector<SampledToken>{{tokens++, false}});
     }
-    EXPECT_EQ(most, capacity);
+    EXPECT_EQ(maximum, capacity);
     EXPECT_EQ(tokens, capacity - 3 + 1); // the last token needs no cache entry
     EXPECT_EQ(schedule.takeEvents().back().finish, Finish::Length);
   }
@@ -203,7 +203,7 @@ TEST(Schedule, Cancels) {
   EXPECT_EQ(schedule.takeEvents().size(), 1u);
   schedule.finish(*item, std::vector<SampledToken>{{1, false}});
   auto events = schedule.takeEvents();
-  ASSERT_EQ(events.size(), 1u) << "a token of what is cancelled is not said";
+  ASSERT_EQ(events.size(), 1u) << "no token event of a cancelled request";
   EXPECT_EQ(events[0].request, 0u);
   EXPECT_EQ(events[0].finish, Finish::Cancelled);
   schedule.cancel(1); // between steps
@@ -300,7 +300,7 @@ TEST(Schedule, SequencesAreIndependent) {
         out.pop_front();
       }
       for (const GenerationEvent &event : schedule.takeEvents()) {
-        ASSERT_FALSE(finished.contains(event.request)) << "something follows the end";
+        ASSERT_FALSE(finished.contains(event.request)) << "an event after the end";
         if (event.finish) {
           finished[event.request] = *event.finish;
         } else {

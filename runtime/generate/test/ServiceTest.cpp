@@ -63,7 +63,7 @@ std::map<std::string, RequestOutput> parse(const std::string &out,
       continue;
     }
     RequestOutput &own = said[line["id"].get<std::string>()];
-    EXPECT_EQ(own.finish, "") << "something follows the end: " << text;
+    EXPECT_EQ(own.finish, "") << "a line after the end: " << text;
     if (line.contains("finish")) {
       own.finish = line["finish"];
       own.message = line.value("message", "");

@@ -34,7 +34,7 @@ Process::Process(const Ranks &run, const std::vector<std::string> &arguments) {
   std::map<std::string, std::string> environment = {
       {"TEST_TP", std::to_string(run.tp)},       {"TEST_DP", std::to_string(run.dp)},
       {"TEST_PP", std::to_string(run.pp)},       {"TEST_MB", std::to_string(run.mb)},
-      {"TEST_ALL", run.allTokens ? "1" : "0"},   {"TEST_MOST", std::to_string(run.most)},
+      {"TEST_ALL", run.allTokens ? "1" : "0"},   {"TEST_MOST", std::to_string(run.maxSequence)},
       {"TEST_WIDE", std::to_string(run.wide)},   {"TEST_DIES", std::to_string(run.diesAt)},
       {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR}, {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
@@ -101,7 +101,7 @@ std::string Process::readLine() {
     }
     pollfd file{out, POLLIN, 0};
     if (poll(&file, 1, 30000) <= 0) {
-      ADD_FAILURE() << "nothing was said for half a minute";
+      ADD_FAILURE() << "no output for half a minute";
       return "";
     }
     char buffer[4096];

@@ -17,9 +17,9 @@ struct Ranks {
   int tp = 1, dp = 1, pp = 1, mb = 1;
   enum class Way { Threads, Mpi, Tcp } way = Way::Threads;
   bool allTokens = false;
-  int64_t most = 0;   ///< the model's maximum sequence length; 0: none
-  int64_t wide = 1;   ///< numbers that stages send per token
-  int64_t diesAt = 0; ///< step in which the last rank is killed
+  int64_t maxSequence = 0; ///< the model's maximum sequence length; 0: none
+  int64_t wide = 1;        ///< numbers that stages send per token
+  int64_t diesAt = 0;      ///< step in which the last rank is killed
   int ranks() const { return tp * dp * pp; }
   std::string text() const;
 };

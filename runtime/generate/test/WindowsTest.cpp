@@ -33,7 +33,7 @@ public:
       Tokens &own = memory[static_cast<size_t>(move.slot)];
       ++moves;
       ASSERT_LT(move.count, window);
-      ASSERT_LE(move.count, move.from) << "what is moved lies over where it goes";
+      ASSERT_LE(move.count, move.from) << "the move overlaps its destination";
       std::copy_n(own.begin() + move.from, move.count, own.begin());
       // The rest must not be visible.
       std::fill(own.begin() + move.count, own.end(), -1);

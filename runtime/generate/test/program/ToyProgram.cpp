@@ -35,7 +35,7 @@ int64_t numberFrom(const char *variable, int64_t otherwise) {
 
 const int64_t tp = numberFrom("TEST_TP", 1), dp = numberFrom("TEST_DP", 1),
               pp = numberFrom("TEST_PP", 1), mb = numberFrom("TEST_MB", 1),
-              allTokens = numberFrom("TEST_ALL", 0), most = numberFrom("TEST_MOST", 0),
+              allTokens = numberFrom("TEST_ALL", 0), maximum = numberFrom("TEST_MOST", 0),
               diesAt = numberFrom("TEST_DIES", 0), wide = numberFrom("TEST_WIDE", 1);
 constexpr int32_t ppAxis = 4;
 
@@ -130,8 +130,8 @@ std::string manifest() {
     "generation": {"tokens": "ids", "batch": "batch", "sequence": "sequence", "lengths": "lengths",
                    "counts": "counts", "capacity": "capacity", "logits": "logits", "last_only": )" +
          (allTokens ? "false" : "true") + R"(, "vocabulary": 101, "in_flight": )" + number(pp) +
-         (most ? ", \"max_sequence\": " + number(most + 5) : "") + R"(}, "constraints": [)" +
-         (most ? R"({"expr": "capacity + 2", "max": )" + number(most + 2) + "}" : "") + R"(],
+         (maximum ? ", \"max_sequence\": " + number(maximum + 5) : "") + R"(}, "constraints": [)" +
+         (maximum ? R"({"expr": "capacity + 2", "max": )" + number(maximum + 2) + "}" : "") + R"(],
     "schedule": "by hand"})";
 }
 
