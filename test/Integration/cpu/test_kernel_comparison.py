@@ -16,7 +16,7 @@ import kernel_survivors
 from halves import halve
 from kernel_forms import LENGTHS, NUM_FORMS, NUM_ROTARY, make_forms, make_rotary
 from models import COMMITTED, FAMILIES
-from test_operations import GRAPHS, build
+from operation_graphs import GRAPHS, build
 
 COMPARE = harness.BUILD / "test" / "bin" / "tpc-compare-kernels"
 GRIDS = ["tp1", "tp2", "tp3", "pp2", "tp2,sp", "tp2x2"]

@@ -106,6 +106,7 @@ def test_tests_pass():
         "cuda/test_cuda_refusals.py",
         "cuda/test_cuda_faults.py",
         "generate/test_generate_cuda.py",
+        "generate/test_generate_cuda_memory.py",
         "cpu/test_gpu_kernels.py",
         "cpu/test_gpu_gates.py",
         "cpu/test_ptxas.py",

@@ -4,20 +4,12 @@ The tokenizer is trained here; the session returns scripted tokens.
 """
 
 import importlib.util
-import io
 import json
-import os
 import random
 import re
-import sys
-import threading
-from contextlib import contextmanager
 
 import pytest
 
-from conftest import TOP
-from harness import run
-from tpc import generate
 from tpc.text import (
     Defaults,
     TextError,
@@ -27,40 +19,10 @@ from tpc.text import (
     notes_of,
     read_defaults,
 )
+from text_folders import TEXTS, folder, written  # noqa: F401 (fixtures)
 
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
-
-# Characters of one to four bytes, joined ones, and none that the tokenizer has merged as a whole.
-TEXTS = [
-    "Once upon a time there was a token.",
-    "Grüße aus Köln – naïve café, 10 €",
-    "東京は日本の首都です。",
-    "🙂👩‍👩‍👧 and 🏴‍☠️ flags",
-    "line\n\n  indented\ttab",
-    "e\N{COMBINING ACUTE ACCENT}a",
-    " leading and trailing ",
-]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Byte-level BPE as GPT-2's, so small that most characters beyond ASCII are several tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<|end|>"],
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator(TEXTS[:1] * 20, trainer)
-    folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -373,158 +335,3 @@ def test_text_without_tokens_is_refused():
     ):
         with pytest.raises(TextError, match="no tokens for the prompt"):
             ids_of(Tokenizer(model), "zaz")
-
-
-# Whatever may be where a file should be, and what is said of it.
-def make_fifo(path):
-    os.mkfifo(path)
-
-
-def make_large(path):
-    path.touch()
-    os.truncate(path, 3 << 30)
-
-
-PLACES = {
-    "pipe": (make_fifo, "not a regular file"),
-    "link to nothing": (lambda path: path.symlink_to("nowhere"), "No such file"),
-    "link to itself": (lambda path: path.symlink_to(path.name), "symbolic links"),
-    "folder": (lambda path: path.mkdir(), "not a regular file"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
-    "large": (make_large, "more than"),
-    "no text": (lambda path: path.write_bytes(b"\xff\xfe"), "no JSON|no tokenizer"),
-    "empty": (lambda path: path.touch(), "no JSON|no tokenizer"),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
-    "name",
-    ["generation_config.json", "genai_config.json", "tokenizer.json", "tokenizer_config.json"],
-)
-def test_what_is_no_file(tmp_path, folder, place, name):
-    make, words = PLACES[place]
-    make(tmp_path / name)
-    with pytest.raises(TextError, match=f"{name}.*({words})"):
-        if name == "tokenizer_config.json":
-            notes_of(load_tokenizer(folder), tmp_path, "Once")
-        (load_tokenizer if name == "tokenizer.json" else read_defaults)(tmp_path)
-
-
-@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("pipe", "empty")])
-def test_what_is_no_prompt(folder, tmp_path, place):
-    PLACES[place][0](tmp_path / "prompt")
-    with pytest.raises(TextError, match="--prompt-file.*prompt"):
-        written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
-
-
-def test_a_prompt_may_come_from_a_pipe(folder, tmp_path):
-    os.mkfifo(tmp_path / "prompt")
-    thread = threading.Thread(target=lambda: (tmp_path / "prompt").write_text("Once\r\nupon"))
-    thread.start()
-    _, (ids, _) = written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
-    thread.join()
-    assert ids == load_tokenizer(folder).encode("Once\nupon").ids
-
-
-class Told:
-    """A session that says the tokens that it is told."""
-
-    def __init__(self, tokens):
-        self.tokens, self.asked = tokens, None
-
-    @contextmanager
-    def stream(self, ids, **settings):
-        self.asked = (list(ids), settings)
-        yield iter(self.tokens)
-
-
-def written(folder, tokens, *flags):
-    arguments = generate.parser().parse_args(["model", "--tokenizer", str(folder), *flags])
-    settings = generate.settings_of(arguments, read_defaults(folder))
-    session, out = Told(tokens), io.StringIO()
-    generate.write(session, load_tokenizer(folder), generate.prompt_of(arguments), settings, out)
-    return out.getvalue(), session.asked
-
-
-def test_what_is_written_is_what_follows(folder):
-    tokenizer = load_tokenizer(folder)
-    follows = tokenizer.encode(" upon a tíme 🙂").ids
-    end = tokenizer.token_to_id("<|end|>")
-    text, (ids, settings) = written(
-        folder, [*follows, end, *follows], "--prompt", "Once", "--stop-ids", str(end)
-    )
-    assert (
-        text == " upon a tíme 🙂\n"
-        and ids == tokenizer.encode("Once").ids
-        and settings["stop_ids"] == [end]
-    )
-
-
-@pytest.mark.parametrize(
-    "config, flags, expected",
-    [
-        ({}, [], {"temperature": 0, "top_k": 0}),
-        ({}, ["--temperature", "0.7", "--seed", "3"], {"temperature": 0.7, "seed": 3}),
-        ({}, ["--top-k", "5"], {"temperature": 1.0, "top_k": 5}),
-        ({"do_sample": True}, ["--temperature", "0"], {"temperature": 0}),
-        (
-            {"do_sample": True, "temperature": 0.5},
-            ["--top-p", "0.5"],
-            {"temperature": 0.5, "top_k": 50, "top_p": 0.5},
-        ),
-        ({"eos_token_id": 4}, ["--max-new-tokens", "3"], {"max_new_tokens": 3, "stop_ids": [4]}),
-        ({"eos_token_id": 4}, ["--stop-ids", ""], {"stop_ids": []}),
-    ],
-)
-def test_flags_count_before_the_folder(folder, tmp_path, config, flags, expected):
-    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    (tmp_path / "generation_config.json").write_text(json.dumps(config))
-    settings = written(tmp_path, [], "--prompt", "Once", *flags)[1][1]
-    assert {name: settings[name] for name in expected} == expected
-    assert settings.keys() <= {
-        "max_new_tokens",
-        "temperature",
-        "top_k",
-        "top_p",
-        "repetition_penalty",
-        "seed",
-        "stop_ids",
-    }
-
-
-def command(*arguments, **options):
-    return run(
-        [sys.executable, "-m", "tpc.generate", *arguments],
-        env={"PYTHONPATH": str(TOP / "python")},
-        **options,
-    )
-
-
-def test_help_teaches():
-    text = command("--help").check().stdout
-    assert (
-        "python -m tpc.generate ./model --tokenizer DIR --prompt" in text
-        and "--max-new-tokens" in text
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["./none", "--tokenizer", "FOLDER", "--prompt", "a"], ["./none", "No such file"]),
-        (["./none", "--tokenizer", "nowhere", "--prompt", "a"], ["nowhere", "tokenizer.json"]),
-        (["./none", "--tokenizer", "BAD", "--prompt", "a"], ["BAD", "no tokenizer"]),
-        (
-            ["./none", "--tokenizer", "FOLDER", "--prompt-file", "absent"],
-            ["--prompt-file", "absent"],
-        ),
-        (["./none", "--tokenizer", "FOLDER", "--prompt", "a", "--stop-ids", "x"], ["--stop-ids x"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_refusals(folder, tmp_path, arguments, words):
-    (tmp_path / "BAD").write_text("{}")
-    command(
-        *[str(folder) if argument == "FOLDER" else argument for argument in arguments], cwd=tmp_path
-    ).refused(*[word.removeprefix("./") for word in words])

@@ -4,8 +4,6 @@ Covers the tokens of transformers and of CPU programs, ONNX Runtime's logits, on
 decode steps, and the same errors as on CPUs.
 """
 
-import dataclasses
-import os
 import re
 import sys
 
@@ -18,10 +16,10 @@ import step_trace
 from generation import CAUSAL, decided, expected, full_logits, say
 from halves import as_float, halve, rounded_weights
 from harness import TOP, Grid, run, sanitized
-from liveness import processes_of, until
 from service import Service
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, Session, difference
+from cuda_programs import MODEL, PROMPTS, compiled, no_assembler  # noqa: F401 (fixtures)
 
 GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
 MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
@@ -33,22 +31,6 @@ CHOSEN = [
     ("llama-dynamo", "tp2"),
     ("gpt2-tiny", "dp2"),
 ]
-MODEL = CAUSAL["gpt2-tiny"]
-PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_assembler():
-    """Simulated devices take no machine code: it need not be made."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_HOME", "/nonexistent")
-        yield
-
-
-def compiled(tpcc, path, grid, *arguments, **env):
-    """For GPUs; with the simulated ones."""
-    made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
-    return dataclasses.replace(made, environment=environment(**env))
 
 
 def cases(chosen):
@@ -396,148 +378,3 @@ with tpc.load({str(program.path)!r}) as session:
     captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
     launched = trace.read_text().count(" cuGraphLaunch = 0") // 2
     assert captured <= 8 and launched >= 4 * 7 + 63 + 2 * 7 - 2
-
-
-# ===--- memory and errors
-# ------------------------------------------------------------------------------------------------
-
-ROOM = ["--max-batch", "4", "--max-sequence", "128"]
-ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
-
-
-@pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
-def test_need_is_what_is_taken(tpcc, tmp_path, grid):
-    program, usage, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "usage", tmp_path / "trace"
-    held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
-    program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
-    most = held()
-    said = program.call(
-        ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)
-    ).refused(
-        "Nothing was loaded",
-        "caches",
-        "ask for fewer or shorter sequences",
-        "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ",
-    )
-    assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]) == most
-    assert "cuMemAlloc" not in trace.read_text()
-    program.call(ASKED, env=environment(TPC_SIM_MEMORY=most)).check()
-
-
-def test_the_plan_counts_caches(tpcc):
-    """Keys and values of two layers, four sequences of 128 tokens, as a processor has them."""
-    cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
-    for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
-        said = one.call([*ASKED, "--verbose"]).check().stderr
-        assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in said
-
-
-def test_the_plan_is_said_where_gpus_are(tpcc):
-    """What only looks at a program looks for no GPU, and says who knows."""
-    program = compiled(tpcc, MODEL.path, "tp1")
-    said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
-    assert re.search(
-        r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: with --verbose a start"
-        r" says it",
-        said,
-    )
-
-
-@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
-def test_a_gpu_without_room_for_caches(tpcc, transport):
-    """Where others have taken what was free when memory was counted: the words of processors, by
-    one rank.
-    """
-    program, texts = compiled(tpcc, MODEL.path, "tp2"), []
-    for count in range(8, 40):
-        said = program.call(
-            ASKED,
-            transport,
-            env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull),
-        )
-        texts += re.findall(r"^error: (.*)", said.stderr, re.M)
-        if "a cache takes" in texts[-1]:
-            break
-    assert re.fullmatch(
-        r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences",
-        texts[-1],
-    ), texts
-
-
-@pytest.mark.parametrize(
-    "injection,words",
-    [
-        ("ecc@900:1", "CUDA_ERROR_ECC_UNCORRECTABLE"),
-        pytest.param("address@1500:1", "CUDA_ERROR_ILLEGAL_ADDRESS", marks=pytest.mark.long),
-    ],
-)
-def test_a_gpu_that_fails(tpcc, injection, words):
-    """In the middle of a sequence: what was said is whole, and right."""
-    program = compiled(tpcc, MODEL.path, "tp2")
-    alone = say(program, PROMPTS[0], 24).tokens
-    with Service(
-        program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}
-    ) as service:
-        for index in range(20):
-            service.ask(f"a{index}", PROMPTS[0], 100)
-        until(lambda: service.process.poll() is not None)
-        service.reader.join()
-        assert (
-            service.process.returncode == 1
-            and words in service.said()
-            and "rank 1" in service.said()
-        )
-        assert not service.wrong
-        assert any(answer.tokens for answer in service.answers.values())
-        assert all(
-            answer.tokens[:24] == alone[: len(answer.tokens)] for answer in service.answers.values()
-        )
-
-
-@pytest.mark.parametrize("transport", ["tcp", pytest.param("mpi", marks=pytest.mark.long)])
-def test_a_rank_that_is_killed(tpcc, request, transport):
-    if transport == "mpi":
-        request.getfixturevalue("mpi")
-    program = compiled(tpcc, MODEL.path, "tp2,pp2")
-    alone = say(program, PROMPTS[0], 24).tokens
-    with Service(
-        program,
-        transport=transport,
-        env={"TPC_SIM_INJECT": "kill@1200:3", "TPC_SIM_FINDINGS": os.devnull},
-    ) as service:
-        for index in range(100):
-            service.ask(f"a{index}", PROMPTS[0], 120)
-        until(lambda: service.process.poll() is not None)
-        service.reader.join()
-        until(lambda: not processes_of(program.path))
-        assert service.process.returncode != 0 and "rank 3" in service.said()
-        assert not service.wrong
-        assert any(answer.tokens for answer in service.answers.values())
-        assert all(
-            answer.tokens[:24] == alone[: len(answer.tokens)] for answer in service.answers.values()
-        )
-
-
-@pytest.mark.parametrize(
-    "arguments,words",
-    [
-        (
-            ["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"],
-            ["21", "20"],
-        ),
-        (["--prompt-ids", "1,100000", "--max-new-tokens", "4"], ["100000"]),
-        (
-            ["--prompt-ids", "1", "--max-new-tokens", "4", "--max-sequence", "100000"],
-            ["--max-sequence 100000", "is made for"],
-        ),
-        (["--max-new-tokens", "4"], ["--prompt-ids", "--serve-stdin"]),
-    ],
-)
-def test_what_is_refused(tpcc, arguments, words):
-    """As on processors, word by word, before a GPU is asked for anything."""
-    programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
-    said = [
-        one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM")
-        for one in programs
-    ]
-    assert said[0] == said[1]

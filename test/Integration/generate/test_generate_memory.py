@@ -12,7 +12,7 @@ from conftest import TOP
 from harness import Grid, sanitized
 from liveness import processes_of
 from service import Service
-from test_written_models import RIGHT
+from test_written_accepted import RIGHT
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
 import llama  # noqa: E402

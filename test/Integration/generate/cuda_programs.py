@@ -1,0 +1,25 @@
+"""GPU programs that generate, compiled for tests."""
+
+import dataclasses
+
+import pytest
+
+from generation import CAUSAL, expected
+from simulator import FLAGS, environment
+
+MODEL = CAUSAL["gpt2-tiny"]
+PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_assembler():
+    """Simulated devices take no machine code: it need not be made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_HOME", "/nonexistent")
+        yield
+
+
+def compiled(tpcc, path, grid, *arguments, **env):
+    """For GPUs; with the simulated ones."""
+    made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
+    return dataclasses.replace(made, environment=environment(**env))
