@@ -27,7 +27,7 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "HOME", "TPC_CORPUS"):
         config.environment[name] = os.environ[name]
 if config.sanitize:
     config.available_features.add("sanitize")
-    # MPI and MLIR keep memory until the end.
+    # MPI and MLIR do not free all memory before exit.
     config.environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
 if config.assertions == "ON":
     config.available_features.add("assertions")

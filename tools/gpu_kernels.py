@@ -14,9 +14,10 @@ A kernel fails if
 * its memory accesses in machine code are narrower than its rows allow;
 * it divides 64-bit numbers in an inner loop.
 
-ptxas is searched as by tpcc; nvdisasm next to it, in PATH and in .venv/. Without nvdisasm, access
-widths are not checked; without ptxas, only the PTX is. With --check nothing is written, and no
-number may exceed the one in the table. --list prints each kernel.
+ptxas is searched in the same places as by tpcc; nvdisasm next to ptxas, in PATH and in .venv/.
+Without ptxas, only the PTX is checked; without nvdisasm, access widths are not checked. With
+--check nothing is written, and no number may exceed the one in the table. --list prints each
+kernel.
 """
 
 import argparse

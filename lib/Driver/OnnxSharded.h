@@ -11,13 +11,13 @@
 namespace tpc {
 
 /// Collects how the tactics of `spec` split the weights and inputs of a program at the model level,
-/// without changing it. A weight with several different splits is omitted: the other values
-/// determine it.
+/// which is not changed. A weight with several different splits is omitted, because the splits of
+/// other values determine them.
 mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec,
                                      OnnxDevices &devices);
 
-/// Collects the annotations of values of the file's graph, and of weights and inputs that
-/// annotations keep whole, which the tactics' results do not show. `annotated` is the imported
+/// Collects the annotations that the tactics' results do not show: those of intermediate values of
+/// the file's graph, and those that keep a weight or an input whole. `annotated` is the imported
 /// program with `tpc.sharding`.
 mlir::LogicalResult collectAnnotations(mlir::ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices);

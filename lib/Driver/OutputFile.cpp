@@ -44,8 +44,8 @@ static llvm::SmallString<128> folderOf(StringRef path) {
   return folder;
 }
 
-/// Returns whether the output replaces a file. Other outputs (devices, pipes, and targets of
-/// /dev/stdout without a name) are written directly.
+/// Returns whether a temporary file is renamed to the output. Other outputs (devices, pipes, and
+/// unnamed files behind /dev/stdout) are written directly.
 static bool isRegularOrNew(StringRef path) {
   fs::file_status status;
   llvm::SmallString<128> real;

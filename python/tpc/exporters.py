@@ -31,7 +31,7 @@ def randomize(model, seed: int) -> None:
 
 
 def layers_of(model):
-    """Returns the list of layers: the outermost list with as many entries as the model's layers."""
+    """Returns the list of layers: the outermost list with one entry per layer."""
     import torch
 
     depth = model.config.get_text_config().num_hidden_layers

@@ -18,8 +18,8 @@ std::string ownFile() {
   char path[PATH_MAX];
   if (*library->l_name)
     return realpath(library->l_name, path) ? path : "";
-  // The main executable has no name there. For a deleted file, the link's text still has the
-  // folder.
+  // The link map has no name for the main executable. If the file was deleted, the text of the
+  // symbolic link still contains its folder.
   ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : "";
 }

@@ -55,7 +55,7 @@ std::vector<Counters::Row> unpackCounters(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
-/// Text of each rank, on rank 0.
+/// Gathers the text of each rank on rank 0.
 std::vector<std::vector<std::byte>> gather(tpc_context &ctx, const std::string &text) {
   std::vector<std::vector<std::byte>> gathered;
   ctx.transport->gatherBytes(ctx, text.data(), std::ssize(text), gathered);
@@ -77,7 +77,7 @@ std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
-/// agreeOn for work on files, which each host searches for itself.
+/// Like agreeOn, for work on files, which may differ between hosts: an error names its rank.
 void agreeOnFiles(Session *session, const std::function<void()> &work) {
   agreeOn(session, [&] {
     try {
@@ -104,8 +104,8 @@ void agreeOn(Session *session, const std::function<void()> &work) {
   if (session) {
     Session::Agreement agreement = session->agree(failed);
     failed = agreement.failed;
-    // A launcher ends all processes as soon as one has failed: no process leaves before the error
-    // is printed.
+    // A launcher ends all processes as soon as one exits with an error. So processes agree again,
+    // after one of them has printed the error.
     if (agreement.isSpeaker)
       printError(message);
     if (failed)
@@ -127,8 +127,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
       choices(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
   // Allocates large blocks by mmap. By default the C library raises this threshold whenever such a
-  // block is freed. Memory freed while weights are loaded would then not return to the system: a
-  // tenth of the memory.
+  // block is freed. Then a tenth of the memory, freed while weights are loaded, would not return to
+  // the system.
   if (!embedded)
     mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
@@ -171,7 +171,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     ctx.outputs = &assembler;
     loadWeights(ctx, manifest, sources);
   });
-  // The bytes read before a file is checked and those loaded after it may differ.
+  // A file may change between the first check and the loading of its bytes.
   agreeOnFiles(world->session(), [&] { checkUnchanged(manifest, sources); });
   secondsToLoad = now() - begin;
   loadedWeights = sources.identity;
@@ -285,7 +285,8 @@ Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int 
       double begin = now();
       runStage(ctx, inputs);
       ctx.transport->barrier(ctx);
-      // Unwritten memory is a single page of zeros, which is read much faster than real caches.
+      // Writes the caches: reads of unwritten memory all reach one page of zeros, which is much
+      // faster.
       if (i == 0)
         ctx.state.clear(*ctx.device);
       if (ctx.rank != 0)

@@ -17,7 +17,7 @@ namespace tpc::rt {
 namespace {
 
 constexpr std::string_view header = "tpc measurements 1\n", end = "end ";
-/// Larger files are not read: they are of another kind.
+/// Larger files are not read, because they cannot be tuning caches.
 constexpr int64_t maxBytes = 64 << 20;
 
 std::string lastLine(std::string_view before) {

@@ -37,7 +37,7 @@ static constexpr unsigned kMaxRowValues = 32, kMaxValues = 40;
 
 static Value getLast(Operation *pass) { return pass->getRegion(0).getArguments().back(); }
 
-/// Returns true also for values that ops nested in `op` define.
+/// Returns whether a value is defined inside of `op`, at any nesting depth.
 static bool isDefinedIn(Value value, Operation *op) {
   return op->isAncestor(value.getParentBlock()->getParentOp());
 }
@@ -50,8 +50,8 @@ static SmallVector<SymExpr> getSpace(Operation *op) {
   return {};
 }
 
-/// Hoists values that are constant within a pass to the row and merges equal values, so that keys
-/// are comparable. Merges consecutive elementwise loops into one pass.
+/// Hoists values that are constant within a pass out of the pass, into the row, and merges equal
+/// values, so that keys are comparable. Merges consecutive elementwise loops into one pass.
 void KernelLowering::mergePasses() {
   kernel::RowsOp rows = source.getRows();
   Block &row = rows.getBody().front();
@@ -94,7 +94,8 @@ void KernelLowering::findPasses() {
     return space.size() == 1 ? std::optional(space.front()) : std::nullopt;
   };
   Block &row = source.getRows().getBody().front();
-  // The first fold's size if there is a fold, because folds determine the combined elements.
+  // The size of the first fold, because folds determine the combined elements. Without folds, the
+  // size of the first elementwise loop.
   for (bool isFold : {true, false})
     for (Operation &op : row)
       if (auto size = getOnly(op);
@@ -137,10 +138,11 @@ std::optional<KernelLowering::Key> KernelLowering::findKey(Value memref, ValueRa
   return key;
 }
 
-/// Selects loads while registers suffice, for rows of `perThread` elements per thread.
+/// Selects the loads to keep in registers, up to the maximum. `perThread`: elements of a row per
+/// thread.
 void KernelLowering::selectRegisterLoads(unsigned perThread) {
   kernel::RowsOp rows = source.getRows();
-  // Results that are stored at one key only.
+  // Results whose stores all have one key.
   DenseMap<Value, std::optional<Key>> stored;
   rows.walk([&](memref::StoreOp store) {
     std::optional<Key> key;
@@ -217,7 +219,8 @@ SmallVector<Value> KernelLowering::ifChunk(unsigned chunk, TypeRange types,
   return branch(less(chunkBegin(chunk), registerRow->size), types, then, otherwise);
 }
 
-/// Loads the values that this pass is the first to read, of its row or of all rows.
+/// Loads the values that this pass is the first to read. `ofAllRows`: operands of all rows, else
+/// those of the current row.
 void KernelLowering::loadRegisters(Operation *pass, bool ofAllRows) {
   for (const RegisterLoad &own : registerLoads) {
     if (own.stored || own.pass != pass || own.ofAllRows != ofAllRows)
@@ -314,10 +317,11 @@ void KernelLowering::runInRegisters(kernel::ElementsOp op) {
 // Versions
 //===----------------------------------------------------------------------===//
 
-/// Conditions that are known only at run time are checked once for all rows: whether a thread's
-/// share fits, and whether rows are aligned. If the row length prevents alignment, elements are
-/// kept one by one. If pointers are unaligned, each pass reads the row again, so that each thread
-/// has the same terms as otherwise.
+/// Emits the versions of the loop over rows. Conditions that are known only at run time are checked
+/// once for all rows: whether a thread's part of a row fits into registers, and whether rows are
+/// aligned. If the row length prevents alignment, elements are kept one by one. If pointers are
+/// unaligned, each pass reads the row again, so that each thread reduces the same terms as in the
+/// other versions.
 void KernelLowering::lowerVersions(kernel::RowsOp rows) {
   if (!registerChunks)
     return lowerRows(rows);

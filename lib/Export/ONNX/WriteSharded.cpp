@@ -112,7 +112,7 @@ std::string header(uint64_t number, uint64_t length) {
   return varint(number << 3 | 2) + varint(length);
 }
 
-/// Data to add to each node of the graph.
+/// Computes the device configuration of each node of the graph.
 class NodePlanner {
 public:
   NodePlanner(const ::onnx::GraphProto &graph, const OnnxDevices &devices)
@@ -141,8 +141,8 @@ static std::string nameOf(const ::onnx::NodeProto &node) {
   return name.empty() ? node.op_type() : name;
 }
 
-/// Assigns each node to the first stage that needs it: the minimum over the nodes that use it. A
-/// node without such a user is in the stage of its operands.
+/// Assigns each node without a stage to the first stage that uses its results. A node whose results
+/// no stage uses is in the last stage of its operands.
 void NodePlanner::findStages() {
   llvm::StringMap<int> producers;
   for (int i = 0; i < graph.node_size(); ++i)
@@ -253,7 +253,8 @@ llvm::Expected<std::vector<std::string>> NodePlanner::run() {
   return added;
 }
 
-/// Data files are named relative to the model's folder.
+/// Checks that the output is in the folder of its external data, which ONNX names relative to the
+/// model.
 static Error checkFolder(const ::onnx::GraphProto &graph, StringRef input, StringRef output) {
   bool external = llvm::any_of(graph.initializer(), [](const ::onnx::TensorProto &tensor) {
     return tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
@@ -293,7 +294,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
   if (!buffer)
     return fault("cannot read '" + input + "': " + buffer.getError().message());
 
-  // Calls `onBytes` with the new graph in chunks: once to count, once to write.
+  // Passes the new graph to `onBytes` in chunks. Runs twice: to compute the length, and to write.
   size_t next = 0;
   auto walkGraph = [&](StringRef graph, llvm::function_ref<void(StringRef)> onBytes) -> Error {
     for (FieldReader fields(graph); !fields.atEnd();) {

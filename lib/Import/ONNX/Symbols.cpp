@@ -31,7 +31,7 @@ SmallVector<std::string> Importer::findReplaced(const SymExpr &e) const {
 }
 
 /// Returns an upper bound on the number of terms of `e` after substitution. Operands of floordiv
-/// and similar atoms count only if one of them exceeds the limit itself.
+/// and similar atoms count only if they exceed kMaxTerms on their own.
 static double boundTerms(const SymExpr &e, const std::map<std::string, SymExpr> &replaced) {
   double sum = 0;
   for (const SymExpr::Term &term : e.getTerms()) {
@@ -50,7 +50,7 @@ static double boundTerms(const SymExpr &e, const std::map<std::string, SymExpr> 
 }
 
 SymExpr Importer::substitute(const SymExpr &e) const {
-  // Repeated squaring: `findFault` reports such a size as too complex.
+  // `findFault` reports such a size (of repeated squaring, for example) as too complex.
   const SymExpr overflow = SymExpr(INT64_MAX) * SymExpr(2);
   if (boundTerms(e, replaced) > kMaxTerms)
     return overflow;
@@ -59,8 +59,9 @@ SymExpr Importer::substitute(const SymExpr &e) const {
 }
 
 SymExpr Importer::resolve(const SymExpr &e) {
-  // There is no cycle, because a replacement was resolved and did not contain its symbol. The loop
-  // avoids recursion, because a path may be as long as the number of inputs.
+  // Replacements have no cycles: each one was resolved when it was added, and does not contain its
+  // own symbol. A loop in place of recursion, because a path may be as long as the number of
+  // inputs.
   SmallVector<std::string> open = findReplaced(e);
   if (open.empty())
     return e;
@@ -170,7 +171,7 @@ const SymExpr *Importer::findChoice(const SymExpr &minOrMax) const {
 
 SymExpr Importer::update(const SymExpr &e) {
   SymExpr result = resolve(e);
-  // A replacement may expose a min or max with a choice of its own.
+  // A replacement may expose a min or max that has a choice.
   for (bool changed = !choices.empty(); changed && isReasonable(result);) {
     changed = false;
     std::map<std::string, SymExpr::Atom> found;

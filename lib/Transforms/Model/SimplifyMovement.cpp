@@ -80,7 +80,7 @@ struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
     auto iota = movement.base.getDefiningOp<IotaOp>();
     if (!iota)
       return failure();
-    // The counted dimension must be complete and alone in its result dimension.
+    // One result dimension must consist of exactly the counted dimension.
     const Movement::Dim &counted = movement.baseDims[iota.getDim()];
     for (auto [d, dim] : llvm::enumerate(movement.dims))
       if (!counted.empty() && dim == counted) {
@@ -154,7 +154,7 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   }
 };
 
-/// Removes an expand before an element-wise op, which broadcasts itself.
+/// Removes an expand before an elementwise op, which broadcasts its operands itself.
 struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -166,7 +166,7 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
       auto expand = operand.get().getDefiningOp<ExpandOp>();
       if (!expand)
         continue;
-      // Some operand must still supply each dimension of the result.
+      // After the removal, each dimension of the result must still be that of some operand.
       auto covers = [&](size_t fromEnd, Value v) {
         SmallVector<SymExpr> sizes = getSizes(v);
         return sizes.size() > fromEnd &&

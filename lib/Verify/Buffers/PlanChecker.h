@@ -47,15 +47,16 @@ public:
     return symbols.lookupNearestSymbolFrom<OpT>(from, symbol);
   }
 
-  /// Returns the next call, which must implement `op`. Null, with an error, if it is another or
-  /// none.
+  /// Returns the next call, which must implement `op`. Emits an error and returns null if the next
+  /// call is another one or there is none.
   template <typename OpT> OpT next(Operation *op) {
     return cast_or_null<OpT>(next(op, OpT::getOperationName()));
   }
   /// Returns whether the next call is of this kind.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
-  /// Checks that the call reads a value. `over`: the call may write its result to the same range.
+  /// Checks that the call reads a value. `over`: memory of the call's result, which may be the
+  /// range that is read.
   LogicalResult read(Operation *call, Value place, Value tensor, Value over = {});
   /// The same for an intermediate result of a collective.
   LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
@@ -68,7 +69,7 @@ public:
   LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
   /// Starts a call, whose results must not overlap.
   void beginCall() { reads.clear(), writes.clear(); }
-  /// Checks that an index is that of the parameter that `tensor` is.
+  /// Checks that `index` is the index of the parameter that defines `tensor`.
   LogicalResult checkParameter(Operation *call, Value index, Value tensor,
                                buffer::ParameterUse use);
   LogicalResult checkLoad(Operation *call, Value index, buffer::LoadAttr load);
@@ -81,12 +82,12 @@ public:
   /// Compares any other attribute.
   LogicalResult compare(Operation *call, StringRef what, Attribute have, Attribute wanted);
 
-  /// Marks an op that another op's call computes.
+  /// Marks an op without a call, because the call of another op computes it.
   void setDone(Operation *op) { done.insert(op); }
   /// Checks a nested block.
   LogicalResult checkInner(Block &tensors, Block &buffers);
-  /// Number of times that the body of a loop is checked: the second pass starts with the first's
-  /// memory.
+  /// Number of passes over the body of a loop. The second pass starts with the memory contents
+  /// after the first.
   static constexpr int loopPasses = 2;
 
 private:
@@ -125,7 +126,7 @@ private:
   DenseSet<Operation *> done;
   bool isInLoop = false;             // in a loop of several micro-batches
   DenseMap<Value, DistAttr> layouts; // distributions of caches that were read
-  DenseMap<Value, int64_t> copiesOf; // and replication of their kv heads
+  DenseMap<Value, int64_t> copiesOf; // number of copies of each of their kv heads
 };
 
 /// Attach the models of the ops of a tensor program.

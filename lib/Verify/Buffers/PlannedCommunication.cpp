@@ -52,8 +52,8 @@ struct AllReduce : PlannedOpInterface::ExternalModel<AllReduce, AllReduceOp> {
   }
 };
 
-/// One call per axis: a gather from the innermost axis out, a scatter in the other direction. The
-/// intermediate contents are the value after that many steps.
+/// One call per axis: all-gathers from the innermost axis to the outermost, reduce-scatters in the
+/// opposite order. Content {result, i} is the intermediate value after i calls.
 template <typename OpT, typename CallT>
 struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, OpT> {
   static constexpr bool gathers = std::is_same_v<OpT, AllGatherOp>;
@@ -63,7 +63,7 @@ struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, Op
     size_t dim = op.getDim();
     DistAttr split = getDist(gathers ? op.getOperand() : op.getResult());
     SmallVector<StringAttr> axes(op.getAxes().template getAsRange<StringAttr>());
-    // The dimensions split over all of the axes, then over one less, ...
+    // The dimensions between calls: split over all axes, then over one axis fewer, ...
     SmallVector<std::pair<StringAttr, SmallVector<DimAttr>>> levels;
     SmallVector<DimAttr> dims(split.getDims());
     while (!axes.empty()) {
@@ -120,12 +120,13 @@ struct AllToAll : PlannedOpInterface::ExternalModel<AllToAll, AllToAllOp> {
     auto gathered = c.sizes().findSplit(in, from, axis), made = c.sizes().findSplit(out, to, axis);
     if (from == to || !gathered || !made)
       return op.emitOpError("moves a split that its types do not have");
-    // The split of the earlier dimension is outside: [outer, a, middle, b, inner]. The middle is
-    // the remaining elements between the two.
+    // Layout [outer, a, middle, b, inner]: a is the split factor of the earlier dimension, b that
+    // of the later one, and middle the elements between them.
     bool splitsFirst = to < from;
     auto &first = splitsFirst ? *made : *gathered;
     auto &second = splitsFirst ? *gathered : *made;
-    // If b is split, a is whole: the elements before b are outer, a and the middle.
+    // `second.outer` is the number of elements before b: outer * a * middle, because a is whole
+    // where b is split.
     auto middle = second.outer.divideExact(first.outer * first.n);
     if (!middle)
       return op.emitOpError("moves a split between factors that are not one after the other");
@@ -269,7 +270,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       SmallVector<FactorAttr> factors(dim.getFactors());
       if (!dim.getAxes().empty()) {
-        // A slice of the whole dimension, if it is a range.
+        // The axes split the product of the factors. The shard is a box only if it is a range.
         SymExpr inner(1);
         for (FactorAttr factor : ArrayRef(factors).drop_front()) {
           if (!factor.getAxes().empty())
@@ -295,7 +296,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
           "delivers all copies of a replicated dimension, or skips elements of one "
           "that is not replicated");
     if (thinned) {
-      // Indices begin, begin + 1, ...; those that are multiples of `times` are delivered.
+      // The shard has indices begin, begin + 1, ... Multiples of `times` are delivered.
       SymExpr times(copies.times), begin = offset[*thinned], held = size[*thinned];
       auto after = [&](const SymExpr &n) {
         return SymExpr::floorDiv(n + times - SymExpr(1), times);
@@ -309,7 +310,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
               c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
         return call.emitOpError("delivers other copies");
     }
-    // Excludes all ranks with equal slices except the one with coordinate 0.
+    // Only the rank with coordinate 0 delivers, of the ranks with equal slices.
     std::set<std::string> wanted, have;
     if (c.grid) {
       SmallVector<StringRef> axes{"mb"};

@@ -18,7 +18,7 @@ struct VerifyBuffers : mlir::tpc::impl::VerifyBuffersBase<VerifyBuffers> {
   LogicalResult verify(ModuleOp module);
 };
 
-/// Function on buffers of each function and stage.
+/// Maps each tensor function and each stage to its buffer function.
 struct Pairs {
   DenseMap<Operation *, buffer::FuncOp> ofFunctions;
   std::map<int64_t, buffer::FuncOp> ofStages;
@@ -49,7 +49,8 @@ static llvm::SetVector<func::FuncOp> findReached(ModuleOp module, SymbolTableCol
   return reached;
 }
 
-/// Checks that a stage uses only entries of its own: other ranks load other parameters.
+/// Checks that a stage uses only its own entries of the parameter table, because ranks of other
+/// stages load other parameters.
 static LogicalResult checkEntries(buffer::FuncOp function, int64_t stage,
                                   SymbolTableCollection &symbols,
                                   std::set<std::pair<Operation *, int64_t>> &seen) {

@@ -25,7 +25,7 @@ union Scalar {
 
 /// One allocation. Its bytes are undefined until they are written.
 struct Memory {
-  /// Limit in bytes that exceeds all frames of a run at small sizes.
+  /// Maximum size in bytes. No frame of a run at small sizes reaches it.
   static constexpr int64_t largest = 1 << 27;
 
   /// `rounds`: floats are rounded to their type; else they are stored exactly.
@@ -33,7 +33,7 @@ struct Memory {
       : bytes(size), written(size), exact(rounds ? 0 : size), rounds(rounds) {}
   std::vector<std::byte> bytes;
   std::vector<bool> written;
-  std::vector<double> exact; // by the index of the first byte
+  std::vector<double> exact; // value of each float, at the index of its first byte
   bool rounds;
 };
 
@@ -62,7 +62,7 @@ struct MemoryView {
   ElementType type;
 
   int64_t byteOf(int64_t element) const { return begin + element * type.getBytes(); }
-  /// Returns whether all of an element's bytes are in the allocation, and whether they are written.
+  /// Returns whether all bytes of an element are in the allocation; isWritten: and are written.
   bool exists(int64_t element) const;
   bool isWritten(int64_t element) const;
   Scalar load(int64_t element) const;

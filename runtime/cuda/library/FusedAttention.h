@@ -10,9 +10,9 @@
 
 namespace tpc::rt::cuda {
 
-/// Attention of variants that the program leaves to a library, where cuDNN is found. Building a
-/// plan takes about a second per shape. This pays off for many queries, as in a prompt, but not for
-/// decoding, where each step has another length.
+/// Attention by cuDNN, where it is installed, for variants that the program leaves to a library.
+/// Building a plan takes about a second per shape. This pays off for many queries, as in a prompt,
+/// but not for decoding, where each step has another length.
 class FusedAttention {
 public:
   FusedAttention(const Driver &driver, Stream stream) : driver(driver), stream(stream) {}

@@ -6,8 +6,8 @@
 // operations may be running. If CUDA_LAUNCH_BLOCKING is set to anything but 0, as for CUDA
 // debuggers, each operation is waited for, and an error belongs to its own operation.
 //
-// This class also records whether the rank's thread is waiting for its GPU, or in a library for
-// other ranks. The watchdog reads it (core/DeviceWatch.h).
+// This class also records whether the rank's thread is waiting for its GPU or, inside a library
+// call, for other ranks. The watchdog reads this state (core/DeviceWatch.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +57,7 @@ public:
   /// ", in kernel 'x'", or the operations that may have caused an error; empty if there are none.
   static std::string describe();
 
-  /// While it exists, the thread waits for its GPU or, in a library, for other ranks.
+  /// Scope in which the thread waits for its GPU or, inside a library call, for other ranks.
   class Wait {
   public:
     Wait();

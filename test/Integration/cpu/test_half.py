@@ -16,8 +16,8 @@ GRIDS = ["tp1", "tp2,pp2,sp"]
 @pytest.mark.parametrize("kind", HALVES)
 @pytest.mark.parametrize("file", FILES)
 def test_models(tpcc, tmp_path, file, kind):
-    """f16 is compared with ONNX Runtime on the same file, bf16, which it cannot run, with the model
-    in f32.
+    """The reference for f16 is ONNX Runtime on the same file. It cannot run bf16; the reference for
+    bf16 is the f32 model.
     """
     path = tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(MODELS / f"{file}.onnx"), kind), path)
@@ -41,8 +41,8 @@ def test_models(tpcc, tmp_path, file, kind):
     scale = np.abs(wanted).max()
     for grid in GRIDS:
         got = as_float(tpcc.compile(path, grid).run(inputs)["logits"])
-        # A unit in the last place is 2^-11 of a number in f16, 2^-8 in bf16; a dozen ops follow
-        # each other.
+        # A unit in the last place is 2^-11 of a number in f16 and 2^-8 in bf16; the errors of about
+        # a dozen consecutive ops accumulate.
         assert np.abs(got - wanted).max() < scale * (4e-3 if kind == "f16" else 4e-2), grid
 
 

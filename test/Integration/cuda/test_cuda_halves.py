@@ -4,8 +4,8 @@ Matmuls, attention and the residual accumulate in f32. The distance to f32 resul
 ONNX Runtime's distance, as root mean square, because the maximum of 128,000 differences is noise.
 Two references are used: ONNX Runtime's CPU provider, which runs most f16 ops in f32 without
 rounding between them, and a model with each op's result rounded, as ONNX specifies. The CPU
-provider has no bf16. A llama with f16 in each node also has f16 angles, which only the second
-reference rounds.
+provider has no bf16. If all nodes of a LLaMA are f16, so are its rotary angles; only the second
+reference rounds them.
 """
 
 import json
@@ -19,7 +19,7 @@ from models import COMMITTED, MODELS
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, Session, difference
 
-# The rule leaves the first one's attention to cuDNN; the second has a mask, the third heads of 4.
+# cuDNN supports the attention of the first model only: the second has a mask, the third heads of 4.
 FILES = ["gpt2-tiny", "gpt2-tiny-nopast", "llama-dynamo"]
 GRIDS = ["tp1", "tp2", "pp2"]
 # One export of each type; the others are part of the long run.
@@ -27,7 +27,9 @@ CHOSEN = [("gpt2-tiny", "f16"), ("gpt2-tiny", "bf16")]
 
 
 def test_precision(tpcc, tmp_path):
-    """TF32 keeps 10 bits of each operand's fraction: other bits than f32's, within a bound."""
+    """TF32 keeps 10 bits of each operand's fraction: results differ from those in f32, within a
+    bound.
+    """
     model = COMMITTED["gpt2-mlp"]
     given = model.inputs(2, 5)
     expected, results = model.reference.run(given), {}
@@ -70,7 +72,7 @@ def session(model: onnx.ModelProto) -> Session:
 
 
 def sent(tpcc, path, grid, residual, tmp_path) -> int:
-    """Bytes that a rank of each stage hands to others, of a sum over tp and from stage to stage."""
+    """Bytes that a rank of each stage sends, in reductions over tp and from stage to stage."""
     report = tmp_path / "report.json"
     tpcc.call(
         [
@@ -90,7 +92,7 @@ def sent(tpcc, path, grid, residual, tmp_path) -> int:
 
 
 def test_a_residual_of_the_models_type(tpcc, tmp_path):
-    """Half of what is sent, and further from f32."""
+    """A 16-bit residual halves the bytes that are sent, and has a larger error against f32."""
     path = tmp_path / "gpt2-tiny-f16.onnx"
     load = lambda: onnx.load(MODELS / "gpt2-tiny.onnx")
     onnx.save(halve(load(), "f16"), path)
@@ -106,7 +108,7 @@ def test_a_residual_of_the_models_type(tpcc, tmp_path):
         for residual in ("f32", "same")
     }
     assert 1.3 * off["f32"] < off["same"], off
-    # With sp, sums are scattered in f32, and what norms make of them is gathered in 16 bits.
+    # With sp, sums are scattered in f32, and the results of norms are gathered in 16 bits.
     for grid, most in (("tp2", 2), ("pp2", 2), ("tp2,sp", 1.5)):
         single, same = (sent(tpcc, path, grid, residual, tmp_path) for residual in ("f32", "same"))
         assert same < single <= most * same and (most < 2 or single == 2 * same), (
@@ -155,5 +157,5 @@ def test_numbers(tpcc, tmp_path, file, kind):
             inputs, ["logits"], env=environment(TPC_SIM_SEED=str(seed), TPC_SIM_TRACE=str(trace))
         )["logits"]
         assert 0 < distance(ours, exact) <= bound, (grid, distance(ours, exact), bound)
-    # Some seeds refuse what cuDNN is given: generated kernels compute it then.
+    # With some seeds cuDNN rejects graphs; then generated kernels compute attention.
     assert ("cudnnBackendExecute" in trace.read_text()) == (file == "gpt2-tiny")

@@ -32,7 +32,7 @@ Status misuse(const char *call, Status status, const std::string &what) {
   return status;
 }
 
-/// A line of the trace for a call that has ended.
+/// Writes a completed call to the trace.
 Status traced(const std::string &call, Status status) {
   driver().trace(call + " = " + std::to_string(int(status)));
   return status;
@@ -51,7 +51,7 @@ template <class T> Status destroy(const char *call, T *handle) {
                           : misuse(call, INVALID_VALUE, "no such description"));
 }
 
-/// An attribute of a description: copied in or out, where it has just this size.
+/// Storage of a descriptor's attribute, which is copied in or out if its size is equal.
 struct Field {
   void *data = nullptr;
   size_t bytes = 0;
@@ -173,12 +173,12 @@ Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Lay
   return status ? misuse(call, status, why) : SUCCESS;
 }
 
-/// What an address is aligned to, as far as algorithms care.
+/// Alignment of an address, up to the maximum that algorithms distinguish.
 uint32_t alignmentOf(uint64_t address) {
   return uint32_t(std::min<uint64_t>(256, address & (~address + 1)));
 }
 
-/// All that algorithms depend on, for the trace.
+/// Name, for the trace, of everything that the choice of algorithms depends on.
 std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignments,
                    uint32_t alignmentOfBias) {
   std::string name = problem.name();
@@ -187,8 +187,8 @@ std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignm
   return name + ":" + std::to_string(problem.desc.epilogue & Bias ? alignmentOfBias : 0);
 }
 
-/// Some epilogues are not there for some problems: that is said at once, or of each algorithm that
-/// was recommended.
+/// Some problems do not support some epilogues: the heuristic rejects them (AtOnce), or each
+/// recommended algorithm is rejected (Later).
 enum class Refusal { None, AtOnce, Later };
 Refusal refusalOf(const Problem &problem) {
   if (problem.desc.epilogue == Default)
@@ -312,7 +312,7 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   Refusal refusal = refusalOf(problem);
   if (refusal == Refusal::AtOnce)
     return NOT_SUPPORTED;
-  // Fewer than asked for, in general. What is behind them is no algorithm, whatever it looks like.
+  // In general fewer results than requested. Entries after these are not algorithms.
   int count = 1 + int((problem.hash() ^ driver().seed()) % 6);
   count = std::min(count, requested);
   std::memset(results, 0, sizeof(*results) * size_t(requested));
@@ -320,12 +320,12 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   for (int i = 0; i < count; ++i) {
     SamplingRequest choice = choose(problem, *preference, driver().seed(), unsigned(i));
     HeuristicResult &result = results[i];
-    // An entry that says itself that it is none.
+    // An entry whose state declares it unusable.
     if (i + 1 < count && choice.chunk == 100) {
       result.state = NOT_SUPPORTED;
       continue;
     }
-    // One of them can be used: the last, if no other.
+    // At least one entry is usable: the last one, if no other is.
     if (i + 1 == count && !usable)
       choice.refused = 0;
     if (refusal == Refusal::Later)
@@ -407,7 +407,7 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
     if (Status status = checkAlgo(call, problem, algo, choice))
       return traced(call, status);
   } else {
-    // With what is there: operands as they are aligned, and this workspace.
+    // Chooses by the alignment of the operands and the given workspace.
     Preference preference;
     preference.maxWorkspace = workspaceBytes;
     for (unsigned i = 0; i < 4; ++i)

@@ -9,7 +9,8 @@
 
 namespace sim {
 
-/// Objects of a kind that are alive: what programs hand in is looked up before it is used.
+/// Registry of live objects of a type. Pointers that a program passes are looked up in it before
+/// use.
 template <class T> class Alive {
 public:
   static Alive &get() {

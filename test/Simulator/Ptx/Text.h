@@ -18,7 +18,7 @@ template <class T> void appendText(std::string &to, const T &value) {
     to += std::string_view(value);
 }
 
-/// The pattern with each {} replaced by the next argument: an integer or a text.
+/// Returns the pattern with each {} replaced by the next argument, an integer or a text.
 template <class... T> std::string text(std::string_view pattern, const T &...arguments) {
   std::string result;
   auto next = [&](const auto &argument) {

@@ -14,8 +14,8 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-/// A program with inputs [n, s] and [8, p], on a grid, and a function whose ops a SizeEmitter
-/// makes.
+/// A program with inputs [n, s] and [8, p + n] on a grid, and a function to which a SizeEmitter
+/// adds ops.
 class SizeEmission : public ::testing::Test {
 protected:
   SizeEmission() {
@@ -39,7 +39,7 @@ protected:
     sizes = std::make_unique<SizeEmitter>(b, b.getUnknownLoc(), layout, body->getArgument(0));
   }
 
-  /// What an op computes, as the processor does; nothing where it traps.
+  /// Evaluates an op as the processor does. Returns nullopt if it traps.
   std::optional<int64_t> evaluate(Value v, ArrayRef<int64_t> env) {
     if (std::optional<int64_t> constant = asConstant(v))
       return constant;
@@ -76,7 +76,7 @@ protected:
 
   Value emit(StringRef text) { return sizes->expr(*SymExpr::parse(text.str())); }
 
-  /// Of all small sizes, on all ranks: `check(env, symbols)`.
+  /// Calls `check(env, symbols)` for all small sizes and all ranks.
   void forAll(function_ref<void(ArrayRef<int64_t>, const std::map<std::string, int64_t> &)> check) {
     for (int64_t n : {0, 1, 2, 7})
       for (int64_t s : {0, 1, 3})
@@ -101,7 +101,7 @@ protected:
 } // namespace
 
 TEST_F(SizeEmission, EnvHasSymbolsThenCoordinatesThenTheMicroBatch) {
-  // Of inputs in their order, of one size by name; each once.
+  // Symbols are in the order of the inputs, those of one size by name; each occurs once.
   EXPECT_EQ(layout.symbols, (SmallVector<std::string>{"n", "s", "p"}));
   EXPECT_EQ(layout.symbolIndex("p"), 2u);
   EXPECT_EQ(layout.symbolIndex("q"), std::nullopt);
@@ -155,12 +155,12 @@ TEST_F(SizeEmission, StaticSizesAreNumbers) {
   EXPECT_EQ(asConstant(emit("floordiv(-7, 2)")), -4);
   EXPECT_EQ(asConstant(emit("mod(-7, 3)")), 2);
   EXPECT_EQ(asConstant(emit("max(_3, _5)*min(_3, _5)")), 15);
-  // Coordinates on axes of one rank, and what they are multiplied by.
+  // Terms that cancel, and coordinates on axes of one rank.
   EXPECT_EQ(asConstant(emit("n - n")), 0);
   EXPECT_EQ(asConstant(sizes->coordinate("pp")), 0);
   EXPECT_EQ(asConstant(sizes->coordinate("cp")), 0);
   EXPECT_EQ(asConstant(emit("n")), std::nullopt);
-  // Nothing was emitted for them but the load of n.
+  // The load of n is the only op emitted for them.
   EXPECT_EQ(llvm::range_size(body->getOps<LLVM::LoadOp>()), 1);
   EXPECT_TRUE(body->getOps<LLVM::AddOp>().empty());
   EXPECT_TRUE(body->getOps<LLVM::MulOp>().empty());
@@ -171,7 +171,7 @@ TEST_F(SizeEmission, EachExpressionIsEmittedOnce) {
   size_t count = body->getOperations().size();
   EXPECT_EQ(emit("floordiv(n, 4) + s*n"), first);
   EXPECT_EQ(body->getOperations().size(), count);
-  // A part of it is there already, too.
+  // A subexpression is not emitted again either.
   Value product = emit("n*s");
   EXPECT_EQ(body->getOperations().size(), count);
   EXPECT_EQ(sizes->mul(emit("n"), emit("s")), product);
