@@ -38,7 +38,7 @@ static void fromFloat(uint8_t *to, DataType type, float value) {
   std::memcpy(to, &bits, 2);
 }
 
-/// What faster types keep of an f32 operand.
+/// Rounds an f32 operand to the precision of a faster compute type.
 static float reduce(float value, ComputeType compute) {
   switch (compute) {
   case Compute32FFastTf32: {

@@ -54,7 +54,7 @@ struct Problem {
   uint64_t hash() const;
 };
 
-/// What an Algo holds.
+/// Contents of a cublasLtMatmulAlgo_t.
 struct SamplingRequest {
   uint64_t magic, problem, id, workspace;
   std::array<uint32_t, 4> alignment;

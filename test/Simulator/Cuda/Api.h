@@ -17,7 +17,7 @@ extern "C" {
 
 using Lock = std::unique_lock<std::mutex>;
 
-/// What a call asks for before it does anything.
+/// Preconditions of a call.
 enum Needs : unsigned {
   Nothing = 0,
   Initialized = 1,
@@ -27,7 +27,7 @@ enum Needs : unsigned {
 
 void traceCall(const char *name, Result result);
 
-/// Runs f(lock) under the lock, once what it needs is there.
+/// Runs f(lock) under the lock if the preconditions hold.
 template <class F> Result call(const char *name, unsigned needs, F f) {
   Result result = [&]() -> Result {
     Lock lock(state().mutex);
@@ -53,32 +53,34 @@ template <class F> Result call(const char *name, unsigned needs, F f) {
   return result;
 }
 
-/// A misuse that a real driver need not notice, or answers by a crash.
+/// Reports a misuse that a real driver may not detect, or that crashes it.
 Result misuse(const char *call, Result result, const std::string &what);
 
-/// Of the handle, in the current context; null if there is none.
+/// Returns the object of a handle in the current context, or null.
 Stream *find(Stream *handle);
 Event *find(Event *handle);
 Context *contextOf(DeviceNumber device);
 
-/// What devices of this compute capability have: bytes of shared memory for a block that asks for
-/// all, threads that a multiprocessor holds.
+/// Limits of devices of this compute capability: maximum bytes of shared memory per block, threads
+/// per multiprocessor.
 int sharedBytesOfBlock(int capability);
 int threadsOfMultiprocessor(int capability);
 
-/// Device memory, from a call that has checked the rest: OUT_OF_MEMORY or SUCCESS.
+/// Allocates device memory for a call that has checked its other arguments. Returns OUT_OF_MEMORY
+/// or SUCCESS.
 Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,
                 const std::string &name, bool ofLibrary = false);
 Result release(Lock &lock, const char *name, DevicePointer address, bool ofLibrary);
 std::string describeAddress(Context &context, uint64_t address);
-/// What processes that share a device leave: Sharing.cpp.
+/// Returns the bytes that other processes on the same device leave free (Sharing.cpp).
 uint64_t freeBytes(Context &context);
-/// What `used` becomes when a piece of so many bytes comes, or goes.
+/// Returns the new value of `used` after an allocation of `bytes` is added or, if not `comes`,
+/// freed.
 uint64_t usedWith(const Context &context, uint64_t bytes, bool comes);
 void count(Context &context, uint64_t bytes, bool comes);
-/// All is given back.
+/// Resets the count of used bytes.
 void forgetUsed(Context &context);
-/// Streams, events, modules and memory of a context that nobody retains any more.
+/// Destroys streams, events, modules and memory of a context that is no longer retained.
 void destroyAll(Context &context);
 
 } // namespace sim

@@ -9,7 +9,7 @@
 using namespace sim;
 using ptx::text;
 
-/// What a piece takes of a device: a library's has pages of its own.
+/// Returns the device memory that an allocation occupies. Those of libraries occupy whole pages.
 static uint64_t taken(const Context::Allocation &piece) {
   constexpr uint64_t page = 2 << 20;
   return piece.ofLibrary ? (piece.bytes + page - 1) / page * page : piece.bytes;
@@ -156,8 +156,8 @@ Result sim::cuMemHostUnregister(void *host) {
 
 namespace {
 
-/// What of a copy's arguments can be seen at once: a device's address must be in an allocation, a
-/// host's must not be a device's.
+/// Checks an argument of a copy: a device address must be in an allocation, and a host address must
+/// not be a device address.
 Result checkDevice(const char *name, DevicePointer address, size_t bytes) {
   Context &context = *currentContext();
   if (context.allocationOf(address, bytes))

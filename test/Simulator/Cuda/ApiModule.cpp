@@ -17,7 +17,7 @@ int architectureOf(const std::string &target) {
   return std::atoi(target.c_str() + std::min(target.find('_') + 1, target.size()));
 }
 
-/// What the driver's compiler says goes where the program asked for it.
+/// Writes a message of the driver's JIT compiler to the log buffer in the program's options.
 void putLog(const std::string &message, unsigned count, const JitOption *options, void **values) {
   char *buffer = nullptr;
   size_t size = 0;

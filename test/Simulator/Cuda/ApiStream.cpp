@@ -57,13 +57,13 @@ Result sim::cuStreamDestroy_v2(Stream *handle) {
       invalidate(*stream->capture, "cuStreamDestroy of a stream that captures");
       return ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    // What is in it still runs.
+    // Enqueued operations still run.
     stream->destroyed = true;
     return context->failed;
   });
 }
 
-/// What waits for a stream, or asks about it: not while it captures.
+/// Rejects a call that waits for a stream or queries it while the stream captures.
 static Result refuseCapturing(const char *name, Stream &stream) {
   if (stream.capture) {
     invalidate(*stream.capture, std::string(name) + " of a stream that captures");

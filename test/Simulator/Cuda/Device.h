@@ -120,7 +120,8 @@ struct Context {
   std::map<uint64_t, Allocation> allocations; // live, by address
   /// The one that has these bytes, or null.
   Allocation *allocationOf(uint64_t address, uint64_t bytes);
-  /// Of these, as a driver has memory: in pages of 2 MiB, of which small pieces share some.
+  /// Bytes used by allocations, counted as by a driver: in pages of 2 MiB, which small allocations
+  /// share.
   uint64_t used = 0;
   uint64_t small = 0, large = 0; // bytes of pieces below 1 MiB; pages of others
   uint64_t mostUsed = 0;
@@ -166,9 +167,9 @@ struct State {
   std::set<Function *> functions;
 };
 
-/// Of the process; never destroyed.
+/// Returns the state of the process, which is never destroyed.
 State &state();
-/// Of the thread.
+/// State of the calling thread.
 Context *&currentContext();
 CaptureMode &captureModeOfThread();
 

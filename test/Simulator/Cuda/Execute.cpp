@@ -103,7 +103,8 @@ void Executing::launch(const ptx::Module &module, const std::string &kernel,
     throw Fault{result.findings.empty() ? ERROR_LAUNCH_FAILED : resultOf(result.findings[0]),
                 message};
   }
-  // What threads of one launch do to each other the interpreter has seen; here it is one access.
+  // The interpreter detects races between threads of one launch. Here a launch counts as one
+  // access.
   struct Piece {
     uint64_t from, to;
     bool written;

@@ -21,7 +21,7 @@ public:
   double clock() const { return context.clock; }
   int device() const override { return context.device; }
 
-  /// What nobody wrote stays such.
+  /// Unwritten bytes remain unwritten.
   void copy(uint64_t to, uint64_t from, uint64_t bytes);
   void launch(const ptx::Module &module, const std::string &kernel,
               const std::vector<ptx::Argument> &arguments, ptx::LaunchConfig config);

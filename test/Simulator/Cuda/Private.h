@@ -21,19 +21,20 @@ struct Fault {
   std::string message;
 };
 
-/// What an operation may do with its device while it runs. Each throws Fault: outside of an
-/// allocation, never written, or touched by an operation that nothing orders.
+/// Accesses of an operation to its device while it runs. Each throws Fault for memory outside of an
+/// allocation, for unwritten memory, and for a race with an unordered operation.
 class Execution {
 public:
   virtual ~Execution() = default;
-  /// All these bytes, which must have been written.
+  /// Returns these bytes, all of which must have been written.
   virtual const uint8_t *read(uint64_t address, uint64_t bytes, const char *what) = 0;
-  /// The same for bytes that it will write, all of them.
+  /// Returns bytes that the operation overwrites completely.
   virtual uint8_t *write(uint64_t address, uint64_t bytes, const char *what) = 0;
   virtual uint64_t random() = 0;
-  /// By the device's clock, which is what events read. Every operation takes a microsecond.
+  /// Adds to the operation's duration on the device's clock, which events read. The minimum is a
+  /// microsecond.
   virtual void takes(double milliseconds) = 0;
-  /// Which device, of those there are.
+  /// Returns the index of the device.
   virtual int device() const = 0;
 };
 
@@ -63,11 +64,12 @@ class Driver {
 public:
   /// The current device, or -1 without a context.
   virtual int currentDevice() = 0;
-  /// What a stream is. Not SUCCESS: no stream, or its context has failed.
+  /// Describes a stream. Returns an error if it is no stream or its context has failed.
   virtual Result describe(Stream *stream, StreamInfo &info) = 0;
-  /// Behind all that is in the stream; a node of the graph while it captures.
+  /// Enqueues work after all work in the stream, or adds a node to the graph while the stream
+  /// captures.
   virtual Result enqueue(Stream *stream, std::shared_ptr<Work> work) = 0;
-  /// Of the current device, in pages that it shares with nothing; only `release` gives it back.
+  /// Allocates memory of the current device in unshared pages. Only `release` frees it.
   virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                           const char *name) = 0;
   virtual Result release(DevicePointer address, const char *name) = 0;

@@ -7,7 +7,7 @@
 
 namespace sim {
 
-/// Of one size, and both pointers or neither; structs are of one size.
+/// Whether types have equal sizes and are both pointers or both not; structs need equal sizes only.
 template <class A, class B>
 constexpr bool sameParameter =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&

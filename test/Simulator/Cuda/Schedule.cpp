@@ -123,7 +123,7 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
 
 void work(Context &context) {
   std::unique_lock lock(state().mutex);
-  // Those that wait for others, until they are asked again.
+  // Operations that wait for others, until they are polled again.
   std::vector<OperationRef> waiting;
   auto pause = 50us;
   while (true) {

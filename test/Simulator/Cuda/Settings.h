@@ -37,7 +37,7 @@ const Settings &settings();
 
 /// Compute capability of a device, such as 90.
 int capabilityOf(int device);
-/// What a device is called.
+/// Returns the name of a device.
 std::string nameOf(int device);
 /// The identifier of a device: 16 bytes.
 std::string uuidOf(int device);
@@ -49,7 +49,7 @@ bool tracing();
 /// A device never held so many bytes.
 void usage(int device, uint64_t bytes);
 
-/// A generator of its own for everything that is left open.
+/// Random number generator for choices that the specification leaves open.
 class Random {
 public:
   explicit Random(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15 + 0x853c49e6748fea9b) {}

@@ -61,7 +61,7 @@ bool isKind(Kind kind) {
   return false;
 }
 
-/// What the pack of a call says, checked against what the plan needs.
+/// Reads the operands from a call's variant pack and checks them against the plan.
 Status readOperands(const Plan &plan, const Pack &pack, Operands &operands, std::string &why) {
   std::map<int64_t, uint64_t> given;
   for (size_t i = 0; i < pack.ids.size(); ++i)
@@ -128,7 +128,7 @@ const char *cudnnGetErrorString(Status status) {
   return "CUDNN_UNKNOWN_STATUS";
 }
 
-// What is made and what is destroyed is in the trace.
+// Creation and destruction of descriptors are traced.
 template <class T> static Status create(const char *call, T made, T **handle) {
   *handle = Alive<T>::get().add(std::move(made));
   driver().trace(std::string(call) + " = 0");

@@ -21,7 +21,7 @@ struct Pack {
   uint64_t workspace = 0;
 };
 
-/// What pointwise operations, products and reductions do.
+/// Mode of a pointwise operation, matmul or reduction.
 struct How {
   int mode = 0;
   int64_t axis = -1;
@@ -41,7 +41,7 @@ struct Descriptor {
 private:
   template <class T> T get(Attribute attribute, T otherwise = {}) const;
   template <class T> std::vector<T> list(Attribute attribute) const;
-  /// What another descriptor says.
+  /// Returns the attribute that is another descriptor.
   template <class T> const T *of(Attribute attribute) const;
   Status finalizeTensor(std::string &why);
   Status finalizeOperation(std::string &why);

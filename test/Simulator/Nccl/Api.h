@@ -21,7 +21,7 @@ CommRef find(Comm *handle);
 Comm *add(const CommRef &comm);
 void remove(Comm &comm);
 
-/// What a thread has begun by ncclGroupStart.
+/// Calls of a thread since ncclGroupStart.
 struct Pending {
   CommRef comm;
   Stream *stream = nullptr;

@@ -90,7 +90,7 @@ Status submit(const std::vector<Pending> &calls) {
   return Success;
 }
 
-/// What a rank reads and writes.
+/// Bytes that a rank reads and writes.
 struct Extent {
   uint64_t read = 0, written = 0; // bytes
 };

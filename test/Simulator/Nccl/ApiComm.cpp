@@ -208,7 +208,7 @@ Status ncclCommAbort(Comm *handle) {
   driver().trace("ncclCommAbort " + comm->name);
   if (driver().injected("abort", ++comm->owner->aborts, comm->device))
     hang();
-  // What waits in streams sees it, and ends without having done anything.
+  // Operations that wait in streams see this and end without effect.
   comm->aborted = true;
   drop(*comm, nullptr);
   remove(*comm);

@@ -63,9 +63,9 @@ struct Comm {
   template <class F> Status waitFor(const std::string &what, F done);
   /// Whether the process of another rank is no more.
   bool isGone(int which);
-  /// What has happened to it behind the back of the calls.
+  /// Returns the asynchronous error of the communicator.
   Status error();
-  /// All ranks have come here as often.
+  /// Waits until all ranks have called this equally often.
   Status barrier(const std::string &what);
   /// Says in the rank's other communicators what it waits for; empty: nothing.
   void tell(const std::string &what);
@@ -117,7 +117,7 @@ uint64_t newGroup();
 unsigned bytesOf(DataType type);
 /// into[i] = into[i] op from[i], rounded to the type each time.
 void combine(uint8_t *into, const uint8_t *from, uint64_t count, DataType type, RedOp op);
-/// Of what a sum over so many ranks is divided by for Avg.
+/// Divides a sum over `ranks` ranks for Avg.
 void divide(uint8_t *into, uint64_t count, DataType type, int ranks);
 
 } // namespace sim::nccl

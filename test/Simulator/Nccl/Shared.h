@@ -31,7 +31,7 @@ enum class Kind : uint32_t {
 };
 const char *nameOf(Kind kind);
 
-/// What all ranks must say alike.
+/// Arguments that must be equal on all ranks.
 struct Descriptor {
   Kind kind;
   DataType type;

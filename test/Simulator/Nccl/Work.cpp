@@ -26,7 +26,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return hash ^ hash >> 32;
 }
 
-/// In which order ranks are added: not in that of their numbers, and the same each time.
+/// Returns the order in which ranks are added: reproducible, but not ascending.
 std::vector<int> orderOf(const Descriptor &descriptor, int ranks, uint64_t chunk) {
   std::vector<int> order(static_cast<size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);
@@ -61,7 +61,7 @@ public:
   Progress step(Execution &execution) override {
     if (comm->aborted)
       return leave();
-    // What has failed neither ends nor does anything.
+    // A failed communicator neither finishes nor executes operations.
     if (comm->asyncError)
       return waits("nobody: the communicator has failed");
     for (const Call &call : calls)
@@ -209,7 +209,7 @@ private:
     uint64_t unit = descriptor.count * bytesOf(descriptor.type);
     uint64_t input = descriptor.kind == Kind::ReduceScatter ? unit * uint64_t(comm->ranks) : unit;
     if (!posted) {
-      // What was handed over before must not be needed any more.
+      // All ranks must have consumed the data that was posted before.
       for (int i = 0; i < comm->ranks; ++i)
         if (comm->slot(i).consumed < own.posted)
           return waitsFor(i), false;
@@ -291,7 +291,7 @@ private:
   CommRef comm;
   std::vector<Call> calls;
   uint64_t group;
-  // Of one run.
+  // State of one execution.
   size_t next = 0; // collective
   bool posted = false, holds = false, told = false, said = false;
   std::vector<Part> parts; // of sends and receives

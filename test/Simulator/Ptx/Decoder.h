@@ -16,7 +16,7 @@
 
 namespace ptx {
 
-/// What a kernel's statements share while they are decoded.
+/// State shared by the statements of a kernel during decoding.
 class KernelDecoder {
 public:
   KernelDecoder(const Body &body, Program &program, Kernel &kernel);

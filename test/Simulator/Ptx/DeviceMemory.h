@@ -20,8 +20,8 @@ namespace ptx {
 
 struct Program;
 
-/// What is in an allocation before anybody writes: garbage (NaN in any float type) that counts as
-/// never written, or zeros that count as written.
+/// Initial contents of an allocation: garbage (NaN in any float type) that counts as unwritten, or
+/// zeros that count as written.
 enum class Fill : uint8_t { Garbage, Zero };
 
 struct Allocation {
@@ -79,7 +79,8 @@ public:
     touched.clear();
     return ++launches;
   }
-  /// What the last launch touched: f(allocation, from, to, read, written), offsets of bytes.
+  /// Calls f(allocation, from, to, read, written) for all byte ranges that the last launch
+  /// accessed.
   template <class F> void forTouched(F f) const {
     for (Allocation *one : touched)
       one->shadow.forTouched([&](uint64_t from, uint64_t to, bool read, bool written) {

@@ -158,7 +158,7 @@ template <class Op> constexpr Handler doubleBinary = binary<Double<Op>, double, 
 template <class Op>
 constexpr Handler doubleTernary = ternary<Double<Op>, double, double, double, double>;
 
-/// What an opcode is: how to get a handler, by width.
+/// Table entry of an opcode, with its handlers by width.
 struct Entry {
   std::string_view opcode;
   unsigned operands;

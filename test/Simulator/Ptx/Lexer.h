@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-/// What is wrong with a text. Only inside the library: parse() turns it into its error.
+/// Syntax error, used inside the library only: parse() converts it to its error result.
 struct TextError : std::runtime_error {
   TextError(uint32_t line, const std::string &what)
       : std::runtime_error("line " + std::to_string(line) + ": " + what) {}
@@ -24,8 +24,8 @@ struct Token {
   bool is(std::string_view other) const { return kind != String && text == other; }
 };
 
-/// All tokens, with one of kind End behind them. Words have their dots: "ld.global.f32", ".reg",
-/// "%tid.x".
+/// Returns all tokens, followed by one of kind End. Words include their dots: "ld.global.f32",
+/// ".reg", "%tid.x".
 std::vector<Token> tokenize(std::string_view text);
 
 /// The value of "12", "0x1F", "0f3F800000", "0d…" or "1.5". Floats give the bits of their own

@@ -9,8 +9,8 @@
 
 using namespace ptx;
 
-// What no device of sm_80 or later exceeds (sm_90's shared memory; the ceiling of each device is
-// the compiler's business).
+// Maximum over all devices from sm_80 on (that of sm_90). The compiler checks the limit of each
+// device.
 constexpr uint32_t maxSharedBytes = 227 * 1024;
 
 Warp::Warp(Machine &machine, const Kernel &kernel, unsigned index)

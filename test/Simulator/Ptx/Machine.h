@@ -20,7 +20,7 @@ struct Stop {};
 
 enum class AccessKind : uint8_t { Read, Write, Atomic };
 
-/// What lanes want of memory at once.
+/// Memory accesses that the lanes of a warp request together.
 struct Request {
   Mask lanes = 0;
   AccessKind kind = AccessKind::Read;

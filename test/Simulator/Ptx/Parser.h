@@ -75,7 +75,7 @@ private:
   void parseParameters(Kernel &kernel);
   void parseTuning(Kernel &kernel);
   Variable parseVariable(Space space, bool external);
-  /// That the last one has a name of its own.
+  /// Checks that the name of the last variable is unique.
   void checkName(const std::vector<Variable> &variables);
   void parseInitializer(Variable &variable, Type type);
   void layoutShared(Kernel &kernel, const Body &body);

@@ -30,7 +30,7 @@ using Handler = void (*)(Warp &, const Inst &, Mask);
 using Slot = uint32_t;
 constexpr unsigned headerBytes = 32;
 
-/// What the loop over instructions has to know of one.
+/// Kind of an instruction, for the interpreter's main loop.
 enum class Flow : uint8_t {
   Plain,   // reads all sources, writes dst
   Custom,  // says itself which lanes have values
@@ -154,7 +154,7 @@ struct Program {
 /// own.
 constexpr uint64_t sharedWindow = 0x0100'0000'0000, localWindow = 0x0200'0000'0000;
 constexpr uint64_t windowBytes = uint64_t(1) << 32;
-// What a text may ask for: no device has more, and here each thread that runs has its own.
+// Limits of a program. No device has more, and the interpreter allocates this memory per thread.
 constexpr uint32_t maxLocalBytes = 512 * 1024, maxParameterBytes = 32764, maxAlignment = 64 * 1024;
 constexpr uint64_t maxVariableBytes = uint64_t(1) << 40;
 constexpr uint32_t maxRegisters = 100000, maxBlockThreads = 1024;

@@ -1,8 +1,8 @@
 //===- Ptx.h - PTX interpreter --------------------------------------------===//
 //
-// What others include. Parses the PTX text that ships, once, and runs kernels of it over memory
-// that knows which bytes exist, who wrote them and when. What a device would leave undefined is a
-// finding. Standard C++ only; nothing here throws at its callers.
+// Public header of the interpreter. Parses the PTX text that is shipped once, and runs its kernels
+// on memory that tracks which bytes exist, which thread wrote them, and when. Behavior that is
+// undefined on a device is a finding. Standard C++ only; no function throws.
 //
 //===----------------------------------------------------------------------===//
 
@@ -120,8 +120,8 @@ enum class Class : uint8_t {
 
 std::string_view nameOf(Class cls);
 
-/// What accesses to global memory took. A sector has 32 bytes; sectors are counted for each request
-/// of a warp, without any cache.
+/// Traffic of accesses to global memory. A sector has 32 bytes; sectors are counted for each
+/// request of a warp, without any cache.
 struct Traffic {
   uint64_t readRequests = 0, writeRequests = 0;
   uint64_t readSectors = 0, writtenSectors = 0;

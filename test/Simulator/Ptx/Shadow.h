@@ -64,8 +64,7 @@ public:
     return page->cells[index % pageCells];
   }
 
-  /// What was read and written since this epoch began: f(from, to, read, written) for pieces that
-  /// do not overlap, some time after the other.
+  /// Calls f(from, to, read, written) for disjoint ranges that were accessed since the epoch began.
   template <class F> void forTouched(F f) const {
     for (uint64_t page : inUse) {
       uint64_t from = page * pageCells;

@@ -229,7 +229,7 @@ void Machine::trackWrite(Warp &warp, unsigned lane, Cell &cell, Record self, con
     self |= atomicFlag;
   auto pc = uint16_t(warp.pc);
   if (writesOrdered[0] && writesOrdered[1]) {
-    // What was ordered before this is so before whatever is ordered behind it.
+    // Accesses ordered before this one are also ordered before every access ordered after it.
     cell.writes[0] = self | (cell.writes[0] & seenFlag);
     cell.writeAt[0] = pc;
     cell.writes[1] = 0;

@@ -39,7 +39,7 @@ std::optional<Type> parseType(std::string_view text);
 std::string_view nameOf(Type type);
 std::optional<Space> parseSpace(std::string_view text);
 
-/// Of a value in memory; a predicate has none.
+/// Returns the bits of a value in memory; 0 for predicates.
 constexpr unsigned bitsOf(Type type) {
   if (type == Type::None || type == Type::Pred)
     return 0;

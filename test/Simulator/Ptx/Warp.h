@@ -49,8 +49,8 @@ public:
   std::vector<uint8_t> local; // of all lanes, one after the other
   std::vector<uint8_t> localWritten;
 
-  // What of others is known to be over, as clocks: of the lanes of this warp, by lane, and of other
-  // warps. An access of an earlier clock than that is ordered.
+  // Vector clocks of the lanes of this warp, by lane, and of other warps. An access with an earlier
+  // clock is ordered before the current one.
   std::array<uint32_t, warpSize> clock{};
   std::array<std::array<uint32_t, warpSize>, warpSize> lanesSeen{};
   std::vector<uint32_t> warpsSeen;

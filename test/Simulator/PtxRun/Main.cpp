@@ -87,7 +87,7 @@ static double floatAt(const std::string &type, const uint8_t *from) {
   return read(float());
 }
 
-/// What the interpreter wrote of a buffer, against a device. Returns whether it is the same.
+/// Compares a buffer of the interpreter with that of a device. Returns whether they are equal.
 static bool compare(const Run &run, const Options &options, size_t i,
                     const std::vector<uint8_t> &device) {
   const Parameter &parameter = options.parameters[i];

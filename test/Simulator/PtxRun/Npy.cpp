@@ -15,7 +15,7 @@ unsigned ptxrun::elementBytes(const std::string &type) {
   return unsigned(std::strtoul(type.c_str() + 2, nullptr, 10));
 }
 
-/// What stands behind 'key': in the header's dictionary, up to `end`.
+/// Returns the value of 'key' in the header's dictionary, up to `end`.
 static std::string valueOf(const std::string &header, const std::string &key, char begin,
                            char end) {
   size_t at = header.find("'" + key + "'");

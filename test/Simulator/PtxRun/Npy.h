@@ -21,7 +21,7 @@ std::string readFile(const std::string &path);
 Array readArray(const std::string &path);
 void writeArray(const std::string &path, const Array &array);
 
-/// Of "<f4": 4.
+/// Returns the size of an element, such as 4 for "<f4".
 unsigned elementBytes(const std::string &type);
 
 } // namespace ptxrun

@@ -9,7 +9,7 @@
 
 namespace ptxrun {
 
-/// What is wrong with the command line, or with a file that it names.
+/// Error in the command line, or in a file that it names.
 struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

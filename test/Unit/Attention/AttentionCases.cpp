@@ -82,7 +82,7 @@ struct Host {
     return a.lengths ? batch * a.v_batch_stride + kvHead * a.v_head_stride + key * a.v_row_stride
                      : (batch * a.seq_k + key) * a.v_row_stride + kvHead * a.value_size;
   }
-  /// Of a cache: those that some query may see, and that have been written.
+  /// Number of written keys of a cache, which are all that a query may see.
   int64_t writtenKeys(int64_t batch) const {
     return std::min(args.seq_k, lengths[size_t(batch)] + args.seq_q);
   }
@@ -167,10 +167,10 @@ Host draw(const Variant &variant, const Case &made) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is expected
+// Expected results
 //===----------------------------------------------------------------------===//
 
-/// In f64, of the numbers that the host has; for types of 16 bits.
+/// Computes attention in f64 on the host's numbers, for 16-bit types.
 std::vector<double> computeExact(const Host &host) {
   const tpc_attention_args &a = host.args;
   std::vector<double> out(size_t(a.batch * a.seq_q * a.out_row_stride));

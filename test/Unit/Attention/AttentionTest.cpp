@@ -22,10 +22,11 @@ struct Code {
   std::vector<attention::Kernels> kernels;
 };
 
-/// Of a block, where a launch asks for it: on sm_86 and sm_89; others have more.
+/// Shared memory that a launch may request per block on sm_86 and sm_89, the minimum of all
+/// architectures.
 constexpr unsigned kLeastShared = 99 * 1024;
 
-/// All variants as one text, by the way that a program's kernels take.
+/// Compiles all variants to one PTX text, by the same path as kernels of programs.
 Code makeCode(const std::vector<attention::Variant> &variants) {
   MLIRContext context;
   context
@@ -91,7 +92,7 @@ TEST(Attention, IsTheSameAsOnTheCpu) {
     EXPECT_GE(runs, 300u);
 }
 
-/// What ptxas says of the same kernels, where there is one.
+/// Checks the resources that ptxas reports for the same kernels, if it is installed.
 TEST(Attention, FitsIntoRegisters) {
   std::string assembler = cuda::findAssembler();
   if (assembler.empty())
@@ -110,7 +111,7 @@ TEST(Attention, FitsIntoRegisters) {
       // Sums of 256 values and four rows are more than what is left of 255 registers.
       unsigned spills = code.kernels[i / 3].variant.valueSize > 128 ? 256 : 0;
       EXPECT_LE(needs.spillBytes, spills) << launch.name << " for sm_" << cubin.architecture;
-      // What all of these architectures have for a block.
+      // Minimum over these architectures of registers and shared memory per block.
       EXPECT_LE(needs.registers * launch.threads, 65536u) << launch.name;
       EXPECT_LE(needs.sharedBytes + launch.dynamicSharedBytes, kLeastShared) << launch.name;
     }
@@ -130,7 +131,7 @@ void expectPasses(const ptx::Counters &counters, const attention::Kernels &kerne
         << operand << ", " << kernels.tiles.name << ": " << made.str();
 }
 
-/// What is read, and how often banks of shared memory meet.
+/// Bytes that are read, and conflicts of shared memory banks.
 TEST(Attention, MovesWhatItNeeds) {
   std::vector<attention::Variant> variants(isLong() ? 4 : 2);
   variants[0] = {.headSize = 64, .valueSize = 64};

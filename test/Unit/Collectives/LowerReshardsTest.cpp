@@ -210,7 +210,7 @@ std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dis
     changed = false;
     for (auto [dist, sent] : std::map(best)) {
       auto reach = [&](const Dist &next, int64_t more) {
-        // What has to stay unreduced is not reduced on the way.
+        // Values that must remain unreduced are not reduced by intermediate steps.
         if (!inPlay(next))
           return;
         auto [it, isNew] = best.try_emplace(next, sent + more);

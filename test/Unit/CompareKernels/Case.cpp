@@ -271,7 +271,7 @@ bool Drawing::drawSizes(Sizes sizes) {
     if (setSizes(sizes))
       return true;
   }
-  // What is asked for cannot be: as small as it may be.
+  // The requested sizes are impossible: draws the smallest possible ones.
   for (unsigned attempt = 0; attempt < 200; ++attempt) {
     for (const std::string &symbol : layout.symbols)
       c.values[symbol] = random.below(2 + attempt / 20);

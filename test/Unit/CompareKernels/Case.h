@@ -9,7 +9,7 @@
 
 namespace compare {
 
-/// What to draw: each case of a kernel is of the next kind, and then from the first on again.
+/// Kinds of sizes. The cases of a kernel take the kinds in turn, cyclically.
 enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
 /// Integers that are looked up in tables.
 enum class Indices { Present, SomeMissing };

@@ -14,9 +14,9 @@ using namespace mlir::tpc;
 using namespace compare;
 using lowered::MemoryView;
 
-/// Of the largest element.
+/// Tolerance relative to the largest element.
 static constexpr double kTolerance = 1e-5;
-/// Of what rounding to 16 bits does.
+/// Tolerance relative to the error of rounding to 16 bits.
 static constexpr double kRounding = 1.5;
 
 /// Whether all that it does with floats is to move, convert and compare them.
@@ -105,7 +105,7 @@ CpuRun compare::runOnCpu(const Program &program, const Kernel &kernel, const Cas
     operands.emplace_back(operand.bytes(), 0);
     std::memcpy(operands.back().begin, operand.content.memory->bytes.data(), operand.bytes());
   }
-  // What is different in the end nobody has written.
+  // Bytes that differ after both passes are unwritten.
   std::vector<HostBuffer> results[2];
   for (unsigned pass = 0; pass < 2; ++pass) {
     std::vector<void *> pointers;
@@ -179,7 +179,7 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
   int64_t count = 0, worstAt = 0;
   forEach([&](int64_t at) {
     double x = gpu.load(at).f, y = right(at);
-    // What has no finite value in the type is as the CPU has it.
+    // Values that are not finite in the type must be equal to the CPU's.
     if (exactly && !std::isfinite(cpu.load(at).f))
       y = cpu.load(at).f;
     if (x == y || (std::isnan(x) && std::isnan(y)))
@@ -240,7 +240,7 @@ GpuRun compare::runOnGpu(const ptx::Module &module, const Program &program, cons
     return at;
   };
   add("env", c.env.data(), c.env.size() * sizeof(int64_t), 256, true);
-  // What `missing` does not speak of is not looked at.
+  // Fields other than `missing` are compared only if it is set.
   tpc_status status{.missing = 0, .node = -7, .index = -7, .size = -7};
   uint64_t statusAt = add("status", &status, sizeof status, 256, false);
   for (auto [i, operand] : llvm::enumerate(c.operands))

@@ -7,7 +7,7 @@
 
 namespace compare {
 
-/// What the CPU computes, and how far a GPU may be off.
+/// Results of the CPU, and the error that a GPU may have.
 struct CpuRun {
   struct Result {
     std::vector<uint8_t> bytes;
@@ -28,7 +28,7 @@ CpuRun runOnCpu(const Program &program, const Kernel &kernel, const Case &c);
 struct GpuRun {
   ptx::Result launch;
   std::vector<std::vector<uint8_t>> results;
-  /// What is wrong with it, one a line; empty: nothing.
+  /// Findings, one per line; empty if there are none.
   std::string wrong;
 };
 

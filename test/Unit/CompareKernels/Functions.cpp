@@ -18,7 +18,7 @@ namespace {
 struct Function {
   const char *op;
   bool isBinary;
-  /// What it is, right to far more digits than f32 has.
+  /// The exact function, with far more digits than f32.
   long double (*exact)(float, float);
   double bound;  // in units of the last place
   bool sameBits; // as on the CPU
@@ -41,7 +41,7 @@ static double getUlps(float x, long double exact) {
   return double(std::fabs(x - exact)) / unit;
 }
 
-/// Of each exponent, near multiples of pi/2 and of 1, and what is special.
+/// Draws numbers of each exponent, numbers near multiples of pi/2 and near 1, and special values.
 static float drawHard(Random &random, unsigned i) {
   static constexpr float special[] = {0.f,        -0.f,
                                       INFINITY,   -INFINITY,

@@ -53,7 +53,7 @@ std::string Statement::str() const {
   return text + ";";
 }
 
-/// Those of `{%r1, %r2}`, `[%rd3+4]` and `%r5`.
+/// Returns the registers in operands such as `{%r1, %r2}`, `[%rd3+4]` and `%r5`.
 static std::vector<std::string> getRegisters(StringRef operand) {
   std::vector<std::string> found;
   for (size_t at = operand.find('%'); at != StringRef::npos; at = operand.find('%', at + 1)) {

@@ -44,8 +44,8 @@ public:
   /// does not show in a register: it always does.
   std::optional<std::string> withTrapForDifference(size_t line, const Statement &other) const;
 
-  /// What a statement computes, in terms of parameters, threads and constants, and not of
-  /// registers; and what it is for.
+  /// Describes the value that a statement computes and its uses, in terms of parameters, threads
+  /// and constants instead of registers.
   std::string explain(size_t line) const;
 
 private:

@@ -122,8 +122,8 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     return;
   Cases cases(program, kernel, options);
   KernelText text(program.getPtx(), kernel.name);
-  // What is rare takes more cases: where a row's length decides who does it, and most, where
-  // something came out that was not quite the same.
+  // Rare events need more cases: if the row length selects the threads, and most, if some result
+  // differed within the bound.
   bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
   const size_t count = (byLength ? 20 : 10) * options.seeds, mostCases = 50 * options.seeds;
   unsigned done = 0;

@@ -149,7 +149,7 @@ static uint64_t countNeeded(const Case &c, const Program &program, const Kernel 
   uint64_t sum = 0, whole = uint64_t(tensor.bytes()) / piece;
   for (uint64_t i = 0; i < whole; ++i)
     sum += ((i + 1) * piece - 1) / sector - i * piece / sector + 1;
-  // Of what is read in part, as much in proportion.
+  // If a tensor is read in part, its sectors count in proportion.
   return std::max(llvm::divideCeil(bytes, sector),
                   llvm::divideCeil(sum * bytes, std::max<uint64_t>(tensor.bytes(), 1)));
 }

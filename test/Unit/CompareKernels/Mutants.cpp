@@ -191,7 +191,7 @@ static const std::vector<Kind> &getKinds() {
        [](Statement &s) { return s.is("setp") && scale(s.last(), 2); }},
       {"a bound of numbers sixteen times less",
        [](Statement &s) { return s.is("setp") && scale(s.last(), 1.0f / 16); }},
-      // Of two numbers: zero has no sign that matters.
+      // Not for zero, whose sign has no effect.
       {"a difference for a sum",
        [](Statement &s) {
          return StringRef(s.opcode).contains(".f") && s.last() != "0f00000000" &&
@@ -216,7 +216,7 @@ static const std::vector<Kind> &getKinds() {
          return true;
        }},
       {"a store left out", [](Statement &s) { return s.is("st.") && drop(s); }},
-      // Of stores: loads may be a fold's, whose order is free.
+      // For stores only: loads may belong to a fold, whose order is free.
       {"elements exchanged",
        [](Statement &s) {
          if (!s.is("st.global"))

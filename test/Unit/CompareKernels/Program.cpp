@@ -75,7 +75,7 @@ bool Program::lowerForGpu() {
   if (!made)
     return fail(llvm::toString(made.takeError()));
   code = std::move(*made);
-  // Those of attention stand behind them: AttentionTest compares these.
+  // Launches of attention kernels follow them; AttentionTest compares those.
   if (code.launches.size() < kernels.size())
     return fail("there are " + llvm::Twine(code.launches.size()) + " launches of " +
                 llvm::Twine(kernels.size()) + " kernels");

@@ -26,7 +26,7 @@ struct Kernel {
   tpc_kernel_fn cpu = nullptr;
 };
 
-/// What chooses kernels of a program.
+/// Selects kernels of a program.
 struct SamplingRequest {
   std::string name;           // part of its name
   std::set<std::string> seen; // texts of kernels that were chosen before: each is taken once

@@ -1,7 +1,7 @@
 //===- WriteCases.cpp - Kernel cases as files -----------------------------===//
 //
-// What tpc-ptx-run needs to run them elsewhere, on a GPU: the text, operands as NumPy files, and a
-// line of arguments for each case in cases.txt, separated by tabs.
+// Writes the files that tpc-ptx-run needs to run cases on a GPU: the PTX text, operands as NumPy
+// files, and cases.txt with a line of tab-separated arguments per case.
 //
 //===----------------------------------------------------------------------===//
 

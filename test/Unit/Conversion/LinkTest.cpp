@@ -41,7 +41,7 @@ void parse(std::vector<const char *> arguments) {
       << messages;
 }
 
-/// Of a program that ends with the status `value`: it has a tpc_main of its own.
+/// Returns the object of a program with its own tpc_main, which exits with status `value`.
 SmallVector<char> makeObject(int value) {
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);

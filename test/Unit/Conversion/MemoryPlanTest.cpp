@@ -2,8 +2,8 @@
 //
 // Random programs of products, kernels, reductions and reshapes are planned, and what was planned
 // is run at many sizes in memory that remembers, byte by byte, which value was written there last.
-// What a place holds when it is read must be what the tensor has. tpc-verify-buffers shows the same
-// for all sizes; here nothing is symbolic.
+// The contents of memory that is read must be equal to the tensor. tpc-verify-buffers shows the
+// same for all sizes; here nothing is symbolic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -134,7 +134,7 @@ private:
 
 using Symbols = std::map<std::string, int64_t>;
 
-/// What tensors are.
+/// Interprets the function on tensors.
 class Tensors {
 public:
   Tensors(ModuleOp module, Contents &contents, const Symbols &symbols)
@@ -169,7 +169,7 @@ private:
   const Symbols &symbols;
 };
 
-/// What is in memory.
+/// Interprets the function on buffers.
 class Memory {
 public:
   Memory(ModuleOp module, Contents &contents, const Symbols &symbols)

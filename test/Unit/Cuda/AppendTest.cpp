@@ -1,6 +1,6 @@
 //===- AppendTest.cpp - Runtime kernels that append to caches -------------===//
 //
-// What they move, and how; what they leave in caches is seen by the devices' suite
+// Accesses of the append kernels to memory. Contents of caches are tested by the device suite
 // (runtime/conformance/AppendTest.cpp).
 //
 //===----------------------------------------------------------------------===//
@@ -140,7 +140,7 @@ TEST(AppendKernels, MoveWhatIsNewOnce) {
     }
 }
 
-/// What there is no room for is neither written nor read.
+/// Tokens beyond the capacity are neither read nor written.
 TEST(AppendKernels, LeaveWhatHasNoRoom) {
   Append append{.batch = 4,
                 .heads = 2,

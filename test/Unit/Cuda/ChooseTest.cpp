@@ -35,7 +35,7 @@ const ptx::Module &kernels() {
   return module;
 }
 
-/// What is special in rows of logits.
+/// Kinds of rows of logits.
 enum class Kind : uint8_t {
   Plain,
   Tied,
@@ -134,7 +134,7 @@ struct Rows {
     return score / own.temperature;
   }
 
-  /// What the largest are of a row that shows them, in descending order.
+  /// Returns the largest tokens of a row in descending order.
   std::vector<int64_t> largestOf(size_t row) const {
     std::vector<int64_t> all;
     for (int64_t token = first; token < first + count; ++token)
@@ -255,7 +255,7 @@ TEST(SamplingKernels, ChooseWhatTheHostDoes) {
       }
 }
 
-/// What bins have of scores below the largest.
+/// Returns the sums per bin of scores below the largest.
 std::vector<int64_t> sumsOf(const std::vector<float> &scores, float largest) {
   std::vector<int64_t> sums(2 * numBins);
   for (float score : scores) {

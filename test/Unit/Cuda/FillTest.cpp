@@ -1,6 +1,6 @@
 //===- FillTest.cpp - Runtime kernels -------------------------------------===//
 //
-// What they compute is seen by the devices' suite (runtime/conformance/FillTest.cpp).
+// Results are tested by the device suite (runtime/conformance/FillTest.cpp).
 //
 //===----------------------------------------------------------------------===//
 

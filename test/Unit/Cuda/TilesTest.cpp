@@ -55,7 +55,7 @@ TEST(Tiles, OfElementsOfEachSize) {
   check<uint64_t>("i64");
 }
 
-/// What rotary embeddings read: angles by position, under a branch, for two results.
+/// Tables of rotary embeddings: angles by position, under a branch, with two results.
 TEST(Tiles, OfBranches) {
   Compiled compiled = compile(R"(
 tpc_kernel.func @angles(%x: memref<?x?xf32> of [16, n]) -> (%c: memref<?x?xf32> of [n, 32], %s: memref<?x?xf32> of [n, 32]) {

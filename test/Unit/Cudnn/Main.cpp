@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
       if (!few || count++ < 1)
         std::printf("%s: %s: %s\n", device.name, c.name, plan(device, c).c_str());
   }
-  // What the rule keeps from it.
+  // A case that the rule excludes.
   Case odd = {"heads of 10", TPC_F16, 4, 4, 64, 64, 10, 10, 1, 0};
   std::printf("%s: %s: %s\n", devices[0].name, odd.name, plan(devices[0], odd).c_str());
   return 0;

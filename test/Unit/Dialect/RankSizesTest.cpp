@@ -69,7 +69,7 @@ TEST_F(RankSizes, UnevenPartsDependOnTheRank) {
 }
 
 TEST_F(RankSizes, WhatIsTheSameOnAllRanksIsANumber) {
-  // What is left of 4 * 3 elements on a rank of tp is split over dp: 12 / 2.
+  // A rank of tp has 4 * 3 elements, which dp splits: 12 / 2.
   EXPECT_EQ(value("(16{tp} * 3){dp}"), "6");
   EXPECT_EQ(value("(16{tp} * 5){dp}"), "10");
   EXPECT_NE(value("(4{tp} * 5){dp}").find("rank.dp"), std::string::npos);
@@ -104,7 +104,7 @@ TEST_F(RankSizes, WindowsHaveNamesThatNoSizeHas) {
   EXPECT_EQ(getNamedSize("window.16")->kind, NamedSize::Window);
   EXPECT_EQ(getNamedSize("window.16")->size, 16);
   EXPECT_NE(window.str(), getNamed(16).str());
-  // What is no number stays, and names of models that are like it.
+  // Symbols do not change, including names in models that look like generated ones.
   EXPECT_EQ(getNamedWindow(SymExpr::symbol("past")).str(), "past");
   for (StringRef name : {"window", "window.", "window.x", "window.0", "window.-1", "windows.3"})
     EXPECT_FALSE(getNamedSize(name)) << name.str();

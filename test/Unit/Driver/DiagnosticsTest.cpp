@@ -20,7 +20,7 @@ protected:
   Location place(unsigned line, unsigned column) {
     return FileLineColLoc::get(&context, "m.mlir", line, column);
   }
-  /// What is printed of what `report` says.
+  /// Returns the printed diagnostics of `report`.
   std::string print(llvm::function_ref<void()> report) {
     std::string text;
     llvm::raw_string_ostream os(text);
@@ -45,7 +45,7 @@ TEST_F(Diagnostics, ANodeSaysMoreThanAPlace) {
   EXPECT_EQ(::tpc::describeLocation(place(3, 7)), "m.mlir:3:7");
   EXPECT_EQ(::tpc::describeLocation(place(0, 0)), "m.mlir");
   EXPECT_EQ(::tpc::describeLocation(nameOf("fc1", place(3, 7))), "node 'fc1'");
-  // Of an op that was made of several, the first.
+  // For an op that was fused from several, the first location.
   EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), place(3, 4)})), "m.mlir:1:2");
   EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), node("a"), node("b")})),
             "node 'a'");

@@ -21,7 +21,7 @@ static std::string model(int nodes) {
   return number(1, 8) + bytes(7, graph);
 }
 
-/// What is written of a file of two nodes that becomes `changed`, or the error.
+/// Writes a file of two nodes that is replaced by `changed`. Returns the output or the error.
 static std::string write(const std::string &changed) {
   Folder folder;
   std::string path = folder.write("m.onnx", model(2));

@@ -34,7 +34,7 @@ struct IndexAnalysisTest : testing::Test {
     auto function = *module->getOps<func::FuncOp>().begin();
     return function.getBody().front().getTerminator()->getOperand(0);
   }
-  /// What the element of the result at its own indices is.
+  /// Returns the expression of the result's element at its own indices.
   std::string at(Value v) {
     analysis.emplace(getSizes(v));
     return analysis->at(v, analysis->getIndices()).str();

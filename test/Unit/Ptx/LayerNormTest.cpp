@@ -68,7 +68,7 @@ TEST(LayerNorm, IsRightInAnyOrder) {
     }
 }
 
-// What the documentation says about speed.
+// Numbers of accesses that the documentation states.
 TEST(LayerNorm, OfGpt2) {
   Module module = parsed(layerNormText);
   LayerNorm norm(1, 128, 768);

@@ -39,8 +39,7 @@ Result runLayerNorm(const Module &module, uint64_t seed,
   return launch(module, "layer_norm", arguments, memory, config);
 }
 
-// What follows from a mistake may be found as well: what a barrier does not order may be unwritten,
-// too.
+// Consequences of a mistake may be found as well: data without a barrier may also be unwritten.
 void expectFound(const Result &result, Check check, const std::string &what,
                  const std::string &message = "") {
   for (const Finding &finding : result.findings)

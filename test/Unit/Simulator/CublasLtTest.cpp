@@ -91,7 +91,7 @@ void checkProduct(CublasLt &lib, const Shape &shape) {
                    double(shape.transB ? b.at(batch, col, k) : b.at(batch, k, col));
           ASSERT_NEAR(out.at(batch, row, col), sum, 1e-4);
         }
-    // What lies between is as it was.
+    // Padding between columns is not changed.
     for (uint64_t i = shape.rowsD ? shape.n : shape.m; i < d.ld; ++i)
       EXPECT_EQ(out.data[i], d.data[i]);
   }

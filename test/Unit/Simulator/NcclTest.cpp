@@ -375,7 +375,8 @@ TEST(Nccl, RegistersMemory) {
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
                         EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle),
                                   nccl::InvalidArgument);
-                        // What is not NCCL's is registered as well, and freed as it was allocated.
+                        // Memory that NCCL did not allocate can be registered too; its allocator
+                        // frees it.
                         EXPECT_EQ(rank.cuMemFree_v2(address), ERROR_INVALID_VALUE);
                         EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
                         DevicePointer own = rank.allocate(64);

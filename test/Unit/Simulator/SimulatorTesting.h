@@ -138,7 +138,7 @@ struct Device : Cuda {
     EXPECT_EQ(cuModuleGetFunction(&made, module, name), SUCCESS);
     return made;
   }
-  /// Of threads in one block.
+  /// Launches one block of `threads` threads.
   template <class... T>
   Result launch(Function *function, Stream *stream, unsigned threads, T... arguments) {
     void *parameters[] = {&arguments..., nullptr};

@@ -18,7 +18,7 @@ std::vector<float> makeTable(const std::vector<float> &slopes, int64_t start, in
   return table;
 }
 
-// Those of ALiBi for 12 heads: half of them are no power of two, so that products are rounded.
+// Slopes of ALiBi for 12 heads. Half of them are not powers of two, so that products are rounded.
 std::vector<float> makeSlopes() {
   std::vector<float> slopes;
   for (int i = 1; i <= 8; ++i)

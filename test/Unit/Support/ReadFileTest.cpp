@@ -24,7 +24,7 @@ protected:
   }
   ~ReadFile() override { std::filesystem::remove_all(folder); }
   std::string path(const char *name) const { return folder + "/" + name; }
-  /// What was read, or, in brackets, what was wrong.
+  /// Returns the bytes that were read or, in brackets, the error.
   static std::string read(const std::string &path, uint64_t maxBytes = 100) {
     std::string bytes, problem = readFile(path, maxBytes, bytes);
     return problem.empty() ? bytes : "[" + problem + "]";
