@@ -105,7 +105,7 @@ class Results:
 
 
 class Processes:
-    """What is running, so that all of it ends when this program is interrupted."""
+    """Running processes, ended when this program is interrupted."""
 
     def __init__(self):
         self.groups = set()
@@ -138,7 +138,7 @@ class Processes:
                     if problem := watch.problem():
                         return problem
         finally:
-            # Whatever it left behind (ranks, launchers) ends with it.
+            # Processes that it left (ranks, launchers) are ended as well.
             self.end(process.pid)
             process.wait()
 

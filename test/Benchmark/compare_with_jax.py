@@ -123,7 +123,7 @@ def group_size(attributes: str) -> int:
 
 
 def sent_share(kind: str, members: int) -> float:
-    """What part of the whole buffer a rank sends (as in include/tpc/Support/Links.h)."""
+    """Share of the whole buffer that a rank sends (as in include/tpc/Support/Links.h)."""
     if kind == "permute":
         return 1
     return (2 if kind == "all_reduce" else 1) * (members - 1) / members

@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 
 import interpret
 
-# What the importer refuses on purpose, by a part of its message.
+# Intended errors of the importer, by a part of the message.
 REFUSED = [
     "cannot import",
     "which tpc does not have",

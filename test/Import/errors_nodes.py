@@ -296,7 +296,7 @@ def whole(body, opsets='"" : 17', functions=""):
 
 
 def edited(edit, body="g (float[4] x) => (float[4] y) { y = Neg(x) }"):
-    """What the text format cannot say."""
+    """Models that the text format cannot express."""
     model = onnx.parser.parse_model(whole(body))
     edit(model.graph)
     return model.SerializeToString()

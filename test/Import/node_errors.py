@@ -41,7 +41,7 @@ NODES = [
         "Add(x, u)",
         "has sizes `2` and `3` that should be equal: operands [2] and [3] do not broadcast",
     ),
-    # What must be known while importing.
+    # Operands whose values the importer needs.
     (
         17,
         "float[b, 4] x, float[2] s",

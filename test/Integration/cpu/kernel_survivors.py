@@ -329,7 +329,7 @@ def find(survivor: Survivor) -> Entry | None:
 
 
 def read(said: str) -> list[Survivor]:
-    """What tpc-compare-kernels --mistakes says is left."""
+    """Surviving faults in the output of tpc-compare-kernels --mistakes."""
     return [
         Survivor(*line.split("\t")[1:]) for line in said.splitlines() if line.startswith("left\t")
     ]

@@ -178,7 +178,7 @@ def draw_chain(r: random.Random, depth: int) -> Chain:
 
 
 class Context:
-    """What the steps of one chain share."""
+    """State shared by the steps of a chain."""
 
     def __init__(self, w, chain: Chain, index: int):
         self.w, self.chain, self.index = w, chain, index

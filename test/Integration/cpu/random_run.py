@@ -18,12 +18,12 @@ from pathlib import Path
 from random_pairs import Outcome, Pair, attempt, check, draw_pair
 from random_shrink import shrink, signature
 
-# Of failures of one kind, so many are made smaller.
+# Number of failures of one kind that are reduced.
 SHRUNK = 2
 
 
 class Table:
-    """What was tried, and what became of it."""
+    """Coverage and results of the pairs."""
 
     def __init__(self):
         self.kinds = collections.Counter()

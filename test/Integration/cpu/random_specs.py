@@ -80,7 +80,7 @@ class Spec:
         return [self.layer(i) for i in range(self.depth)]
 
     def json(self) -> dict:
-        """What differs from the defaults."""
+        """Returns the fields that differ from the defaults."""
 
         def plain(value, base):
             return {

@@ -115,7 +115,7 @@ def test_the_same_call_compiles_once(cache, monkeypatch):
     assert (
         tpc.compile(MODEL.path, shard="tp2", residual="same").path != first.path and len(calls) == 1
     )
-    # What is in the cache and cannot be opened is made again.
+    # A cache entry that cannot be opened is compiled again.
     third = next(path for path in cache.iterdir() if path != first.path)
     third.unlink()  # it is mapped: its bytes are not touched
     third.write_bytes(b"")

@@ -24,7 +24,7 @@ def program(tpcc):
 
 @pytest.fixture(scope="module")
 def made(tpcc, tmp_path_factory):
-    """What tools read: programs as text, a certificate, arrays."""
+    """Inputs of tools: textual programs, a certificate, arrays."""
     folder = tmp_path_factory.mktemp("made")
     tpcc.call(
         [
@@ -185,7 +185,7 @@ def test_what_is_read_has_a_limit(made, program, tmp_path, name):
 
 
 def test_annotations_and_links_from_pipes(tpcc, tmp_path):
-    """What has an end need not be a file."""
+    """Any finite stream is accepted in place of a file."""
     text = (
         "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
         " '{}') -o "
@@ -248,7 +248,7 @@ def test_a_batch_is_looked_at_first(program, tmp_path):
 
 
 def outputs(made, program):
-    """What is written to standard output, by each tool."""
+    """Output of each tool on standard output."""
     opt, check = tool("tpc-opt"), tool("tpc-check-certificate")
     shape = ["--shape", "batch=1,sequence=2"]
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]

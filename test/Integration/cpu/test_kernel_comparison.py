@@ -37,7 +37,7 @@ def compare(*arguments, timeout=3000):
 
 
 def totals(said):
-    """What the last line counts."""
+    """Counts of the last line."""
     found = re.search(
         r"(\d+) programs, (\d+) kernels, (\d+) distinct; (\d+) cases, (\d+) kernels without, (\d+)"
         r" kernels wrong",

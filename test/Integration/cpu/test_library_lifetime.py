@@ -142,7 +142,7 @@ def test_launchers_are_not_looked_at(executable):
 
 
 def test_forks(executable):
-    """A child has none of the threads. It is told so, and opens its own; the parent goes on."""
+    """A forked child lacks the threads: it gets an error and opens its own; the parent goes on."""
     python(
         """
 path, ids = sys.argv[1], np.arange(14).reshape(2, 7)

@@ -17,7 +17,7 @@ def balanced(total, parts):
 
 
 def shard_elements(name, dims, heads, hidden, tp, rank):
-    """How much of one of GPT-2's tensors a rank of a tensor-parallel group holds."""
+    """Share of one of GPT-2's tensors on a rank of a tensor-parallel group."""
     head_size = hidden // heads
     own_heads = balanced(heads, tp)[rank]
     if "attn.c_attn.weight" in name:

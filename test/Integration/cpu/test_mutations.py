@@ -31,7 +31,7 @@ def with_tensor(model, name, change):
 
 
 def moved(model, mutated):
-    """How far the mutation moves the logits, relative to the largest."""
+    """Change of the logits by the mutation, relative to the largest logit."""
     inputs = model.inputs(2, 16)
     return difference(
         Session(mutated.SerializeToString()).run(inputs)[model.output], model.expected(inputs)

@@ -202,7 +202,7 @@ def test_numbers_that_do_not_match(ranks):
         in said(first)
     )
     said(second)
-    # The same number twice. Who has ended may be started again.
+    # The same rank twice. A rank that has exited may be restarted.
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
     again = ranks.start(environment_of(1, 4, port))
@@ -282,7 +282,7 @@ def test_variables_that_cannot_be(ranks, environment, words):
 
 @pytest.mark.parametrize("size", ["1", "3", "5", "4000"])
 def test_another_number_of_ranks_than_the_programs(ranks, size):
-    """Known at once: nobody waits for ranks that there cannot be."""
+    """Reported at once, without a wait for ranks that cannot exist."""
     port = free_port()
     words = f"the program was compiled for 4 ranks, but {size} were started; run"
     assert words in said(ranks.start({**environment_of(0, 4, port), "WORLD_SIZE": size}))
@@ -435,7 +435,7 @@ def test_strangers_are_ignored(program, ranks):
             time.sleep(0.3)
         for process in processes:
             said(process, status=0)
-        # Also where there is nobody else.
+        # Also with a single rank.
         assert re.search(
             r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
             said(ranks.start(environment_of(0, 4, port), "--timeout=3")),

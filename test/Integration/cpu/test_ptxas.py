@@ -54,7 +54,7 @@ def test_tests_pass_without_a_toolkit():
     assert re.findall(r"^SKIPPED .*py:\d+: (.*)", said, re.M) == ["ptxas: there is none"]
 
 
-# What stands in place of ptxas, and what is said of it.
+# Replacements of ptxas, and the message of each.
 ASSEMBLERS = {
     "refuses": (
         "echo 'ptxas fatal: no' >&2; exit 255",

@@ -21,7 +21,7 @@ from tpc.reference import Session
 tried = Table()
 
 
-# What earlier seeds have found, made smaller.
+# Failures of earlier seeds, reduced.
 FOUND = {
     "exchange between ranks, at small sizes": (
         '{"grid":"tp2x4,dp2,allow-reshard","shapes":[[1,13]],"depth":0,"seed":30068,'

@@ -109,7 +109,7 @@ def test_every_flavor_communicates_the_same(tpcc, model, grid):
 
 @pytest.mark.parametrize("text", ["tp2", "tp2,sp", "tp4,pp4"])
 def test_124m(tpcc, text):
-    """The structure is enough: there are no weights beside this file."""
+    """The structure is enough: this file has no weights."""
     import dataclasses
 
     from models import MODELS

@@ -46,7 +46,7 @@ def bound_of(first, second, grid):
 
 
 def chain(i, first, second):
-    """Each pair with a function of its own, so that nobody merges them."""
+    """Each pair has its own function, so that no pass merges them."""
     return (
         f"  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE}"
         f' loc("a{i}")\n  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} ->'

@@ -62,7 +62,7 @@ def test_gtest_counts(tmp_path):
     ],
 )
 def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
-    """Whatever is not optional must be there."""
+    """Dependencies that are not optional must exist."""
     (tmp_path / "r.xml").write_text(
         '<testsuites><testcase classname="a" name="b"><skipped'
         f' message="{reason}"/></testcase></testsuites>'
@@ -137,7 +137,7 @@ def test_commands_end(tmp_path, code, limit, patience, expected):
         else status.startswith("stopped after") and status.endswith(expected)
     )
     assert not processes.groups
-    # What was started in a session of its own has ended as well.
+    # Processes in other sessions have ended as well.
     for _ in range(100):
         if not (
             left := [

@@ -93,7 +93,7 @@ def test_text_comes_as_soon_as_it_is_whole(folder):
         "🙂",
         "",
     ]
-    # What never becomes whole comes at the end.
+    # Incomplete characters are written at the end.
     cut = streamed(tokenizer, tokenizer.encode("a").ids, ids[:5])
     assert (
         cut[:5] == ["", "", "€", "", ""] and cut[5] and set(cut[5]) == {"\N{REPLACEMENT CHARACTER}"}

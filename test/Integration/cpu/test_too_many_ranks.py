@@ -12,7 +12,7 @@ LLAMA = FAMILIES["llama-dynamo"]
 
 
 def advice(text):
-    """What a message recommends instead: "with tp4 all have …", "use tp4"."""
+    """Recommendation of a message: "with tp4 all have …", "use tp4"."""
     return re.search(r"(?:with|use) ([a-z]+[0-9x]+)", text)[1]
 
 

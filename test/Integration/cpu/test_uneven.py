@@ -132,7 +132,7 @@ def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
     ],
 )
 def test_vocabulary_at_the_end(tpcc, tmp_path, head, extra, grid):
-    """No rank has all logits, and nobody gathers them: a number for each token is reduced."""
+    """No rank has all logits, and no op gathers them: one number per token is reduced."""
     spec = Spec((Layer(**MLP),), depth=2, vocab=31, head=head)
     check(compiled(tpcc, tmp_path, spec, grid), spec)
     if grid == "tp3":

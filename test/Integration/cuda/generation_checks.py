@@ -278,7 +278,7 @@ def speakers(scratch: Path) -> list[Speaker]:
 
 
 def checks_of_devices(scratch: Path) -> list:
-    """Of the library for GPUs."""
+    """Checks of the GPU library."""
     from mistake_checks import LIBRARY, check_tests
 
     all_of_them = speakers(scratch)
@@ -311,7 +311,7 @@ def checks_of_devices(scratch: Path) -> list:
 
 
 def checks_of_loop(scratch: Path) -> list:
-    """Of what is linked into programs."""
+    """Checks of the code that is linked into programs."""
     from mistake_checks import check_tests
 
     all_of_them = speakers(scratch)

@@ -32,7 +32,7 @@ protected:
   void link(const std::string &name, const std::string &to) const {
     std::filesystem::create_symlink(to, path(name));
   }
-  /// How many entries the folder has.
+  /// Number of entries in the folder.
   int64_t count() const {
     return std::distance(std::filesystem::directory_iterator(root),
                          std::filesystem::directory_iterator());

@@ -121,7 +121,7 @@ TEST(SymExpr, OverflowEqualsNothing) {
   EXPECT_EQ((SymExpr::symbol("s") * SymExpr(INT64_MAX)).evaluate({{"s", 2}}), std::nullopt);
 }
 
-// Whatever simplification does, values stay the same.
+// Simplification preserves values.
 TEST(SymExpr, RandomExpressionsKeepTheirValue) {
   std::mt19937 random(1);
   auto draw = [&](int n) { return (int)(random() % n); };
