@@ -14,7 +14,7 @@ import pytest
 from harness import BUILD, TOP, run, sanitized
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: who loads a program must have them itself"
+    sanitized(), reason="sanitizers: the loading process needs them too"
 )
 
 PROGRAM = BUILD / "test" / "bin" / "tpc-generate-test-program"

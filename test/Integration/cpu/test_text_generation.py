@@ -18,7 +18,7 @@ from tpc import generate
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: who loads a program must have them itself"
+    sanitized(), reason="sanitizers: the loading process needs them too"
 )
 
 # One token each, of one to four bytes.

@@ -348,7 +348,7 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
     assert trace.read_text().count(" cuGraphLaunch = 0") == 7 * 5 - 2
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+@pytest.mark.skipif(sanitized(), reason="sanitizers: the loading process needs them too")
 def test_a_process_that_generates_again_replays(tpcc, tmp_path):
     """What the first call has captured serves the next ones, and their logits are theirs; longer
     sequences make it anew.

@@ -9,7 +9,7 @@ from harness import sanitized
 from tpc.reference import TOLERANCE, difference
 
 pytestmark = pytest.mark.skipif(
-    sanitized(), reason="sanitizers: who loads a program must have them itself"
+    sanitized(), reason="sanitizers: the loading process needs them too"
 )
 
 

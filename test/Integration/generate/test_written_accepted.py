@@ -334,7 +334,7 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
     for transport in ("threads", "tcp"):
         program.call(long, transport).refused("Nothing was loaded", "and there are 2 ranks")
     if sanitized():
-        return  # who loads a program must have them itself
+        return  # the loading process needs the sanitizers too
     with tpc.load(program.path) as session:
         for new in (10**11, 2**63 - 1):
             with pytest.raises(TpcError, match="memory for|no room") as error:
