@@ -20,8 +20,8 @@ class Writer:
         self.masks: dict[tuple[str, int], str] = {}
         self.far: dict[bool, str] = {}
         self.source = self.keys = self.inner = ""
-        # Of chains: where the size of a symbol is found, how inputs are made, how exactly outputs
-        # are known.
+        # For chains only: the input that determines each symbol, the generators of inputs, and the
+        # tolerances of outputs.
         self.sources: dict[str, tuple[str, int]] = {}
         self.fills: dict[str, tuple[str, list, list]] = {}
         self.judged: dict[str, str] = {}
@@ -59,7 +59,9 @@ class Writer:
         return name
 
     def free_output(self, name: str, value) -> None:
-        """Of a chain. Dimensions of which only tpcc knows the size have a name of their own."""
+        """Adds an output of a chain. Dimensions whose sizes only tpcc knows have their own
+        names.
+        """
         self.nodes.append(helper.make_node("Identity", [value.name], [name], f"output_{name}"))
         shape = [
             (

@@ -45,8 +45,8 @@ func.func private @gelu_NAME(%x: XX, %b: WW) -> XX attributes {tpc.kernel = 1} {
 }
 """
 
-# Of a warp with and without whole chunks, of blocks of all sizes, longer than registers hold; known
-# when it runs.
+# Rows of a warp with and without whole chunks, rows of blocks of all sizes, rows longer than the
+# registers; None: known at run time only.
 LENGTHS = [34, 33, 250, 1024, 1500, 1501, 3000, 5002, None]
 NUM_FORMS = FORM.count("func.func")
 
@@ -71,7 +71,7 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
 
 
 # Queries; keys beside those of a cache; and where only the first elements of a head are turned.
-# What is turned comes as a concat of both halves.
+# The rotated elements are a concat of both halves.
 ROTARY = """
 tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM],
     %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])
@@ -178,7 +178,7 @@ NUM_ROTARY = ROTARY.count("tpc_kernel.func")
 
 
 def make_rotary(sizes, kind):
-    """Of heads of these sizes. Numbers are f32."""
+    """Returns rotary embeddings for heads of these sizes, with f32 elements."""
     forms = []
     for size in sizes:
         turned = size // 4 // 16 * 16 or 16

@@ -113,7 +113,7 @@ def draw_chain(r: random.Random, depth: int) -> Chain:
         + ("own", "own", "static", "plain", "special", "special", "weight", "constant", "table")
     )
     width = r.choice((4, 6, 8, 8, 12, 12, 16, 24, 24, 30, 48))
-    # What a product has split is reshaped and looked up; much else comes in between.
+    # Dimensions that a matmul splits are reshaped and looked up, with many other ops in between.
     moves = (
         "split",
         "split",
@@ -225,7 +225,7 @@ class Context:
         known = [size(bound) for bound in bounds]
         if static and mode % 3 == 0:
             shape = [size(dim) for dim in dims]
-            # Of a size that is not known: the first or the last.
+            # For an unknown size: the first or the last element.
             columns = [
                 self.rng(salt + i).integers(
                     -(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape

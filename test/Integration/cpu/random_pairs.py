@@ -443,7 +443,7 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
         ):  # an exponent, an epsilon: part of the formula
             return array
         moved = array.astype(np.float64) * (1 + r.uniform(-1, 1, array.shape) * 2.0**-23)
-        # What stands for infinity, in masks, stays.
+        # Numbers that represent infinity in masks do not change.
         return np.where(np.abs(array) < 1e30, moved, array).astype(np.float32)
 
     attributes = (attribute.t for node in model.graph.node for attribute in node.attribute)

@@ -71,7 +71,7 @@ def test_nothing_is_communicated_behind_a_layout(tmp_path, grid):
     wrong = []
     for (first, second), program in zip(pairs, programs):
         before, behind = re.split(r"tpc\.exp\b.*\n", program)
-        # What is whole, or has more parts than it had, is a slice.
+        # A dimension that was whole, or gets more axes, is sliced.
         free = all(
             new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second)
         )

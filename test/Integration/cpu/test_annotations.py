@@ -22,7 +22,7 @@ CASES = {
     "rows first": ("tp4,pp2,sp,manual", "*.c_proj.weight: [tp, -]"),
     "other tactics fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
     "two axes": ("tp2,dp2,manual", "*.h.?.mlp.c_fc.weight: [-, dp+tp]"),
-    # Of one sample, one replica has nothing, and takes part in gathering weights.
+    # With one sample, one replica has no samples and still takes part in all-gathers of weights.
     "weights over replicas": (
         "tp2,dp2,pp2",
         "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]",

@@ -291,7 +291,9 @@ TOKENS = {
 
 
 def test_tokens_that_go_back(tmp_path, tpcc):
-    """Of a program that generates they are part of the schedule, and of the proof."""
+    """The schedule and the proof of a generating program include the tokens sent to earlier
+    stages.
+    """
     proof, staged = certify(tmp_path, "gpt2-odd-nopast", "tp2,pp3", "--generate")
     good = json.loads(proof.read_text())
     assert good["schedule"]["tokens"] == {"from": 2, "to": [0, 1], "in_flight": 3}

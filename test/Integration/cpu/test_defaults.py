@@ -64,7 +64,7 @@ def check(program, path, vocabulary: int, past: int, transport: str = "threads")
         omitted = ["position_ids"] + (["attention_mask"] if padding == "none" else [])
         given = {name: array for name, array in inputs.items() if name not in omitted}
         actual = program.run(given, transport=transport)["logits"]
-        # What a row that is hidden itself computes is nobody's.
+        # Results of masked rows are not used, so they are not compared.
         assert difference(actual[seen], expected[seen]).relative <= TOLERANCE, padding
         # The test can fail: other positions give other logits. (Rotations know distances only.)
         inputs["position_ids"] = np.broadcast_to(np.arange(sequence), (batch, sequence))

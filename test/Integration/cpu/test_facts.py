@@ -18,7 +18,7 @@ CASES = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
 ]
-# Of models that are not among these.
+# Facts of models that are not in this list.
 RARE = {
     "no_randomized_check",
     "inputs[].required",

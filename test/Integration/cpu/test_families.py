@@ -144,7 +144,7 @@ def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
     found.pop(("output", "gather"), None)
     expected = expected_totals(model, grid, 5, 7, model.reductions)
     if model.norm_sums and grid.tp > 1:
-        # Of queries and keys at once.
+        # The sums of queries and keys are joined.
         count, size = expected.get(("tp", "all_reduce"), (0, 0))
         expected["tp", "all_reduce"] = (
             count + model.layers,

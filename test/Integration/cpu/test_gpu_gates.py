@@ -179,7 +179,7 @@ def test_widths_of_accesses():
         .replace(" : f32", " : f16")
     )
     assert widths("tp1", unconditional) == (16, 8)
-    # Of a branch beside which another one loads element by element.
+    # A branch next to another one that loads element by element.
     beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8],
         %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
       tpc_kernel.elements (%j) in [_8] {

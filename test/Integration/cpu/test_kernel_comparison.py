@@ -146,7 +146,7 @@ def test_kernels_of_16_bits_of_all_families(halved, kind):
     "kind", ["f32", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("f16", "bf16"))]
 )
 def test_rows_of_all_lengths(tmp_path, kind):
-    """Of warps and of blocks, with and without whole chunks, of a length that is known or not."""
+    """Rows of warps and of blocks, with and without whole chunks, of static and dynamic lengths."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(types=[kind]))
     counted = totals(compare(path, "--work=100000" if kind == "f32" else "--work=12000").check())
@@ -246,7 +246,7 @@ def test_all_seeded_mistakes_are_found(tmp_path):
 
 
 def count_sectors(*arguments):
-    """Of each kernel: rows, sectors moved, sectors that its bytes need."""
+    """Returns for each kernel its rows, the sectors moved, and the sectors that its bytes need."""
     said = compare("--sectors", *arguments).check()
     rows = re.findall(
         r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) .* shared=(\d+) conflicts=(\d+)$",
@@ -290,7 +290,7 @@ def judge_sectors(rows):
 
 
 def test_elements_of_all_kernels_are_moved_once():
-    """Of test models, whose rows are of any length, also shorter than a sector."""
+    """Kernels of test models have rows of any length, also shorter than a sector."""
     names = ["gpt2-odd-nopast", "llama-past", "gpt_neox-past", "bloom-dynamo"]
     rows = count_sectors(*(f"{MODELS[name].path}@tp2" for name in names))
     judge_sectors(rows)

@@ -308,7 +308,7 @@ def program_of(layout):
     picked = p.op("gather_nd {0}, {1} batch 1", [part, each], "f32", dim, 1)
     p.output(p.put_together(picked, 0, dim), lambda a: np.take_along_axis(a.x, a.rows[:, 0], 1))
 
-    # What a rank makes by itself, and constants of which it takes its part.
+    # Values that a rank computes locally, and constants of which it takes its shard.
     index = p.op("iota dim 0", [], "i64", dim)
     p.output(p.put_together(index, 0, dim), lambda a: np.arange(len(a.x)))
     if dim.static:

@@ -94,7 +94,7 @@ def judge(program, flags, kind, seed):
         if refused := mutants.refuses(program, *mutate, flag):
             if mutants.has_no_place(refused):
                 return None
-            # Of staged programs it is equivalence without the proof.
+            # For staged programs, the verifier is that of equivalence without the proof.
             caught.add(
                 flag.removeprefix("--tpc-verify-")
                 .split("=")[0]

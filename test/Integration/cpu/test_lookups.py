@@ -57,7 +57,7 @@ MODELS = {
         {"table": TABLE, "one": np.int64(1)},
         ids=IDS,
     ),
-    # Of tables that are as large as an input is.
+    # Tables whose size is that of an input.
     "dimension": graph(
         [node("Gather", "x", "ids", axis=1)],
         ["batch", "n", 4],
@@ -180,7 +180,7 @@ def merged(shape, axis):
     [((3, 8), 2, "tp2x2"), ((8, 3), 2, "tp2x2"), ((3, 8), 2, "tp2x3,dp2"), ((3, 8), 0, "dp2")],
 )
 def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
-    """Of which some are split: a rank's part is not in a row."""
+    """Some factors are split, so that a rank's shard is not contiguous."""
     path = tmp_path / "model.onnx"
     onnx.save(merged(shape, axis), path)
     grid = dataclasses.replace(Grid.parse(grid), allow_reshard=True)

@@ -97,7 +97,7 @@ MODELS = {
         [*MLP[:-1], node("MatMul", "h2 p", "y")], *STATIC, {**WEIGHTS, "p": weight(4, 6, 6)}
     ),
     "a static batch": model(MLP, *STATIC, WEIGHTS),
-    # What needs the whole batch, and depends on inputs only.
+    # Values that need the whole batch and depend on inputs only.
     "x times x": model(
         [
             *MLP,
@@ -197,7 +197,8 @@ def test_batches(tpcc, tmp_path, name, grid):
             np.testing.assert_allclose(actual[output], expected[output], rtol=1e-5, atol=1e-5)
 
 
-# Of more than the inputs, or inside of a layer: to be refused, by name.
+# Values that depend on more than the inputs, or are inside of a layer. They are errors that name
+# the node.
 HIDDEN = {
     "x times x": [
         node("Reshape", "y flat", "f"),

@@ -19,7 +19,7 @@ for name in ptxas nvdisasm nvcc; do for file in $(type -aP $name); do
 unset CUDA_HOME CUDA_PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH
 exec "$@"
 """
-# Of test/run.py's OPTIONAL.
+# Entries of OPTIONAL in test/run.py that may be missing.
 MAY_LACK = {"long run", "ptxas", "nvdisasm", "cuDNN"}
 
 

@@ -244,7 +244,7 @@ def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
     )
     shape = model.shape(BATCH, SEQUENCE)
     expected = tpcc.plan(model.path, Grid.parse(f"tp{tp}"), shape)
-    # Of each layer: q, k, v, o, and three of the MLP; the table is first.
+    # The table is first; then each layer has q, k, v, o, and three weights of the MLP.
     layers = [weights[1 + 7 * i : 1 + 7 * i + 7] for i in range(model.layers)]
     for i, entry in enumerate(("[-, tp]", "[-, tp]", "[-, tp]", "[tp, -]")):
         lines = [f"{layer[i][0]}: {entry}\n" for layer in layers]

@@ -76,7 +76,7 @@ def test_edits_are_compared_with_the_reference(tpcc, tmp_path):
 
 
 def test_errors_name_nodes(tpcc, tmp_path):
-    """Those of the model, and with locations in the text those of the program."""
+    """Errors name nodes of the model and, if the text has locations, of the program."""
     model = re.escape("node_mul_11")
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir").read_text()
     edited = tmp_path / "edited.mlir"

@@ -186,7 +186,7 @@ def chains(element):
             lambda x, y: x * x - x * x,
         ),
         "square": (lambda g, x, y: g("Pow", x, g.constant(np.array(2, t))), lambda x, y: x * x),
-        # Of two zeros: IEEE's maximum is 0, and the minimum is -0.
+        # For zeros of both signs, IEEE's maximum is 0 and its minimum is -0.
         "larger": (
             lambda g, x, y: g("Max", x, y),
             lambda x, y: np.where((x == 0) & (y == 0), x + y, np.maximum(x, y)),

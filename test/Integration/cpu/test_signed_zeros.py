@@ -65,7 +65,7 @@ class Graph:
         return path
 
 
-# What simplification makes x, or another op on x.
+# Expressions that are simplified to x, or to another op on x.
 IDENTITIES = {
     "x + 0": lambda g: g.node("Add", "x", "zero"),
     "0 + x": lambda g: g.node("Add", "zero", "x"),
@@ -107,7 +107,7 @@ IDENTITIES = {
 # ONNX Runtime loses the sign of a zero that Where chooses of its first values:
 # docs/reference/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
-# What stands behind an identity: what shows the sign of a zero, and what hides it.
+# Users of an identity: ops that show the sign of a zero, and ops that hide it.
 CONSUMERS = {
     "itself": lambda g, y: y,
     "reciprocal": lambda g, y: g.node("Reciprocal", y),
@@ -165,7 +165,7 @@ UNARY = [
 
 
 def test_functions(tpcc, tmp_path):
-    """Of one number, on zeros, infinities and NaN."""
+    """Unary functions, on zeros, infinities and NaN."""
     graph = Graph()
     for op in UNARY:
         graph.output(op, graph.node(op, "x"))

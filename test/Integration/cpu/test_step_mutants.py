@@ -41,7 +41,7 @@ SHARED = [
     "wrong-activation",
     "wrong-epsilon",
 ]
-# What a row without visible keys is, where there is none.
+# Mutants without effect: the value of rows without visible keys, if there are no such rows.
 EQUAL = ["masked-row"]
 
 

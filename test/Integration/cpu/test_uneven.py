@@ -45,7 +45,7 @@ def collectives(tpcc, tmp_path, grid, batch=3, sequence=7, **more):
 
 
 def weight_elements(executable, names):
-    """Of the named weights together, on each rank."""
+    """Returns the number of elements of the named weights on each rank."""
     held = [
         weight["bytes"] for weight in executable.describe()["parameters"] if weight["name"] in names
     ]

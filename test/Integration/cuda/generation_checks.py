@@ -22,7 +22,8 @@ LONG = 2 * 256  # parts of keys, of tpc/attention.h
 # have left. Windows of 6 are crossed several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
-# What each is chosen by: steps have rows that the GPU chooses, and rows that the host does.
+# Sampling settings of the requests: steps have rows that the GPU samples, and rows that the host
+# samples.
 SETTINGS = (
     GREEDY,
     {"temperature": 0.8},
@@ -45,7 +46,7 @@ PROGRAMS = [
 
 
 def requests(vocabulary: int, plain: bool) -> list[dict]:
-    """Of a few tokens more or less each, so that they end at different steps."""
+    """Returns requests of different lengths, so that they end at different steps."""
     return [
         {
             "id": f"p{i}",
@@ -58,7 +59,7 @@ def requests(vocabulary: int, plain: bool) -> list[dict]:
 
 
 def bytes_copied(said: str) -> int:
-    """Of a rank's logits, as --verbose says it."""
+    """Returns the bytes of a rank's logits that are copied, from the output of --verbose."""
     found = re.search(r"; (\d+) bytes of a rank's logits", said)
     return int(found[1]) if found else -1
 

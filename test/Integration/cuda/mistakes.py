@@ -104,7 +104,7 @@ def files_of(scope: str) -> list[Path]:
             else [*sorted(place.glob("*.cpp")), *sorted(place.glob("*.h"))]
         )
     ]
-    # Those that only compare declarations are no part of it.
+    # Files that only compare declarations are omitted.
     return [
         file
         for file in files
@@ -136,7 +136,7 @@ def all_texts() -> dict[Path, str]:
     return {file: file.read_text() for scope in SCOPES for file in files_of(scope)}
 
 
-# What is made for mistakes of a kind.
+# Check that runs first for mistakes of each kind.
 FIRST = {
     "memory before anything is loaded": "memory",
     "attention by cuDNN": "16 bits",
@@ -147,7 +147,7 @@ FIRST = {
     "tokens chosen by the GPU": "own kernels",
     "windows": "generation on tp1",
 }
-# What sources take most time to read.
+# Headers that take most of the time to parse.
 STANDARD = [
     "algorithm",
     "array",

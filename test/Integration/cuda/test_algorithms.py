@@ -104,7 +104,7 @@ def test_what_was_measured_is_kept(step, tmp_path):
         assert any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
         assert not any(rank.measured for rank in step("tp2", cache=cache, **other)[0])
     assert not any(rank.measured for rank in step("tp2", cache=cache)[0])
-    # What is not asked for is not looked at.
+    # With --deterministic the cache is neither read nor written.
     kept = (cache / "measured").read_bytes()
     ranks, _ = step("tp2", "--deterministic", cache=cache, TPC_SIM_NAME="Other")
     assert not any(rank.measured for rank in ranks) and (cache / "measured").read_bytes() == kept
@@ -123,7 +123,7 @@ def test_a_cache_that_is_damaged_is_replaced(step, tmp_path):
         assert not ranks[0].measured and "note:" not in said
     file.write_bytes(right.replace(b"measurements 1", b"measurements 2"))
     assert "is of another version of tpc" in step("tp1", cache=cache)[1]
-    # What is no file is left alone.
+    # A path that is not a file is not changed.
     file.unlink()
     file.mkdir()
     ranks, said = step("tp1", cache=cache)

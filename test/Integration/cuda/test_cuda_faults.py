@@ -22,8 +22,8 @@ CALL = (
 )
 CALLS = rf"(one of \d+ calls, from {CALL} to {CALL} \(CUDA_LAUNCH_BLOCKING=1 names it\)|{CALL})"
 IN_CALLS = rf", in {CALLS}"
-# What is injected into the second GPU, far enough for steps to be replayed, and what is said.
-# Another call may be the first to be told of what has happened to a GPU: then it is said of which.
+# Faults of the second GPU, late enough for steps to be replayed, and their messages. Another call
+# may be the first to return a GPU's error; then the message names that call.
 FAULTS = {
     "ecc@900:1": (
         r"rank 1: (\w.* failed: )?the GPU failed while it worked:"
@@ -224,7 +224,7 @@ def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
     if "connect" in fault:
         assert all("connecting devices" in state for state in states), states
         return
-    # Of who is at a kernel or a product it is said which, and who waits for it is named first.
+    # A rank in a kernel or matmul is reported with its name, after the rank that waits for it.
     victim, hung = victim_of("hang", trace), fault.split(",")[0].partition(":")[2]
     if "kernel" in victim or "matmul" in victim:
         at = [state for state in states if "computing on its device" in state]
@@ -232,5 +232,5 @@ def test_what_hangs_is_named(tpcc, mpi, tmp_path, fault, axes, transport):
         assert (
             not hung or f"for rank {hung} " in states[0] and at[0].startswith(f"rank {hung} ")
         ), states
-    # Who waits for others is let go.
+    # Ranks that wait for others are released.
     assert len(axes) == 1 and axes["tp"] == 1 or "ncclCommAbort" in trace.read_text()

@@ -59,7 +59,7 @@ np.save("{tmp_path}/logits.npy", logits)
 
 def test_a_gpu_that_fails_is_survived(tpcc):
     program = tpcc.compile(MODEL.path, "tp2", *FLAGS)
-    # What comes behind a failure finds what nobody has written: findings are of no use.
+    # After a failure, reads of unwritten memory are expected, so findings are ignored.
     result = python(
         program,
         """

@@ -117,7 +117,7 @@ def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
     ],
 )
 def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
-    """What other weights would compute is far off."""
+    """The results of other weights differ by much more than the tolerance."""
     model = MODEL_OF[file]
     given = model.inputs(2, 5, past=3 if model.past_name else 0)
     cpu = tpcc.compile(model.path, "tp1")

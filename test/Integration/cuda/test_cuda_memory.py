@@ -44,7 +44,7 @@ class Run:
         self.folder = folder
 
     def __call__(self, memory="8GiB", transport="threads", **env):
-        """What was computed, and how much was held of each device at most."""
+        """Returns the outputs and the maximum memory used on each device."""
         usage = self.folder / "usage"
         usage.unlink(missing_ok=True)
         actual = self.executable.run(
@@ -111,9 +111,9 @@ def test_need_is_what_is_taken(tpcc, tmp_path, model, grid):
     most = max(held.values())
     assert run.refused("1MiB") in held.values()
     assert run.refused(most - 1) == most
-    # What it says is enough, is.
+    # The amount in the message suffices.
     assert run(memory=most) == held
-    # What tpcc says before anything is compiled is at least that, and not much more.
+    # The estimate of tpcc before compilation is at least that, and not much more.
     if grid.dp == 1 and not grid.sp and grid.tp * grid.pp <= 2:
         row = next(
             row
@@ -179,7 +179,7 @@ def test_other_sizes_later(tpcc, tmp_path):
 
 
 def test_smallest_splits_that_fit(tpcc):
-    """Of a model of some size: none of fewer ranks fits, and what is left does."""
+    """For a larger model: no grid of fewer ranks fits, and the listed grids do."""
     model = Path(__file__).parents[2] / "Models" / "gpt2-124m.onnx"
     arguments = [model, "--shape", "batch=4,sequence=512"]
     said = tpcc.call([*arguments, "--memory-plan=250MiB"]).check()

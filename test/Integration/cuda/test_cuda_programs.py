@@ -34,7 +34,7 @@ def test_a_machine_without_a_driver_gets_one_line(tpcc, env, words):
         ["--bench", "--shape", ",".join(f"{name}=1" for name in model.shape(1, 1))], env=env
     ).refused(*words)
     assert said.stderr.count("\n") == 1
-    # What needs no GPU needs none.
+    # Options that use no GPU work without one.
     assert executable.describe()["outputs"]
 
 

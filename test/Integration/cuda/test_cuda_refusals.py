@@ -112,7 +112,7 @@ OTHERS = {
     ],
 )
 def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
-    """Of a node that was set up differently. All ranks end, with one line."""
+    """Libraries of a node with another installation. All ranks end, with one line."""
     make, words = OTHERS[other]
     there = make(tmp_path / "there")
     program = by_rank(
@@ -216,7 +216,7 @@ def test_machine_code_that_is_refused(tpcc, tmp_path):
     ]
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
     loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
-    # What the driver says of code that is not for this GPU, or no code at all.
+    # Errors of the driver for code of another GPU, and for invalid code.
     assert loads[0] in ("200", "209") and loads[1] == "0", loads
 
 
@@ -256,7 +256,7 @@ def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transp
 
 
 def test_little_that_remains_is_noted(tpcc, tmp_path):
-    """What libraries and the driver take by themselves nobody says."""
+    """The memory that libraries and the driver use themselves is unknown."""
     program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
     assert (
         "too little" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr

@@ -54,7 +54,7 @@ def test_memory_that_cannot_be_registered(tpcc, tmp_path):
         ["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
         env=environment(TPC_SIM_INJECT="register@1,register@2:1"),
     ).check()
-    # Of each rank once.
+    # Once per rank.
     assert (
         len(
             re.findall(

@@ -106,7 +106,7 @@ class Certificate:
                 yield item
 
     def elements(self, dims):
-        """Of a rank's part."""
+        """Returns the number of elements of a rank's shard."""
 
         def parts(axes):
             return math.prod(
@@ -126,7 +126,7 @@ class Certificate:
         return count
 
     def calls(self, rank):
-        """What NCCL is to be called for in a step: (call, count, type, reduction, peer, group)."""
+        """Yields the expected NCCL calls of a step: (call, count, type, reduction, peer, group)."""
         for op in self.operations(self.stages[self.coordinates(rank)["pp"]]):
             dtype, size = TYPES[op["type"]]
             count = self.elements(op["dims"])
@@ -225,7 +225,7 @@ def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
             if not call.startswith("Comm")
         ]
         step = list(certificate.calls(rank))
-        # What is captured is called for once.
+        # Calls of a captured step occur once.
         count = max(1, min(steps, len(called) // max(1, len(step))))
         pairs = list(itertools.zip_longest(called, step * count))
         different = next((i for i, (actual, wanted) in enumerate(pairs) if actual != wanted), None)

@@ -31,8 +31,8 @@ public:
   /// Returns bytes that the operation overwrites completely.
   virtual uint8_t *write(uint64_t address, uint64_t bytes, const char *what) = 0;
   virtual uint64_t random() = 0;
-  /// Adds to the operation's duration on the device's clock, which events read. The minimum is a
-  /// microsecond.
+  /// Adds to the operation's duration on the device's clock, which events read. Every operation
+  /// takes a microsecond.
   virtual void takes(double milliseconds) = 0;
   /// Returns the index of the device.
   virtual int device() const = 0;

@@ -16,12 +16,12 @@ from one_gpu.report import Report, failed, passed, skipped
 
 PROVES = "how fast steps are on this device (no check: numbers for the table)"
 LIMIT = 240
-# Of what weights need, for activations and libraries.
+# Memory relative to the weights: the rest is for activations and libraries.
 SPARE = 1.15
 
 
 def flops_of(geometry: dict, tokens: int) -> float:
-    """Of products and of attention (causal: half of the square)."""
+    """Returns the operations of matmuls and of attention (causal: half of the square)."""
     return (
         2 * geometry["multiplied"] * tokens
         + 2 * geometry["layers"] * geometry["hidden"] * tokens**2

@@ -92,7 +92,7 @@ def read(path: str) -> str:
 
 
 def ask_system(report: Report, here: Machine, limit: float):
-    """What nvidia-smi and the system say; it may not be there."""
+    """Records the output of nvidia-smi, which may be missing, and of the system."""
     report.machine |= {
         "python": platform.python_version(),
         "system": platform.platform(),

@@ -79,10 +79,10 @@ QUICK_BENCHMARKS = {
         "heads": 2,
     }
 }
-# What a processor computes as well: weights are drawn, the same bits on both.
+# Programs that also run on a CPU. Weights are generated, with the same bits on both.
 PAIRS = {"GPT-2 124M": (["tp1", "tp2"], [(1, 64), (2, 17), (1, 1)])}
 QUICK_PAIRS = {"GPT-2 tiny": (["tp1"], [(1, 3)])}
-# What carries it takes 64 MiB.
+# The pack is transferred in at most 64 MiB.
 MOST_BYTES = 64 << 20
 
 
@@ -230,7 +230,7 @@ class Packer:
         return packed
 
     def pack_kernels(self) -> int:
-        """Of every kind of program that is packed, each distinct text once."""
+        """Packs the kernels of every kind of packed program, each distinct text once."""
         programs = (
             ["gpt2-tiny@tp2"]
             if self.options.quick
@@ -276,7 +276,7 @@ class Packer:
         ):
             shutil.copy(TOP / "python" / "tpc" / name, self.folder / "tpc")
         shutil.copy(harness.BUILD / "lib" / "libtpc_cuda.so", self.folder / "bin")
-        # Those of this machine, where the other's are older.
+        # Libraries of this machine, in case those of the other one are older.
         listed = subprocess.run(
             ["ldd", harness.tool("tpc-ptx-run")], capture_output=True, text=True, check=True
         ).stdout

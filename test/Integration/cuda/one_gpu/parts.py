@@ -49,7 +49,7 @@ def main(options) -> int:
     report = Report(options.results.resolve(), options.seconds, options.limit, options.only)
     here = machine.Machine(pack, listed, options.torch)
     chosen = [part for part in PARTS if not options.part or part in options.part]
-    # What nothing can do without, and which says best why nothing works.
+    # The machine part runs first: all others need it, and its messages are the clearest.
     works = machine.run(report, here)
     for part in chosen if works else []:
         if part != "machine":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass
 class Verdict:
-    """Of one check. `data`: numbers for tables."""
+    """Result of one check. `data`: numbers for tables."""
 
     state: str  # passed, failed, skipped
     note: str = ""
@@ -44,7 +44,7 @@ class Report:
         return self.end - time.monotonic()
 
     def log(self, name: str, text: str) -> None:
-        """What a program said, whole."""
+        """Appends the complete output of a program to its log."""
         with open(self.folder / "logs" / (re.sub(r"[^\w.,=-]+", "_", name) + ".txt"), "a") as file:
             file.write(text + "\n")
 

@@ -15,7 +15,7 @@ PROVES = (
 )
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LIMIT = 120
-# Of the sanitizer, where it has found something.
+# Exit status of the sanitizer if it has findings.
 FOUND = 86
 
 

@@ -82,7 +82,9 @@ class Device:
         return address
 
     def seconds(self, work, times: int) -> float:
-        """Of one of `times` in a row; the best of some rounds, behind one that is not counted."""
+        """Returns the seconds of one of `times` consecutive runs: the minimum of several rounds,
+        after a warm-up round.
+        """
         begin, end, best = c_void_p(), c_void_p(), float("inf")
         for event in (begin, end):
             self.call("cuEventCreate", byref(event), 0)
