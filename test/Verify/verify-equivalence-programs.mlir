@@ -25,7 +25,7 @@
 // EXTERNAL: (func.call) calls @elsewhere, whose signature does not match
 // SCALAR: (arith.constant) cannot be proved: this op is not allowed at this level
 // COUNT: the program has 2 outputs, the model 1
-// MESSAGES: (tpc.recv): run at small sizes, the rank at pp=1 gets another shape than its type 'tensor<2xf32>' says
+// MESSAGES: (tpc.recv): run at small sizes, the rank at pp=1 gets another shape than its type 'tensor<2xf32>' declares
 
 //--- model.mlir
 module {

@@ -340,7 +340,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     }
     tpc.stage 1 {
       tpc.micro_batches of <batch{dp, mb}> {
-        // expected-error @+1 {{the rank at dp=0, mb=0, pp=1, tp=0 gets another shape than its type 'tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>' says}}
+        // expected-error @+1 {{the rank at dp=0, mb=0, pp=1, tp=0 gets another shape than its type 'tensor<?x1xf32, #tpc.dist<[batch{dp, mb}, 1], local>>' declares}}
         %0 = tpc.recv from 0 : !one
         tpc.output 0, %0 : !one
       }

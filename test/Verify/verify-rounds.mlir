@@ -21,7 +21,7 @@
 // FIRST: error: 'tpc.local_slice' op creates a value that is split over mb, {{.*}}, outside of tpc.micro_batches
 // FIRST-PROOF: (tpc.local_slice) is computed once, before the micro-batch loop, but {{.*}} is one micro-batch's part: other iterations would read the first's
 // FIRST-SMALL: (tpc.local_slice): run at small sizes, there is no micro-batch here for the type
-// INSIDE: (func.call) is computed once, before the rounds
+// INSIDE: (func.call) is computed once, before the micro-batch loop
 
 // Results in another order; a round that reads an input instead of what was made of it.
 // RUN: not tpc-opt %t/swapped.mlir %{proof} 2>&1 | FileCheck %s --check-prefix=WRONG
