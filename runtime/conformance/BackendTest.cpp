@@ -16,7 +16,7 @@ namespace {
 
 class Linked : public testing::Test {
 protected:
-  void SetUp() override { chooseDevices(linkedLateDevices()); }
+  void SetUp() override { selectDevices(linkedLateDevices()); }
   void TearDown() override { breakLateBackend(""); }
 
   static void allReduce(tpc_context &ctx, uint32_t axes) {

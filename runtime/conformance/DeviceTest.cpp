@@ -313,7 +313,7 @@ INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformanc
 
 // Checks the late device itself: it reorders independent work, and no other.
 TEST(LateDevice, ReordersIndependentWork) {
-  chooseDevices(conformance::lateDevices());
+  selectDevices(conformance::lateDevices());
   {
     auto world = World::threads(Grid({{"tp", 1}}), 1);
     Device &device = *world->local(0).device;
@@ -331,14 +331,14 @@ TEST(LateDevice, ReordersIndependentWork) {
     EXPECT_GT(copies(0), 0);
     EXPECT_EQ(copies(16), 0); // each reads the output of the one before it
   }
-  chooseDevices(cpuDevices());
+  selectDevices(cpuDevices());
 }
 
 // Checks the late device itself: host code that accesses a tensor is detected.
 TEST(LateDeviceDeathTest, HostAccessCrashes) {
-  chooseDevices(conformance::lateDevices());
+  selectDevices(conformance::lateDevices());
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   DeviceMemory memory(*world->local(0).device, 64);
   EXPECT_DEATH(*static_cast<volatile float *>(memory.data()) = 1, "");
-  chooseDevices(cpuDevices());
+  selectDevices(cpuDevices());
 }

@@ -32,7 +32,7 @@ struct Candidate {
 
 struct DeviceTest : testing::TestWithParam<Candidate> {
   DeviceTest() {
-    chooseDevices(GetParam().kind());
+    selectDevices(GetParam().kind());
     world = World::threads(Grid({{"tp", 1}}), 2);
     device = world->local(0).device.get();
     loadKernels(*device);
@@ -40,7 +40,7 @@ struct DeviceTest : testing::TestWithParam<Candidate> {
   ~DeviceTest() override {
     memory.clear();
     world.reset();
-    chooseDevices(cpuDevices());
+    selectDevices(cpuDevices());
   }
 
   /// Creates a tensor on the device.

@@ -17,11 +17,11 @@ struct Ranks {
   }
 };
 
-Heartbeat onDevice(const char *at, std::vector<int> missing = {}) {
-  return {.waits = true, .onDevice = true, .missing = std::move(missing), .at = at};
+Heartbeat onDevice(const char *at, std::vector<int> awaited = {}) {
+  return {.waits = true, .onDevice = true, .awaited = std::move(awaited), .at = at};
 }
-Heartbeat onHost(const char *at, std::vector<int> missing) {
-  return {.waits = true, .missing = std::move(missing), .at = at};
+Heartbeat onHost(const char *at, std::vector<int> awaited) {
+  return {.waits = true, .awaited = std::move(awaited), .at = at};
 }
 Heartbeat computing() { return {.at = "computing"}; }
 
@@ -30,8 +30,8 @@ Heartbeat computing() { return {.at = "computing"}; }
 TEST(HangDetector, ARankInTheSameOperationIsNotMissing) {
   Ranks ranks({onDevice("in all_reduce 7", {1, 2}), onDevice("in all_reduce 7", {0, 2}),
                onDevice("in all_reduce 6", {0, 1})});
-  EXPECT_EQ(ranks.all.missing(0), std::vector<int>{2});
-  EXPECT_EQ(ranks.all.missing(2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(ranks.all.awaited(0), std::vector<int>{2});
+  EXPECT_EQ(ranks.all.awaited(2), (std::vector<int>{0, 1}));
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 2");
 }
 
@@ -45,7 +45,7 @@ TEST(HangDetector, ARankInALaterOperationIsNotMissing) {
   EXPECT_EQ(ranks.all.first(), 0);
   // Operations of another group are not comparable.
   ranks.beats[0].axes = 2;
-  EXPECT_EQ(ranks.all.missing(1), std::vector<int>{0});
+  EXPECT_EQ(ranks.all.awaited(1), std::vector<int>{0});
 }
 
 TEST(HangDetector, NamesARankThatWaitsForAComputingRank) {
@@ -64,7 +64,7 @@ TEST(HangDetector, NamesARankThatWaitsForItsDevice) {
 }
 
 TEST(HangDetector, NamesTheFirstUnfinishedRankOfACycle) {
-  Ranks ranks({Heartbeat{.waits = true, .left = true, .missing = {}, .at = ""},
+  Ranks ranks({Heartbeat{.waits = true, .left = true, .awaited = {}, .at = ""},
                onHost("in send", {2}), onHost("in send", {1})});
   EXPECT_EQ(ranks.all.first(), 1);
 }

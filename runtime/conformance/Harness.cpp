@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     problem = kind->place(placement);
     if (std::string note = problem.empty() ? kind->settle(/*shared=*/false) : ""; !note.empty())
       std::fprintf(stderr, "note: %s\n", note.c_str());
-    chooseDevices(*kind);
+    selectDevices(*kind);
   } else if (asked && problem.empty()) {
     problem = "TPC_CONFORMANCE is 'late', 'links' or 'cuda'";
   }

@@ -47,7 +47,7 @@ using Accesses = std::vector<Access>;
 
 constexpr int64_t f32 = sizeof(float);
 
-// A new field may add accesses that are missing below. Page tables are always null.
+// A new field may add accesses that are awaited below. Page tables are always null.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
 

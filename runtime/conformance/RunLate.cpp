@@ -18,6 +18,6 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "usage: tpc-run-late PROGRAM …: %s\n", why ? why : "no program");
     return 2;
   }
-  tpc::rt::chooseDevices(tpc::rt::conformance::lateDevices());
+  tpc::rt::selectDevices(tpc::rt::conformance::lateDevices());
   return tpc_main(static_cast<const tpc_program *>(program), argc - 1, argv + 1);
 }

@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
     // All ranks, or some, detect bad input.
     if (what == "agree" || what == "agree-one")
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
-        return a.isSpeaker ? say("bad input") : 1;
+        return a.isReporter ? say("bad input") : 1;
   }
   bool stranger = what == "digest" && session && session->rank() == rank;
   if (auto error = compareRanks(session.get(),

@@ -1,7 +1,7 @@
 //===- WaitTest.cpp - tests of futex waits and wakeups --------------------===//
 
 #include "core/Futex.h"
-#include "core/Spin.h"
+#include "core/SpinWait.h"
 #include <chrono>
 #include <gtest/gtest.h>
 #include <thread>

@@ -4,7 +4,7 @@
 #define TPC_RT_CORE_ALLTOALL_H
 
 #include "core/Grid.h"
-#include "core/Piece.h"
+#include "core/TensorBlock.h"
 #include "core/Transport.h"
 #include <array>
 
@@ -25,7 +25,7 @@ public:
   int64_t bytesBetween(int from, int to) const {
     return shape.outer * shape.middle * shape.inner * split(to).size * gathered(from).size;
   }
-  Piece piece(int from, int to) const;
+  TensorBlock tensorBlock(int from, int to) const;
 
 private:
   Part split(int to) const { return group.part(shape.splitFirst ? shape.a : shape.b, to); }
@@ -38,7 +38,7 @@ private:
 /// Returns the box [outer, a', middle, b', inner]: its split dimension has `to`'s part, its
 /// gathered dimension `from`'s. The split dimension is whole in the input, the gathered one in the
 /// output.
-inline Piece AllToAll::piece(int from, int to) const {
+inline TensorBlock AllToAll::tensorBlock(int from, int to) const {
   struct Side {
     int64_t wholeA, beginA, wholeB, beginB;
     std::array<int64_t, 4> strides(const AllToAllShape &shape) const {
@@ -54,11 +54,11 @@ inline Piece AllToAll::piece(int from, int to) const {
     after = {shape.a, a.offset, b.size, 0};
   }
   auto in = before.strides(shape), out = after.strides(shape);
-  return Piece({{{{0, 0, shape.outer}}, in[0], out[0]},
-                {{{before.beginA, after.beginA, a.size}}, in[1], out[1]},
-                {{{0, 0, shape.middle}}, in[2], out[2]},
-                {{{before.beginB, after.beginB, b.size}}, in[3], out[3]}},
-               shape.inner);
+  return TensorBlock({{{{0, 0, shape.outer}}, in[0], out[0]},
+                      {{{before.beginA, after.beginA, a.size}}, in[1], out[1]},
+                      {{{0, 0, shape.middle}}, in[2], out[2]},
+                      {{{before.beginB, after.beginB, b.size}}, in[3], out[3]}},
+                     shape.inner);
 }
 
 } // namespace tpc::rt

@@ -12,7 +12,7 @@
 #define TPC_RT_CORE_BLOCKMOVE_H
 
 #include "core/Grid.h"
-#include "core/Piece.h"
+#include "core/TensorBlock.h"
 #include "core/Transport.h"
 #include <algorithm>
 
@@ -31,10 +31,10 @@ public:
   /// Bytes that `from` sends to `to`.
   int64_t bytesBetween(int from, int to) const;
   /// Maximum over the members of the bytes that a member sends to others.
-  int64_t mostSent() const;
+  int64_t maxSent() const;
 
   /// Returns the tensor block that `from` sends to `to`.
-  Piece piece(int from, int to) const;
+  TensorBlock tensorBlock(int from, int to) const;
 
 private:
   /// Elements [own, own + width) of each block; `part` is a range of all of these in sequence.
@@ -103,15 +103,15 @@ template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) co
   }
 }
 
-inline Piece BlockMove::piece(int from, int to) const {
-  std::vector<Piece::Run> runs;
+inline TensorBlock BlockMove::tensorBlock(int from, int to) const {
+  std::vector<TensorBlock::Run> runs;
   forEachRange(from, to, [&](int64_t source, int64_t target, int64_t size) {
     runs.push_back({source, target, size});
   });
   int64_t in = partOf(shape.in, from).part.size, out = partOf(shape.out, to).part.size;
-  return Piece({{{{0, 0, shape.outer}}, in * shape.inner, out * shape.inner},
-                {std::move(runs), shape.inner, shape.inner}},
-               shape.inner);
+  return TensorBlock({{{{0, 0, shape.outer}}, in * shape.inner, out * shape.inner},
+                      {std::move(runs), shape.inner, shape.inner}},
+                     shape.inner);
 }
 
 inline int64_t BlockMove::largest() const {
@@ -127,7 +127,7 @@ inline int64_t BlockMove::bytesBetween(int from, int to) const {
   return shape.outer * count * shape.inner;
 }
 
-inline int64_t BlockMove::mostSent() const {
+inline int64_t BlockMove::maxSent() const {
   int64_t most = 0;
   for (int member = 0; member < group.size(); ++member)
     most = std::max(most, inBytes(member) - bytesBetween(member, member));

@@ -103,7 +103,7 @@ public:
       : Access(ctx, transport.isOnDevice()), doing(ctx.activity, what, axes) {}
 
 private:
-  Doing doing;
+  OperationScope doing;
 };
 
 /// World rank whose coordinate on `axis` is `peer`.
@@ -232,10 +232,10 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   int64_t run = n * unit;
   shape.first = (first % run + run) % run;
   BlockMove move(ctx->grid, group, shape);
-  int64_t sent = move.mostSent();
+  int64_t sent = move.maxSent();
   if (sent == 0 && !ctx->transport->isOnDevice()) {
     Access access(*ctx);
-    return move.piece(group.index, group.index)
+    return move.tensorBlock(group.index, group.index)
         .copyThrough(access.write(out, move.outBytes(group.index)),
                      access.read(in, move.inBytes(group.index)));
   }
@@ -288,10 +288,10 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
       if (__builtin_mul_overflow(bytes, factor.size, &bytes))
         failIn(*ctx, kind, mask, "the tensor's size does not fit into 64 bits");
   Exchange exchange(ctx->grid, group, shape);
-  int64_t most = exchange.most();
+  int64_t most = exchange.maxBytes();
   if (most == 0 && !ctx->transport->isOnDevice()) {
     Access access(*ctx);
-    return exchange.piece(group.index, group.index)
+    return exchange.tensorBlock(group.index, group.index)
         .copyThrough(access.write(out, exchange.outBytes(group.index)),
                      access.read(in, exchange.inBytes(group.index)));
   }

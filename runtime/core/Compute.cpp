@@ -16,7 +16,7 @@ using namespace tpc::rt;
 namespace {
 
 /// Fails unless `index` is within one of the program's tables.
-void checkPlace(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_program::*count) {
+void checkIndex(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_program::*count) {
   if (!ctx.code || index < 0 || index >= ctx.code->*count)
     fail(ctx,
          "internal error: the program has no " + std::string(what) + " " + std::to_string(index));
@@ -32,7 +32,7 @@ void checkType(tpc_context &ctx, const char *what, int32_t dtype) {
 } // namespace
 
 extern "C" const void *tpc_constant(tpc_context *ctx, int32_t index) {
-  checkPlace(*ctx, "constant", index, &tpc_program::num_constants);
+  checkIndex(*ctx, "constant", index, &tpc_program::num_constants);
   return ctx->device->constant(index);
 }
 
@@ -49,7 +49,7 @@ extern "C" void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value) {
 
 extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,
                            int64_t rows, int64_t grain) {
-  checkPlace(*ctx, "kernel", kernel, &tpc_program::num_kernels);
+  checkIndex(*ctx, "kernel", kernel, &tpc_program::num_kernels);
   if (rows > 0)
     ctx->device->launch(kernel, operands, count, rows, std::max<int64_t>(grain, 1));
 }
@@ -79,7 +79,7 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
     if (p.dtype != dtype || matrix->dtype != dtype)
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is of " +
                      spellType(matrix->dtype) + ", and a product of " + spellType(p.dtype) +
-                     " beside one of " + spellType(dtype) + " takes it");
+                     " is fused with one of " + spellType(dtype));
     if (p.out_dtype != dtype && p.out_dtype != TPC_F32)
       fail(*ctx, "internal error: a product of " + std::string(spellType(dtype)) + " gives " +
                      spellType(p.out_dtype));

@@ -3,9 +3,9 @@
 #ifndef TPC_RT_CORE_CONTEXT_H
 #define TPC_RT_CORE_CONTEXT_H
 
-#include "core/Activity.h"
 #include "core/Arena.h"
 #include "core/Counters.h"
+#include "core/CurrentOperation.h"
 #include "core/Device.h"
 #include "core/Error.h"
 #include "core/Grid.h"
@@ -77,7 +77,7 @@ struct tpc_context {
   /// Staging memory for transports that work on the host, within an access.
   tpc::rt::Arena &staging() { return hostArena ? *hostArena : arena; }
   tpc::rt::Counters counters;
-  tpc::rt::Activity activity;
+  tpc::rt::CurrentOperation activity;
 
   const tpc_program *code = nullptr; ///< the running program; null before the first step
   tpc::rt::DataTables data;

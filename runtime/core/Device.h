@@ -266,8 +266,8 @@ private:
 /// Device memory in bytes: allocated, and requested (drivers round up to pages). Each as the
 /// current value and as the peak since its last reset.
 struct MemoryUse {
-  int64_t now = 0, most = 0;
-  int64_t asked = 0, mostAsked = 0;
+  int64_t now = 0, peak = 0;
+  int64_t asked = 0, peakRequested = 0;
 };
 
 /// Device of a rank.
@@ -335,7 +335,7 @@ const DeviceKind *devicesOf(const tpc_program &program, std::string &problem);
 /// Device kind of ranks of this process: CPU, unless another one was selected before the first
 /// world was made.
 const DeviceKind &deviceKind();
-void chooseDevices(const DeviceKind &kind);
+void selectDevices(const DeviceKind &kind);
 
 } // namespace tpc::rt
 

@@ -15,7 +15,7 @@
 #define TPC_RT_CORE_EXCHANGE_H
 
 #include "core/Grid.h"
-#include "core/Piece.h"
+#include "core/TensorBlock.h"
 #include "core/Transport.h"
 #include <algorithm>
 #include <numeric>
@@ -37,10 +37,10 @@ public:
     return gives(from, to) ? bytesOf(before[from], after[to]) : 0;
   }
   /// Maximum over the members of bytes sent or received.
-  int64_t most() const { return busiest; }
+  int64_t maxBytes() const { return busiest; }
 
   /// Returns the tensor block that `from` sends to `to`.
-  Piece piece(int from, int to) const;
+  TensorBlock tensorBlock(int from, int to) const;
 
 private:
   struct Range {
@@ -49,7 +49,7 @@ private:
   using Ranges = std::vector<Range>; // ascending
   using Box = std::vector<Ranges>;   // for each dimension
   /// Contiguous elements of one dimension, with their offsets before and after.
-  using Run = Piece::Run;
+  using Run = TensorBlock::Run;
 
   /// Splits `size` over axes, for a member at these coordinates.
   Range split(int64_t size, const std::vector<int> &axes,
@@ -211,10 +211,10 @@ inline int64_t Exchange::largest() const {
   return most;
 }
 
-inline Piece Exchange::piece(int from, int to) const {
+inline TensorBlock Exchange::tensorBlock(int from, int to) const {
   if (!gives(from, to))
-    return Piece();
-  std::vector<Piece::Dim> dims(shape.dims.size());
+    return TensorBlock();
+  std::vector<TensorBlock::Dim> dims(shape.dims.size());
   int64_t source = shape.element, target = shape.element;
   auto sizeOf = [](const Ranges &ranges) {
     int64_t size = 0;
@@ -227,7 +227,7 @@ inline Piece Exchange::piece(int from, int to) const {
     source *= sizeOf(before[from][d]);
     target *= sizeOf(after[to][d]);
   }
-  return Piece(std::move(dims), shape.element);
+  return TensorBlock(std::move(dims), shape.element);
 }
 
 } // namespace tpc::rt

@@ -3,7 +3,7 @@
 #ifndef TPC_RT_CORE_FUTEX_H
 #define TPC_RT_CORE_FUTEX_H
 
-#include "core/Spin.h"
+#include "core/SpinWait.h"
 #include "core/Timeout.h"
 #include <atomic>
 #include <cstdint>

@@ -5,10 +5,10 @@
 
 namespace tpc::rt {
 
-std::vector<int> HangDetector::missing(int rank) const {
+std::vector<int> HangDetector::awaited(int rank) const {
   const Heartbeat &mine = heartbeatOf(rank);
   std::vector<int> found;
-  for (int other : mine.missing) {
+  for (int other : mine.awaited) {
     const Heartbeat &theirs = heartbeatOf(other);
     bool isSame = mine.onDevice && theirs.onDevice && theirs.at == mine.at;
     bool isLater = mine.axes && theirs.axes == mine.axes && theirs.number > mine.number;
@@ -19,13 +19,13 @@ std::vector<int> HangDetector::missing(int rank) const {
 }
 
 int HangDetector::first() const {
-  auto isLate = [&](int rank) { return !heartbeatOf(rank).waits || missing(rank).empty(); };
+  auto isLate = [&](int rank) { return !heartbeatOf(rank).waits || awaited(rank).empty(); };
   for (int rank = 0; rank < ranks; ++rank)
-    if (std::vector<int> found = missing(rank);
+    if (std::vector<int> found = awaited(rank);
         heartbeatOf(rank).waits && std::any_of(found.begin(), found.end(), isLate))
       return rank;
   for (int rank = 0; rank < ranks; ++rank)
-    if (heartbeatOf(rank).onDevice && missing(rank).empty())
+    if (heartbeatOf(rank).onDevice && awaited(rank).empty())
       return rank;
   for (int rank = 0; rank < ranks; ++rank)
     if (!heartbeatOf(rank).left)
@@ -36,7 +36,7 @@ int HangDetector::first() const {
 std::string HangDetector::describeWait(int rank) const {
   std::string text = describe(rank) + " " + heartbeatOf(rank).at;
   const char *join = " for ";
-  for (int other : missing(rank)) {
+  for (int other : awaited(rank)) {
     text += join + describe(other);
     join = ", ";
   }

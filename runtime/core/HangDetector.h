@@ -1,7 +1,8 @@
 //===- HangDetector.h - Wait-for analysis of a run without progress -------===//
 //
 // Builds the message about a hang from the known state of the ranks, and selects the rank to name
-// first. Used by the watchdog of processes (Watch.h) and the monitor of threads (DeviceWatch.h).
+// first. Used by the watchdog of processes (Watchdog.h) and the monitor of threads
+// (DeviceMonitor.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ struct HangDetector {
   std::function<std::string(int)> describe;          ///< "rank 1 (tp 1)"
 
   /// Ranks that `rank` waits for. Excludes ranks that are in the same collective or a later one.
-  std::vector<int> missing(int rank) const;
+  std::vector<int> awaited(int rank) const;
   /// Returns the first late rank: others wait for it and it waits for none. Otherwise the first
   /// that waits for its own device, or else the first that has not ended.
   int first() const;

@@ -8,11 +8,11 @@ namespace tpc::rt {
 
 namespace {
 
-constexpr size_t mostMissing = 64, longestText = 600;
+constexpr size_t maxAwaited = 64, maxText = 600;
 
 struct Head {
   uint64_t moves, number;
-  uint32_t flags, numMissing, axes, unused;
+  uint32_t flags, numAwaited, axes, unused;
 };
 constexpr uint32_t waitsFlag = 1, leftFlag = 2, onDeviceFlag = 4, midLineFlag = 8;
 
@@ -23,12 +23,12 @@ std::string Heartbeat::encode() const {
             number,
             (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0) |
                 (isMidLine ? midLineFlag : 0),
-            static_cast<uint32_t>(std::min(missing.size(), mostMissing)),
+            static_cast<uint32_t>(std::min(awaited.size(), maxAwaited)),
             axes,
             0};
   std::string bytes(reinterpret_cast<const char *>(&head), sizeof(head));
-  bytes.append(reinterpret_cast<const char *>(missing.data()), head.numMissing * sizeof(int));
-  bytes.append(at, 0, longestText);
+  bytes.append(reinterpret_cast<const char *>(awaited.data()), head.numAwaited * sizeof(int));
+  bytes.append(at, 0, maxText);
   return bytes;
 }
 
@@ -38,8 +38,8 @@ bool Heartbeat::decode(std::string_view bytes, int size) {
     return false;
   std::memcpy(&head, bytes.data(), sizeof(head));
   bytes.remove_prefix(sizeof(head));
-  if (head.numMissing > mostMissing || bytes.size() < head.numMissing * sizeof(int) ||
-      bytes.size() > head.numMissing * sizeof(int) + longestText)
+  if (head.numAwaited > maxAwaited || bytes.size() < head.numAwaited * sizeof(int) ||
+      bytes.size() > head.numAwaited * sizeof(int) + maxText)
     return false;
   waits = head.flags & waitsFlag;
   left = head.flags & leftFlag;
@@ -48,11 +48,11 @@ bool Heartbeat::decode(std::string_view bytes, int size) {
   moves = head.moves;
   axes = head.axes;
   number = head.number;
-  missing.resize(head.numMissing);
-  if (!missing.empty()) // no rank at all
-    std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));
-  at = bytes.substr(head.numMissing * sizeof(int));
-  return std::all_of(missing.begin(), missing.end(),
+  awaited.resize(head.numAwaited);
+  if (!awaited.empty()) // no rank at all
+    std::memcpy(awaited.data(), bytes.data(), head.numAwaited * sizeof(int));
+  at = bytes.substr(head.numAwaited * sizeof(int));
+  return std::all_of(awaited.begin(), awaited.end(),
                      [&](int rank) { return rank >= 0 && rank < size; });
 }
 

@@ -13,11 +13,11 @@ namespace tpc::rt {
 struct Heartbeat {
   /// it has waited for other ranks for a moment; false: it computes or transfers
   bool waits = false;
-  bool onDevice = false;    ///< its device waits for some of `missing`
+  bool onDevice = false;    ///< its device waits for some of `awaited`
   bool left = false;        ///< it is at the end of a run
   bool isMidLine = false;   ///< its standard output, shared with standard error, ends in mid-line
   uint64_t moves = 0;       ///< changes with every transfer
-  std::vector<int> missing; ///< ranks that it waits for, ascending; truncated if many
+  std::vector<int> awaited; ///< ranks that it waits for, ascending; truncated if many
   /// For a collective that its device waits in: the group's axes (0: none), and its sequence
   /// number.
   uint32_t axes = 0;

@@ -1,7 +1,7 @@
 //===- Launcher.cpp - Launcher of this process, and its rank --------------===//
 
 #include "core/Launcher.h"
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include <cstdlib>
@@ -228,12 +228,12 @@ std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &err
             launcher.variable + " is set); TPC_TRANSPORT=threads runs all ranks in it";
     return nullptr;
   }
-  auto watch = std::make_unique<LaunchWatch>(launcher, timeout);
+  auto watch = std::make_unique<LaunchMonitor>(launcher, timeout);
   std::shared_ptr<Session> session = launcher.kind == Launcher::Kind::Mpi
                                          ? joinMpi(launcher, error, timeout)
                                          : joinTcp(launcher, error, timeout);
   if (session) {
-    watch->enter(LaunchWatch::Phase::Run); // also for a single rank
+    watch->enter(LaunchMonitor::Phase::Run); // also for a single rank
     session->launch = std::move(watch);
   }
   return session;

@@ -35,9 +35,9 @@ bool MessageClaim::claim(const std::string &name) {
 
 bool claimMessage(const std::string &run, const std::string &subject) {
   // Never freed: processes that detect the same error later must find the name taken.
-  auto *speaker = new MessageClaim;
-  return speaker->claim("tpc-start-" + std::to_string(getuid()) + "-" +
-                        toHexDigits(fnv1a(run + "\n" + subject)));
+  auto *messageClaim = new MessageClaim;
+  return messageClaim->claim("tpc-start-" + std::to_string(getuid()) + "-" +
+                             toHexDigits(fnv1a(run + "\n" + subject)));
 }
 
 } // namespace tpc::rt

@@ -38,15 +38,15 @@ void MessageSocket::flush() {
     else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return;
     else
-      // Messages that the other side sent before it ended are still readable: `hear` closes the
+      // Messages that the other side sent before it ended are still readable: `receive` closes the
       // socket.
       return unsent.clear();
   }
 }
 
-void MessageSocket::say(Word word, std::string_view text) {
+void MessageSocket::send(MessageType word, std::string_view text) {
   flush();
-  if (!isOpen() || (word == Word::Heartbeat && hasUnsent()))
+  if (!isOpen() || (word == MessageType::Heartbeat && hasUnsent()))
     return;
   Head head{static_cast<uint32_t>(word), static_cast<uint32_t>(text.size())};
   unsent.append(reinterpret_cast<const char *>(&head), sizeof(head));
@@ -54,7 +54,7 @@ void MessageSocket::say(Word word, std::string_view text) {
   flush();
 }
 
-bool MessageSocket::hear(const std::function<void(Word, std::string_view)> &fn) {
+bool MessageSocket::receive(const std::function<void(MessageType, std::string_view)> &fn) {
   flush();
   bool any = false, ended = false;
   while (isOpen() && !ended && received.size() < 64 * longest) {
@@ -79,7 +79,7 @@ bool MessageSocket::hear(const std::function<void(Word, std::string_view)> &fn) 
         any = true;
         std::string text = received.substr(at + sizeof(head), head.bytes);
         at += sizeof(head) + head.bytes;
-        fn(Word(head.word), text);
+        fn(MessageType(head.word), text);
         continue;
       }
     }

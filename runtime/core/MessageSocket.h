@@ -15,7 +15,7 @@ namespace tpc::rt {
 class MessageSocket {
 public:
   /// Types of the messages between watchdogs. At start-up, also a part of the table of all ranks.
-  enum class Word : uint32_t { Heartbeat, Failed, Verdict, Terminated, Bye, Table };
+  enum class MessageType : uint32_t { Heartbeat, Failed, Verdict, Terminated, Bye, Table };
   static constexpr size_t longest = 1024;
 
   explicit MessageSocket(int descriptor);
@@ -30,9 +30,9 @@ public:
 
   /// Sends a message. Messages other than heartbeats are queued until they can be sent; a heartbeat
   /// is dropped if the last one is still queued.
-  void say(Word word, std::string_view text = {});
+  void send(MessageType word, std::string_view text = {});
   /// Calls `fn` for each received message. Returns whether there was any.
-  bool hear(const std::function<void(Word, std::string_view)> &fn);
+  bool receive(const std::function<void(MessageType, std::string_view)> &fn);
 
 private:
   void flush();

@@ -18,7 +18,7 @@ public:
 
   static OutOfMemory ofGpu(int64_t bytes) {
     return OutOfMemory("the GPU has no " + std::to_string(bytes) +
-                       " bytes any more; others may use it (nvidia-smi says who)");
+                       " bytes any more; other processes may use it (see nvidia-smi)");
   }
 
 private:

@@ -8,7 +8,7 @@
 
 namespace tpc::rt {
 
-/// Name of the thread that sends a rank's heartbeats (Watch.h), for `PeerProcess::countWaits`.
+/// Name of the thread that sends a rank's heartbeats (Watchdog.h), for `PeerProcess::countWaits`.
 constexpr const char *watchThreadName = "tpc-watch";
 
 struct PeerState {

@@ -7,36 +7,36 @@ using namespace tpc::rt;
 
 std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
   auto place = static_cast<size_t>(index);
-  if (place >= pieces.size())
-    pieces.resize(place + 1);
-  std::optional<Piece> &piece = pieces[place];
-  if (!piece || piece->bytes != bytes) {
+  if (place >= buffers.size())
+    buffers.resize(place + 1);
+  std::optional<CacheBuffer> &buffer = buffers[place];
+  if (!buffer || buffer->bytes != bytes) {
     // Its capacity or number of sequences differs: none of its contents is reusable.
-    numMoves += piece.has_value();
-    piece.reset();
-    piece.emplace(DeviceMemory(device, bytes), bytes);
+    numMoves += buffer.has_value();
+    buffer.reset();
+    buffer.emplace(DeviceMemory(device, bytes), bytes);
   }
-  return static_cast<std::byte *>(piece->memory.data());
+  return static_cast<std::byte *>(buffer->memory.data());
 }
 
 std::span<std::byte> StateMemory::find(int32_t index) const {
   auto place = static_cast<size_t>(index);
-  if (place >= pieces.size() || !pieces[place])
+  if (place >= buffers.size() || !buffers[place])
     return {};
-  return {static_cast<std::byte *>(pieces[place]->memory.data()),
-          static_cast<size_t>(pieces[place]->bytes)};
+  return {static_cast<std::byte *>(buffers[place]->memory.data()),
+          static_cast<size_t>(buffers[place]->bytes)};
 }
 
 void StateMemory::clear(Device &device) {
-  for (std::optional<Piece> &piece : pieces)
-    if (piece)
-      device.clear(piece->memory.data(), piece->bytes);
+  for (std::optional<CacheBuffer> &buffer : buffers)
+    if (buffer)
+      device.clear(buffer->memory.data(), buffer->bytes);
 }
 
 int64_t StateMemory::bytes() const {
   int64_t all = 0;
-  for (const std::optional<Piece> &piece : pieces)
-    all += piece ? piece->bytes : 0;
+  for (const std::optional<CacheBuffer> &buffer : buffers)
+    all += buffer ? buffer->bytes : 0;
   return all;
 }
 

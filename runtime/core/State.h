@@ -29,11 +29,11 @@ public:
   uint64_t moves() const { return numMoves; }
 
 private:
-  struct Piece {
+  struct CacheBuffer {
     DeviceMemory memory;
     int64_t bytes;
   };
-  std::vector<std::optional<Piece>> pieces;
+  std::vector<std::optional<CacheBuffer>> buffers;
   uint64_t numMoves = 0;
 };
 

@@ -106,7 +106,7 @@ tpc_status StepCache::runFirst(Key key) {
   moves = device.memoryMoves();
   stateMoves = ctx.state.moves();
   shapes.push_front({std::move(key), std::move(recording), false, {}, {}});
-  if (shapes.size() > mostShapes)
+  if (shapes.size() > maxShapes)
     shapes.pop_back();
   return status;
 }
@@ -114,8 +114,7 @@ tpc_status StepCache::runFirst(Key key) {
 void StepCache::record(Shape &shape) {
   Device &device = *ctx.device;
   auto isRecorded = [](const Shape &each) { return each.isRecorded; };
-  if (static_cast<size_t>(std::count_if(shapes.begin(), shapes.end(), isRecorded)) ==
-      mostRecordings)
+  if (static_cast<size_t>(std::count_if(shapes.begin(), shapes.end(), isRecorded)) == maxRecordings)
     forget(*std::find_if(shapes.rbegin(), shapes.rend(), isRecorded));
 
   Counters before;

@@ -38,7 +38,7 @@ void runStage(tpc_context &ctx, const tpc_program &program, int stage,
 class StepCache {
 public:
   /// Maximum number of recordings, and of shapes remembered.
-  static constexpr size_t mostRecordings = 16, mostShapes = 64;
+  static constexpr size_t maxRecordings = 16, maxShapes = 64;
 
   explicit StepCache(tpc_context &ctx) : ctx(ctx) {}
   /// Runs a step between the device's beginStep and endStep; calls endStep.

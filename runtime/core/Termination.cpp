@@ -12,11 +12,11 @@ namespace {
 
 std::mutex mutex; // guards the next
 int expecting = 0;
-std::atomic<bool> asked{false};
+std::atomic<bool> requested{false};
 std::atomic<int> descriptor{-1};
 
 void note(int) {
-  asked.store(true);
+  requested.store(true);
   eventfd_write(descriptor.load(), 1);
 }
 
@@ -44,11 +44,11 @@ void Termination::forget() {
   if (--expecting == 0 && sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == note)
     std::signal(SIGTERM, SIG_DFL);
   // A signal that arrived too late for the watchdog is raised again.
-  if (expecting == 0 && asked.load())
+  if (expecting == 0 && requested.load())
     std::raise(SIGTERM);
 }
 
-bool Termination::isAsked() { return asked.load(); }
+bool Termination::isRequested() { return requested.load(); }
 int Termination::event() { return descriptor.load(); }
 
 } // namespace tpc::rt

@@ -1,7 +1,7 @@
 //===- Termination.h - SIGTERM from a launcher ----------------------------===//
 //
 // A launcher sends SIGTERM to all processes as soon as one has died. The watchdog's thread
-// (Watch.h) first reports which one died.
+// (Watchdog.h) first reports which one died.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ public:
   /// installed itself stays.
   static void expect();
   static void forget();
-  static bool isAsked();
+  static bool isRequested();
   /// File descriptor that becomes readable on SIGTERM; to be polled, not read.
   static int event();
 };

@@ -126,7 +126,7 @@ public:
   /// Enqueued operation that the device waits in. Any thread may query it.
   struct DeviceWait {
     std::string at;           ///< "in all_reduce 17 of '/lm_head/MatMul' over 'tp'"
-    std::vector<int> missing; ///< ranks that it may wait for
+    std::vector<int> awaited; ///< ranks that it may wait for
     /// For a collective: its group's axes, and its sequence number. 0: none.
     uint32_t axes = 0;
     uint64_t number = 0;

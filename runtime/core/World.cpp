@@ -3,7 +3,7 @@
 #include "core/World.h"
 #include "core/CollectiveBackend.h"
 #include "core/Cores.h"
-#include "core/DeviceWatch.h"
+#include "core/DeviceMonitor.h"
 #include "core/Diagnostic.h"
 #include "core/NoTransport.h"
 #include "core/OutOfMemory.h"
@@ -87,7 +87,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
     world->reach(*ctx, world->localRanks->makeTransport(ctx->rank));
-  world->watchDevices();
+  world->monitorDevices();
   return world;
 }
 
@@ -99,7 +99,7 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
   world->reach(world->local(0), world->theSession->makeTransport(*world));
-  world->watchDevices();
+  world->monitorDevices();
   world->theSession->observe(world.get());
   return world;
 }
@@ -110,10 +110,10 @@ std::unique_ptr<World> World::alone(Grid grid, int rank) {
   return world;
 }
 
-void World::watchDevices() {
+void World::monitorDevices() {
   const tpc_context &ctx = local(0);
   if (!ctx.device->isHosts() || ctx.transport->isOnDevice())
-    deviceWatch = std::make_unique<DeviceWatch>(*this);
+    deviceMonitor = std::make_unique<DeviceMonitor>(*this);
 }
 
 World::~World() {
@@ -129,8 +129,8 @@ World::~World() {
     });
   if (theSession)
     theSession->observe(nullptr);
-  if (deviceWatch)
-    deviceWatch->leave();
+  if (deviceMonitor)
+    deviceMonitor->leave();
   if (aborting.joinable())
     aborting.join();
 }
@@ -180,7 +180,7 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
-std::string World::describeCommunication(const Activity::Seen &seen) const {
+std::string World::describeCommunication(const CurrentOperation::Seen &seen) const {
   std::string text = seen.last;
   if (!seen.axes) // start-up or outputs, without a node
     return text;
@@ -189,13 +189,13 @@ std::string World::describeCommunication(const Activity::Seen &seen) const {
   return text + " over '" + theGrid.label(seen.axes) + "'";
 }
 
-std::string World::describeActivity(const Activity &activity) const {
-  Activity::Seen seen = activity.read();
+std::string World::describeOperation(const CurrentOperation &activity) const {
+  CurrentOperation::Seen seen = activity.read();
   if (seen.what)
     return "in " + describeCommunication(seen);
   if (!isRunning.load())
     return "";
-  return seen.last ? "computing, behind " + describeCommunication(seen) : "computing";
+  return seen.last ? "computing, after " + describeCommunication(seen) : "computing";
 }
 
 std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) const {
@@ -204,7 +204,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
   std::optional<std::string> pending = ctx.device->pending();
   if (!pending)
     return std::nullopt;
-  Activity::Seen seen = ctx.activity.read();
+  CurrentOperation::Seen seen = ctx.activity.read();
   if (!seen.what || !seen.axes)
     return Transport::DeviceWait{pending->empty() ? "waiting for its device"
                                                   : "computing on its device, in " + *pending,
@@ -213,7 +213,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
   Transport::DeviceWait wait{"in " + describeCommunication(seen), {}};
   for (int member : theGrid.groupOf(ctx.rank, seen.axes).ranks)
     if (member != ctx.rank)
-      wait.missing.push_back(member);
+      wait.awaited.push_back(member);
   return wait;
 }
 
@@ -222,7 +222,7 @@ uint64_t World::deviceMoves(const tpc_context &ctx) const {
 }
 
 void World::abortDevices() {
-  if (!watchesDevices())
+  if (!monitorsDevices())
     return;
   {
     std::lock_guard<std::mutex> lock(abortMutex);
@@ -238,20 +238,20 @@ void World::abortDevices() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-std::string World::describeWait(int rank, const Activity &activity,
-                                const std::vector<int> &missing) const {
-  Activity::Seen seen = activity.read();
+std::string World::describeWait(int rank, const CurrentOperation &activity,
+                                const std::vector<int> &awaited) const {
+  CurrentOperation::Seen seen = activity.read();
   return describeWait(
-      rank, seen.what ? describeCommunication(seen).c_str() : "a barrier of all ranks", missing);
+      rank, seen.what ? describeCommunication(seen).c_str() : "a barrier of all ranks", awaited);
 }
 
-std::string World::describeWait(int rank, const char *what, const std::vector<int> &missing) const {
+std::string World::describeWait(int rank, const char *what, const std::vector<int> &awaited) const {
   std::string text = theGrid.describe(rank);
   if (!what)
-    return text + " waits for nobody";
+    return text + " waits for no other rank";
   text += std::string(" in ") + what;
-  for (size_t i = 0; i < missing.size(); ++i)
-    text += (i ? ", " : " for ") + theGrid.describe(missing[i]);
+  for (size_t i = 0; i < awaited.size(); ++i)
+    text += (i ? ", " : " for ") + theGrid.describe(awaited[i]);
   return text;
 }
 

@@ -18,7 +18,7 @@
 #define TPC_RT_CORE_WORLD_H
 
 #include "core/Context.h"
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "core/Launcher.h"
 #include "core/RankThreads.h"
 #include "core/Transport.h"
@@ -34,7 +34,7 @@
 
 namespace tpc::rt {
 
-class DeviceWatch;
+class DeviceMonitor;
 class World;
 
 /// Connection to the other processes, made before the grid is compared with the world's size. The
@@ -52,7 +52,7 @@ public:
   /// every rank may detect at once, such as bad input.
   struct Agreement {
     bool failed = false;
-    bool isSpeaker = false; ///< the lowest rank with an error
+    bool isReporter = false; ///< the lowest rank with an error
   };
   virtual Agreement agree(bool hasError) = 0;
   /// Collective. The lowest rank whose text differs from rank 0's, or -1.
@@ -71,7 +71,7 @@ public:
   std::atomic<const char *> doing = "at the start";
 
   /// Monitors the launcher during the session's lifetime.
-  std::unique_ptr<LaunchWatch> launch;
+  std::unique_ptr<LaunchMonitor> launch;
 };
 
 /// Property that must be equal on all ranks: its name ("grid"), and its value in words or as a
@@ -154,13 +154,13 @@ public:
   /// For threads: seconds after which a deadlock ends the run; 0: never.
   double timeout() const { return seconds; }
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "computing", or, outside of a run, "".
-  std::string describeActivity(const Activity &activity) const;
+  std::string describeOperation(const CurrentOperation &activity) const;
   /// "rank 1 (tp 1) in all_reduce of '/lm_head/MatMul' over 'tp' for rank 0 (tp 0)": description of
-  /// a waiting rank. `missing`: ranks that it waits for.
-  std::string describeWait(int rank, const Activity &activity,
-                           const std::vector<int> &missing) const;
+  /// a waiting rank. `awaited`: ranks that it waits for.
+  std::string describeWait(int rank, const CurrentOperation &activity,
+                           const std::vector<int> &awaited) const;
   /// The same for a wait outside of steps: `what` is "at the start, ", or null.
-  std::string describeWait(int rank, const char *what, const std::vector<int> &missing) const;
+  std::string describeWait(int rank, const char *what, const std::vector<int> &awaited) const;
   /// "has waited for 10 s (--timeout=10)"
   std::string describeTimeout() const;
 
@@ -173,7 +173,7 @@ public:
   void abortDevices();
 
   /// Whether there are devices to monitor.
-  bool watchesDevices() const { return deviceWatch != nullptr; }
+  bool monitorsDevices() const { return deviceMonitor != nullptr; }
 
   bool runs() const { return isRunning.load(); }
   /// Whether it is being destroyed.
@@ -188,7 +188,7 @@ public:
 private:
   World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
   /// Starts monitoring of devices; all ranks have transports.
-  void watchDevices();
+  void monitorDevices();
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
   /// Calls `fn`; exceptions that it throws name the rank.
   void asRank(int rank, const std::function<void()> &fn) const;
@@ -197,7 +197,7 @@ private:
   /// "rank 1: out of memory"
   std::string messageOf(int rank, const std::string &message) const;
   /// "all_reduce of '/lm_head/MatMul' over 'tp'"
-  std::string describeCommunication(const Activity::Seen &seen) const;
+  std::string describeCommunication(const CurrentOperation::Seen &seen) const;
 
   Grid theGrid;
   std::optional<std::vector<uint32_t>> expectedGroups;
@@ -209,7 +209,7 @@ private:
   mutable std::mutex errorMutex;
   std::string firstError;
   int firstErrorRank = -1;
-  std::unique_ptr<DeviceWatch> deviceWatch; ///< null: not needed; uses the members above
+  std::unique_ptr<DeviceMonitor> deviceMonitor; ///< null: not needed; uses the members above
   std::vector<std::unique_ptr<tpc_context>> contexts;
   RankThreads threadsOfRanks;
   std::mutex abortMutex; // guards the next

@@ -62,7 +62,7 @@ inline const float *valueAt(const tpc_attention_args &a, int64_t batch, int64_t 
 }
 
 /// Maximum number of keys that one block of queries may see.
-inline int64_t mostKeys(const tpc_attention_args &a) {
+inline int64_t maxKeys(const tpc_attention_args &a) {
   if (!a.causal || !a.windowed)
     return a.seq_k;
   int64_t most = a.causal_offset - a.window_offset + queryBlock - 1;
@@ -70,7 +70,7 @@ inline int64_t mostKeys(const tpc_attention_args &a) {
 }
 
 inline int64_t attentionScratch(const tpc_attention_args &a) {
-  return mostKeys(a) * queryBlock + a.head_size * queryBlock +
+  return maxKeys(a) * queryBlock + a.head_size * queryBlock +
          roundUp(a.value_size, panelWidth) * queryBlock + keyBlock * panelWidth + 64;
 }
 
@@ -303,7 +303,7 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   }
   t.out = a.out + (batch * a.seq_q + query0) * t.outStride + head * a.value_size;
   t.scores = scratch;
-  t.packedQ = t.scores + mostKeys(a) * queryBlock;
+  t.packedQ = t.scores + maxKeys(a) * queryBlock;
   t.sums = t.packedQ + a.head_size * queryBlock;
   t.valuePanel = t.sums + roundUp(a.value_size, panelWidth) * queryBlock;
 

@@ -166,7 +166,7 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
 }
 
 /// Turns a row of scores into exp(score - most), and gives `most` and the sum.
-inline void softmaxRow(const DecodeTask &t, int64_t row, float &mostOfRow, float &totalOfRow) {
+inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &rowTotal) {
   float *scores = t.scores + row * decodeKeys, each[lanes];
   Vec most = splat(-__builtin_inff());
   for (int64_t j = 0; j < t.keys; j += lanes) {
@@ -174,11 +174,11 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &mostOfRow, float
     most = select(s > most, s, most);
   }
   store(each, most);
-  mostOfRow = each[0];
+  rowMax = each[0];
   for (int i = 1; i < lanes; ++i)
-    mostOfRow = each[i] > mostOfRow ? each[i] : mostOfRow;
+    rowMax = each[i] > rowMax ? each[i] : rowMax;
   // In a part without visible keys for the row, all are 0.
-  most = splat(mostOfRow == -__builtin_inff() ? 0 : mostOfRow);
+  most = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
   Vec total = {};
   for (int64_t j = 0; j < t.keys; j += lanes) {
     Vec e = exp(load(scores + j) - most);
@@ -186,9 +186,9 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &mostOfRow, float
     store(scores + j, e);
   }
   store(each, total);
-  totalOfRow = 0;
+  rowTotal = 0;
   for (int i = 0; i < lanes; ++i)
-    totalOfRow += each[i];
+    rowTotal += each[i];
 }
 
 template <int R, int P>

@@ -16,8 +16,8 @@ struct Count {
   void add(int64_t bytes) {
     use.now += bytes;
     use.asked += bytes;
-    use.most = std::max(use.most, use.now);
-    use.mostAsked = std::max(use.mostAsked, use.asked);
+    use.peak = std::max(use.peak, use.now);
+    use.peakRequested = std::max(use.peakRequested, use.asked);
   }
   static Count &ofThread() {
     static thread_local Count count;

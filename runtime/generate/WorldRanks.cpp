@@ -24,7 +24,7 @@ void WorldRanks::reduce(std::span<int64_t> values, tpc_reduction reduction) {
     return;
   ctx.counters.add(CollectiveKind::AllReduce, samplingAxes,
                    static_cast<int64_t>(values.size_bytes()));
-  Doing doing(ctx.activity, "sampling", 0);
+  OperationScope doing(ctx.activity, "sampling", 0);
   transport.allReduce(ctx, group, TPC_I64, reduction, values.data(), values.data(),
                       std::ssize(values));
 }
@@ -38,12 +38,12 @@ void WorldRanks::gather(std::span<const int64_t> mine, std::span<int64_t> all) {
     return;
   }
   ctx.counters.add(CollectiveKind::AllGather, samplingAxes, static_cast<int64_t>(all.size_bytes()));
-  Doing doing(ctx.activity, "sampling", 0);
+  OperationScope doing(ctx.activity, "sampling", 0);
   transport.allGather(ctx, group, mine.data(), all.data(), 1, std::ssize(all), sizeof(int64_t));
 }
 
 void WorldRanks::sendToEarlier(std::span<const int64_t> numbers) {
-  Doing doing(ctx.activity, "the exchange of tokens", 0);
+  OperationScope doing(ctx.activity, "the exchange of tokens", 0);
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ctx.counters.add(CollectiveKind::Send, samplingAxes,
                      static_cast<int64_t>(numbers.size_bytes()));
@@ -52,14 +52,14 @@ void WorldRanks::sendToEarlier(std::span<const int64_t> numbers) {
 }
 
 void WorldRanks::receiveFromLast(std::span<int64_t> numbers) {
-  Doing doing(ctx.activity, "sampling", 0);
+  OperationScope doing(ctx.activity, "sampling", 0);
   transport.take(ctx, stages.back(), numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
 }
 
 void WorldRanks::flush() {
   if (stages.size() == 1 || !isLastStage())
     return;
-  Doing doing(ctx.activity, "the exchange of tokens", 0);
+  OperationScope doing(ctx.activity, "the exchange of tokens", 0);
   transport.flushPosts(ctx);
 }
 
@@ -77,7 +77,7 @@ void WorldRanks::broadcastBytes(std::span<std::byte> bytes) {
 void WorldRanks::broadcast(std::string &text) {
   if (ctx.worldSize() == 1)
     return;
-  Doing doing(ctx.activity, "the broadcast of requests", 0);
+  OperationScope doing(ctx.activity, "the broadcast of requests", 0);
   int64_t length = std::ssize(text);
   broadcastBytes(std::as_writable_bytes(std::span(&length, 1)));
   text.resize(static_cast<size_t>(length));

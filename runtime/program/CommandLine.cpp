@@ -203,7 +203,7 @@ private:
       return;
     if (options.mode != Options::Mode::Run && mode != options.mode && mode != Options::Mode::Help)
       throw UserError(
-          "--bench, --describe and --describe-device are pendingTunings of their own: ask one");
+          "--bench, --describe and --describe-device exclude each other: give one");
     options.mode = mode;
   }
 

@@ -25,10 +25,10 @@ constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
 /// Makes ranks of this thread on another kind of device during its lifetime.
 class OnDevices {
 public:
-  explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { chooseDevices(kind); }
+  explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { selectDevices(kind); }
   OnDevices(const OnDevices &) = delete;
   OnDevices &operator=(const OnDevices &) = delete;
-  ~OnDevices() { chooseDevices(before); }
+  ~OnDevices() { selectDevices(before); }
 
 private:
   const DeviceKind &before;
@@ -45,14 +45,14 @@ struct Row {
   int rank = 0;
   int64_t free = 0;
   MemoryNeed need;
-  DeviceAssignment seat;
+  DeviceAssignment assignment;
 };
 
 std::string pack(const Row &row) {
   std::ostringstream text;
   text << row.rank << " " << row.free << " " << row.need.libraries << " " << row.need.weights << " "
-       << row.need.caches << " " << row.need.step << " " << row.need.most << " " << row.seat.id
-       << " " << row.seat.name << "\n";
+       << row.need.caches << " " << row.need.step << " " << row.need.peak << " "
+       << row.assignment.id << " " << row.assignment.name << "\n";
   return text.str();
 }
 
@@ -60,8 +60,8 @@ std::vector<Row> unpack(const std::string &text) {
   std::vector<Row> rows;
   std::istringstream from(text);
   for (Row row; from >> row.rank >> row.free >> row.need.libraries >> row.need.weights >>
-                    row.need.caches >> row.need.step >> row.need.most >> row.seat.id &&
-                std::getline(from >> std::ws, row.seat.name);)
+                    row.need.caches >> row.need.step >> row.need.peak >> row.assignment.id &&
+                std::getline(from >> std::ws, row.assignment.name);)
     rows.push_back(row);
   return rows;
 }
@@ -105,10 +105,10 @@ std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_
   if (need <= free)
     return "";
   const MemoryNeed &one = rows[0]->need;
-  std::string who = listOf(rows);
+  std::string ranksText = listOf(rows);
   bool hasCaches = one.caches > 0;
-  return who + (rows.size() > 1 ? " have " : " has ") + rows[0]->seat.name + " " +
-         rows[0]->seat.id + ", of which " + exactText(free) + " are free, but " +
+  return ranksText + (rows.size() > 1 ? " have " : " has ") + rows[0]->assignment.name + " " +
+         rows[0]->assignment.id + ", of which " + exactText(free) + " are free, but " +
          (rows.size() > 1 ? "need together " : "needs ") + exactText(need) + ": " +
          (rows.size() > 1 ? "of rank " + std::to_string(rows[0]->rank) + " " : "") + "weights " +
          sizeText(one.weights) + (hasCaches ? ", caches " + sizeText(one.caches) : "") +
@@ -133,8 +133,8 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
   const DeviceKind &kind = plannedDevices();
   OnDevices nothingIsDone(kind);
   MemoryUse &use = kind.use();
-  use.most = use.now;
-  use.mostAsked = use.asked;
+  use.peak = use.now;
+  use.peakRequested = use.asked;
   const MemoryUse before = use;
   NoOutputs outputs;
   std::unique_ptr<World> world = World::alone(manifest.grid, rank);
@@ -148,7 +148,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
     loadWeights(ctx, manifest, nothing);
     ctx.device->load(program);
     need.weights = use.asked - before.asked - need.libraries;
-    need.most = use.most - before.now;
+    need.peak = use.peak - before.now;
     auto run = [&](const Inputs &inputs) {
       ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
       runStep(ctx, program, manifest, inputs);
@@ -161,8 +161,8 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
     for (const std::string &tuningKey : need.pendingTunings)
       need.frames = std::max(need.frames, ctx.device->tuningBytes(tuningKey));
     ctx.arena.reserve(static_cast<size_t>(need.frames));
-    use.most = use.now;
-    use.mostAsked = use.asked;
+    use.peak = use.now;
+    use.peakRequested = use.asked;
     for (const Inputs &inputs : steps)
       run(inputs);
   } catch (const RankStopped &) {
@@ -170,8 +170,8 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
   }
   need.stack = static_cast<int64_t>(ctx.arena.reserved());
   need.caches = ctx.state.bytes();
-  need.step = use.mostAsked - before.asked - need.libraries - need.weights - need.caches;
-  need.most = std::max(need.most, use.most - before.now);
+  need.step = use.peakRequested - before.asked - need.libraries - need.weights - need.caches;
+  need.peak = std::max(need.peak, use.peak - before.now);
   return need;
 }
 
@@ -257,13 +257,13 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest,
   std::vector<Row> rows = unpack(all);
   std::map<std::string, std::vector<const Row *>> byDevice;
   for (const Row &row : rows)
-    byDevice[row.seat.id].push_back(&row);
+    byDevice[row.assignment.id].push_back(&row);
   std::string problem, note;
   int first = manifest.grid.numRanks();
   for (const auto &[id, own] : byDevice) {
     int64_t need = 0, free = own[0]->free;
     for (const Row *row : own) {
-      need += row->need.most;
+      need += row->need.peak;
       free = std::min(free, row->free);
     }
     std::string found = problemOf(own, need, free, sizesOf(steps));
@@ -275,7 +275,7 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest,
     int64_t rest = free - need;
     if (note.empty() && rest < (rows.size() > 1 ? unsaidOfSeveral : unsaid))
       note = listOf(own) + (own.size() > 1 ? " leave " : " leaves ") + sizeText(rest) + " of " +
-             own[0]->seat.name + " " + id +
+             own[0]->assignment.name + " " + id +
              " free, which may be too little for what its driver and libraries take by themselves";
   }
   agreeOn(session, [&] {

@@ -106,7 +106,7 @@ void agreeOn(Session *session, const std::function<void()> &work) {
     failed = agreement.failed;
     // A launcher ends all processes as soon as one exits with an error. So processes agree again,
     // after one of them has printed the error.
-    if (agreement.isSpeaker)
+    if (agreement.isReporter)
       printError(message);
     if (failed)
       session->agree(true);
@@ -206,7 +206,7 @@ void Execution::prepare(const Inputs &inputs) {
 void Execution::prepareSizes(const Inputs &inputs) {
   if (isPrepared(inputs))
     return;
-  if (frameBytes.size() == mostSizes)
+  if (frameBytes.size() == maxSizes)
     frameBytes.clear();
   std::vector<int64_t> &frames = frameBytes[inputs.symbols];
   std::vector<std::vector<std::string>> pendingTunings;
@@ -244,7 +244,7 @@ void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
   int64_t bytes = known->second[static_cast<size_t>(ctx.rank - world->local(0).rank)];
   if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
     fail(ctx, "out of memory: a step with " + textOf(sizes) + " needs " + std::to_string(bytes) +
-                  " bytes beside the weights");
+                  " bytes in addition to the weights");
 }
 
 bool Execution::isAgreed(const tpc_context &ctx, const Inputs &inputs) const {

@@ -95,7 +95,7 @@ private:
   bool countsMemory = false; ///< the device supports dry runs
   /// With dry runs: bytes of frames of each local rank, by step sizes.
   std::map<SymbolValues, std::vector<int64_t>> frameBytes;
-  static constexpr size_t mostSizes = 64; ///< maximum number of entries
+  static constexpr size_t maxSizes = 64; ///< maximum number of entries
   Tuner choices;
   OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;

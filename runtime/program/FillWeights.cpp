@@ -24,7 +24,7 @@ namespace tpc::rt {
 namespace {
 
 /// Maximum stride of the innermost factor; the host skips over larger strides.
-constexpr int64_t mostSpread = 8;
+constexpr int64_t maxSpread = 8;
 
 struct Factor {
   int64_t size, to, from;
@@ -146,7 +146,7 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
   std::sort(factors.begin(), factors.end(),
             [](const Factor &a, const Factor &b) { return a.distance() > b.distance(); });
   const Factor &last = factors.back();
-  bool isSpread = last.offsets.empty() && last.from > 1 && last.from <= mostSpread;
+  bool isSpread = last.offsets.empty() && last.from > 1 && last.from <= maxSpread;
   int64_t spread = isSpread ? last.from : 1;
   // Dense and in file order: the layout is already the final one.
   bool isInPlace = dtype == sourceDtype && spread == 1;

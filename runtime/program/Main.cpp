@@ -240,7 +240,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   });
   if (!task)
     compare(traitsOfInputs(manifest, steps.at(0), requests));
-  chooseDevice(program, session.get(), launcher, manifest, options);
+  selectDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
   if (task) // the largest step may depend on the device
     steps = task->largestSteps();
@@ -261,7 +261,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {
     profiled = profiledDevices(deviceKind());
-    chooseDevices(*profiled);
+    selectDevices(*profiled);
   }
   Execution execution(program, manifest, options, std::move(session));
   if (options.verbose && execution.isRankZero())

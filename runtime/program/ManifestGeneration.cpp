@@ -1,4 +1,4 @@
-//===- ManifestGeneration.cpp - Reads the manifest's generation step -------===//
+//===- ManifestGeneration.cpp - Reads the manifest's generation step ------===//
 
 #include "program/ManifestNode.h"
 #include "program/SizeExpr.h"

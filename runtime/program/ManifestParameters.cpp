@@ -1,4 +1,4 @@
-//===- ManifestParameters.cpp - Reads the manifest's parameters ------------===//
+//===- ManifestParameters.cpp - Reads the manifest's parameters -----------===//
 
 #include "program/ManifestNode.h"
 #include <algorithm>
@@ -107,7 +107,7 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
     parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));
     const Parameter &other = manifest.parameters[parameter.beside];
     if (!parameter.matmulRhs || !other.matmulRhs || other.stage != parameter.stage)
-      refuse(node.where, "stands beside no matmul_rhs of its stage, or is none");
+      refuse(node.where, "both parameters of a fused pair must be a matmul_rhs of one stage");
   }
   if (init != "normal" && init != "ones" && init != "zeros")
     refuse(node.where, "unknown init '" + init + "'");

@@ -85,8 +85,8 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
       std::lock_guard<std::mutex> lock(shared.mutex);
       if (shared.models == 0) {
         static const DeviceKind &first = deviceKind();
-        chooseDevices(first); // not those of closed models
-        chooseDevice(program, nullptr, {}, manifest, options);
+        selectDevices(first); // not those of closed models
+        selectDevice(program, nullptr, {}, manifest, options);
         chooseProducts(nullptr, options);
         shared.choice = choiceOf(options);
       } else if (shared.choice != choiceOf(options)) {

@@ -39,14 +39,14 @@ void checkThreads(const Manifest &manifest, const Options &options) {
       std::to_string(ranks) + " " + options.program + " …\nor compile for fewer ranks");
 }
 
-void chooseDevice(const tpc_program &program, Session *session, const Launcher &launcher,
+void selectDevice(const tpc_program &program, Session *session, const Launcher &launcher,
                   const Manifest &manifest, const Options &options) {
   if (!program.gpu_code && options.shareGpus)
     throw UserError("--share-gpus: this program computes on processors; compile it with "
                     "--target=cuda");
   if (!program.gpu_code)
     return;
-  chooseDevices(assignDevices(program, session, launcher, manifest, options.shareGpus));
+  selectDevices(assignDevices(program, session, launcher, manifest, options.shareGpus));
 }
 
 /// Selects the same kernels on all ranks of a run: instruction sets round differently, and results
@@ -77,7 +77,7 @@ void chooseProducts(Session *session, const Options &options) {
       throw UserError(session && session->size() > 1
                           ? "rank " + std::to_string(session->rank()) + ": " + problem
                           : problem);
-    chooseDevices(*kind);
+    selectDevices(*kind);
   });
   std::optional<std::string> difference = compareRanks(
       session,

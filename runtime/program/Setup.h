@@ -21,7 +21,7 @@ Manifest readManifest(const tpc_program &program);
 void checkThreads(const Manifest &manifest, const Options &options);
 
 /// Selects the device kind of the program's kernels, and one device per rank.
-void chooseDevice(const tpc_program &program, Session *session, const Launcher &launcher,
+void selectDevice(const tpc_program &program, Session *session, const Launcher &launcher,
                   const Manifest &manifest, const Options &options);
 
 /// Checks that all ranks use the same matmul backend and version, because bits depend on it. Also

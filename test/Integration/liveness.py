@@ -124,7 +124,7 @@ def check(program, transport, fate, seed, log, more=None):
     # What it was at last: of the program's communication with its node, or between the steps of
     # --bench.
     assert re.search(
-        r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
+        r"last seen (in|computing, after) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all"
         r" ranks|the assembling of outputs)"
         r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a"
         r" product|communication)",

@@ -62,7 +62,7 @@ void read(tpc_context &ctx, int threads, const float *from, int64_t floats) {
 
 int main(int argc, char **argv) {
   int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
-  chooseDevices(cpuDevices());
+  selectDevices(cpuDevices());
   auto world = World::threads(Grid({{"tp", 1}}), threads);
   tpc_context &ctx = world->local(0);
   CpuDevice memory(ctx);

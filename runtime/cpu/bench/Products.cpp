@@ -29,7 +29,7 @@ double secondsOf(const std::function<void()> &work) {
 /// A rank with its device, and one matmul.
 struct Rank {
   Rank(const DeviceKind &kind, int threads) {
-    chooseDevices(kind);
+    selectDevices(kind);
     world = World::threads(Grid({{"tp", 1}}), threads);
     ctx = &world->local(0);
   }

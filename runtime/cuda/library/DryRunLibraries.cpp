@@ -50,9 +50,9 @@ void DryRunMemory::add(const Piece &piece, int64_t sign) {
   else
     small += sign * roundUp(size, unit);
   use.now = large + roundUp(small, page);
-  use.most = std::max(use.most, use.now);
+  use.peak = std::max(use.peak, use.now);
   use.asked += sign * size;
-  use.mostAsked = std::max(use.mostAsked, use.asked);
+  use.peakRequested = std::max(use.peakRequested, use.asked);
 }
 
 Address DryRunMemory::allocate(size_t bytes, bool inPages) {

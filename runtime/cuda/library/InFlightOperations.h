@@ -7,7 +7,7 @@
 // debuggers, each operation is waited for, and an error belongs to its own operation.
 //
 // This class also records whether the rank's thread is waiting for its GPU or, inside a library
-// call, for other ranks. The watchdog reads this state (core/DeviceWatch.h).
+// call, for other ranks. The watchdog reads this state (core/DeviceMonitor.h).
 //
 //===----------------------------------------------------------------------===//
 

@@ -256,7 +256,7 @@ TEST_F(BadInputTest, BadCommandLines) {
               {"--describe runs nothing; leave out --input and --output"});
   expectError(
       run({}, {"--describe", "--bench"}),
-      {"--bench, --describe and --describe-device are pendingTunings of their own: ask one"});
+      {"--bench, --describe and --describe-device exclude each other: give one"});
   expectError(run({}, {"--bench", "-o", "x.npy"}),
               {"--bench saves no outputs; leave out --output"});
   expectError(run({}, {"--bench", "x.npy"}),

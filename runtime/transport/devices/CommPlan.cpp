@@ -57,15 +57,17 @@ bool areEqual(const Group &group, int64_t n) {
 }
 
 /// Plans an exchange of tensor blocks.
-template <typename Pieces> CommPlan planPieces(const Group &group, const Pieces &pieces) {
+template <typename BlockSource>
+CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
   CommPlan plan;
   int me = group.index;
-  add(plan.before, inAt(0), outAt(0), pieces.piece(me, me).copies(Piece::Source, Piece::Target));
+  add(plan.before, inAt(0), outAt(0),
+      blockSource.tensorBlock(me, me).copies(TensorBlock::Source, TensorBlock::Target));
   for (int peer = 0; peer < group.size(); ++peer) {
     if (peer == me)
       continue;
-    if (Piece sent = pieces.piece(me, peer); int64_t bytes = sent.bytes()) {
-      std::vector<StridedCopy> copies = sent.copies(Piece::Source, Piece::Message);
+    if (TensorBlock sent = blockSource.tensorBlock(me, peer); int64_t bytes = sent.bytes()) {
+      std::vector<StridedCopy> copies = sent.copies(TensorBlock::Source, TensorBlock::Message);
       CommPlace from = inAt(copies[0].from);
       if (!isInRow(copies)) {
         from = stageAt(reserve(plan, bytes));
@@ -73,8 +75,9 @@ template <typename Pieces> CommPlan planPieces(const Group &group, const Pieces 
       }
       plan.calls.push_back({CommCall::Send, from, {}, bytes, TPC_U8, TPC_SUM, peer});
     }
-    if (Piece received = pieces.piece(peer, me); int64_t bytes = received.bytes()) {
-      std::vector<StridedCopy> copies = received.copies(Piece::Message, Piece::Target);
+    if (TensorBlock received = blockSource.tensorBlock(peer, me);
+        int64_t bytes = received.bytes()) {
+      std::vector<StridedCopy> copies = received.copies(TensorBlock::Message, TensorBlock::Target);
       CommPlace to = outAt(copies[0].to);
       if (!isInRow(copies)) {
         to = stageAt(reserve(plan, bytes));
@@ -91,11 +94,11 @@ struct Gathered {
   const Group &group;
   int64_t outer, n, inner;
 
-  Piece piece(int from, int) const {
+  TensorBlock tensorBlock(int from, int) const {
     Part part = group.part(n, from);
-    return Piece({{{{0, 0, outer}}, part.size * inner, n * inner},
-                  {{{0, part.offset, part.size}}, inner, inner}},
-                 inner);
+    return TensorBlock({{{{0, 0, outer}}, part.size * inner, n * inner},
+                        {{{0, part.offset, part.size}}, inner, inner}},
+                       inner);
   }
 };
 

@@ -51,7 +51,7 @@ void DeviceTransport::connect(tpc_context &ctx) {
   masks.erase(0);
   for (uint32_t mask : masks) {
     const Group &group = ctx.group(mask);
-    Doing doing(ctx.activity, "connecting devices", mask);
+    OperationScope doing(ctx.activity, "connecting devices", mask);
     try {
       CollectiveBackend::Id id{};
       if (group.index == 0)
@@ -236,16 +236,16 @@ std::optional<Transport::DeviceWait> DeviceTransport::deviceWait() {
       progress.done - forgotten >= operations.size())
     return std::nullopt;
   const Operation &operation = operations[progress.done - forgotten];
-  DeviceWait wait{.at = "in " + describe(operation), .missing = {}};
+  DeviceWait wait{.at = "in " + describe(operation), .awaited = {}};
   if (operation.peer >= 0) {
-    wait.missing = {operation.peer};
+    wait.awaited = {operation.peer};
     return wait;
   }
   wait.axes = operation.axes;
   wait.number = operation.number;
   for (int member : world.grid().groupOf(rank, operation.axes).ranks)
     if (member != rank)
-      wait.missing.push_back(member);
+      wait.awaited.push_back(member);
   return wait;
 }
 

@@ -8,9 +8,9 @@
 // Each device executes in program order; verify-comms proves that this order is free of deadlocks.
 //
 // A call returns when it is enqueued. The operation that the device then waits for is reported to
-// the monitors (core/Watch.h, core/DeviceWatch.h) with a sequence number: all members of a group
-// number its collectives alike, and both sides of a pair their messages. The rank with a lower
-// number is late.
+// the monitors (core/Watchdog.h, core/DeviceMonitor.h) with a sequence number: all members of a
+// group number its collectives alike, and both sides of a pair their messages. The rank with a
+// lower number is late.
 //
 //===----------------------------------------------------------------------===//
 

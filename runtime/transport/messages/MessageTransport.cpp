@@ -203,9 +203,9 @@ void MessageTransport::exchange(tpc_context &ctx, const Group &group, const void
   movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
 }
 
-template <typename Pieces>
+template <typename BlockSource>
 void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
-                                  const Pieces &pieces) {
+                                  const BlockSource &blockSource) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   auto forEachPeer = [&](auto &&use) {
@@ -215,28 +215,28 @@ void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const vo
   };
   int64_t total = 0;
   forEachPeer([&](int member) {
-    total += pieces.bytesBetween(me, member) + pieces.bytesBetween(member, me);
+    total += blockSource.bytesBetween(me, member) + blockSource.bytesBetween(member, me);
   });
   Stage stage(ctx, total);
   std::byte *at = stage + 0;
   forEachPeer([&](int member) {
-    pieces.piece(me, member).pack(at, in);
-    int64_t bytes = pieces.bytesBetween(me, member);
+    blockSource.tensorBlock(me, member).pack(at, in);
+    int64_t bytes = blockSource.bytesBetween(me, member);
     addSend(group.ranks[member], tag, at, bytes);
     at += bytes;
   });
   std::byte *incoming = at;
   forEachPeer([&](int member) {
-    int64_t bytes = pieces.bytesBetween(member, me);
+    int64_t bytes = blockSource.bytesBetween(member, me);
     addReceive(group.ranks[member], tag, at, bytes);
     at += bytes;
   });
   carryOut(ctx);
-  pieces.piece(me, me).copyThrough(out, in);
+  blockSource.tensorBlock(me, me).copyThrough(out, in);
   at = incoming;
   forEachPeer([&](int member) {
-    pieces.piece(member, me).unpack(out, at);
-    at += pieces.bytesBetween(member, me);
+    blockSource.tensorBlock(member, me).unpack(out, at);
+    at += blockSource.bytesBetween(member, me);
   });
 }
 
@@ -283,7 +283,7 @@ void MessageTransport::flushPosts(tpc_context &ctx) {
 }
 
 void MessageTransport::barrier(tpc_context &ctx) {
-  Doing doing(ctx.activity, "a barrier of all ranks", 0);
+  OperationScope doing(ctx.activity, "a barrier of all ranks", 0);
   // All to all: worlds are small, and this is called at start-up and between measurements.
   char mine = 0;
   std::vector<char> theirs(world.size());
@@ -297,7 +297,7 @@ void MessageTransport::barrier(tpc_context &ctx) {
 
 void MessageTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                                    std::vector<std::vector<std::byte>> &gathered) {
-  Doing doing(ctx.activity, "the assembling of outputs", 0);
+  OperationScope doing(ctx.activity, "the assembling of outputs", 0);
   if (ctx.rank != 0) {
     addSend(0, worldTag, &bytes, sizeof(bytes));
     carryOut(ctx);

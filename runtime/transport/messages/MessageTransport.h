@@ -18,7 +18,7 @@ namespace tpc::rt {
 
 class MessageTransport final : public Transport {
 public:
-  MessageTransport(Messenger &messenger, Watch &watch, World &world)
+  MessageTransport(Messenger &messenger, Watchdog &watch, World &world)
       : messenger(messenger), watch(watch), world(world) {}
 
   const char *name() const override { return messenger.name(); }
@@ -58,12 +58,12 @@ private:
   /// Executes the added messages.
   void carryOut(tpc_context &ctx);
   /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
-  template <typename Pieces>
+  template <typename BlockSource>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
-                  const Pieces &pieces);
+                  const BlockSource &blockSource);
 
   Messenger &messenger;
-  Watch &watch;
+  Watchdog &watch;
   World &world;
   std::vector<Message> sends, receives; ///< only grow
   std::vector<const void *> inputs;

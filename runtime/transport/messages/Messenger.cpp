@@ -1,18 +1,18 @@
 //===- Messenger.cpp - Wait for messages ----------------------------------===//
 
 #include "transport/messages/Messenger.h"
-#include "core/Spin.h"
+#include "core/SpinWait.h"
 
 namespace tpc::rt {
 
 Messenger::~Messenger() = default;
 
-void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Message> sends,
+void deliver(Messenger &messenger, Watchdog &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives) {
   constexpr int64_t betweenWords = 20'000'000; // nanoseconds between reports to the watchdog
   messenger.start(sends, receives);
   tpc_spin awake = tpc_spin_begin(spin, messenger.yields());
-  std::vector<int> missing;
+  std::vector<int> awaited;
   int64_t began = 0, nextWord = 0;
   for (;;) {
     Messenger::Progress progress = messenger.advance();
@@ -28,9 +28,9 @@ void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Mess
       nextWord = now + betweenWords;
     }
     if (now >= nextWord) {
-      missing.clear();
-      messenger.findMissing(missing);
-      watch.waitsFor(missing);
+      awaited.clear();
+      messenger.findAwaited(awaited);
+      watch.waitsFor(awaited);
       nextWord = now + betweenWords;
     }
     messenger.sleep(static_cast<double>(now - began) * 1e-9);

@@ -8,7 +8,7 @@
 #ifndef TPC_RT_TRANSPORT_MESSAGES_MESSENGER_H
 #define TPC_RT_TRANSPORT_MESSAGES_MESSENGER_H
 
-#include "core/Watch.h"
+#include "core/Watchdog.h"
 #include "transport/messages/Message.h"
 #include <cstdint>
 #include <span>
@@ -43,10 +43,10 @@ public:
   /// Sleeps for a short time, or until progress is possible since `advance`. `waited`: seconds so
   /// far.
   virtual void sleep(double waited) = 0;
-  /// Number of yields before sleeping, see core/Spin.h.
+  /// Number of yields before sleeping, see core/SpinWait.h.
   virtual int yields() const { return 0; }
   /// Peers with undelivered messages, ascending.
-  virtual void findMissing(std::vector<int> &missing) = 0;
+  virtual void findAwaited(std::vector<int> &awaited) = 0;
 
   /// Ends this process, and maybe others, with status 1.
   [[noreturn]] virtual void abort() = 0;
@@ -54,7 +54,7 @@ public:
 
 /// Returns when all messages are delivered. Reports to `watch` which ranks this rank waits for; the
 /// watchdog ends the process if they will never answer.
-void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Message> sends,
+void deliver(Messenger &messenger, Watchdog &watch, bool spin, std::span<const Message> sends,
              std::span<const Message> receives);
 
 } // namespace tpc::rt

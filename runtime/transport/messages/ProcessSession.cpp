@@ -9,7 +9,7 @@
 namespace tpc::rt {
 
 ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
-                               std::unique_ptr<Watch> watch)
+                               std::unique_ptr<Watchdog> watch)
     : messenger(std::move(messenger)), place(place), watch(std::move(watch)) {
   this->watch->follow(doing);
 }
@@ -18,7 +18,7 @@ ProcessSession::~ProcessSession() {
   watch.reset();
   // MPI_Finalize is collective, and only this monitors it.
   if (launch)
-    launch->enter(LaunchWatch::Phase::End);
+    launch->enter(LaunchMonitor::Phase::End);
   messenger.reset();
 }
 
@@ -32,7 +32,7 @@ Session::Agreement ProcessSession::agree(bool hasError) {
   for (int peer = 0; peer < place.size && !agreement.failed; ++peer)
     if (all[peer]) {
       agreement.failed = true;
-      agreement.isSpeaker = peer == place.rank;
+      agreement.isReporter = peer == place.rank;
     }
   return agreement;
 }

@@ -16,7 +16,7 @@ public:
   };
 
   ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
-                 std::unique_ptr<Watch> watch);
+                 std::unique_ptr<Watchdog> watch);
   ~ProcessSession() override;
 
   int rank() const override { return place.rank; }
@@ -38,7 +38,7 @@ private:
 
   std::unique_ptr<Messenger> messenger; ///< destroyed after the watchdog
   Place place;
-  std::unique_ptr<Watch> watch;
+  std::unique_ptr<Watchdog> watch;
 };
 
 } // namespace tpc::rt

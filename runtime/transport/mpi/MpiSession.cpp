@@ -48,7 +48,7 @@ public:
       watch = std::thread([=, this] {
         // In steps, so that time in which all processes were stopped does not count.
         std::unique_lock<std::mutex> lock(mutex);
-        for (Timeout patience(seconds); !patience.isOver();)
+        for (Timeout deadline(seconds); !deadline.isOver();)
           if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
             return;
         char text[64];
@@ -107,9 +107,9 @@ public:
   Progress advance() override { return Progress(shim.advance()); }
   void sleep(double waited) override { shim.sleep(waited); }
   int yields() const override { return 20; }
-  void findMissing(std::vector<int> &missing) override {
-    missing.resize(size);
-    missing.resize(shim.missing(missing.data(), size));
+  void findAwaited(std::vector<int> &awaited) override {
+    awaited.resize(size);
+    awaited.resize(shim.awaited(awaited.data(), size));
   }
   [[noreturn]] void abort() override {
     shim.abort(1);
@@ -126,17 +126,17 @@ private:
 /// Rendezvous address of rank 0, which it sends to the others over MPI.
 struct Directions {
   Nonce secret{};
-  Attendee first;
+  ProcessInfo first;
 };
 
 /// Heartbeats use separate sockets: only one thread may call MPI.
-bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeting,
+bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks &ranksInfo,
           std::string &error) {
-  Attendee self = Attendee::self();
-  meeting.attendees = {self};
+  ProcessInfo self = ProcessInfo::self();
+  ranksInfo.processes = {self};
   if (role.size == 1)
     return true;
-  Timeout patience(startTimeout(timeout));
+  Timeout deadline(startTimeout(timeout));
   Directions directions;
   Socket listener;
   if (role.rank == 0) {
@@ -153,8 +153,8 @@ bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeti
     receives.push_back({&directions, size, 0, MessageTransport::sessionTag});
   messenger.start(sends, receives);
   for (int i = 0; messenger.advance() != Messenger::Progress::Delivered; ++i) {
-    if (patience.isOver()) {
-      error = "rank 0 says nothing for " + std::to_string(int(patience.seconds())) + " s";
+    if (deadline.isOver()) {
+      error = "rank 0 says nothing for " + std::to_string(int(deadline.seconds())) + " s";
       return false;
     }
     messenger.sleep(i * 1e-4);
@@ -168,15 +168,15 @@ bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeti
   secret.run = "mpi ";
   for (uint8_t byte : directions.secret)
     secret.run += toHexDigits(byte).substr(14);
-  const Attendee &first = directions.first;
+  const ProcessInfo &first = directions.first;
   std::vector<Address> addresses(first.addresses, first.addresses + first.numAddresses);
   if (first.host == self.host)
     std::reverse(addresses.begin(), addresses.end());
   std::string where = addresses[0].text();
   if (role.rank == 0)
-    return receiveAll(secret, self, std::move(listener), where, patience, meeting, error);
-  return attend(
-      secret, self, where, [&](std::string &) { return addresses; }, patience, meeting, error);
+    return acceptRanks(secret, self, std::move(listener), where, deadline, ranksInfo, error);
+  return joinRendezvous(
+      secret, self, where, [&](std::string &) { return addresses; }, deadline, ranksInfo, error);
 }
 
 } // namespace
@@ -218,9 +218,9 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
             ": the launcher belongs to another MPI than the one that libtpc_mpi.so was built for";
     return nullptr;
   }
-  Meeting meeting;
+  ConnectedRanks ranksInfo;
   Role role{rank, size, "", launcher.key(), timeout > 0};
-  if (!meet(*messenger, role, timeout, meeting, error)) {
+  if (!meet(*messenger, role, timeout, ranksInfo, error)) {
     if (!error.empty())
       printDiagnostic("error", "rank " + std::to_string(rank) + ": " + error +
                                    "; TPC_INTERFACE chooses the network interface");
@@ -231,7 +231,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   return std::make_shared<ProcessSession>(
       std::move(messenger),
       ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())},
-      std::make_unique<Watch>(rank, meeting.members(), timeout));
+      std::make_unique<Watchdog>(rank, ranksInfo.members(), timeout));
 }
 
 } // namespace tpc::rt

@@ -32,7 +32,7 @@ typedef struct {
      seconds so far. */
   void (*sleep)(double waited);
   /* Peers that are waited for, ascending; returns their number, at most `capacity`. */
-  int32_t (*missing)(int32_t *peers, int32_t capacity);
+  int32_t (*awaited)(int32_t *peers, int32_t capacity);
   /* Does not return. */
   void (*abort)(int32_t status);
   void (*finalize)(void);

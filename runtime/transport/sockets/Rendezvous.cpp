@@ -1,7 +1,7 @@
 //===- Rendezvous.cpp - Start-up connection of all processes --------------===//
 
 #include "transport/sockets/Rendezvous.h"
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
 #include <bitset>
@@ -14,7 +14,7 @@ namespace tpc::rt {
 
 namespace {
 
-Greeting greet(const Role &role, Greeting::Kind kind, const Attendee &self, const Nonce &nonce) {
+Greeting greet(const Role &role, Greeting::Kind kind, const ProcessInfo &self, const Nonce &nonce) {
   Greeting greeting;
   std::memcpy(greeting.magic, Greeting::expectedMagic, sizeof(greeting.magic));
   greeting.kind = kind;
@@ -39,9 +39,9 @@ std::string listOf(const std::vector<int> &ranks) {
   return text + (ranks.size() > 16 ? ", …" : "");
 }
 
-std::string secondsOf(const Timeout &patience) {
+std::string secondsOf(const Timeout &deadline) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%g s", patience.seconds());
+  std::snprintf(text, sizeof(text), "%g s", deadline.seconds());
   return text;
 }
 
@@ -52,7 +52,7 @@ struct Objection {
   bool isFatal = false;
 };
 
-Objection objection(const Role &role, const Greeting &greeting, const Meeting &meeting) {
+Objection objection(const Role &role, const Greeting &greeting, const ConnectedRanks &ranksInfo) {
   std::string rank = "rank " + std::to_string(greeting.rank);
   if (greeting.kind != Greeting::Attend)
     return {"rank 0 is still waiting for others"};
@@ -69,8 +69,8 @@ Objection objection(const Role &role, const Greeting &greeting, const Meeting &m
   if (greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
   // An ended rank may have been restarted.
-  if (const Arrival &arrival = meeting.arrivals[greeting.rank];
-      arrival.isOpen() && !isClosed(arrival.line->socket()))
+  if (const PeerConnection &connection = ranksInfo.connections[greeting.rank];
+      connection.isOpen() && !isClosed(connection.channel->socket()))
     return {"there is a " + rank + " already: each process needs a RANK of its own", true};
   return {};
 }
@@ -85,57 +85,57 @@ std::string peerAddress(int socket) {
   return text.substr(0, text.rfind(':'));
 }
 
-Arrival arrivalOf(Socket socket, const Attendee &self, uint64_t host, int64_t process) {
+PeerConnection arrivalOf(Socket socket, const ProcessInfo &self, uint64_t host, int64_t process) {
   bool isNear = host == self.host;
   std::string address = isNear ? "" : peerAddress(socket.get());
   return {std::make_unique<MessageSocket>(socket.release()), PeerProcess(process, isNear),
           std::move(address)};
 }
 
-Answer answerOf(const Attendee &self, const std::string &why) {
-  Answer answer(why);
-  answer.host = self.host;
-  answer.process = self.process;
-  return answer;
+GreetingReply replyOf(const ProcessInfo &self, const std::string &why) {
+  GreetingReply reply(why);
+  reply.host = self.host;
+  reply.process = self.process;
+  return reply;
 }
 
 /// Checks all connected ranks. False after one of them failed and was reported.
-bool lookAtAll(const Role &role, Meeting &meeting) {
+bool lookAtAll(const Role &role, ConnectedRanks &ranksInfo) {
   for (int rank = 1; rank < role.size; ++rank)
-    if (Arrival &arrival = meeting.arrivals[rank]; arrival.hasCome())
-      if (std::string what = arrival.look(graceForOthers, role.judgesSilence); !what.empty()) {
-        reportAtStart(role.key, rank, what, arrival.process);
+    if (PeerConnection &connection = ranksInfo.connections[rank]; connection.isConnected())
+      if (std::string what = connection.look(graceForOthers, role.judgesSilence); !what.empty()) {
+        reportAtStart(role.key, rank, what, connection.process);
         return false;
       }
   return true;
 }
 
 /// The run cannot start: rank 0 reports why, and the connected ranks end.
-bool giveUp(Meeting &meeting) {
-  for (Arrival &arrival : meeting.arrivals)
-    if (arrival.isOpen())
-      arrival.line->say(MessageSocket::Word::Failed);
+bool giveUp(ConnectedRanks &ranksInfo) {
+  for (PeerConnection &connection : ranksInfo.connections)
+    if (connection.isOpen())
+      connection.channel->send(MessageSocket::MessageType::Failed);
   return false;
 }
 
 /// Message to each rank when all have connected.
-std::string tableOf(const Meeting &meeting) {
-  std::string table(reinterpret_cast<const char *>(meeting.nonce.data()), meeting.nonce.size());
-  return table.append(reinterpret_cast<const char *>(meeting.attendees.data()),
-                      meeting.attendees.size() * sizeof(Attendee));
+std::string tableOf(const ConnectedRanks &ranksInfo) {
+  std::string table(reinterpret_cast<const char *>(ranksInfo.nonce.data()), ranksInfo.nonce.size());
+  return table.append(reinterpret_cast<const char *>(ranksInfo.processes.data()),
+                      ranksInfo.processes.size() * sizeof(ProcessInfo));
 }
 
-bool sendTable(const Role &role, Meeting &meeting, Timeout &patience) {
-  std::string table = tableOf(meeting);
+bool sendTable(const Role &role, ConnectedRanks &ranksInfo, Timeout &deadline) {
+  std::string table = tableOf(ranksInfo);
   for (int rank = 1; rank < role.size; ++rank) {
-    MessageSocket &line = *meeting.arrivals[rank].line;
+    MessageSocket &channel = *ranksInfo.connections[rank].channel;
     for (size_t at = 0; at < table.size(); at += MessageSocket::longest)
-      line.say(MessageSocket::Word::Table,
-               std::string_view(table).substr(at, MessageSocket::longest));
-    while (line.hasUnsent() && !patience.isOver()) {
-      if (!lookAtAll(role, meeting))
+      channel.send(MessageSocket::MessageType::Table,
+                   std::string_view(table).substr(at, MessageSocket::longest));
+    while (channel.hasUnsent() && !deadline.isOver()) {
+      if (!lookAtAll(role, ranksInfo))
         return false;
-      pollfd polled{line.socket(), POLLOUT, 0};
+      pollfd polled{channel.socket(), POLLOUT, 0};
       poll(&polled, 1, 100);
     }
   }
@@ -149,30 +149,30 @@ double startTimeout(double timeout) {
   return timeout > 0 ? std::min(timeout, longest) : longest;
 }
 
-std::vector<Watch::Member> Meeting::members() {
-  std::vector<Watch::Member> members(attendees.size());
-  for (size_t i = 0; i < attendees.size(); ++i) {
-    members[i].process = attendees[i].process;
-    members[i].host = attendees[i].host;
-    if (i >= arrivals.size() || !arrivals[i].hasCome())
+std::vector<Watchdog::Member> ConnectedRanks::members() {
+  std::vector<Watchdog::Member> members(processes.size());
+  for (size_t i = 0; i < processes.size(); ++i) {
+    members[i].process = processes[i].process;
+    members[i].host = processes[i].host;
+    if (i >= connections.size() || !connections[i].isConnected())
       continue;
-    members[i].address = peerAddress(arrivals[i].line->socket());
-    members[i].line = std::move(arrivals[i].line);
+    members[i].address = peerAddress(connections[i].channel->socket());
+    members[i].channel = std::move(connections[i].channel);
   }
   return members;
 }
 
-int Meeting::ranksOnHost(int rank) const {
+int ConnectedRanks::ranksOnHost(int rank) const {
   return static_cast<int>(
-      std::count_if(attendees.begin(), attendees.end(), [&](const Attendee &attendee) {
-        return attendee.host == attendees[rank].host;
+      std::count_if(processes.begin(), processes.end(), [&](const ProcessInfo &attendee) {
+        return attendee.host == processes[rank].host;
       }));
 }
 
-int Meeting::coresOnHost(int rank) const {
-  uint8_t cores[sizeof(Attendee::cores)] = {};
-  for (const Attendee &attendee : attendees)
-    for (size_t i = 0; attendee.host == attendees[rank].host && i < sizeof(cores); ++i)
+int ConnectedRanks::coresOnHost(int rank) const {
+  uint8_t cores[sizeof(ProcessInfo::cores)] = {};
+  for (const ProcessInfo &attendee : processes)
+    for (size_t i = 0; attendee.host == processes[rank].host && i < sizeof(cores); ++i)
       cores[i] |= attendee.cores[i];
   int count = 0;
   for (uint8_t byte : cores)
@@ -180,50 +180,51 @@ int Meeting::coresOnHost(int rank) const {
   return std::max(count, 1);
 }
 
-bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
-                Timeout &patience, Meeting &meeting, std::string &error) {
+bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
+                 const std::string &where, Timeout &deadline, ConnectedRanks &ranksInfo,
+                 std::string &error) {
   error.clear();
-  meeting.arrivals.resize(role.size);
-  meeting.attendees.resize(role.size);
-  meeting.attendees[0] = self;
-  if (getrandom(meeting.nonce.data(), meeting.nonce.size(), 0) !=
-      static_cast<ssize_t>(meeting.nonce.size())) {
+  ranksInfo.connections.resize(role.size);
+  ranksInfo.processes.resize(role.size);
+  ranksInfo.processes[0] = self;
+  if (getrandom(ranksInfo.nonce.data(), ranksInfo.nonce.size(), 0) !=
+      static_cast<ssize_t>(ranksInfo.nonce.size())) {
     error = "the system gives no random numbers";
     return false;
   }
-  auto reception = std::make_unique<Reception>(std::move(listener));
+  auto server = std::make_unique<RendezvousServer>(std::move(listener));
   std::string refused;
   for (;;) {
-    if (LaunchWatch::endsProcess() || !lookAtAll(role, meeting))
-      return giveUp(meeting);
+    if (LaunchMonitor::endsProcess() || !lookAtAll(role, ranksInfo))
+      return giveUp(ranksInfo);
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank)
-      if (!meeting.arrivals[rank].isOpen())
+      if (!ranksInfo.connections[rank].isOpen())
         absent.push_back(rank);
     if (absent.empty())
       break;
-    if (patience.isOver()) {
+    if (deadline.isOver()) {
       error = listOf(absent) + (absent.size() == 1 ? " has" : " have") + " not come to " + where +
-              " within " + secondsOf(patience);
+              " within " + secondsOf(deadline);
       if (!refused.empty())
         error += "; refused was " + refused;
-      if (std::string strangers = reception->describeStrangers(); !strangers.empty())
+      if (std::string strangers = server->describeStrangers(); !strangers.empty())
         error += "; " + strangers;
-      return giveUp(meeting);
+      return giveUp(ranksInfo);
     }
     Greeting greeting;
     Socket socket;
-    if (!reception->next(greeting, socket))
+    if (!server->next(greeting, socket))
       continue;
-    auto [why, isFatal] = objection(role, greeting, meeting);
-    Answer answer = answerOf(self, why);
-    Timeout some(5, &patience);
-    bool answered = writeAll(socket.get(), &answer, sizeof(answer), some);
+    auto [why, isFatal] = objection(role, greeting, ranksInfo);
+    GreetingReply reply = replyOf(self, why);
+    Timeout some(5, &deadline);
+    bool answered = writeAll(socket.get(), &reply, sizeof(reply), some);
     if (isFatal) {
       error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
-      meeting.reception = std::move(reception);
-      return giveUp(meeting);
+      ranksInfo.server = std::move(server);
+      return giveUp(ranksInfo);
     }
     if (!why.empty()) {
       refused = "rank " + std::to_string(greeting.rank) + " of " + std::to_string(greeting.size) +
@@ -232,29 +233,29 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
     }
     if (!answered)
       continue;
-    meeting.attendees[greeting.rank] = greeting.attendee;
-    meeting.arrivals[greeting.rank] =
+    ranksInfo.processes[greeting.rank] = greeting.attendee;
+    ranksInfo.connections[greeting.rank] =
         arrivalOf(std::move(socket), self, greeting.attendee.host, greeting.attendee.process);
   }
-  return sendTable(role, meeting, patience) || giveUp(meeting);
+  return sendTable(role, ranksInfo, deadline) || giveUp(ranksInfo);
 }
 
-void refuseLate(const Role &role, Meeting &meeting, const std::string &error) {
-  if (!meeting.reception)
+void refuseLate(const Role &role, ConnectedRanks &ranksInfo, const std::string &error) {
+  if (!ranksInfo.server)
     return;
   std::vector<bool> told(role.size);
   told[0] = true;
   for (int rank = 1; rank < role.size; ++rank)
-    told[rank] = meeting.arrivals[rank].hasCome();
-  Answer answer = answerOf(meeting.attendees[0], "the run has ended: " + error);
-  Timeout patience(4);
-  while (std::count(told.begin(), told.end(), false) && !patience.isOver()) {
+    told[rank] = ranksInfo.connections[rank].isConnected();
+  GreetingReply reply = replyOf(ranksInfo.processes[0], "the run has ended: " + error);
+  Timeout deadline(4);
+  while (std::count(told.begin(), told.end(), false) && !deadline.isOver()) {
     Greeting greeting;
     Socket socket;
-    if (!meeting.reception->next(greeting, socket) || greeting.run != fnv1a(role.run))
+    if (!ranksInfo.server->next(greeting, socket) || greeting.run != fnv1a(role.run))
       continue;
-    Timeout some(1, &patience);
-    writeAll(socket.get(), &answer, sizeof(answer), some);
+    Timeout some(1, &deadline);
+    writeAll(socket.get(), &reply, sizeof(reply), some);
     if (greeting.rank < told.size())
       told[greeting.rank] = true;
   }
@@ -263,20 +264,20 @@ void refuseLate(const Role &role, Meeting &meeting, const std::string &error) {
 namespace {
 
 /// Sends a greeting to the listener at `address`. False, with the reason, if it is not rank 0; a
-/// rejection counts as an answer.
-bool ask(const Address &address, const Greeting &greeting, Timeout &patience, Socket &socket,
-         Answer &answer, std::string &reason) {
-  socket = connectTo(address, patience, reason);
+/// rejection counts as an reply.
+bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, Socket &socket,
+         GreetingReply &reply, std::string &reason) {
+  socket = connectTo(address, deadline, reason);
   if (!socket)
     return false;
-  Timeout some(10, &patience);
-  auto *bytes = reinterpret_cast<char *>(&answer);
-  constexpr size_t first = sizeof(answer.magic);
+  Timeout some(10, &deadline);
+  auto *bytes = reinterpret_cast<char *>(&reply);
+  constexpr size_t first = sizeof(reply.magic);
   bool isHeard = writeAll(socket.get(), &greeting, sizeof(greeting), some) &&
                  readAll(socket.get(), bytes, first, some);
-  if (isHeard && !std::memcmp(answer.magic, Answer::expectedMagic, first) &&
-      readAll(socket.get(), bytes + first, sizeof(answer) - first, some)) {
-    answer.reason[sizeof(answer.reason) - 1] = 0;
+  if (isHeard && !std::memcmp(reply.magic, GreetingReply::expectedMagic, first) &&
+      readAll(socket.get(), bytes + first, sizeof(reply) - first, some)) {
+    reply.reason[sizeof(reply.reason) - 1] = 0;
     return true;
   }
   const std::string other = address.text() + ": what listens there is not rank 0 of a tpc program";
@@ -290,48 +291,48 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &patience, So
 
 } // namespace
 
-std::string findOtherRankZero(const Role &role, const Attendee &self, const Address &address) {
-  Timeout patience(1);
+std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const Address &address) {
+  Timeout deadline(1);
   Socket socket;
-  Answer answer;
+  GreetingReply reply;
   std::string reason;
-  if (!ask(address, greet(role, Greeting::Attend, self, {}), patience, socket, answer, reason))
+  if (!ask(address, greet(role, Greeting::Attend, self, {}), deadline, socket, reply, reason))
     return "";
   return "another process" +
-         (answer.host == self.host ? " (" + std::to_string(answer.process) + ")" : "") +
+         (reply.host == self.host ? " (" + std::to_string(reply.process) + ")" : "") +
          " is rank 0 there already";
 }
 
-bool attend(const Role &role, const Attendee &self, const std::string &where,
-            const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
-            Meeting &meeting, std::string &error) {
+bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
+                    const std::function<std::vector<Address>(std::string &)> &find,
+                    Timeout &deadline, ConnectedRanks &ranksInfo, std::string &error) {
   Greeting greeting = greet(role, Greeting::Attend, self, {});
   Socket socket;
-  Answer answer;
-  std::string reason = "nobody has answered";
+  GreetingReply reply;
+  std::string reason = "no reply";
   for (int pause = 20;; pause = std::min(2 * pause, 500)) {
     bool isAnswered = false;
     for (const Address &address : find(reason))
-      if ((isAnswered = ask(address, greeting, patience, socket, answer, reason)))
+      if ((isAnswered = ask(address, greeting, deadline, socket, reply, reason)))
         break;
     if (isAnswered)
       break;
-    if (patience.isOver()) {
-      error = "cannot reach rank 0 at " + where + " within " + secondsOf(patience) + " (" + reason +
+    if (deadline.isOver()) {
+      error = "cannot reach rank 0 at " + where + " within " + secondsOf(deadline) + " (" + reason +
               ")";
       return false;
     }
     poll(nullptr, 0, pause);
   }
-  if (!answer.welcome) {
-    error = "rank 0 at " + where + " refuses this rank: " + answer.reason;
+  if (!reply.welcome) {
+    error = "rank 0 at " + where + " refuses this rank: " + reply.reason;
     return false;
   }
 
   error.clear();
-  Arrival first = arrivalOf(std::move(socket), self, answer.host, answer.process);
-  meeting.attendees.resize(role.size);
-  const size_t expected = meeting.nonce.size() + meeting.attendees.size() * sizeof(Attendee);
+  PeerConnection first = arrivalOf(std::move(socket), self, reply.host, reply.process);
+  ranksInfo.processes.resize(role.size);
+  const size_t expected = ranksInfo.nonce.size() + ranksInfo.processes.size() * sizeof(ProcessInfo);
   std::string table;
   bool hasFailed = false;
   // Rank 0 reports missing ranks, if it can.
@@ -339,14 +340,14 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
   Timeout grace(graceForRankZero);
   while (table.size() < expected) {
     std::string what = first.look(/*grace=*/0, role.judgesSilence,
-                                  [&](MessageSocket::Word word, std::string_view text) {
-                                    if (word == MessageSocket::Word::Table)
+                                  [&](MessageSocket::MessageType word, std::string_view text) {
+                                    if (word == MessageSocket::MessageType::Table)
                                       table += text;
-                                    hasFailed |= word == MessageSocket::Word::Failed;
+                                    hasFailed |= word == MessageSocket::MessageType::Failed;
                                   });
     if (hasFailed)
-      LaunchWatch::noteFailure();
-    if (hasFailed || LaunchWatch::endsProcess())
+      LaunchMonitor::noteFailure();
+    if (hasFailed || LaunchMonitor::endsProcess())
       return false;
     if (table.size() >= expected)
       break;
@@ -354,26 +355,26 @@ bool attend(const Role &role, const Attendee &self, const std::string &where,
       reportAtStart(role.key, 0, what, first.process);
       return false;
     }
-    if (bool isOver = patience.isOver(); grace.isOver(/*counts=*/isOver)) {
-      error = "not all ranks have come to rank 0 at " + where + " within " + secondsOf(patience);
+    if (bool isOver = deadline.isOver(); grace.isOver(/*counts=*/isOver)) {
+      error = "not all ranks have come to rank 0 at " + where + " within " + secondsOf(deadline);
       return false;
     }
-    pollfd polled{first.line->socket(), POLLIN, 0};
+    pollfd polled{first.channel->socket(), POLLIN, 0};
     poll(&polled, 1, 100);
   }
-  std::memcpy(meeting.nonce.data(), table.data(), meeting.nonce.size());
-  std::memcpy(meeting.attendees.data(), table.data() + meeting.nonce.size(),
-              meeting.attendees.size() * sizeof(Attendee));
-  for (Attendee &attendee : meeting.attendees) {
+  std::memcpy(ranksInfo.nonce.data(), table.data(), ranksInfo.nonce.size());
+  std::memcpy(ranksInfo.processes.data(), table.data() + ranksInfo.nonce.size(),
+              ranksInfo.processes.size() * sizeof(ProcessInfo));
+  for (ProcessInfo &attendee : ranksInfo.processes) {
     attendee.numAddresses =
         std::min<uint32_t>(attendee.numAddresses, std::size(attendee.addresses));
     attendee.hostName[sizeof(attendee.hostName) - 1] = 0;
   }
-  meeting.arrivals.push_back(std::move(first));
+  ranksInfo.connections.push_back(std::move(first));
   return true;
 }
 
-Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error) {
+Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error) {
   const char *interface = std::getenv("TPC_INTERFACE");
   std::vector<Address> addresses = localAddresses(interface ? interface : "", error);
   if (addresses.empty())
@@ -388,7 +389,7 @@ Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error) {
   if (!listener)
     error = "cannot listen on " + address.text() + ": " + error;
   // The last address, for processes of this host, is always kept.
-  constexpr size_t most = std::size(Attendee().addresses);
+  constexpr size_t most = std::size(ProcessInfo().addresses);
   if (addresses.size() > most)
     addresses.erase(addresses.begin() + most - 1, addresses.end() - 1);
   self.numAddresses = static_cast<uint32_t>(addresses.size());
@@ -399,14 +400,14 @@ Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error) {
   return listener;
 }
 
-bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeout &patience,
-                std::vector<Socket> &sockets, std::string &error) {
+bool connectAll(const Role &role, const ConnectedRanks &ranksInfo, Socket listener,
+                Timeout &deadline, std::vector<Socket> &sockets, std::string &error) {
   sockets.resize(role.size);
-  const Attendee &self = meeting.attendees[role.rank];
-  Greeting mine = greet(role, Greeting::Data, self, meeting.nonce);
+  const ProcessInfo &self = ranksInfo.processes[role.rank];
+  Greeting mine = greet(role, Greeting::Data, self, ranksInfo.nonce);
   // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
   for (int peer = 0; peer < role.rank; ++peer) {
-    const Attendee &other = meeting.attendees[peer];
+    const ProcessInfo &other = ranksInfo.processes[peer];
     bool near = other.host == self.host;
     std::vector<Address> addresses(other.addresses, other.addresses + other.numAddresses);
     if (near)
@@ -415,13 +416,13 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeo
     for (const Address &address : addresses) {
       if (address.isLoopback() && !near)
         continue;
-      Socket socket = connectTo(address, patience, reason);
+      Socket socket = connectTo(address, deadline, reason);
       if (!socket)
         continue;
-      Answer answer;
-      if (writeAll(socket.get(), &mine, sizeof(mine), patience) &&
-          readAll(socket.get(), &answer, sizeof(answer), patience) && answer.welcome &&
-          !std::memcmp(answer.magic, Answer::expectedMagic, sizeof(answer.magic))) {
+      GreetingReply reply;
+      if (writeAll(socket.get(), &mine, sizeof(mine), deadline) &&
+          readAll(socket.get(), &reply, sizeof(reply), deadline) && reply.welcome &&
+          !std::memcmp(reply.magic, GreetingReply::expectedMagic, sizeof(reply.magic))) {
         sockets[peer] = std::move(socket);
         break;
       }
@@ -433,28 +434,28 @@ bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeo
       return false;
     }
   }
-  Reception reception(std::move(listener));
+  RendezvousServer server(std::move(listener));
   for (int absent = role.size - 1 - role.rank; absent > 0;) {
     Greeting greeting;
     Socket socket;
-    if (patience.isOver()) {
+    if (deadline.isOver()) {
       std::vector<int> ranks;
       for (int peer = role.rank + 1; peer < role.size; ++peer)
         if (!sockets[peer])
           ranks.push_back(peer);
       error = listOf(ranks) + (ranks.size() == 1 ? " has" : " have") + " not connected to rank " +
-              std::to_string(role.rank) + " within " + secondsOf(patience) +
+              std::to_string(role.rank) + " within " + secondsOf(deadline) +
               "; TPC_INTERFACE chooses the network interface that ranks listen on";
       return false;
     }
-    if (!reception.next(greeting, socket))
+    if (!server.next(greeting, socket))
       continue;
     int peer = static_cast<int>(std::min<uint32_t>(greeting.rank, INT32_MAX));
-    bool expected = greeting.kind == Greeting::Data && greeting.nonce == meeting.nonce &&
+    bool expected = greeting.kind == Greeting::Data && greeting.nonce == ranksInfo.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
-    Answer answer(expected ? "" : "it is not expected here");
-    Timeout some(5, &patience);
-    if (!writeAll(socket.get(), &answer, sizeof(answer), some) || !expected)
+    GreetingReply reply(expected ? "" : "it is not expected here");
+    Timeout some(5, &deadline);
+    if (!writeAll(socket.get(), &reply, sizeof(reply), some) || !expected)
       continue;
     sockets[peer] = std::move(socket);
     --absent;

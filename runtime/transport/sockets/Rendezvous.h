@@ -2,16 +2,16 @@
 //
 // Rank 0 listens; the others know its address and send a greeting. When all have connected, rank 0
 // sends the table of all ranks. Each rank keeps its connection to rank 0 for heartbeats
-// (core/Watch.h). Transports that send data over sockets also connect all pairs (`connectAll`).
+// (core/Watchdog.h). Transports that send data over sockets also connect all pairs (`connectAll`).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUS_H
 #define TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUS_H
 
-#include "core/Watch.h"
-#include "transport/sockets/Attendance.h"
-#include "transport/sockets/Reception.h"
+#include "core/Watchdog.h"
+#include "transport/sockets/PeerConnection.h"
+#include "transport/sockets/RendezvousServer.h"
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,16 +26,16 @@ struct Role {
   bool judgesSilence = true; ///< false: frozen ranks are waited for
 };
 
-struct Meeting {
+struct ConnectedRanks {
   /// On rank 0: one for each rank; on others: one for rank 0.
-  std::vector<Arrival> arrivals;
-  std::vector<Attendee> attendees;
+  std::vector<PeerConnection> connections;
+  std::vector<ProcessInfo> processes;
   Nonce nonce{};
   /// On rank 0, after it rejected a rank of the same run: rejects late ranks too.
-  std::unique_ptr<Reception> reception;
+  std::unique_ptr<RendezvousServer> server;
 
   /// Moves the sockets out.
-  std::vector<Watch::Member> members();
+  std::vector<Watchdog::Member> members();
   /// Number of ranks on the host of `rank`, and number of cores that they may use together.
   int ranksOnHost(int rank) const;
   int coresOnHost(int rank) const;
@@ -43,30 +43,31 @@ struct Meeting {
 
 /// Rank 0 waits for the others. `where`: listening address, for the message about a missing rank.
 /// The error is empty if it has been printed.
-bool receiveAll(const Role &role, const Attendee &self, Socket listener, const std::string &where,
-                Timeout &patience, Meeting &meeting, std::string &error);
+bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
+                 const std::string &where, Timeout &deadline, ConnectedRanks &ranksInfo,
+                 std::string &error);
 
 /// Other ranks connect. `find`: returns the addresses of rank 0; called again until rank 0 is
 /// there. The error is empty if it has been printed, or rank 0 prints it.
-bool attend(const Role &role, const Attendee &self, const std::string &where,
-            const std::function<std::vector<Address>(std::string &)> &find, Timeout &patience,
-            Meeting &meeting, std::string &error);
+bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
+                    const std::function<std::vector<Address>(std::string &)> &find,
+                    Timeout &deadline, ConnectedRanks &ranksInfo, std::string &error);
 
 /// "another process (1234) is rank 0 there already", or an empty string if no rank 0 that still
 /// waits for others listens at `address`.
-std::string findOtherRankZero(const Role &role, const Attendee &self, const Address &address);
+std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const Address &address);
 
-/// After receiveAll has failed and the error has been printed: informs ranks that connect late, for
-/// some seconds, or until all are informed.
-void refuseLate(const Role &role, Meeting &meeting, const std::string &error);
+/// After acceptRanks has failed and the error has been printed: informs ranks that connect late,
+/// for some seconds, or until all are informed.
+void refuseLate(const Role &role, ConnectedRanks &ranksInfo, const std::string &error);
 
 /// Makes a listener and its addresses: on TPC_INTERFACE if set; otherwise on all interfaces, or
 /// only on this host.
-Socket listenForOthers(bool onlyHere, Attendee &self, std::string &error);
+Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error);
 
 /// Connects all pairs. `sockets` by rank.
-bool connectAll(const Role &role, const Meeting &meeting, Socket listener, Timeout &patience,
-                std::vector<Socket> &sockets, std::string &error);
+bool connectAll(const Role &role, const ConnectedRanks &ranksInfo, Socket listener,
+                Timeout &deadline, std::vector<Socket> &sockets, std::string &error);
 
 /// Seconds that ranks wait for each other at start-up, given a timeout that may be 0 (never).
 double startTimeout(double timeout);

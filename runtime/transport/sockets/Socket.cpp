@@ -109,7 +109,7 @@ Lookup lookUp(const std::string &host, int flags) {
 
 } // namespace
 
-std::vector<Address> resolve(const std::string &host, int port, Timeout &patience,
+std::vector<Address> resolve(const std::string &host, int port, Timeout &deadline,
                              std::string &error) {
   Lookup result = lookUp(host, AI_NUMERICHOST);
   if (result.addresses.empty()) {
@@ -118,7 +118,7 @@ std::vector<Address> resolve(const std::string &host, int port, Timeout &patienc
     std::future<Lookup> answer = task->get_future();
     std::thread([task] { (*task)(); }).detach();
     while (answer.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready)
-      if (patience.isOver()) {
+      if (deadline.isOver()) {
         error = "the name service does not answer for the host '" + host + "'";
         return {};
       }
@@ -194,7 +194,7 @@ Socket listenOn(Address &address, int backlog, std::string &error) {
   return listener;
 }
 
-Socket connectTo(const Address &address, Timeout &patience, std::string &error) {
+Socket connectTo(const Address &address, Timeout &deadline, std::string &error) {
   sockaddr_storage storage;
   socklen_t size = address.fill(storage);
   Socket result(socket(address.family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -202,7 +202,7 @@ Socket connectTo(const Address &address, Timeout &patience, std::string &error) 
   if (!problem && connect(result.get(), reinterpret_cast<sockaddr *>(&storage), size) != 0)
     problem = errno;
   if (problem == EINPROGRESS) {
-    Timeout some(3, &patience);
+    Timeout some(3, &deadline);
     pollfd polled{result.get(), POLLOUT, 0};
     while (poll(&polled, 1, 100) <= 0 && !some.isOver())
       ;
@@ -238,7 +238,7 @@ static bool isTemporary(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-bool readAll(int socket, void *data, size_t bytes, Timeout &patience) {
+bool readAll(int socket, void *data, size_t bytes, Timeout &deadline) {
   for (auto *at = static_cast<char *>(data); bytes;) {
     ssize_t some = recv(socket, at, bytes, MSG_DONTWAIT);
     if (some > 0) {
@@ -249,13 +249,13 @@ bool readAll(int socket, void *data, size_t bytes, Timeout &patience) {
     } else {
       waitFor(socket, POLLIN);
     }
-    if (bytes && patience.isOver())
+    if (bytes && deadline.isOver())
       return false;
   }
   return true;
 }
 
-bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience) {
+bool writeAll(int socket, const void *data, size_t bytes, Timeout &deadline) {
   for (auto *at = static_cast<const char *>(data); bytes;) {
     ssize_t some = send(socket, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (some > 0) {
@@ -266,7 +266,7 @@ bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience) {
     } else {
       waitFor(socket, POLLOUT);
     }
-    if (bytes && patience.isOver())
+    if (bytes && deadline.isOver())
       return false;
   }
   return true;

@@ -48,7 +48,7 @@ struct Address {
 
 /// Resolves a host name or number. Empty, with the reason, if there is no address, or if the name
 /// service does not answer within the timeout.
-std::vector<Address> resolve(const std::string &host, int port, Timeout &patience,
+std::vector<Address> resolve(const std::string &host, int port, Timeout &deadline,
                              std::string &error);
 /// Addresses at which other hosts may reach this one, loopback last. With the name or number of an
 /// interface, only its addresses. Empty, with the reason, if there is none.
@@ -59,12 +59,12 @@ Socket listenOn(Address &address, int backlog, std::string &error);
 /// Address of all interfaces, of both families if the system supports it.
 Address anyAddress(int port);
 /// Waits at most some seconds for an answer.
-Socket connectTo(const Address &address, Timeout &patience, std::string &error);
+Socket connectTo(const Address &address, Timeout &deadline, std::string &error);
 
 /// Reads all bytes. Returns false if the other side is gone, or the timeout is over, even if single
 /// bytes arrive.
-bool readAll(int socket, void *data, size_t bytes, Timeout &patience);
-bool writeAll(int socket, const void *data, size_t bytes, Timeout &patience);
+bool readAll(int socket, void *data, size_t bytes, Timeout &deadline);
+bool writeAll(int socket, const void *data, size_t bytes, Timeout &deadline);
 /// Whether the other side has closed the socket. Reads nothing.
 bool isClosed(int socket);
 

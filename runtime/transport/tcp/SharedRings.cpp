@@ -187,12 +187,12 @@ std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, c
 
 } // namespace
 
-bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
+bool shareRings(const Role &role, const ConnectedRanks &ranksInfo, Timeout &deadline,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error) {
   std::vector<int> near;
   for (int rank = 0; rank < role.size; ++rank)
-    if (meeting.attendees[rank].host == meeting.attendees[role.rank].host)
+    if (ranksInfo.processes[rank].host == ranksInfo.processes[role.rank].host)
       near.push_back(rank);
   if (near.size() < 2)
     return true;
@@ -201,10 +201,10 @@ bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
   Socket file;
   Offer offer;
   auto say = [&](int rank, const auto &what) {
-    return writeAll(sockets[rank].get(), &what, sizeof(what), patience);
+    return writeAll(sockets[rank].get(), &what, sizeof(what), deadline);
   };
   auto hear = [&](int rank, auto &what) {
-    return readAll(sockets[rank].get(), &what, sizeof(what), patience);
+    return readAll(sockets[rank].get(), &what, sizeof(what), deadline);
   };
   auto lose = [&](int rank) {
     error = "rank " + std::to_string(rank) + " has ended at the start";
@@ -217,7 +217,7 @@ bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
     std::string why;
     if (isWanted && (file = makeFile(layout.bytes(), why)) &&
         (memory = map(file.get(), layout.bytes()))) {
-      std::memcpy(memory->data, meeting.nonce.data(), meeting.nonce.size());
+      std::memcpy(memory->data, ranksInfo.nonce.data(), ranksInfo.nonce.size());
       offer = {getpid(), static_cast<int64_t>(layout.bytes()), file.get()};
     }
     isShared = memory != nullptr;
@@ -244,7 +244,7 @@ bool shareRings(const Role &role, const Meeting &meeting, Timeout &patience,
   } else {
     if (!hear(near[0], offer))
       return lose(near[0]);
-    memory = accept(offer, layout, meeting.nonce);
+    memory = accept(offer, layout, ranksInfo.nonce);
     if (!say(near[0], static_cast<uint8_t>(memory != nullptr)) || !hear(near[0], isShared))
       return lose(near[0]);
   }

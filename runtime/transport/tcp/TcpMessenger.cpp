@@ -1,7 +1,7 @@
 //===- TcpMessenger.cpp - Messages over byte streams ----------------------===//
 
 #include "transport/tcp/TcpMessenger.h"
-#include "core/Spin.h"
+#include "core/SpinWait.h"
 #include "transport/messages/MessageTransport.h"
 #include <algorithm>
 #include <unistd.h>
@@ -112,20 +112,20 @@ bool TcpMessenger::send(Peer &peer) {
 }
 
 bool TcpMessenger::check(int from, const Message &expected, const Header &header) {
-  std::string who = "rank " + std::to_string(from);
+  std::string peerName = "rank " + std::to_string(from);
   if (header.magic != messageMagic)
-    throw MessengerError(who + " sends what is no message of a tpc program");
+    throw MessengerError(peerName + " sends what is no message of a tpc program");
   if (header.tag == MessageTransport::sessionTag && expected.tag != header.tag)
-    throw MessengerError("waits for " + who + ", which has ended");
+    throw MessengerError("waits for " + peerName + ", which has ended");
   // The peer is not at the end of the run, as this rank is: its wait will fail, and it reports
   // that.
   if (expected.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     return false;
   if (header.bytes != expected.bytes)
-    throw MessengerError(who + " sends " + std::to_string(header.bytes) + " bytes where " +
+    throw MessengerError(peerName + " sends " + std::to_string(header.bytes) + " bytes where " +
                          std::to_string(expected.bytes) + " are expected");
   if (header.tag != expected.tag)
-    throw MessengerError(who + " takes part in other communication than this rank does");
+    throw MessengerError(peerName + " takes part in other communication than this rank does");
   return true;
 }
 
@@ -211,11 +211,11 @@ void TcpMessenger::sleep(double) {
     sleepers[i]->wake(polled[i].revents != 0);
 }
 
-void TcpMessenger::findMissing(std::vector<int> &missing) {
+void TcpMessenger::findAwaited(std::vector<int> &awaited) {
   for (int rank : active)
     if (!isDone(peers[rank]))
-      missing.push_back(rank);
-  std::sort(missing.begin(), missing.end());
+      awaited.push_back(rank);
+  std::sort(awaited.begin(), awaited.end());
 }
 
 void TcpMessenger::abort() { _exit(1); }

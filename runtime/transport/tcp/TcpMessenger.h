@@ -27,7 +27,7 @@ public:
   void flushNext() override { flushesNext = true; }
   Progress advance() override;
   void sleep(double waited) override;
-  void findMissing(std::vector<int> &missing) override;
+  void findAwaited(std::vector<int> &awaited) override;
   [[noreturn]] void abort() override;
 
 private:

@@ -37,7 +37,7 @@ bool isExact(const Launcher &launcher, const Address &address) {
 }
 
 /// Listens on rank 0's address if it is unambiguous.
-Socket listenAsFirst(const Launcher &launcher, const Role &role, const Attendee &self,
+Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessInfo &self,
                      const Address &found, std::string &error) {
   Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
   errno = 0;
@@ -67,20 +67,20 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     return nullptr;
   };
   Role role{launcher.rank, launcher.size, launcher.run, launcher.key(), timeout > 0};
-  Timeout patience(startTimeout(timeout));
-  Attendee self = Attendee::self();
-  Meeting meeting;
-  std::unique_ptr<Watch> watch;
+  Timeout deadline(startTimeout(timeout));
+  ProcessInfo self = ProcessInfo::self();
+  ConnectedRanks ranksInfo;
+  std::unique_ptr<Watchdog> watch;
   std::vector<Socket> sockets(1);
   std::vector<std::unique_ptr<Stream>> streams(role.size);
   if (role.size == 1) {
-    meeting.attendees = {self};
-    watch = std::make_unique<Watch>(0, meeting.members(), timeout);
+    ranksInfo.processes = {self};
+    watch = std::make_unique<Watchdog>(0, ranksInfo.members(), timeout);
   } else {
     allowSockets(role.size);
     std::string where = launcher.address + ":" + std::to_string(launcher.port);
     auto find = [&](std::string &reason) {
-      return resolve(launcher.address, launcher.port, patience, reason);
+      return resolve(launcher.address, launcher.port, deadline, reason);
     };
     std::vector<Address> found = find(error);
     if (found.empty())
@@ -92,21 +92,21 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     if (!(listener = listenForOthers(onlyHere, self, error)))
       return complain();
     bool met = role.rank == 0
-                   ? receiveAll(role, self, std::move(first), where, patience, meeting, error)
-                   : attend(role, self, where, find, patience, meeting, error);
+                   ? acceptRanks(role, self, std::move(first), where, deadline, ranksInfo, error)
+                   : joinRendezvous(role, self, where, find, deadline, ranksInfo, error);
     if (!met) {
       complain();
-      if (!meeting.reception)
+      if (!ranksInfo.server)
         return nullptr;
       printDiagnostic("error", error);
-      refuseLate(role, meeting, std::exchange(error, ""));
+      refuseLate(role, ranksInfo, std::exchange(error, ""));
       return nullptr;
     }
-    watch = std::make_unique<Watch>(role.rank, meeting.members(), timeout);
-    if (!connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
-        !shareRings(role, meeting, patience, sockets, streams, error)) {
+    watch = std::make_unique<Watchdog>(role.rank, ranksInfo.members(), timeout);
+    if (!connectAll(role, ranksInfo, std::move(listener), deadline, sockets, error) ||
+        !shareRings(role, ranksInfo, deadline, sockets, streams, error)) {
       // The watchdog names an ended rank with more detail.
-      for (Timeout some(graceForOthers, &patience); !some.isOver();)
+      for (Timeout some(graceForOthers, &deadline); !some.isOver();)
         poll(nullptr, 0, 50);
       complain();
       printDiagnostic("error", std::exchange(error, ""));
@@ -114,14 +114,14 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       return nullptr;
     }
   }
-  const std::vector<Attendee> &all = meeting.attendees;
+  const std::vector<ProcessInfo> &all = ranksInfo.processes;
   for (int peer = 0; peer < role.size; ++peer)
     if (peer != role.rank && !streams[peer])
       streams[peer] = std::make_unique<SocketStream>(
           std::move(sockets[peer]), all[role.rank].hostName, all[peer].hostName,
           /*findsCuts=*/timeout > 0 && all[peer].host != all[role.rank].host);
-  ProcessSession::Place place{role.rank, role.size, meeting.ranksOnHost(role.rank),
-                              std::min(meeting.coresOnHost(role.rank), quotaCores())};
+  ProcessSession::Place place{role.rank, role.size, ranksInfo.ranksOnHost(role.rank),
+                              std::min(ranksInfo.coresOnHost(role.rank), quotaCores())};
   return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), place,
                                           std::move(watch));
 }

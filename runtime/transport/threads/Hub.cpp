@@ -22,7 +22,7 @@ Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.siz
 
 Hub::Hub(World &world) : world(world), waits(world.size()) {}
 
-std::optional<uint64_t> Hub::standstill() {
+std::optional<uint64_t> Hub::idleState() {
   std::lock_guard<std::mutex> lock(mutex);
   uint64_t ended = 0;
   for (int rank = 0; rank < static_cast<int>(waits.size()); ++rank) {
@@ -33,16 +33,16 @@ std::optional<uint64_t> Hub::standstill() {
   return ended;
 }
 
-bool Hub::findMissing(int rank, std::vector<int> &missing) {
+bool Hub::findAwaited(int rank, std::vector<int> &awaited) {
   const WaitWord *word = waits[rank].word.load();
   if (!word)
     return false;
   if (const Barrier *barrier = waits[rank].barrier.load()) {
     for (int other : barrier->ranks)
       if (other != rank && waits[other].word.load() != word)
-        missing.push_back(other);
+        awaited.push_back(other);
   } else {
-    missing.push_back(waits[rank].peer.load());
+    awaited.push_back(waits[rank].peer.load());
   }
   return true;
 }

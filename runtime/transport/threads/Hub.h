@@ -92,10 +92,10 @@ public:
   Wait &waitOf(int rank) { return waits[rank]; }
   /// A number that stays the same while all ranks that have not ended wait and none makes progress;
   /// nothing while any rank computes.
-  std::optional<uint64_t> standstill();
+  std::optional<uint64_t> idleState();
   /// Sets the ranks that `rank` waits for and that have not reached the same point. False if it
   /// does not wait.
-  bool findMissing(int rank, std::vector<int> &missing);
+  bool findAwaited(int rank, std::vector<int> &awaited);
 
 private:
   std::mutex mutex;

@@ -18,12 +18,12 @@ namespace tpc::rt {
 
 /// One collective: publishes this member's tensors and waits for the others. At the end, blocks
 /// changes of tensors that others may still read.
-class ThreadsTransport::Round {
+class ThreadsTransport::CollectiveScope {
 public:
   /// `largest`: maximum bytes that any member publishes; the same on all members. `out` is only
   /// published, never staged.
-  Round(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
-        void *out, int64_t bytes, int64_t largest)
+  CollectiveScope(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
+                  void *out, int64_t bytes, int64_t largest)
       : transport(transport), place(transport.placeIn(group)), slots(place.barrier->slots),
         turn(place.turn++ & 1), staged(!out && largest <= place.barrier->stageBytes) {
     Barrier::Slot &slot = slots[group.index];
@@ -73,7 +73,7 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
   mine.word.store(&word, std::memory_order_release);
   std::optional<uint64_t> still;
   Waited waited = word.wait(seen, spin, hub->world.timeout(), [&] {
-    std::optional<uint64_t> before = std::exchange(still, hub->standstill());
+    std::optional<uint64_t> before = std::exchange(still, hub->idleState());
     return still && still == before;
   });
   if (waited == Waited::Late)
@@ -93,10 +93,10 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
 void ThreadsTransport::failLate(tpc_context &ctx) {
   World &world = hub->world;
   auto describe = [&](int other) {
-    std::vector<int> missing;
-    return hub->findMissing(other, missing)
-               ? world.describeWait(other, world.local(other).activity, missing)
-               : world.describeWait(other, nullptr, missing);
+    std::vector<int> awaited;
+    return hub->findAwaited(other, awaited)
+               ? world.describeWait(other, world.local(other).activity, awaited)
+               : world.describeWait(other, nullptr, awaited);
   };
   std::string message = world.describeTimeout() + ": " + describe(rank);
   for (int other = 0; other < world.size(); ++other)
@@ -106,10 +106,10 @@ void ThreadsTransport::failLate(tpc_context &ctx) {
 }
 
 void ThreadsTransport::arriveAndWait(tpc_context &ctx, Barrier &barrier) {
-  uint32_t round = barrier.rounds.count();
+  uint32_t collective = barrier.rounds.count();
   int members = static_cast<int>(barrier.slots.size());
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
-    return wait(ctx, barrier.rounds, round, &barrier, -1, "collective");
+    return wait(ctx, barrier.rounds, collective, &barrier, -1, "collective");
   barrier.arrived.store(0, std::memory_order_relaxed);
   // Earlier members may have been stopped while they waited: their published data is gone.
   if (!barrier.rounds.advanceUnlessStopped())
@@ -120,10 +120,10 @@ void ThreadsTransport::arriveAndWaitAgain(Barrier &barrier) {
   // Between two barriers of one collective, members only copy: all of them arrive, even if another
   // rank of the world has failed meanwhile. Leaving early would free tensors that others still
   // read.
-  uint32_t round = barrier.rounds.count();
+  uint32_t collective = barrier.rounds.count();
   int members = static_cast<int>(barrier.slots.size());
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
-    return barrier.rounds.waitRegardless(round, spin);
+    return barrier.rounds.waitRegardless(collective, spin);
   barrier.arrived.store(0, std::memory_order_relaxed);
   barrier.rounds.advance();
 }
@@ -134,14 +134,14 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   int64_t size = sizeOf(dtype), bytes = count * size;
   int members = group.size();
   if (bytes <= placeIn(group).barrier->stageBytes) {
-    Round round(*this, ctx, group, in, nullptr, bytes, bytes);
-    reduce(dtype, reduction, out, round.inputs(0), members, count);
-    return round.end();
+    CollectiveScope collective(*this, ctx, group, in, nullptr, bytes, bytes);
+    reduce(dtype, reduction, out, collective.inputs(0), members, count);
+    return collective.end();
   }
 
   // Each member reduces one chunk of whole cache lines and writes it to all outputs. Chunk c of any
   // input is read by member c only, before it writes chunk c of any output: so `in` may be `out`.
-  Round round(*this, ctx, group, in, out, bytes, bytes);
+  CollectiveScope collective(*this, ctx, group, in, out, bytes, bytes);
   int64_t line = 64 / size;
   Part lines = partOf((count + line - 1) / line, members, group.index);
   int64_t end = std::min((lines.offset + lines.size) * line, count);
@@ -149,25 +149,26 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   for (int64_t at = lines.offset * line; at < end; at += block) {
     int64_t some = std::min(block, end - at);
     char *mine = static_cast<char *>(out) + at * size;
-    reduce(dtype, reduction, mine, round.inputs(at * size), members, some);
+    reduce(dtype, reduction, mine, collective.inputs(at * size), members, some);
     for (int member = 0; member < members; ++member)
       if (member != group.index)
-        std::memcpy(static_cast<char *>(round[member].out) + at * size, mine,
+        std::memcpy(static_cast<char *>(collective[member].out) + at * size, mine,
                     static_cast<size_t>(some * size));
   }
-  round.end();
+  collective.end();
 }
 
 void ThreadsTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
                                  int64_t outer, int64_t n, int64_t inner) {
   // The first part of a balanced split is the largest.
   int64_t row = outer * inner, largest = row * group.part(n, 0).size;
-  Round round(*this, ctx, group, in, nullptr, row * group.part(n, group.index).size, largest);
+  CollectiveScope collective(*this, ctx, group, in, nullptr, row * group.part(n, group.index).size,
+                             largest);
   for (int member = 0; member < group.size(); ++member) {
     Part part = group.part(n, member);
-    copyIntoWhole(out, round[member].in, outer, n, part.offset, part.size, inner);
+    copyIntoWhole(out, collective[member].in, outer, n, part.offset, part.size, inner);
   }
-  round.end();
+  collective.end();
 }
 
 void ThreadsTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
@@ -175,12 +176,12 @@ void ThreadsTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
                                      int64_t outer, int64_t n, int64_t inner) {
   int64_t size = sizeOf(dtype), bytes = outer * n * inner * size;
   Part mine = group.part(n, group.index);
-  Round round(*this, ctx, group, in, nullptr, bytes, bytes);
+  CollectiveScope collective(*this, ctx, group, in, nullptr, bytes, bytes);
   int64_t run = mine.size * inner;
   for (int64_t o = 0; o < outer && run; ++o)
     reduce(dtype, reduction, static_cast<char *>(out) + o * run * size,
-           round.inputs((o * n + mine.offset) * inner * size), group.size(), run);
-  round.end();
+           collective.inputs((o * n + mine.offset) * inner * size), group.size(), run);
+  collective.end();
 }
 
 void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
@@ -198,22 +199,23 @@ void ThreadsTransport::exchange(tpc_context &ctx, const Group &group, const void
   movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
 }
 
-template <typename Pieces>
+template <typename BlockSource>
 void ThreadsTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
-                                  const Pieces &pieces) {
-  Round round(*this, ctx, group, in, nullptr, pieces.inBytes(group.index), pieces.largest());
+                                  const BlockSource &blockSource) {
+  CollectiveScope collective(*this, ctx, group, in, nullptr, blockSource.inBytes(group.index),
+                             blockSource.largest());
   for (int member = 0; member < group.size(); ++member)
-    pieces.piece(member, group.index).copyThrough(out, round[member].in);
-  round.end();
+    blockSource.tensorBlock(member, group.index).copyThrough(out, collective[member].in);
+  collective.end();
 }
 
 void ThreadsTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                                  int root) {
   bool isRoot = group.index == root;
-  Round round(*this, ctx, group, data, nullptr, isRoot ? bytes : 0, bytes);
+  CollectiveScope collective(*this, ctx, group, data, nullptr, isRoot ? bytes : 0, bytes);
   if (!isRoot)
-    std::memcpy(data, round[root].in, static_cast<size_t>(bytes));
-  round.end();
+    std::memcpy(data, collective[root].in, static_cast<size_t>(bytes));
+  collective.end();
 }
 
 Channel &ThreadsTransport::Channels::with(Hub &hub, int from, int to, int peer) {
@@ -305,15 +307,15 @@ void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t b
   if (group.size() == 1)
     return take(0, data, bytes);
   // The maximum size is unknown, so nothing is staged.
-  Round round(*this, ctx, group, data, nullptr, bytes, INT64_MAX);
+  CollectiveScope collective(*this, ctx, group, data, nullptr, bytes, INT64_MAX);
   bool enough = true;
   try {
     for (int member = 0; rank == 0 && member < group.size(); ++member)
-      take(member, round[member].in, round[member].bytes);
+      take(member, collective[member].in, collective[member].bytes);
   } catch (const std::exception &) {
-    enough = false; // the others wait for the end of the round
+    enough = false; // the others wait for the end of the collective
   }
-  round.end();
+  collective.end();
   if (!enough)
     fail(ctx, "out of memory while outputs were gathered");
 }

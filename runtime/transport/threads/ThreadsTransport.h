@@ -56,7 +56,7 @@ private:
     uint32_t turn = 0;
     std::vector<const void *> pointers; ///< one for each member
   };
-  class Round;
+  class CollectiveScope;
   struct Channels {
     bool posts;
     std::vector<Channel *> byPeer; ///< null: not used so far
@@ -65,9 +65,9 @@ private:
 
   Place &placeIn(const Group &group);
   /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
-  template <typename Pieces>
+  template <typename BlockSource>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
-                  const Pieces &pieces);
+                  const BlockSource &blockSource);
   void arriveAndWait(tpc_context &ctx, Barrier &barrier);
   void arriveAndWaitAgain(Barrier &barrier);
   void put(tpc_context &ctx, Channel &channel, int peer, const void *data, int64_t bytes);

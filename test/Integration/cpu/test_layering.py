@@ -138,7 +138,7 @@ TARGETS = {
         registered=(
             "lib/Driver/Register.cpp",
             "lib/Driver/PassPipelines.cpp",
-            "runtime/core/ChooseDevices.cpp",
+            "runtime/core/DeviceSelection.cpp",
             "runtime/core/Device.h",
         ),
     ),
@@ -157,7 +157,7 @@ TARGETS = {
         registered=(
             "lib/Driver/Register.cpp",
             "lib/Driver/PassPipelines.cpp",
-            "runtime/core/ChooseDevices.cpp",
+            "runtime/core/DeviceSelection.cpp",
             "runtime/core/Device.h",
         ),
     ),

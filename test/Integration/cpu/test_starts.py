@@ -97,7 +97,7 @@ def connected(port):
 
 
 def greeting(rank, size, process=0):
-    """Reception.h's: no id of a run, one address of no family."""
+    """RendezvousServer.h's: no id of a run, one address of no family."""
     run = 0xCBF29CE484222325  # the hash of no id
     attendee = struct.pack("<QqI", 0, process, 0) + bytes(4 * 24 + 128 + 60)
     text = (
@@ -486,11 +486,11 @@ def test_sigterm_to_one_rank_is_said(style, victim):
     assert result.returncode != 0
     text = result.stderr
     assert re.search(
-        rf"^error: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\), by itself",
+        rf"^error: rank {victim} \(tp {victim}\) alone received SIGTERM",
         text,
         re.M,
     ), text
     assert re.search(
-        rf"^note: rank {victim} \(tp {victim}\) was asked to end \(SIGTERM\)", text, re.M
+        rf"^note: rank {victim} \(tp {victim}\) received SIGTERM", text, re.M
     ), text
     assert len(re.findall("^error", text, re.M)) == 1, text

@@ -48,7 +48,7 @@ SCOPES = {
     ),
     "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
     "links": (
-        ["runtime/transport/devices", "runtime/core/Piece.h"],
+        ["runtime/transport/devices", "runtime/core/TensorBlock.h"],
         ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"],
     ),
     "generation": (

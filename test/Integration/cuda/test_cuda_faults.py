@@ -192,7 +192,7 @@ RANK = r"rank \d(?: \([^)]*\))?"
 STATE = (
     rf"{RANK} (in connecting devices over 'tp'|in \w+ \d+ of '[^']*' over '[tp]p'|in (the"
     r" assembling of outputs|a barrier of all ranks)|"
-    rf"computing on its device, in {CALLS}|computing, behind .*|waiting for its device)( for"
+    rf"computing on its device, in {CALLS}|computing, after .*|waiting for its device)( for"
     rf" {RANK}(, {RANK})*)?"
 )
 

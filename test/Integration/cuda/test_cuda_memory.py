@@ -175,7 +175,7 @@ def test_other_sizes_later(tpcc, tmp_path):
     executable.call(
         [str(small), str(large), "--output", str(run.folder / "out")],
         env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(most)},
-    ).refused("a step with batch=40, sequence=64 needs", "beside the weights")
+    ).refused("a step with batch=40, sequence=64 needs", "in addition to the weights")
 
 
 def test_smallest_splits_that_fit(tpcc):

@@ -163,20 +163,20 @@ template <typename Plan> std::vector<Member> membersOf(const Grid &grid, Plan pl
 }
 
 /// Checks that every output consists of the inputs' tensor blocks.
-template <typename Pieces, typename Plan>
-void checkPieces(const Grid &grid, const Pieces &pieces, const std::vector<int64_t> &outBytes,
-                 Plan plan) {
+template <typename BlockSource, typename Plan>
+void checkPieces(const Grid &grid, const BlockSource &blockSource,
+                 const std::vector<int64_t> &outBytes, Plan plan) {
   std::vector<Member> members = membersOf(grid, plan);
   int count = grid.numRanks();
   std::vector<Bytes> expected;
   for (int i = 0; i < count; ++i) {
-    members[i].in = numbers(pieces.inBytes(i), i + 1);
+    members[i].in = numbers(blockSource.inBytes(i), i + 1);
     members[i].out.assign(outBytes[i], unwritten);
     expected.push_back(members[i].out);
   }
   for (int to = 0; to < count; ++to)
     for (int from = 0; from < count; ++from)
-      pieces.piece(from, to).copyThrough(expected[to].data(), members[from].in.data());
+      blockSource.tensorBlock(from, to).copyThrough(expected[to].data(), members[from].in.data());
   carryOut(members);
   for (int i = 0; i < count; ++i)
     EXPECT_EQ(members[i].out, expected[i]) << "member " << i << " of " << count;

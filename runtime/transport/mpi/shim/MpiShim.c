@@ -199,7 +199,7 @@ static int is_missing(int32_t peer) {
   return 0;
 }
 
-static int32_t missing(int32_t *list, int32_t capacity) {
+static int32_t awaited(int32_t *list, int32_t capacity) {
   int32_t count = 0;
   for (int32_t peer = 0; peer < world_size && count < capacity; ++peer)
     if (is_missing(peer))
@@ -280,7 +280,7 @@ static void finalize(void) {
 
 __attribute__((visibility("default"))) const tpc_mpi_shim *tpc_mpi_shim_v1(void) {
   static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    start,    post,
-                                    flush_next,           advance, sleep_on, missing,
+                                    flush_next,           advance, sleep_on, awaited,
                                     abort_world,          finalize};
   return &shim;
 }

@@ -1,6 +1,6 @@
-//===- WatchTest.cpp - tests of error reports after rank 0 is lost --------===//
+//===- WatchdogTest.cpp - tests of error reports after rank 0 is lost -----===//
 
-#include "core/Watch.h"
+#include "core/Watchdog.h"
 #include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@ namespace {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
     std::abort();
-  std::vector<Watch::Member> members(3);
+  std::vector<Watchdog::Member> members(3);
   members[0] = {std::make_unique<MessageSocket>(sockets[0]), getpid() + 100000, 7, ""};
   members[1] = {nullptr, process, 7, ""};
   members[2] = {nullptr, getpid(), 7, ""};
-  Watch watch(2, std::move(members), 60);
+  Watchdog watch(2, std::move(members), 60);
   close(sockets[1]);
   sleep(30);
   std::exit(3);

@@ -1,12 +1,12 @@
-//===- Reception.h - Acceptance of ranks at rank 0's listener -------------===//
+//===- RendezvousServer.h - Acceptance of ranks at rank 0's listener ------===//
 //
 // Any process may connect to a listening socket: port scanners, programs with a wrong port, ranks
 // of another run. A connection must send a greeting of fixed size within some seconds, or it is
 // ignored. Its contents do not influence memory use.
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_TRANSPORT_SOCKETS_RECEPTION_H
-#define TPC_RT_TRANSPORT_SOCKETS_RECEPTION_H
+#ifndef TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSSERVER_H
+#define TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSSERVER_H
 
 #include "transport/sockets/Socket.h"
 #include <array>
@@ -17,7 +17,7 @@ namespace tpc::rt {
 using Nonce = std::array<uint8_t, 16>;
 
 /// Self-description of a process.
-struct Attendee {
+struct ProcessInfo {
   uint64_t host = 0;   ///< equal for processes that can see each other
   int64_t process = 0; ///< process number on its host
   uint32_t numAddresses = 0;
@@ -26,7 +26,7 @@ struct Attendee {
   char hostName[60] = {};  ///< for messages
 
   /// This process, without its addresses.
-  static Attendee self();
+  static ProcessInfo self();
 };
 
 struct Greeting {
@@ -39,12 +39,12 @@ struct Greeting {
   uint64_t run = 0;      ///< hash of the run id
   char runName[64] = {}; ///< for messages
   Nonce nonce = {};      ///< for Data: the run's agreed value
-  Attendee attendee;
+  ProcessInfo attendee;
 };
 
 /// Immediate reply to a greeting. Its magic differs from a greeting's: a process that echoes its
 /// input is no rank.
-struct Answer {
+struct GreetingReply {
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
 
   char magic[8] = {};
@@ -54,12 +54,12 @@ struct Answer {
   uint64_t host = 0;
   int64_t process = 0;
 
-  explicit Answer(const std::string &why = "");
+  explicit GreetingReply(const std::string &why = "");
 };
 
-class Reception {
+class RendezvousServer {
 public:
-  explicit Reception(Socket listener) : listener(std::move(listener)) {}
+  explicit RendezvousServer(Socket listener) : listener(std::move(listener)) {}
 
   /// Returns the next greeting, or false if none arrives within a tenth of a second.
   bool next(Greeting &greeting, Socket &socket);
@@ -68,22 +68,22 @@ public:
   std::string describeStrangers() const;
 
 private:
-  struct Guest {
+  struct PendingConnection {
     Socket socket;
     std::string from;
     size_t heard = 0;
     Greeting greeting;
-    Timeout patience{5};
+    Timeout deadline{5};
   };
   void accept();
-  void ignore(const Guest &guest);
+  void ignore(const PendingConnection &connection);
 
   Socket listener;
-  std::deque<Guest> guests; ///< connections with incomplete greetings
+  std::deque<PendingConnection> pending; ///< connections with incomplete greetings
   int strangers = 0;
   std::string lastStranger;
 };
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_TRANSPORT_SOCKETS_RECEPTION_H
+#endif // TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSSERVER_H

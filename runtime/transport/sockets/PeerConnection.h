@@ -1,12 +1,13 @@
-//===- Attendance.h - Ranks connected during start-up ---------------------===//
+//===- PeerConnection.h - Ranks connected during start-up -----------------===//
 //
 // Until all ranks have connected, rank 0 and the connected ranks exchange heartbeats, so that a
-// rank that ends or freezes meanwhile is named at once. After that Watch.h takes over the sockets.
+// rank that ends or freezes meanwhile is named at once. After that Watchdog.h takes over the
+// sockets.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_TRANSPORT_SOCKETS_ATTENDANCE_H
-#define TPC_RT_TRANSPORT_SOCKETS_ATTENDANCE_H
+#ifndef TPC_RT_TRANSPORT_SOCKETS_PEERCONNECTION_H
+#define TPC_RT_TRANSPORT_SOCKETS_PEERCONNECTION_H
 
 #include "core/MessageSocket.h"
 #include "core/PeerState.h"
@@ -19,23 +20,25 @@
 namespace tpc::rt {
 
 /// Socket and the process at its other end.
-class Arrival {
+class PeerConnection {
 public:
-  Arrival() = default;
+  PeerConnection() = default;
   /// `address`: of the other end, for messages; empty if it is on this host.
-  Arrival(std::unique_ptr<MessageSocket> line, const PeerProcess &process, std::string address)
-      : line(std::move(line)), process(process), address(std::move(address)) {}
+  PeerConnection(std::unique_ptr<MessageSocket> channel, const PeerProcess &process,
+                 std::string address)
+      : channel(std::move(channel)), process(process), address(std::move(address)) {}
 
-  bool hasCome() const { return line != nullptr; }
-  bool isOpen() const { return line && line->isOpen(); }
+  bool isConnected() const { return channel != nullptr; }
+  bool isOpen() const { return channel && channel->isOpen(); }
 
   /// Reads received messages, sends a heartbeat when due, and checks the peer. Returns empty, or
   /// the error of the rank: "is frozen: …". An ended rank may be restarted within `grace` seconds.
   /// `judgesSilence`: false disables the check for frozen ranks.
-  std::string look(double grace, bool judgesSilence,
-                   const std::function<void(MessageSocket::Word, std::string_view)> &hear = {});
+  std::string
+  look(double grace, bool judgesSilence,
+       const std::function<void(MessageSocket::MessageType, std::string_view)> &receive = {});
 
-  std::unique_ptr<MessageSocket> line;
+  std::unique_ptr<MessageSocket> channel;
   PeerProcess process;
 
 private:
@@ -53,4 +56,4 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_TRANSPORT_SOCKETS_ATTENDANCE_H
+#endif // TPC_RT_TRANSPORT_SOCKETS_PEERCONNECTION_H

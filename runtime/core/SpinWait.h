@@ -1,11 +1,11 @@
-/* Spin.h - Spin-then-sleep policy of waits
+/* SpinWait.h - Spin-then-sleep policy of waits
  *
  * Shared by ranks that are threads, by processes, and by the threads of a rank. If every computing
  * thread has a core, a waiter spins for about as long as it takes to put a core to sleep and to
  * wake it. Otherwise spinning would take the core from the thread that it waits for, so the waiter
  * sleeps at once. Plain C, for the MPI shim. */
-#ifndef TPC_RT_CORE_SPIN_H
-#define TPC_RT_CORE_SPIN_H
+#ifndef TPC_RT_CORE_SPINWAIT_H
+#define TPC_RT_CORE_SPINWAIT_H
 
 #include <sched.h>
 #include <stdint.h>
@@ -58,4 +58,4 @@ static inline int tpc_spin_again(tpc_spin *spin) {
   return 1;
 }
 
-#endif /* TPC_RT_CORE_SPIN_H */
+#endif /* TPC_RT_CORE_SPINWAIT_H */

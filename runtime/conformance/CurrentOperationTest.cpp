@@ -1,6 +1,6 @@
-//===- ActivityTest.cpp - tests of the concurrently read rank activity ----===//
+//===- CurrentOperationTest.cpp - Concurrent reads of an operation --------===//
 
-#include "core/Activity.h"
+#include "core/CurrentOperation.h"
 #include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -9,40 +9,40 @@
 
 using namespace tpc::rt;
 
-TEST(Activity, ReadsConsistentState) {
-  Activity activity;
+TEST(CurrentOperation, ReadsConsistentState) {
+  CurrentOperation activity;
   EXPECT_EQ(activity.read().last, nullptr);
   {
     activity.setNode("a");
-    Doing doing(activity, "all_reduce", 1);
+    OperationScope doing(activity, "all_reduce", 1);
     // The node of the next operation; the current one keeps its node.
     activity.setNode("b");
-    Activity::Seen seen = activity.read();
+    CurrentOperation::Seen seen = activity.read();
     EXPECT_STREQ(seen.what, "all_reduce");
     EXPECT_STREQ(seen.node, "a");
     EXPECT_EQ(seen.axes, 1u);
   }
-  Activity::Seen seen = activity.read();
+  CurrentOperation::Seen seen = activity.read();
   EXPECT_EQ(seen.what, nullptr);
   EXPECT_STREQ(seen.last, "all_reduce");
   EXPECT_STREQ(seen.node, "a");
 }
 
-TEST(Activity, IsReadWhole) {
-  Activity activity;
+TEST(CurrentOperation, IsReadWhole) {
+  CurrentOperation activity;
   std::atomic<bool> done{false};
   std::thread rank([&] {
     while (!done) {
       activity.setNode("a");
       {
-        Doing doing(activity, "all_reduce", 1);
+        OperationScope doing(activity, "all_reduce", 1);
       }
       activity.setNode("b");
       {
-        Doing doing(activity, "send", 2);
+        OperationScope doing(activity, "send", 2);
       }
       activity.setNode(nullptr);
-      Doing doing(activity, "outputs", 0);
+      OperationScope doing(activity, "outputs", 0);
     }
   });
   int found[3] = {};
@@ -53,7 +53,7 @@ TEST(Activity, IsReadWhole) {
            std::chrono::steady_clock::now() > end;
   };
   while (!HasFailure() && !isOver()) {
-    Activity::Seen seen = activity.read();
+    CurrentOperation::Seen seen = activity.read();
     if (!seen.last)
       continue;
     ++found[seen.axes];

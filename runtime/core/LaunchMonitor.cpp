@@ -1,6 +1,6 @@
-//===- LaunchWatch.cpp - Monitor of the launcher and of sibling ranks -----===//
+//===- LaunchMonitor.cpp - Monitor of the launcher and of sibling ranks ---===//
 
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "core/Diagnostic.h"
 #include "core/MessageClaim.h"
 #include "core/Termination.h"
@@ -33,13 +33,13 @@ constexpr double graceForTermination = 0.5;
 /// Seconds for which a started rank may be absent.
 constexpr double graceForMissing = 1;
 /// A host may have many ranks; each process watches at most this many others.
-constexpr size_t mostWatched = 16;
+constexpr size_t maxWatched = 16;
 
 constexpr const char *endedText =
     " has ended before all ranks had met: it was killed, has crashed, or has said what is wrong";
 
 std::atomic<bool> ends{false}, hasFailed{false};
-std::atomic<LaunchWatch *> current{nullptr};
+std::atomic<LaunchMonitor *> current{nullptr};
 
 std::string folderOf(int64_t process) { return "/proc/" + std::to_string(process); }
 
@@ -187,15 +187,15 @@ bool Siblings::exist() const {
          });
 }
 
-LaunchWatch::LaunchWatch(const Launcher &launcher, double timeout)
+LaunchMonitor::LaunchMonitor(const Launcher &launcher, double timeout)
     : launcher(launcher), timeout(timeout), process(launcherOf(launcher)), siblings(launcher),
       wakeUp(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   Termination::expect();
   current.store(this);
-  thread = std::thread(&LaunchWatch::run, this);
+  thread = std::thread(&LaunchMonitor::run, this);
 }
 
-LaunchWatch::~LaunchWatch() {
+LaunchMonitor::~LaunchMonitor() {
   current.store(nullptr);
   over.store(true);
   eventfd_write(wakeUp, 1);
@@ -205,27 +205,27 @@ LaunchWatch::~LaunchWatch() {
     Termination::forget();
 }
 
-void LaunchWatch::enter(Phase next) {
+void LaunchMonitor::enter(Phase next) {
   // From now on the watchdog of all ranks handles SIGTERM.
   if (phase.exchange(next) == Phase::Start)
     Termination::forget();
 }
 
-bool LaunchWatch::endsProcess() { return ends.load(); }
+bool LaunchMonitor::endsProcess() { return ends.load(); }
 
-void LaunchWatch::noteThatRanksHaveMet() {
-  if (LaunchWatch *watch = current.load())
+void LaunchMonitor::noteThatRanksHaveMet() {
+  if (LaunchMonitor *watch = current.load())
     watch->enter(Phase::Run);
 }
 
-void LaunchWatch::noteFailure() { hasFailed.store(true); }
+void LaunchMonitor::noteFailure() { hasFailed.store(true); }
 
-void LaunchWatch::run() {
+void LaunchMonitor::run() {
   using Clock = std::chrono::steady_clock;
   auto last = Clock::now();
   for (double waited = 0, sinceFull = period; !over.load();) {
     Phase now = phase.load();
-    if (now == Phase::Start && Termination::isAsked())
+    if (now == Phase::Start && Termination::isRequested())
       endTerminated();
     auto time = Clock::now();
     // After this process was stopped, the first check counts as one period.
@@ -248,7 +248,7 @@ void LaunchWatch::run() {
   }
 }
 
-void LaunchWatch::endTerminated() {
+void LaunchMonitor::endTerminated() {
   ends.store(true);
   bool isNamed = hasFailed.load();
   for (double waited = 0; waited < graceForTermination; waited += firstPeriod) {
@@ -263,20 +263,20 @@ void LaunchWatch::endTerminated() {
   }
   if (!isNamed && claimMessage(launcher.key(), "termination"))
     printDiagnostic("note", "rank " + std::to_string(launcher.rank) +
-                                " was asked to end (SIGTERM) before all ranks had met");
+                                " received SIGTERM before all ranks had met");
   std::signal(SIGTERM, SIG_DFL);
   kill(getpid(), SIGTERM);
   _exit(128 + SIGTERM);
 }
 
-void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
+void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
   std::multimap<int, PeerProcess> found = siblings.look();
   // Ranks after this one, then from the first again.
   std::set<int> ranks;
   for (auto &[rank, fate] : fates)
     ranks.insert(rank);
   auto next = found.upper_bound(launcher.rank);
-  for (size_t i = 0; i < found.size() && ranks.size() < mostWatched; ++i, ++next) {
+  for (size_t i = 0; i < found.size() && ranks.size() < maxWatched; ++i, ++next) {
     if (next == found.end())
       next = found.begin();
     ranks.insert(next->first);
@@ -313,7 +313,7 @@ void LaunchWatch::judgeSiblings(double passed, bool isFull, Phase now) {
     judgeMissing(passed);
 }
 
-void LaunchWatch::judgeMissing(double passed) {
+void LaunchMonitor::judgeMissing(double passed) {
   int expected = launcher.localSize, there = static_cast<int>(siblings.started().size());
   if (!process.number() || expected < 0 || there >= expected) {
     missing = 0;
@@ -341,12 +341,12 @@ void LaunchWatch::judgeMissing(double passed) {
                    "this program, and none with --help or --describe");
 }
 
-void LaunchWatch::report(const std::string &subject, const std::string &message) const {
+void LaunchMonitor::report(const std::string &subject, const std::string &message) const {
   if (claimMessage(launcher.key(), subject))
     printDiagnostic("error", message);
 }
 
-void LaunchWatch::end(const std::string &subject, const std::string &message) {
+void LaunchMonitor::end(const std::string &subject, const std::string &message) {
   ends.store(true);
   report(subject, message);
   // All processes of this host detect the same, each at its next check.

@@ -1,4 +1,4 @@
-//===- Watch.h - Heartbeat watchdog of the processes of a world -----------===//
+//===- Watchdog.h - Heartbeat watchdog of the processes of a world --------===//
 //
 // Each process has a thread that exchanges heartbeats with rank 0's thread over a dedicated socket,
 // ten times a second. Rank 0 can therefore distinguish a computing rank from a waiting one, and
@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CORE_WATCH_H
-#define TPC_RT_CORE_WATCH_H
+#ifndef TPC_RT_CORE_WATCHDOG_H
+#define TPC_RT_CORE_WATCHDOG_H
 
 #include "core/HangDetector.h"
 #include "core/Heartbeat.h"
@@ -41,21 +41,21 @@ namespace tpc::rt {
 
 class World;
 
-class Watch {
+class Watchdog {
 public:
   struct Member {
-    std::unique_ptr<MessageSocket> line; ///< rank 0: to each other rank; other ranks: to rank 0
-    int64_t process = 0;                 ///< process number on its host
-    uint64_t host = 0;                   ///< equal for processes that can see each other's numbers
-    std::string address;                 ///< of its host, for messages
+    std::unique_ptr<MessageSocket> channel; ///< rank 0: to each other rank; other ranks: to rank 0
+    int64_t process = 0;                    ///< process number on its host
+    uint64_t host = 0;   ///< equal for processes that can see each other's numbers
+    std::string address; ///< of its host, for messages
   };
 
   /// `members` by rank. `timeout`: as Session::timeout; 0 also disables the check for frozen
   /// processes.
-  Watch(int rank, std::vector<Member> members, double timeout);
+  Watchdog(int rank, std::vector<Member> members, double timeout);
   /// Collective: this process ends in order. Returns when all do, or at once during stack
   /// unwinding.
-  ~Watch();
+  ~Watchdog();
 
   /// Sets the running world, whose grid names ranks, or null.
   void observe(World *world);
@@ -63,7 +63,7 @@ public:
   void follow(const std::atomic<const char *> &doing);
 
   /// The rank has waited for some milliseconds for these ranks.
-  void waitsFor(const std::vector<int> &missing);
+  void waitsFor(const std::vector<int> &awaited);
   /// Records progress: a transfer, or the end of a wait.
   void moves();
   /// Sets whether the rank is at the end of a run.
@@ -81,8 +81,8 @@ private:
   void run();
   bool isHub() const { return rank == 0; }
   /// Current heartbeat of this rank.
-  Heartbeat beat() const;
-  void hear(int from, MessageSocket::Word word, std::string_view text);
+  Heartbeat heartbeat() const;
+  void receive(int from, MessageSocket::MessageType word, std::string_view text);
   /// Checks all ranks, after `seconds` more in which this process could run.
   void judge(double seconds);
   void judgeLine(int of, double seconds);
@@ -96,23 +96,23 @@ private:
   bool isOver() const;
   std::string lastSeen(int of) const;
   /// Hang analysis of the known state of all ranks.
-  HangDetector standstill() const;
+  HangDetector hangDetector() const;
   /// Ends all processes. `culprit`: rank whose process is to be killed, or -1. `isCut`: the error
   /// is a broken connection, which the rank at its other end may report as well.
-  [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits,
+  [[noreturn]] void endAll(const std::string &error, int culprit, bool reportsWaits,
                            bool isCut = false);
   /// Informs the other ranks, and gives them a moment.
-  void tell(int culprit, bool sayWaits);
-  void sayOwnWait();
+  void informOthers(int culprit, bool reportsWaits);
+  void reportOwnWait();
   /// Ends this process without informing the others.
   [[noreturn]] void leave();
   /// Kills the processes of this host that cannot end by themselves: all that are stopped, and that
   /// of `culprit`, if any.
   void killStopped(int culprit) const;
   /// Whether this rank reports why the run ends: one rank per host does.
-  bool becomeSpeaker(bool isCut);
+  bool claimReport(bool isCut);
   /// Whether another process of this host has not ended yet and is not stopped.
-  bool anyoneNear() const;
+  bool hasLivePeerOnHost() const;
   [[noreturn]] void endByLauncher();
 
   const int rank;
@@ -123,20 +123,20 @@ private:
   World *world = nullptr;
   const std::atomic<const char *> *doing = nullptr;
   bool waits = false;
-  std::vector<int> missing;
-  bool ending = false, failing = false, told = false;
+  std::vector<int> awaited;
+  bool ending = false, failing = false, informed = false;
   std::condition_variable changed;
 
   std::atomic<bool> left{false}, hasWaited{false};
   std::atomic<uint64_t> movements{0};
   double idle = 0;        ///< seconds during which all ranks have waited
   double terminated = -1; ///< seconds since SIGTERM arrived
-  bool isTerminatedAlone = false, saidBye = false;
+  bool isTerminatedAlone = false, sentBye = false;
   int wakeUp = -1;
-  MessageClaim speaker;
+  MessageClaim messageClaim;
   std::thread thread;
 };
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_WATCH_H
+#endif // TPC_RT_CORE_WATCHDOG_H

@@ -1,11 +1,11 @@
-//===- Watch.cpp - Heartbeat watchdog of the processes of a world ---------===//
+//===- Watchdog.cpp - Heartbeat watchdog of the processes of a world ------===//
 
 #include "core/Context.h"
 #include "core/Diagnostic.h"
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "core/Termination.h"
 #include "core/Transport.h"
-#include "core/WatchPeer.h"
+#include "core/WatchdogPeer.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
@@ -39,7 +39,7 @@ constexpr double graceForLeft = 1.5;
 constexpr double graceForEnd = 0.5;
 } // namespace
 
-Watch::Watch(int rank, std::vector<Member> members, double timeout)
+Watchdog::Watchdog(int rank, std::vector<Member> members, double timeout)
     : rank(rank), timeout(timeout), others(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
     bool isNear = members[i].host == members[rank].host;
@@ -47,7 +47,7 @@ Watch::Watch(int rank, std::vector<Member> members, double timeout)
     others[i].host = members[i].host;
     if (!isNear)
       others[i].address = std::move(members[i].address);
-    others[i].line = std::move(members[i].line);
+    others[i].channel = std::move(members[i].channel);
   }
   if (members.size() == 1)
     return;
@@ -55,18 +55,18 @@ Watch::Watch(int rank, std::vector<Member> members, double timeout)
   if (isHub())
     notifyMidLine(wakeUp);
   Termination::expect();
-  LaunchWatch::noteThatRanksHaveMet();
-  thread = std::thread(&Watch::run, this);
+  LaunchMonitor::noteThatRanksHaveMet();
+  thread = std::thread(&Watchdog::run, this);
 }
 
-Watch::~Watch() {
+Watchdog::~Watchdog() {
   if (!thread.joinable())
     return;
   {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
     // An error of this process is still unreported: it does not wait for the others.
-    told = std::uncaught_exceptions() > 0;
+    informed = std::uncaught_exceptions() > 0;
   }
   eventfd_write(wakeUp, 1);
   thread.join();
@@ -76,24 +76,24 @@ Watch::~Watch() {
   close(wakeUp);
 }
 
-void Watch::observe(World *newWorld) {
+void Watchdog::observe(World *newWorld) {
   std::lock_guard<std::mutex> lock(mutex);
   world = newWorld;
 }
 
-void Watch::follow(const std::atomic<const char *> &newDoing) {
+void Watchdog::follow(const std::atomic<const char *> &newDoing) {
   std::lock_guard<std::mutex> lock(mutex);
   doing = &newDoing;
 }
 
-void Watch::waitsFor(const std::vector<int> &newMissing) {
+void Watchdog::waitsFor(const std::vector<int> &newMissing) {
   std::lock_guard<std::mutex> lock(mutex);
   waits = true;
   hasWaited.store(true, std::memory_order_relaxed);
-  missing = newMissing;
+  awaited = newMissing;
 }
 
-void Watch::moves() {
+void Watchdog::moves() {
   movements.fetch_add(1, std::memory_order_relaxed);
   if (!hasWaited.load(std::memory_order_relaxed))
     return;
@@ -102,48 +102,48 @@ void Watch::moves() {
   waits = false;
 }
 
-void Watch::setLeft(bool newLeft) { left.store(newLeft, std::memory_order_relaxed); }
+void Watchdog::setLeft(bool newLeft) { left.store(newLeft, std::memory_order_relaxed); }
 
-void Watch::failWorld() {
+void Watchdog::failWorld() {
   if (!thread.joinable())
     return;
   std::unique_lock<std::mutex> lock(mutex);
   failing = true;
   eventfd_write(wakeUp, 1);
-  changed.wait_for(lock, std::chrono::milliseconds(1500), [&] { return told; });
+  changed.wait_for(lock, std::chrono::milliseconds(1500), [&] { return informed; });
 }
 
-std::string Watch::describe(int of) const {
+std::string Watchdog::describe(int of) const {
   std::lock_guard<std::mutex> lock(mutex);
   return world ? world->grid().describe(of) : "rank " + std::to_string(of);
 }
 
-Heartbeat Watch::beat() const {
+Heartbeat Watchdog::heartbeat() const {
   std::lock_guard<std::mutex> lock(mutex);
-  Heartbeat beat;
-  beat.waits = waits;
-  beat.missing = missing;
-  beat.left = left.load(std::memory_order_relaxed);
-  beat.moves = movements.load(std::memory_order_relaxed);
-  beat.at = world ? world->describeActivity(world->local(0).activity) : "";
-  if (beat.at.empty())
-    beat.at = std::string(doing ? doing->load() : "at the start") + ",";
-  beat.isMidLine = isMidLine();
+  Heartbeat heartbeat;
+  heartbeat.waits = waits;
+  heartbeat.awaited = awaited;
+  heartbeat.left = left.load(std::memory_order_relaxed);
+  heartbeat.moves = movements.load(std::memory_order_relaxed);
+  heartbeat.at = world ? world->describeOperation(world->local(0).activity) : "";
+  if (heartbeat.at.empty())
+    heartbeat.at = std::string(doing ? doing->load() : "at the start") + ",";
+  heartbeat.isMidLine = isMidLine();
   if (!world)
-    return beat;
+    return heartbeat;
   const tpc_context &ctx = world->local(0);
-  beat.moves += world->deviceMoves(ctx);
+  heartbeat.moves += world->deviceMoves(ctx);
   if (auto wait = world->deviceWait(ctx)) {
-    beat.waits = beat.onDevice = true;
-    beat.missing = std::move(wait->missing);
-    beat.at = std::move(wait->at);
-    beat.axes = wait->axes;
-    beat.number = wait->number;
+    heartbeat.waits = heartbeat.onDevice = true;
+    heartbeat.awaited = std::move(wait->awaited);
+    heartbeat.at = std::move(wait->at);
+    heartbeat.axes = wait->axes;
+    heartbeat.number = wait->number;
   }
-  return beat;
+  return heartbeat;
 }
 
-void Watch::run() {
+void Watchdog::run() {
   prctl(PR_SET_NAME, watchThreadName);
   auto last = Clock::now();
   double untilHeartbeat = 0;
@@ -152,11 +152,12 @@ void Watch::run() {
     polled = {{wakeUp, POLLIN, 0}, {Termination::event(), POLLIN, 0}};
     bool hasPending = false;
     for (Other &other : others)
-      if (other.line && other.line->isOpen())
-        polled.push_back({other.line->socket(),
-                          static_cast<short>(POLLIN | (other.line->hasUnsent() ? POLLOUT : 0)), 0});
+      if (other.channel && other.channel->isOpen())
+        polled.push_back({other.channel->socket(),
+                          static_cast<short>(POLLIN | (other.channel->hasUnsent() ? POLLOUT : 0)),
+                          0});
       else
-        hasPending |= other.line && !other.saidBye;
+        hasPending |= other.channel && !other.sentBye;
     // Checks are more frequent while a peer, or this process, may be about to be given up.
     if (terminated >= 0)
       polled[1].fd = -1;
@@ -170,136 +171,136 @@ void Watch::run() {
     double passed = std::chrono::duration<double>(now - last).count();
     last = now;
     for (size_t i = 0; i < others.size(); ++i)
-      if (others[i].line)
+      if (others[i].channel)
         others[i].heard =
-            others[i].line->hear([&](MessageSocket::Word word, std::string_view text) {
-              hear(static_cast<int>(i), word, text);
+            others[i].channel->receive([&](MessageSocket::MessageType word, std::string_view text) {
+              receive(static_cast<int>(i), word, text);
             });
     untilHeartbeat -= passed;
     if (untilHeartbeat <= 0) {
       untilHeartbeat = period;
-      std::string text = beat().encode();
+      std::string text = heartbeat().encode();
       for (Other &other : others)
-        if (other.line && !saidBye)
-          other.line->say(MessageSocket::Word::Heartbeat, text);
+        if (other.channel && !sentBye)
+          other.channel->send(MessageSocket::MessageType::Heartbeat, text);
     }
     bool isEnding, isFailing, alone;
     {
       std::lock_guard<std::mutex> lock(mutex);
       isEnding = ending;
-      isFailing = failing && !told;
-      alone = told;
+      isFailing = failing && !informed;
+      alone = informed;
     }
     if (isFailing) {
-      tell(-1, /*sayWaits=*/false);
+      informOthers(-1, /*reportsWaits=*/false);
       std::lock_guard<std::mutex> lock(mutex);
-      told = true;
+      informed = true;
       changed.notify_all();
       return; // the process ends
     }
-    if (isEnding && !saidBye && (!isHub() || alone || isOver())) {
+    if (isEnding && !sentBye && (!isHub() || alone || isOver())) {
       for (Other &other : others)
-        if (other.line)
-          other.line->say(MessageSocket::Word::Bye);
-      saidBye = true;
+        if (other.channel)
+          other.channel->send(MessageSocket::MessageType::Bye);
+      sentBye = true;
     }
-    if (saidBye && (isHub() || alone || isOver()))
+    if (sentBye && (isHub() || alone || isOver()))
       return;
     judge(std::min(passed, longestStep));
   }
 }
 
-bool Watch::isOver() const {
+bool Watchdog::isOver() const {
   for (const Other &other : others)
-    if (other.line && !other.saidBye)
+    if (other.channel && !other.sentBye)
       return false;
   return true;
 }
 
-void Watch::hear(int from, MessageSocket::Word word, std::string_view text) {
+void Watchdog::receive(int from, MessageSocket::MessageType word, std::string_view text) {
   Other &other = others[from];
   switch (word) {
-  case MessageSocket::Word::Heartbeat: {
-    Heartbeat beat;
-    if (beat.decode(text, static_cast<int>(others.size()))) {
-      if (beat.moves != other.beat.moves)
+  case MessageSocket::MessageType::Heartbeat: {
+    Heartbeat heartbeat;
+    if (heartbeat.decode(text, static_cast<int>(others.size()))) {
+      if (heartbeat.moves != other.heartbeat.moves)
         other.stuck = idle = 0;
-      other.beat = std::move(beat);
+      other.heartbeat = std::move(heartbeat);
       if (from == 0)
-        setMidLineOfOther(other.beat.isMidLine);
+        setMidLineOfOther(other.heartbeat.isMidLine);
     }
     return;
   }
-  case MessageSocket::Word::Failed:
+  case MessageSocket::MessageType::Failed:
     // It has reported the reason.
     if (isHub())
       endAll("", -1, false);
     return;
-  case MessageSocket::Word::Verdict: {
+  case MessageSocket::MessageType::Verdict: {
     VerdictText verdict;
     if (isHub() || text.size() != sizeof(verdict))
       return;
     std::memcpy(&verdict, text.data(), sizeof(verdict));
     if (terminated >= 0 && !other.wasTerminated)
       reportOwnTermination();
-    if (verdict.sayWaits)
-      sayOwnWait();
+    if (verdict.reportsWaits)
+      reportOwnWait();
     killStopped(verdict.culprit);
     leave();
   }
-  case MessageSocket::Word::Terminated:
+  case MessageSocket::MessageType::Terminated:
     other.wasTerminated = true;
     return;
-  case MessageSocket::Word::Bye:
-    other.saidBye = true;
+  case MessageSocket::MessageType::Bye:
+    other.sentBye = true;
     return;
-  case MessageSocket::Word::Table: // before the watchdog starts
+  case MessageSocket::MessageType::Table: // before the watchdog starts
     return;
   }
 }
 
-void Watch::judge(double seconds) {
-  if (LaunchWatch::endsProcess())
+void Watchdog::judge(double seconds) {
+  if (LaunchMonitor::endsProcess())
     return; // and has reported the reason
   if (terminated >= 0) {
     terminated += seconds;
-  } else if (Termination::isAsked()) {
+  } else if (Termination::isRequested()) {
     terminated = 0;
     for (Other &other : others)
-      if (other.line)
-        other.line->say(MessageSocket::Word::Terminated);
+      if (other.channel)
+        other.channel->send(MessageSocket::MessageType::Terminated);
   }
   for (size_t i = 0; i < others.size(); ++i)
-    if (others[i].line && !others[i].saidBye)
+    if (others[i].channel && !others[i].sentBye)
       judgeLine(static_cast<int>(i), seconds);
   judgeWaits(seconds);
   judgeTermination(seconds);
 }
 
-void Watch::judgeTermination(double seconds) {
-  bool areAllAsked = true;
+void Watchdog::judgeTermination(double seconds) {
+  bool areAllSignaled = true;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
-    if (!other.line || other.saidBye)
+    if (!other.channel || other.sentBye)
       continue;
-    areAllAsked &= other.wasTerminated || !other.line->isOpen();
+    areAllSignaled &= other.wasTerminated || !other.channel->isOpen();
     if (!other.wasTerminated)
       continue;
     other.terminated += seconds;
     if (other.terminated > graceForOthersToBeAsked && terminated < 0)
-      endAll(describe(static_cast<int>(i)) + " was asked to end (SIGTERM), by itself" +
+      endAll(describe(static_cast<int>(i)) + " alone received SIGTERM" +
                  lastSeen(static_cast<int>(i)),
              -1, true);
   }
-  if (terminated > graceForOthersToBeAsked && !areAllAsked)
+  if (terminated > graceForOthersToBeAsked && !areAllSignaled)
     reportOwnTermination();
-  if (terminated > (areAllAsked ? graceForLauncher : graceForTerminatedAlone))
+  if (terminated > (areAllSignaled ? graceForLauncher : graceForTerminatedAlone))
     endByLauncher();
 }
 
-void Watch::judgeLine(int of, double seconds) {
+void Watchdog::judgeLine(int of, double seconds) {
   Other &other = others[of];
-  if (!other.line->isOpen()) {
+  if (!other.channel->isOpen()) {
     if (isTerminatedAlone)
       endByLauncher(); // the others have reported it, and end
     other.closed += std::min(seconds, 0.03);
@@ -314,7 +315,7 @@ void Watch::judgeLine(int of, double seconds) {
                             : other.closed > graceForLine || terminated >= 0)
       endAll(describe(of) +
                  (other.wasTerminated
-                      ? " was asked to end (SIGTERM), by itself"
+                      ? " alone received SIGTERM"
                       : " has ended without a word: it was killed, or has crashed") +
                  lastSeen(of),
              -1, true);
@@ -326,41 +327,41 @@ void Watch::judgeLine(int of, double seconds) {
     endAll(describe(of) + " " + what + lastSeen(of), isCut ? -1 : of, true, isCut);
 }
 
-void Watch::reportOwnTermination() {
+void Watchdog::reportOwnTermination() {
   if (!std::exchange(isTerminatedAlone, true))
-    printDiagnostic("note", describe(rank) + " was asked to end (SIGTERM)");
+    printDiagnostic("note", describe(rank) + " received SIGTERM");
 }
 
-bool Watch::waitsForEnded(int waiting) const {
-  const Heartbeat &beat = others[waiting].beat;
+bool Watchdog::waitsForEnded(int waiting) const {
+  const Heartbeat &heartbeat = others[waiting].heartbeat;
   // A device's awaited members may have done their part; the heartbeat does not distinguish them.
-  return beat.waits && !beat.left && !beat.onDevice &&
-         std::any_of(beat.missing.begin(), beat.missing.end(),
-                     [&](int of) { return others[of].beat.left || others[of].saidBye; });
+  return heartbeat.waits && !heartbeat.left && !heartbeat.onDevice &&
+         std::any_of(heartbeat.awaited.begin(), heartbeat.awaited.end(),
+                     [&](int of) { return others[of].heartbeat.left || others[of].sentBye; });
 }
 
-void Watch::judgeWaits(double seconds) {
-  Heartbeat mine = beat();
-  if (mine.moves != others[rank].beat.moves)
+void Watchdog::judgeWaits(double seconds) {
+  Heartbeat mine = heartbeat();
+  if (mine.moves != others[rank].heartbeat.moves)
     others[rank].stuck = idle = 0;
-  others[rank].beat = std::move(mine);
+  others[rank].heartbeat = std::move(mine);
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
     // Rank 0 knows all ranks, the others only themselves.
     if (!isHub() && static_cast<int>(i) != rank)
       continue;
-    if (other.saidBye)
+    if (other.sentBye)
       continue;
-    allWait &= other.beat.waits;
-    anyOnDevice |= other.beat.onDevice;
+    allWait &= other.heartbeat.waits;
+    anyOnDevice |= other.heartbeat.onDevice;
     other.stuck = waitsForEnded(static_cast<int>(i)) ? other.stuck + seconds : 0;
     if (other.stuck < graceForLeft)
       continue;
     std::string list;
-    for (int missing : other.beat.missing)
-      if (others[missing].beat.left || others[missing].saidBye)
-        list += (list.empty() ? "rank " : ", rank ") + std::to_string(missing);
+    for (int awaited : other.heartbeat.awaited)
+      if (others[awaited].heartbeat.left || others[awaited].sentBye)
+        list += (list.empty() ? "rank " : ", rank ") + std::to_string(awaited);
     printDiagnostic("error",
                     "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
     endAll("", -1, false);
@@ -372,28 +373,28 @@ void Watch::judgeWaits(double seconds) {
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
-  HangDetector all = standstill();
+  HangDetector all = hangDetector();
   int first = all.first();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
   printDiagnostic("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
   for (size_t i = 0; i < others.size(); ++i)
-    if (static_cast<int>(i) != first && !others[i].saidBye)
+    if (static_cast<int>(i) != first && !others[i].sentBye)
       printDiagnostic("note", "waits: " + all.describeWait(static_cast<int>(i)));
   endAll("", -1, false);
 }
 
-std::string Watch::lastSeen(int of) const {
-  const std::string &at = others[of].beat.at;
+std::string Watchdog::lastSeen(int of) const {
+  const std::string &at = others[of].heartbeat.at;
   if (at.empty())
     return "";
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }
 
 // Ranks other than 0 know only themselves.
-HangDetector Watch::standstill() const {
+HangDetector Watchdog::hangDetector() const {
   return {static_cast<int>(others.size()),
-          [this](int of) -> const Heartbeat & { return others[of].beat; },
+          [this](int of) -> const Heartbeat & { return others[of].heartbeat; },
           [this](int of) { return describe(of); }};
 }
 

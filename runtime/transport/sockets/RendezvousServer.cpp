@@ -1,6 +1,6 @@
-//===- Reception.cpp - Acceptance of ranks at rank 0's listener -----------===//
+//===- RendezvousServer.cpp - Acceptance of ranks at rank 0's listener ----===//
 
-#include "transport/sockets/Reception.h"
+#include "transport/sockets/RendezvousServer.h"
 #include "tpc/fnv1a.h"
 #include <algorithm>
 #include <cerrno>
@@ -16,15 +16,16 @@
 
 namespace tpc::rt {
 
-static_assert(std::is_trivially_copyable_v<Greeting> && std::is_trivially_copyable_v<Answer>);
-static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(Attendee) &&
-                  sizeof(Answer) == 256,
+static_assert(std::is_trivially_copyable_v<Greeting> &&
+              std::is_trivially_copyable_v<GreetingReply>);
+static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(ProcessInfo) &&
+                  sizeof(GreetingReply) == 256,
               "no padding, whose bytes would be anything");
 
 namespace {
 
 /// More than the number of simultaneous connections that are not ranks with a complete greeting.
-constexpr size_t mostGuests = 256;
+constexpr size_t maxPending = 256;
 
 std::string firstLine(const char *path) {
   std::ifstream file(path);
@@ -35,8 +36,8 @@ std::string firstLine(const char *path) {
 
 } // namespace
 
-Attendee Attendee::self() {
-  Attendee self;
+ProcessInfo ProcessInfo::self() {
+  ProcessInfo self;
   // Processes of one machine in different containers do not see each other's numbers.
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
@@ -54,13 +55,13 @@ Attendee Attendee::self() {
   return self;
 }
 
-Answer::Answer(const std::string &why) {
+GreetingReply::GreetingReply(const std::string &why) {
   std::memcpy(magic, expectedMagic, sizeof(magic));
   welcome = why.empty();
   std::memcpy(reason, why.data(), std::min(why.size(), sizeof(reason) - 1));
 }
 
-void Reception::accept() {
+void RendezvousServer::accept() {
   for (;;) {
     sockaddr_storage storage;
     socklen_t size = sizeof(storage);
@@ -70,61 +71,62 @@ void Reception::accept() {
       return;
     int yes = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    if (guests.size() == mostGuests) {
-      ignore(guests.front());
-      guests.pop_front();
+    if (pending.size() == maxPending) {
+      ignore(pending.front());
+      pending.pop_front();
     }
-    Guest &guest = guests.emplace_back();
-    guest.socket = std::move(socket);
-    guest.from = Address::of(reinterpret_cast<sockaddr *>(&storage)).text();
+    PendingConnection &connection = pending.emplace_back();
+    connection.socket = std::move(socket);
+    connection.from = Address::of(reinterpret_cast<sockaddr *>(&storage)).text();
   }
 }
 
-void Reception::ignore(const Guest &guest) {
+void RendezvousServer::ignore(const PendingConnection &connection) {
   ++strangers;
-  lastStranger = guest.from;
+  lastStranger = connection.from;
 }
 
-bool Reception::next(Greeting &greeting, Socket &socket) {
+bool RendezvousServer::next(Greeting &greeting, Socket &socket) {
   for (bool hasWaited = false;; hasWaited = true) {
-    for (auto guest = guests.begin(); guest != guests.end();) {
-      auto *bytes = reinterpret_cast<char *>(&guest->greeting);
-      ssize_t some = recv(guest->socket.get(), bytes + guest->heard,
-                          sizeof(Greeting) - guest->heard, MSG_DONTWAIT);
+    for (auto connection = pending.begin(); connection != pending.end();) {
+      auto *bytes = reinterpret_cast<char *>(&connection->greeting);
+      ssize_t some = recv(connection->socket.get(), bytes + connection->heard,
+                          sizeof(Greeting) - connection->heard, MSG_DONTWAIT);
       bool later = some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
       if (some > 0)
-        guest->heard += static_cast<size_t>(some);
-      size_t magic = std::min(guest->heard, sizeof(Greeting::expectedMagic));
+        connection->heard += static_cast<size_t>(some);
+      size_t magic = std::min(connection->heard, sizeof(Greeting::expectedMagic));
       bool known = std::memcmp(bytes, Greeting::expectedMagic, magic) == 0;
-      if (known && guest->heard == sizeof(Greeting) && guest->greeting.bytes == sizeof(Greeting)) {
-        greeting = guest->greeting;
+      if (known && connection->heard == sizeof(Greeting) &&
+          connection->greeting.bytes == sizeof(Greeting)) {
+        greeting = connection->greeting;
         greeting.runName[sizeof(greeting.runName) - 1] = 0;
         greeting.attendee.hostName[sizeof(greeting.attendee.hostName) - 1] = 0;
         greeting.attendee.numAddresses = std::min<uint32_t>(greeting.attendee.numAddresses,
                                                             std::size(greeting.attendee.addresses));
-        socket = std::move(guest->socket);
-        guests.erase(guest);
+        socket = std::move(connection->socket);
+        pending.erase(connection);
         return true;
       }
-      if (!known || guest->heard == sizeof(Greeting) || (some <= 0 && !later) ||
-          guest->patience.isOver()) {
-        ignore(*guest);
-        guest = guests.erase(guest);
+      if (!known || connection->heard == sizeof(Greeting) || (some <= 0 && !later) ||
+          connection->deadline.isOver()) {
+        ignore(*connection);
+        connection = pending.erase(connection);
       } else {
-        ++guest;
+        ++connection;
       }
     }
     if (hasWaited)
       return false;
     std::vector<pollfd> polled = {{listener.get(), POLLIN, 0}};
-    for (const Guest &guest : guests)
-      polled.push_back({guest.socket.get(), POLLIN, 0});
+    for (const PendingConnection &connection : pending)
+      polled.push_back({connection.socket.get(), POLLIN, 0});
     poll(polled.data(), polled.size(), 100);
     accept();
   }
 }
 
-std::string Reception::describeStrangers() const {
+std::string RendezvousServer::describeStrangers() const {
   if (!strangers)
     return "";
   return std::to_string(strangers) +

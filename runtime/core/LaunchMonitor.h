@@ -1,7 +1,7 @@
-//===- LaunchWatch.h - Monitor of the launcher and of sibling ranks -------===//
+//===- LaunchMonitor.h - Monitor of the launcher and of sibling ranks -----===//
 //
-// Ranks watch each other (Watch.h) only after they have connected. Before and after that, a thread
-// of each process monitors the processes of this host through /proc:
+// Ranks watch each other (Watchdog.h) only after they have connected. Before and after that, a
+// thread of each process monitors the processes of this host through /proc:
 //
 //   * The launcher has ended: this process ends too, so that no rank is left over. Processes that a
 //     script started continue without it.
@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CORE_LAUNCHWATCH_H
-#define TPC_RT_CORE_LAUNCHWATCH_H
+#ifndef TPC_RT_CORE_LAUNCHMONITOR_H
+#define TPC_RT_CORE_LAUNCHMONITOR_H
 
 #include "core/Launcher.h"
 #include "core/PeerState.h"
@@ -66,13 +66,13 @@ private:
   mutable std::map<int64_t, Known> starts;
 };
 
-class LaunchWatch {
+class LaunchMonitor {
 public:
   /// `timeout`: as for a session; 0 disables the check for frozen processes.
-  LaunchWatch(const Launcher &launcher, double timeout);
-  ~LaunchWatch();
-  LaunchWatch(const LaunchWatch &) = delete;
-  LaunchWatch &operator=(const LaunchWatch &) = delete;
+  LaunchMonitor(const Launcher &launcher, double timeout);
+  ~LaunchMonitor();
+  LaunchMonitor(const LaunchMonitor &) = delete;
+  LaunchMonitor &operator=(const LaunchMonitor &) = delete;
 
   enum class Phase { Start, Run, End };
   void enter(Phase phase);
@@ -114,4 +114,4 @@ private:
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_LAUNCHWATCH_H
+#endif // TPC_RT_CORE_LAUNCHMONITOR_H

@@ -1,4 +1,4 @@
-//===- ChooseDevices.cpp - Selection of the device kind -------------------===//
+//===- DeviceSelection.cpp - Selection of the device kind -----------------===//
 
 #include "core/Device.h"
 #include <atomic>
@@ -12,7 +12,7 @@ const DeviceKind &deviceKind() {
   return kind ? *kind : cpuDevices();
 }
 
-void chooseDevices(const DeviceKind &kind) { chosen.store(&kind); }
+void selectDevices(const DeviceKind &kind) { chosen.store(&kind); }
 
 const DeviceKind *devicesOf(const tpc_program &program, std::string &problem) {
   return program.gpu_code ? cudaDevices(problem) : &deviceKind();

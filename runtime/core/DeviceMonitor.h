@@ -1,18 +1,18 @@
-//===- DeviceWatch.h - Error detection on a process's devices -------------===//
+//===- DeviceMonitor.h - Error detection on a process's devices -----------===//
 //
 // A thread polls the devices of this process's ranks ten times a second. If communication between
 // devices has failed (a device failed, or a rank of another process is gone), it ends the world.
-// For ranks that are processes, core/Watch.h also monitors what their devices wait for. Where all
-// ranks are threads, or there is only one, this class detects that devices made no progress for the
-// world's timeout.
+// For ranks that are processes, core/Watchdog.h also monitors what their devices wait for. Where
+// all ranks are threads, or there is only one, this class detects that devices made no progress for
+// the world's timeout.
 //
 // A rank that waits in a driver or a library, for a hung device or for ranks that are gone, may not
 // return. If a failed world does not end, the process is ended.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CORE_DEVICEWATCH_H
-#define TPC_RT_CORE_DEVICEWATCH_H
+#ifndef TPC_RT_CORE_DEVICEMONITOR_H
+#define TPC_RT_CORE_DEVICEMONITOR_H
 
 #include "core/Heartbeat.h"
 #include <condition_variable>
@@ -24,13 +24,13 @@ namespace tpc::rt {
 
 class World;
 
-class DeviceWatch {
+class DeviceMonitor {
 public:
   /// Monitors a world all of whose ranks have transports.
-  explicit DeviceWatch(World &world);
-  DeviceWatch(const DeviceWatch &) = delete;
-  DeviceWatch &operator=(const DeviceWatch &) = delete;
-  ~DeviceWatch();
+  explicit DeviceMonitor(World &world);
+  DeviceMonitor(const DeviceMonitor &) = delete;
+  DeviceMonitor &operator=(const DeviceMonitor &) = delete;
+  ~DeviceMonitor();
 
   /// Stops monitoring because the world ends.
   void leave();
@@ -57,4 +57,4 @@ private:
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_DEVICEWATCH_H
+#endif // TPC_RT_CORE_DEVICEMONITOR_H

@@ -1,11 +1,11 @@
-//===- Activity.h - Operation that a rank executes now --------------------===//
+//===- CurrentOperation.h - Operation that a rank executes now ------------===//
 //
 // Recorded for the message about a hang. Written by the rank's thread, read by any thread.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CORE_ACTIVITY_H
-#define TPC_RT_CORE_ACTIVITY_H
+#ifndef TPC_RT_CORE_CURRENTOPERATION_H
+#define TPC_RT_CORE_CURRENTOPERATION_H
 
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace tpc::rt {
 
-class Activity {
+class CurrentOperation {
 public:
   struct Seen {
     /// "all_reduce", "receive", …: a static string; null: the rank computes.
@@ -75,19 +75,19 @@ private:
 };
 
 /// Records an operation until the end of the scope.
-class Doing {
+class OperationScope {
 public:
-  Doing(Activity &activity, const char *what, uint32_t axes) : activity(activity) {
+  OperationScope(CurrentOperation &activity, const char *what, uint32_t axes) : activity(activity) {
     activity.begin(what, axes);
   }
-  ~Doing() { activity.end(); }
-  Doing(const Doing &) = delete;
-  Doing &operator=(const Doing &) = delete;
+  ~OperationScope() { activity.end(); }
+  OperationScope(const OperationScope &) = delete;
+  OperationScope &operator=(const OperationScope &) = delete;
 
 private:
-  Activity &activity;
+  CurrentOperation &activity;
 };
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_ACTIVITY_H
+#endif // TPC_RT_CORE_CURRENTOPERATION_H

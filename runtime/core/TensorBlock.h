@@ -1,12 +1,12 @@
-//===- Piece.h - Block of a tensor that one rank sends to another ---------===//
+//===- TensorBlock.h - Block of a tensor that one rank sends to another ---===//
 //
 // In each dimension the block has runs of indices, contiguous in the sender's and the receiver's
 // tensor. The block consists of all their combinations. A message contains it densely, row by row.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_CORE_PIECE_H
-#define TPC_RT_CORE_PIECE_H
+#ifndef TPC_RT_CORE_TENSORBLOCK_H
+#define TPC_RT_CORE_TENSORBLOCK_H
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ struct StridedCopy {
   int64_t from, to, width, rows, fromStride, toStride;
 };
 
-class Piece {
+class TensorBlock {
 public:
   /// Location of the block: the sender's tensor, the receiver's tensor, or a message.
   enum Side { Source, Target, Message };
@@ -36,9 +36,9 @@ public:
   };
 
   /// Empty block.
-  Piece() = default;
+  TensorBlock() = default;
   /// `element`: contiguous bytes at each combination of indices.
-  Piece(std::vector<Dim> dims, int64_t element) : dims(std::move(dims)), element(element) {}
+  TensorBlock(std::vector<Dim> dims, int64_t element) : dims(std::move(dims)), element(element) {}
 
   int64_t bytes() const {
     int64_t bytes = element;
@@ -90,7 +90,8 @@ private:
       return use(at[0], at[1], box.width);
     const Box::Loop &loop = box.loops[depth];
     for (int64_t i = 0; i < loop.size; ++i)
-      Piece::loop(box, depth + 1, {at[0] + i * loop.strides[0], at[1] + i * loop.strides[1]}, use);
+      TensorBlock::loop(box, depth + 1, {at[0] + i * loop.strides[0], at[1] + i * loop.strides[1]},
+                        use);
   }
 
   template <typename Fn> void forEachBox(Side from, Side to, Fn use) const {
@@ -154,7 +155,7 @@ private:
   int64_t element = 0;
 };
 
-inline std::vector<StridedCopy> Piece::copies(Side from, Side to) const {
+inline std::vector<StridedCopy> TensorBlock::copies(Side from, Side to) const {
   std::vector<StridedCopy> list;
   forEachBox(from, to, [&](Box box) {
     // A strided copy covers the longest loop.
@@ -176,4 +177,4 @@ inline std::vector<StridedCopy> Piece::copies(Side from, Side to) const {
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CORE_PIECE_H
+#endif // TPC_RT_CORE_TENSORBLOCK_H

@@ -1,8 +1,8 @@
-//===- Attendance.cpp - Ranks connected during start-up -------------------===//
+//===- PeerConnection.cpp - Ranks connected during start-up ---------------===//
 
-#include "transport/sockets/Attendance.h"
+#include "transport/sockets/PeerConnection.h"
 #include "core/Diagnostic.h"
-#include "core/LaunchWatch.h"
+#include "core/LaunchMonitor.h"
 #include "core/MessageClaim.h"
 #include "core/Termination.h"
 #include <algorithm>
@@ -10,25 +10,26 @@
 
 namespace tpc::rt {
 
-std::string Arrival::look(double grace, bool judgesSilence,
-                          const std::function<void(MessageSocket::Word, std::string_view)> &hear) {
+std::string PeerConnection::look(
+    double grace, bool judgesSilence,
+    const std::function<void(MessageSocket::MessageType, std::string_view)> &receive) {
   constexpr auto period = std::chrono::milliseconds(100);
   constexpr double longestStep = 0.5; // this process may have been stopped itself
   auto now = Clock::now();
   double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
   last = now;
-  bool heard = line->hear([&](MessageSocket::Word word, std::string_view text) {
-    if (hear)
-      hear(word, text);
+  bool heard = channel->receive([&](MessageSocket::MessageType word, std::string_view text) {
+    if (receive)
+      receive(word, text);
   });
-  if (!line->isOpen()) {
+  if (!channel->isOpen()) {
     gone += passed;
     return gone < grace ? ""
                         : "has ended before all ranks had met: it was killed, has crashed, or has "
                           "said what is wrong";
   }
   if (now - lastHeartbeat >= period) {
-    line->say(MessageSocket::Word::Heartbeat);
+    channel->send(MessageSocket::MessageType::Heartbeat);
     lastHeartbeat = now;
   }
   std::string what = silence.judge(heard, passed, process, address);
@@ -39,9 +40,9 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process) {
   // The launcher ends all ranks: this rank is not at fault, and the launch monitor names the one
   // that is.
-  if (Termination::isAsked())
+  if (Termination::isRequested())
     return;
-  LaunchWatch::noteFailure();
+  LaunchMonitor::noteFailure();
   std::string name = "rank " + std::to_string(rank);
   if (claimMessage(key, name))
     printDiagnostic("error", name + " " + what);

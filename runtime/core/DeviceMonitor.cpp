@@ -1,6 +1,6 @@
-//===- DeviceWatch.cpp - Error detection on a process's devices -----------===//
+//===- DeviceMonitor.cpp - Error detection on a process's devices ---------===//
 
-#include "core/DeviceWatch.h"
+#include "core/DeviceMonitor.h"
 #include "core/HangDetector.h"
 #include "core/Timeout.h"
 #include "core/Transport.h"
@@ -20,9 +20,9 @@ constexpr double graceForEnd = 5;
 
 } // namespace
 
-DeviceWatch::DeviceWatch(World &world) : world(world), thread(&DeviceWatch::run, this) {}
+DeviceMonitor::DeviceMonitor(World &world) : world(world), thread(&DeviceMonitor::run, this) {}
 
-DeviceWatch::~DeviceWatch() {
+DeviceMonitor::~DeviceMonitor() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
@@ -31,13 +31,13 @@ DeviceWatch::~DeviceWatch() {
   thread.join();
 }
 
-void DeviceWatch::leave() {
+void DeviceMonitor::leave() {
   std::unique_lock<std::mutex> lock(mutex);
   changed.wait(lock, [&] { return !ends; });
   hasLeft = true;
 }
 
-void DeviceWatch::run() {
+void DeviceMonitor::run() {
   auto last = std::chrono::steady_clock::now();
   std::unique_lock<std::mutex> lock(mutex);
   while (!changed.wait_for(lock, period, [&] { return ending; })) {
@@ -60,7 +60,7 @@ void DeviceWatch::run() {
   }
 }
 
-std::string DeviceWatch::judge(double seconds, int &rank) {
+std::string DeviceMonitor::judge(double seconds, int &rank) {
   std::string problem;
   for (int i = 0; i < world.numLocal() && problem.empty(); ++i) {
     rank = world.local(i).rank;
@@ -72,7 +72,7 @@ std::string DeviceWatch::judge(double seconds, int &rank) {
   return world.localThreads() && world.timeout() > 0 ? judgeWaits(seconds, rank) : "";
 }
 
-std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
+std::string DeviceMonitor::judgeWaits(double seconds, int &rank) {
   std::vector<Heartbeat> beats;
   uint64_t sum = 0;
   bool anyOnDevice = false;
@@ -88,31 +88,31 @@ std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
   moves = sum;
   if (idle < world.timeout())
     return "";
-  HangDetector standstill{world.size(), [&](int of) -> const Heartbeat & { return beats[of]; },
-                          [&](int of) { return world.grid().describe(of); }};
-  rank = standstill.first();
-  std::string message = world.describeTimeout() + ": " + standstill.describeWait(rank);
+  HangDetector hangDetector{world.size(), [&](int of) -> const Heartbeat & { return beats[of]; },
+                            [&](int of) { return world.grid().describe(of); }};
+  rank = hangDetector.first();
+  std::string message = world.describeTimeout() + ": " + hangDetector.describeWait(rank);
   for (int other = 0; other < world.size(); ++other)
     if (other != rank)
-      message += "; " + standstill.describeWait(other);
+      message += "; " + hangDetector.describeWait(other);
   return message;
 }
 
-Heartbeat DeviceWatch::heartbeatOf(int rank) const {
+Heartbeat DeviceMonitor::heartbeatOf(int rank) const {
   const tpc_context &ctx = world.local(rank);
-  Heartbeat beat;
-  beat.moves = world.deviceMoves(ctx);
+  Heartbeat heartbeat;
+  heartbeat.moves = world.deviceMoves(ctx);
   if (auto wait = world.deviceWait(ctx)) {
-    beat.waits = beat.onDevice = true;
-    beat.missing = std::move(wait->missing);
-    beat.at = std::move(wait->at);
-    beat.axes = wait->axes;
-    beat.number = wait->number;
-    return beat;
+    heartbeat.waits = heartbeat.onDevice = true;
+    heartbeat.awaited = std::move(wait->awaited);
+    heartbeat.at = std::move(wait->at);
+    heartbeat.axes = wait->axes;
+    heartbeat.number = wait->number;
+    return heartbeat;
   }
-  beat.waits = world.localThreads()->isWaiting(rank);
-  beat.at = world.describeActivity(ctx.activity);
-  return beat;
+  heartbeat.waits = world.localThreads()->isWaiting(rank);
+  heartbeat.at = world.describeOperation(ctx.activity);
+  return heartbeat;
 }
 
 } // namespace tpc::rt

@@ -1,0 +1,29 @@
+//===- WatchdogPeer.h - Watchdog's state of another rank ------------------===//
+
+#ifndef TPC_RT_CORE_WATCHDOGPEER_H
+#define TPC_RT_CORE_WATCHDOGPEER_H
+
+#include "core/Watchdog.h"
+
+namespace tpc::rt {
+
+struct Watchdog::Other {
+  std::unique_ptr<MessageSocket> channel;
+  PeerProcess process;
+  uint64_t host = 0;
+  std::string address; ///< if it is on another host
+  Heartbeat heartbeat;
+  Silence silence;
+  bool heard = false, sentBye = false, wasTerminated = false;
+  double closed = 0, stuck = 0, terminated = 0;
+};
+
+/// Text of the message type Verdict.
+struct VerdictText {
+  int32_t culprit;
+  int32_t reportsWaits;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_WATCHDOGPEER_H
