@@ -11,7 +11,7 @@ from random_graphs import BATCH, SEQUENCE
 def fill(
     r: np.random.Generator, symbols: dict[str, int], kind: str, atoms: list, bounds: list
 ) -> np.ndarray:
-    """An input of a chain. Symbols that nobody knows yet are drawn: batches of their own."""
+    """Input of a chain. Unbound symbols are drawn: they are separate batches."""
 
     def number(atom):
         return symbols.setdefault(atom, int(r.integers(1, 5))) if isinstance(atom, str) else atom

@@ -32,7 +32,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def files(tmp_path):
-    """w.bin and v.bin beside the model, and what is written over one of them."""
+    """w.bin and v.bin next to the model, and the bytes written over one of them."""
     W.tofile(tmp_path / "w.bin")
     W.tofile(tmp_path / "v.bin")
     OTHER.tofile(tmp_path / "other")

@@ -111,7 +111,7 @@ def text(phases):
 
 
 def refused(modules, tmp_path):
-    """Which of the modules tpc-verify-comms refuses."""
+    """Modules that tpc-verify-comms rejects."""
     file = tmp_path / "modules.mlir"
     starts, chunks, line = [], [], 1
     for module in modules:

@@ -85,7 +85,7 @@ MODELS = {
 }
 LAST = np.zeros((2, 2, 4), np.int64)
 
-# The node, the index it is told of, and what is looked up.
+# The node, its index, and the table.
 REFUSED = {
     "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
     "running": [("10 of 10", [[1] * 9])],

@@ -58,7 +58,7 @@ def strange(tmp_path):
 
 
 def text_of(command) -> str:
-    """What a command prints is UTF-8 without control characters."""
+    """Output of commands is UTF-8 without control characters."""
     result = subprocess.run(
         [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
     )

@@ -24,7 +24,7 @@ import plans  # noqa: E402
 F32 = 4
 BATCH, SEQUENCE, PAST = 2, 16, 3
 ALL = {**{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")}, **FAMILIES}
-# What one exporter writes of a family is much like what another does.
+# Exporters write a family in similar ways.
 EVERY = [
     pytest.param(model, id=name, marks=[pytest.mark.long] if name.endswith("past") else [])
     for name, model in ALL.items()

@@ -45,7 +45,7 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
 
 
 def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
-    """Who waits for a GPU that stands still is named first, with what it waits in."""
+    """A rank that waits for a hanging GPU is named first, with the call it waits in."""
     with tempfile.TemporaryDirectory() as scratch:
         said = run(
             [program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"],

@@ -170,7 +170,7 @@ STANDARD = [
 
 
 class Build:
-    """Targets again, with one file changed, beside the build."""
+    """Targets rebuilt outside of the build folder, with one file changed."""
 
     def __init__(self, scratch: Path):
         self.scratch, self.lock, self.precompiled = scratch, threading.Lock(), {}

@@ -41,7 +41,7 @@ def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     trace = tmp_path / "trace"
     check(program, transport, fate, 1, tmp_path / "log", environment(TPC_SIM_TRACE=trace))
-    # Whoever waits for it on a GPU is let go.
+    # Ranks that wait for it on a GPU are released.
     assert "ncclCommAbort" in trace.read_text()
 
 
@@ -98,7 +98,7 @@ def test_who_dies_is_named_in_each_phase(tpcc, mpi, number, fate, transport, see
     [(1, "kill"), pytest.param(1, "freeze", marks=long), pytest.param(0, "kill", marks=long)],
 )
 def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
-    """Rank 0 waits for somebody who reads what it writes, and the other for rank 0."""
+    """Rank 0 waits for a reader of its output, and the other rank for rank 0."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
     os.mkfifo(tmp_path / "logits")

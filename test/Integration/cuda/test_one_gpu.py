@@ -13,7 +13,7 @@ from harness import BUILD, run
 
 SCRIPT = Path(__file__).resolve().with_name("run")
 LIBRARIES = BUILD / "lib" / "simulator"
-# Stands for the tool of the toolkit: runs a program and says what it is told to say.
+# Substitute of the toolkit's tool: runs a program and prints a given text.
 SANITIZER = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift 2; done
 "$@" || exit
@@ -124,7 +124,7 @@ def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
         and "with CUDA_LAUNCH_BLOCKING=1: wrong as well" in note
     )
     assert "SIGSEGV" in by_name["gpt2-tiny tp2 threads"]["note"]
-    assert by_name["GPT-2 tiny tp1 beside a processor"]["state"] == "passed"
+    assert by_name["GPT-2 tiny tp1 against the CPU"]["state"] == "passed"
     assert "Failed:\n  kernels: " in said.stdout
 
 

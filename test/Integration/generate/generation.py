@@ -104,7 +104,7 @@ class Toy:
         self.scratch, self.made = scratch, {}
 
     def program(self, grid: str) -> Executable:
-        """A copy of its own, so that its processes are told from others'."""
+        """A separate copy of the executable, so that its processes can be identified."""
         if grid not in self.made:
             path = self.scratch / f"toy-{len(self.made)}" / "toy"
             path.parent.mkdir(parents=True)

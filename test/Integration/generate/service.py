@@ -100,7 +100,7 @@ class Service:
             self.changed.notify_all()
 
     def hang_up(self) -> None:
-        """The client goes away: nobody reads what the program says."""
+        """Closes the client's end of the output pipe."""
         if self.leave is not None:
             os.close(self.leave)
             self.leave = None

@@ -179,7 +179,7 @@ def test_requests_come_and_go(tpcc, request, grid, transport):
 
 def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
     """Positions from 20 on are NaN: so are keys and values of longer sequences, and their logits.
-    Who has the slot next reads nothing of that.
+    The next request in the slot reads none of it.
     """
     model = onnx.load(MODEL.path)
     table = next(tensor for tensor in model.graph.initializer if "wpe" in tensor.name)

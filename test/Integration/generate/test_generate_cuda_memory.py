@@ -46,7 +46,7 @@ def test_the_plan_counts_caches(tpcc):
 
 
 def test_the_plan_is_said_where_gpus_are(tpcc):
-    """What only looks at a program looks for no GPU, and says who knows."""
+    """--describe needs no GPU, and refers to --verbose for the rest."""
     program = compiled(tpcc, MODEL.path, "tp1")
     said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
     assert re.search(

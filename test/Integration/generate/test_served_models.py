@@ -28,7 +28,7 @@ def program(tpcc):
 
 @pytest.fixture(scope="module")
 def alone(program):
-    """What each prompt is answered when nothing else is asked."""
+    """Tokens of each prompt when served alone."""
     with Service(program, "--max-batch", "1") as service:
         return [service.generate(prompt, 24) for prompt in PROMPTS]
 
@@ -62,7 +62,7 @@ def test_requests_run_together(tpcc, request, alone, grid, transport):
 
 
 def test_slots_are_used_again(program, alone):
-    """What a longer sequence left in a cache is nobody's: bit for bit as if it were the first."""
+    """Stale cache contents of a longer sequence are not read: same bits as for a first sequence."""
     with Service(program, "--max-batch", "1") as service:
         service.generate(range(100), 28)
         for index in (7, 0, 5):

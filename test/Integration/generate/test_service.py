@@ -35,7 +35,7 @@ def program(toy):
 
 @pytest.fixture(scope="module")
 def alone(program):
-    """What each prompt is answered when nothing else is asked."""
+    """Tokens of each prompt when served alone."""
     with Service(program, "--max-batch", "1") as service:
         return [service.generate(prompt, 24) for prompt in PROMPTS]
 
@@ -89,7 +89,7 @@ def test_stop_ids(program, alone):
 
 
 def test_what_is_drawn_depends_on_the_seed_alone(program):
-    """Not on slots, on who else is asked, or on what was before; and seeds differ."""
+    """Draws do not depend on slots, other or earlier requests; seeds differ."""
     drawn = dict(temperature=1.5, top_k=50, top_p=0.95, repetition_penalty=1.1)
     with Service(program, "--max-batch", "4") as service:
         first = service.generate(PROMPTS[5], 20, seed=7, **drawn)
@@ -182,7 +182,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def patient(program):
-    """One that is asked wrongly again and again."""
+    """A program with repeated invalid requests."""
     with Service(program, "--max-batch", "2") as service:
         yield service
         assert service.close() == 0
@@ -191,7 +191,7 @@ def patient(program):
 @pytest.mark.parametrize("what", BAD)
 def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
     line, words = BAD[what]
-    # What has no id that could be read is answered to nobody: null.
+    # A request without a readable id gets an answer with id null.
     name = line["id"] if isinstance(line, dict) and isinstance(line.get("id"), str) else None
     patient.answers.pop(name, None)
     patient.send(line)
@@ -224,7 +224,7 @@ def test_an_error_of_one_leaves_others_alone(program, alone):
 
 
 def test_slots_are_used_again(program, alone):
-    """What a longer sequence left in a cache is nobody's: bit for bit as if it were the first."""
+    """Stale cache contents of a longer sequence are not read: same bits as for a first sequence."""
     with Service(program, "--max-batch", "1") as service:
         service.generate([5] * 100, 28)
         for index in (7, 0, 5):
@@ -251,7 +251,7 @@ def test_a_last_line_without_its_end_is_a_request(program):
 
 @pytest.mark.parametrize("transport", ["threads", "tcp"])
 def test_a_client_that_goes_away(program, transport):
-    """Nobody reads what it says: all ranks end, with a message."""
+    """Closed output pipe: all ranks exit, with a message."""
     with Service(program, "--max-batch", "2", transport=transport) as service:
         service.ask("a", PROMPTS[0], 120)
         service.until(lambda: service.answers["a"].tokens)

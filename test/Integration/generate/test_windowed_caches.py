@@ -84,7 +84,7 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
 
 
 def test_room_follows_from_the_capacity(tpcc):
-    """Whoever measures need not know of it, and may say it."""
+    """A measurement may pass the capacity or leave it out."""
     program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
     for said, room in (
         ("capacity=4000", 2 * WINDOW + 512),

@@ -18,7 +18,7 @@ from written_variants import F32, FAR, I64, WithPast, hidden_beside, variant, wi
 
 
 def from_two(self):
-    """OPT's positions: two rows of its table are nobody's."""
+    """OPT's positions: two rows of its table are unused."""
     places = self.op("Add", self.count(self.start, self.end), self.constant(np.int64(2)))
     return self.op("Gather", self.weight(self.POSITIONS + 2, self.hidden, scale=1), places)
 

@@ -218,7 +218,7 @@ class Packer:
             cpu = self.compile(model, name, "tp1", "cpu")
             packed += [
                 {
-                    "name": f"{name} {grid} beside a processor",
+                    "name": f"{name} {grid} against the CPU",
                     "gpu": self.compile(model, name, grid),
                     "cpu": cpu,
                     "inputs": inputs,
