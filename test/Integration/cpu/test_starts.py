@@ -490,7 +490,5 @@ def test_sigterm_to_one_rank_is_said(style, victim):
         text,
         re.M,
     ), text
-    assert re.search(
-        rf"^note: rank {victim} \(tp {victim}\) received SIGTERM", text, re.M
-    ), text
+    assert re.search(rf"^note: rank {victim} \(tp {victim}\) received SIGTERM", text, re.M), text
     assert len(re.findall("^error", text, re.M)) == 1, text
