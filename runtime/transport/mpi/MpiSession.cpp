@@ -130,10 +130,10 @@ struct Directions {
 };
 
 /// Heartbeats use separate sockets: only one thread may call MPI.
-bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks &ranksInfo,
+bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks &connectedRanks,
           std::string &error) {
   ProcessInfo self = ProcessInfo::self();
-  ranksInfo.processes = {self};
+  connectedRanks.processes = {self};
   if (role.size == 1)
     return true;
   Timeout deadline(startTimeout(timeout));
@@ -174,9 +174,10 @@ bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks
     std::reverse(addresses.begin(), addresses.end());
   std::string where = addresses[0].text();
   if (role.rank == 0)
-    return acceptRanks(secret, self, std::move(listener), where, deadline, ranksInfo, error);
+    return acceptRanks(secret, self, std::move(listener), where, deadline, connectedRanks, error);
   return joinRendezvous(
-      secret, self, where, [&](std::string &) { return addresses; }, deadline, ranksInfo, error);
+      secret, self, where, [&](std::string &) { return addresses; }, deadline, connectedRanks,
+      error);
 }
 
 } // namespace
@@ -218,9 +219,9 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
             ": the launcher belongs to another MPI than the one that libtpc_mpi.so was built for";
     return nullptr;
   }
-  ConnectedRanks ranksInfo;
+  ConnectedRanks connectedRanks;
   Role role{rank, size, "", launcher.key(), timeout > 0};
-  if (!meet(*messenger, role, timeout, ranksInfo, error)) {
+  if (!meet(*messenger, role, timeout, connectedRanks, error)) {
     if (!error.empty())
       printDiagnostic("error", "rank " + std::to_string(rank) + ": " + error +
                                    "; TPC_INTERFACE chooses the network interface");
@@ -231,7 +232,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   return std::make_shared<ProcessSession>(
       std::move(messenger),
       ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())},
-      std::make_unique<Watchdog>(rank, ranksInfo.members(), timeout));
+      std::make_unique<Watchdog>(rank, connectedRanks.members(), timeout));
 }
 
 } // namespace tpc::rt

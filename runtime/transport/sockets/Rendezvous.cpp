@@ -52,7 +52,8 @@ struct Objection {
   bool isFatal = false;
 };
 
-Objection objection(const Role &role, const Greeting &greeting, const ConnectedRanks &ranksInfo) {
+Objection objection(const Role &role, const Greeting &greeting,
+                    const ConnectedRanks &connectedRanks) {
   std::string rank = "rank " + std::to_string(greeting.rank);
   if (greeting.kind != Greeting::Attend)
     return {"rank 0 is still waiting for others"};
@@ -69,7 +70,7 @@ Objection objection(const Role &role, const Greeting &greeting, const ConnectedR
   if (greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
   // An ended rank may have been restarted.
-  if (const PeerConnection &connection = ranksInfo.connections[greeting.rank];
+  if (const PeerConnection &connection = connectedRanks.connections[greeting.rank];
       connection.isOpen() && !isClosed(connection.channel->socket()))
     return {"there is a " + rank + " already: each process needs a RANK of its own", true};
   return {};
@@ -100,9 +101,9 @@ GreetingReply replyOf(const ProcessInfo &self, const std::string &why) {
 }
 
 /// Checks all connected ranks. False after one of them failed and was reported.
-bool lookAtAll(const Role &role, ConnectedRanks &ranksInfo) {
+bool lookAtAll(const Role &role, ConnectedRanks &connectedRanks) {
   for (int rank = 1; rank < role.size; ++rank)
-    if (PeerConnection &connection = ranksInfo.connections[rank]; connection.isConnected())
+    if (PeerConnection &connection = connectedRanks.connections[rank]; connection.isConnected())
       if (std::string what = connection.look(graceForOthers, role.judgesSilence); !what.empty()) {
         reportAtStart(role.key, rank, what, connection.process);
         return false;
@@ -111,29 +112,30 @@ bool lookAtAll(const Role &role, ConnectedRanks &ranksInfo) {
 }
 
 /// The run cannot start: rank 0 reports why, and the connected ranks end.
-bool giveUp(ConnectedRanks &ranksInfo) {
-  for (PeerConnection &connection : ranksInfo.connections)
+bool giveUp(ConnectedRanks &connectedRanks) {
+  for (PeerConnection &connection : connectedRanks.connections)
     if (connection.isOpen())
       connection.channel->send(MessageSocket::MessageType::Failed);
   return false;
 }
 
 /// Message to each rank when all have connected.
-std::string tableOf(const ConnectedRanks &ranksInfo) {
-  std::string table(reinterpret_cast<const char *>(ranksInfo.nonce.data()), ranksInfo.nonce.size());
-  return table.append(reinterpret_cast<const char *>(ranksInfo.processes.data()),
-                      ranksInfo.processes.size() * sizeof(ProcessInfo));
+std::string tableOf(const ConnectedRanks &connectedRanks) {
+  std::string table(reinterpret_cast<const char *>(connectedRanks.nonce.data()),
+                    connectedRanks.nonce.size());
+  return table.append(reinterpret_cast<const char *>(connectedRanks.processes.data()),
+                      connectedRanks.processes.size() * sizeof(ProcessInfo));
 }
 
-bool sendTable(const Role &role, ConnectedRanks &ranksInfo, Timeout &deadline) {
-  std::string table = tableOf(ranksInfo);
+bool sendTable(const Role &role, ConnectedRanks &connectedRanks, Timeout &deadline) {
+  std::string table = tableOf(connectedRanks);
   for (int rank = 1; rank < role.size; ++rank) {
-    MessageSocket &channel = *ranksInfo.connections[rank].channel;
+    MessageSocket &channel = *connectedRanks.connections[rank].channel;
     for (size_t at = 0; at < table.size(); at += MessageSocket::longest)
       channel.send(MessageSocket::MessageType::Table,
                    std::string_view(table).substr(at, MessageSocket::longest));
     while (channel.hasUnsent() && !deadline.isOver()) {
-      if (!lookAtAll(role, ranksInfo))
+      if (!lookAtAll(role, connectedRanks))
         return false;
       pollfd polled{channel.socket(), POLLOUT, 0};
       poll(&polled, 1, 100);
@@ -181,25 +183,25 @@ int ConnectedRanks::coresOnHost(int rank) const {
 }
 
 bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
-                 const std::string &where, Timeout &deadline, ConnectedRanks &ranksInfo,
+                 const std::string &where, Timeout &deadline, ConnectedRanks &connectedRanks,
                  std::string &error) {
   error.clear();
-  ranksInfo.connections.resize(role.size);
-  ranksInfo.processes.resize(role.size);
-  ranksInfo.processes[0] = self;
-  if (getrandom(ranksInfo.nonce.data(), ranksInfo.nonce.size(), 0) !=
-      static_cast<ssize_t>(ranksInfo.nonce.size())) {
+  connectedRanks.connections.resize(role.size);
+  connectedRanks.processes.resize(role.size);
+  connectedRanks.processes[0] = self;
+  if (getrandom(connectedRanks.nonce.data(), connectedRanks.nonce.size(), 0) !=
+      static_cast<ssize_t>(connectedRanks.nonce.size())) {
     error = "the system gives no random numbers";
     return false;
   }
   auto server = std::make_unique<RendezvousServer>(std::move(listener));
   std::string refused;
   for (;;) {
-    if (LaunchMonitor::endsProcess() || !lookAtAll(role, ranksInfo))
-      return giveUp(ranksInfo);
+    if (LaunchMonitor::endsProcess() || !lookAtAll(role, connectedRanks))
+      return giveUp(connectedRanks);
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank)
-      if (!ranksInfo.connections[rank].isOpen())
+      if (!connectedRanks.connections[rank].isOpen())
         absent.push_back(rank);
     if (absent.empty())
       break;
@@ -210,21 +212,21 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
         error += "; refused was " + refused;
       if (std::string strangers = server->describeStrangers(); !strangers.empty())
         error += "; " + strangers;
-      return giveUp(ranksInfo);
+      return giveUp(connectedRanks);
     }
     Greeting greeting;
     Socket socket;
     if (!server->next(greeting, socket))
       continue;
-    auto [why, isFatal] = objection(role, greeting, ranksInfo);
+    auto [why, isFatal] = objection(role, greeting, connectedRanks);
     GreetingReply reply = replyOf(self, why);
     Timeout some(5, &deadline);
     bool answered = writeAll(socket.get(), &reply, sizeof(reply), some);
     if (isFatal) {
       error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
               " was refused: " + why;
-      ranksInfo.server = std::move(server);
-      return giveUp(ranksInfo);
+      connectedRanks.server = std::move(server);
+      return giveUp(connectedRanks);
     }
     if (!why.empty()) {
       refused = "rank " + std::to_string(greeting.rank) + " of " + std::to_string(greeting.size) +
@@ -233,26 +235,26 @@ bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
     }
     if (!answered)
       continue;
-    ranksInfo.processes[greeting.rank] = greeting.attendee;
-    ranksInfo.connections[greeting.rank] =
+    connectedRanks.processes[greeting.rank] = greeting.attendee;
+    connectedRanks.connections[greeting.rank] =
         arrivalOf(std::move(socket), self, greeting.attendee.host, greeting.attendee.process);
   }
-  return sendTable(role, ranksInfo, deadline) || giveUp(ranksInfo);
+  return sendTable(role, connectedRanks, deadline) || giveUp(connectedRanks);
 }
 
-void refuseLate(const Role &role, ConnectedRanks &ranksInfo, const std::string &error) {
-  if (!ranksInfo.server)
+void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::string &error) {
+  if (!connectedRanks.server)
     return;
   std::vector<bool> told(role.size);
   told[0] = true;
   for (int rank = 1; rank < role.size; ++rank)
-    told[rank] = ranksInfo.connections[rank].isConnected();
-  GreetingReply reply = replyOf(ranksInfo.processes[0], "the run has ended: " + error);
+    told[rank] = connectedRanks.connections[rank].isConnected();
+  GreetingReply reply = replyOf(connectedRanks.processes[0], "the run has ended: " + error);
   Timeout deadline(4);
   while (std::count(told.begin(), told.end(), false) && !deadline.isOver()) {
     Greeting greeting;
     Socket socket;
-    if (!ranksInfo.server->next(greeting, socket) || greeting.run != fnv1a(role.run))
+    if (!connectedRanks.server->next(greeting, socket) || greeting.run != fnv1a(role.run))
       continue;
     Timeout some(1, &deadline);
     writeAll(socket.get(), &reply, sizeof(reply), some);
@@ -305,7 +307,7 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
 
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
                     const std::function<std::vector<Address>(std::string &)> &find,
-                    Timeout &deadline, ConnectedRanks &ranksInfo, std::string &error) {
+                    Timeout &deadline, ConnectedRanks &connectedRanks, std::string &error) {
   Greeting greeting = greet(role, Greeting::Attend, self, {});
   Socket socket;
   GreetingReply reply;
@@ -331,8 +333,9 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
 
   error.clear();
   PeerConnection first = arrivalOf(std::move(socket), self, reply.host, reply.process);
-  ranksInfo.processes.resize(role.size);
-  const size_t expected = ranksInfo.nonce.size() + ranksInfo.processes.size() * sizeof(ProcessInfo);
+  connectedRanks.processes.resize(role.size);
+  const size_t expected =
+      connectedRanks.nonce.size() + connectedRanks.processes.size() * sizeof(ProcessInfo);
   std::string table;
   bool hasFailed = false;
   // Rank 0 reports missing ranks, if it can.
@@ -362,15 +365,15 @@ bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string
     pollfd polled{first.channel->socket(), POLLIN, 0};
     poll(&polled, 1, 100);
   }
-  std::memcpy(ranksInfo.nonce.data(), table.data(), ranksInfo.nonce.size());
-  std::memcpy(ranksInfo.processes.data(), table.data() + ranksInfo.nonce.size(),
-              ranksInfo.processes.size() * sizeof(ProcessInfo));
-  for (ProcessInfo &attendee : ranksInfo.processes) {
+  std::memcpy(connectedRanks.nonce.data(), table.data(), connectedRanks.nonce.size());
+  std::memcpy(connectedRanks.processes.data(), table.data() + connectedRanks.nonce.size(),
+              connectedRanks.processes.size() * sizeof(ProcessInfo));
+  for (ProcessInfo &attendee : connectedRanks.processes) {
     attendee.numAddresses =
         std::min<uint32_t>(attendee.numAddresses, std::size(attendee.addresses));
     attendee.hostName[sizeof(attendee.hostName) - 1] = 0;
   }
-  ranksInfo.connections.push_back(std::move(first));
+  connectedRanks.connections.push_back(std::move(first));
   return true;
 }
 
@@ -400,14 +403,14 @@ Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error) {
   return listener;
 }
 
-bool connectAll(const Role &role, const ConnectedRanks &ranksInfo, Socket listener,
+bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket listener,
                 Timeout &deadline, std::vector<Socket> &sockets, std::string &error) {
   sockets.resize(role.size);
-  const ProcessInfo &self = ranksInfo.processes[role.rank];
-  Greeting mine = greet(role, Greeting::Data, self, ranksInfo.nonce);
+  const ProcessInfo &self = connectedRanks.processes[role.rank];
+  Greeting mine = greet(role, Greeting::Data, self, connectedRanks.nonce);
   // Rank 0 accepts without waiting, rank 1 waits only for rank 0, and so on.
   for (int peer = 0; peer < role.rank; ++peer) {
-    const ProcessInfo &other = ranksInfo.processes[peer];
+    const ProcessInfo &other = connectedRanks.processes[peer];
     bool near = other.host == self.host;
     std::vector<Address> addresses(other.addresses, other.addresses + other.numAddresses);
     if (near)
@@ -451,7 +454,7 @@ bool connectAll(const Role &role, const ConnectedRanks &ranksInfo, Socket listen
     if (!server.next(greeting, socket))
       continue;
     int peer = static_cast<int>(std::min<uint32_t>(greeting.rank, INT32_MAX));
-    bool expected = greeting.kind == Greeting::Data && greeting.nonce == ranksInfo.nonce &&
+    bool expected = greeting.kind == Greeting::Data && greeting.nonce == connectedRanks.nonce &&
                     peer > role.rank && peer < role.size && !sockets[peer];
     GreetingReply reply(expected ? "" : "it is not expected here");
     Timeout some(5, &deadline);

@@ -44,14 +44,14 @@ struct ConnectedRanks {
 /// Rank 0 waits for the others. `where`: listening address, for the message about a missing rank.
 /// The error is empty if it has been printed.
 bool acceptRanks(const Role &role, const ProcessInfo &self, Socket listener,
-                 const std::string &where, Timeout &deadline, ConnectedRanks &ranksInfo,
+                 const std::string &where, Timeout &deadline, ConnectedRanks &connectedRanks,
                  std::string &error);
 
 /// Other ranks connect. `find`: returns the addresses of rank 0; called again until rank 0 is
 /// there. The error is empty if it has been printed, or rank 0 prints it.
 bool joinRendezvous(const Role &role, const ProcessInfo &self, const std::string &where,
                     const std::function<std::vector<Address>(std::string &)> &find,
-                    Timeout &deadline, ConnectedRanks &ranksInfo, std::string &error);
+                    Timeout &deadline, ConnectedRanks &connectedRanks, std::string &error);
 
 /// "another process (1234) is rank 0 there already", or an empty string if no rank 0 that still
 /// waits for others listens at `address`.
@@ -59,14 +59,14 @@ std::string findOtherRankZero(const Role &role, const ProcessInfo &self, const A
 
 /// After acceptRanks has failed and the error has been printed: informs ranks that connect late,
 /// for some seconds, or until all are informed.
-void refuseLate(const Role &role, ConnectedRanks &ranksInfo, const std::string &error);
+void refuseLate(const Role &role, ConnectedRanks &connectedRanks, const std::string &error);
 
 /// Makes a listener and its addresses: on TPC_INTERFACE if set; otherwise on all interfaces, or
 /// only on this host.
 Socket listenForOthers(bool onlyHere, ProcessInfo &self, std::string &error);
 
 /// Connects all pairs. `sockets` by rank.
-bool connectAll(const Role &role, const ConnectedRanks &ranksInfo, Socket listener,
+bool connectAll(const Role &role, const ConnectedRanks &connectedRanks, Socket listener,
                 Timeout &deadline, std::vector<Socket> &sockets, std::string &error);
 
 /// Seconds that ranks wait for each other at start-up, given a timeout that may be 0 (never).

@@ -187,12 +187,12 @@ std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, c
 
 } // namespace
 
-bool shareRings(const Role &role, const ConnectedRanks &ranksInfo, Timeout &deadline,
+bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout &deadline,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error) {
   std::vector<int> near;
   for (int rank = 0; rank < role.size; ++rank)
-    if (ranksInfo.processes[rank].host == ranksInfo.processes[role.rank].host)
+    if (connectedRanks.processes[rank].host == connectedRanks.processes[role.rank].host)
       near.push_back(rank);
   if (near.size() < 2)
     return true;
@@ -217,7 +217,7 @@ bool shareRings(const Role &role, const ConnectedRanks &ranksInfo, Timeout &dead
     std::string why;
     if (isWanted && (file = makeFile(layout.bytes(), why)) &&
         (memory = map(file.get(), layout.bytes()))) {
-      std::memcpy(memory->data, ranksInfo.nonce.data(), ranksInfo.nonce.size());
+      std::memcpy(memory->data, connectedRanks.nonce.data(), connectedRanks.nonce.size());
       offer = {getpid(), static_cast<int64_t>(layout.bytes()), file.get()};
     }
     isShared = memory != nullptr;
@@ -244,7 +244,7 @@ bool shareRings(const Role &role, const ConnectedRanks &ranksInfo, Timeout &dead
   } else {
     if (!hear(near[0], offer))
       return lose(near[0]);
-    memory = accept(offer, layout, ranksInfo.nonce);
+    memory = accept(offer, layout, connectedRanks.nonce);
     if (!say(near[0], static_cast<uint8_t>(memory != nullptr)) || !hear(near[0], isShared))
       return lose(near[0]);
   }

@@ -50,7 +50,7 @@ struct Ring {
 /// Replaces the streams of all pairs of ranks of this host; the new streams own the pairs' sockets.
 /// `streams` and `sockets` by rank. If any of the host's ranks cannot share memory, all keep their
 /// sockets. Returns false only if a rank is gone.
-bool shareRings(const Role &role, const ConnectedRanks &ranksInfo, Timeout &deadline,
+bool shareRings(const Role &role, const ConnectedRanks &connectedRanks, Timeout &deadline,
                 std::vector<Socket> &sockets, std::vector<std::unique_ptr<Stream>> &streams,
                 std::string &error);
 

@@ -69,13 +69,13 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
   Role role{launcher.rank, launcher.size, launcher.run, launcher.key(), timeout > 0};
   Timeout deadline(startTimeout(timeout));
   ProcessInfo self = ProcessInfo::self();
-  ConnectedRanks ranksInfo;
+  ConnectedRanks connectedRanks;
   std::unique_ptr<Watchdog> watch;
   std::vector<Socket> sockets(1);
   std::vector<std::unique_ptr<Stream>> streams(role.size);
   if (role.size == 1) {
-    ranksInfo.processes = {self};
-    watch = std::make_unique<Watchdog>(0, ranksInfo.members(), timeout);
+    connectedRanks.processes = {self};
+    watch = std::make_unique<Watchdog>(0, connectedRanks.members(), timeout);
   } else {
     allowSockets(role.size);
     std::string where = launcher.address + ":" + std::to_string(launcher.port);
@@ -91,20 +91,21 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     bool onlyHere = isExact(launcher, found[0]) && found[0].isLoopback();
     if (!(listener = listenForOthers(onlyHere, self, error)))
       return complain();
-    bool met = role.rank == 0
-                   ? acceptRanks(role, self, std::move(first), where, deadline, ranksInfo, error)
-                   : joinRendezvous(role, self, where, find, deadline, ranksInfo, error);
+    bool met =
+        role.rank == 0
+            ? acceptRanks(role, self, std::move(first), where, deadline, connectedRanks, error)
+            : joinRendezvous(role, self, where, find, deadline, connectedRanks, error);
     if (!met) {
       complain();
-      if (!ranksInfo.server)
+      if (!connectedRanks.server)
         return nullptr;
       printDiagnostic("error", error);
-      refuseLate(role, ranksInfo, std::exchange(error, ""));
+      refuseLate(role, connectedRanks, std::exchange(error, ""));
       return nullptr;
     }
-    watch = std::make_unique<Watchdog>(role.rank, ranksInfo.members(), timeout);
-    if (!connectAll(role, ranksInfo, std::move(listener), deadline, sockets, error) ||
-        !shareRings(role, ranksInfo, deadline, sockets, streams, error)) {
+    watch = std::make_unique<Watchdog>(role.rank, connectedRanks.members(), timeout);
+    if (!connectAll(role, connectedRanks, std::move(listener), deadline, sockets, error) ||
+        !shareRings(role, connectedRanks, deadline, sockets, streams, error)) {
       // The watchdog names an ended rank with more detail.
       for (Timeout some(graceForOthers, &deadline); !some.isOver();)
         poll(nullptr, 0, 50);
@@ -114,14 +115,14 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
       return nullptr;
     }
   }
-  const std::vector<ProcessInfo> &all = ranksInfo.processes;
+  const std::vector<ProcessInfo> &all = connectedRanks.processes;
   for (int peer = 0; peer < role.size; ++peer)
     if (peer != role.rank && !streams[peer])
       streams[peer] = std::make_unique<SocketStream>(
           std::move(sockets[peer]), all[role.rank].hostName, all[peer].hostName,
           /*findsCuts=*/timeout > 0 && all[peer].host != all[role.rank].host);
-  ProcessSession::Place place{role.rank, role.size, ranksInfo.ranksOnHost(role.rank),
-                              std::min(ranksInfo.coresOnHost(role.rank), quotaCores())};
+  ProcessSession::Place place{role.rank, role.size, connectedRanks.ranksOnHost(role.rank),
+                              std::min(connectedRanks.coresOnHost(role.rank), quotaCores())};
   return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), place,
                                           std::move(watch));
 }

@@ -188,7 +188,7 @@ static int advance_posts(void) {
   return moved;
 }
 
-static int is_missing(int32_t peer) {
+static int is_awaited(int32_t peer) {
   for (int i = 0; i < num_requests; ++i)
     if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer)
       return 1;
@@ -202,7 +202,7 @@ static int is_missing(int32_t peer) {
 static int32_t awaited(int32_t *list, int32_t capacity) {
   int32_t count = 0;
   for (int32_t peer = 0; peer < world_size && count < capacity; ++peer)
-    if (is_missing(peer))
+    if (is_awaited(peer))
       list[count++] = peer;
   return count;
 }
