@@ -81,7 +81,7 @@ class Watch:
     `progress` is what it was, and processors were not used.
     """
 
-    # Of a second of the clock. Ranks that hang still look whether the others live.
+    # Fraction of a second of wall-clock time. Hung ranks still poll whether the others are alive.
     IDLE = 0.05
 
     def __init__(
@@ -100,7 +100,7 @@ class Watch:
     def problem(self) -> str:
         """Nothing, or why it should be stopped."""
         now, seen = self.clock.seconds(), self._progress()
-        # What was started and not waited for leaves the tree with what it has used.
+        # Processes that are not waited for leave the tree with the time that they used.
         self._most = max(self._most, self._used(self._root))
         if self._most > self.limit:
             return f"stopped after {self.limit / 60:.0f} minutes of processors"

@@ -34,8 +34,8 @@ PATIENCE = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
 # Each of them may start as many ranks as it likes.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
-# What a test may be skipped for, and what a reason begins with that says so ("corpus: ... is
-# absent").
+# Optional requirements of tests, with the beginning of the reasons of skipped tests ("corpus: ...
+# is absent").
 OPTIONAL = {
     "long run": "test/run.py --long",
     "full run": "left out by --quick",

@@ -43,8 +43,8 @@ THREADS, STEPS, TRIES = 2, 16, 3
 
 
 class Sizes:
-    """What a token has to read of a file with a KV cache: weights but tables that are only looked
-    up, and keys and values.
+    """Bytes that a token reads of a model with a KV cache: keys, values, and weights without tables
+    that are only looked up.
     """
 
     def __init__(self, model: Path):

@@ -129,7 +129,7 @@ save_nested("nested-more", 29)
 
 
 def field(number, content):
-    """Of a protobuf message: what is longer than 127 bytes has its length in several."""
+    """Returns a field of a protobuf message. A length above 127 takes several bytes."""
     length, size = b"", len(content)
     while size > 127:
         length, size = length + bytes([size & 127 | 128]), size >> 7

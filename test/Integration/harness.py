@@ -152,7 +152,7 @@ class Result:
 
     @property
     def steps(self) -> list[Step]:
-        """What `tpcc --timing` has said."""
+        """Returns the steps printed by `tpcc --timing`."""
         return [
             Step(float(seconds), int(mebibytes) << 20, what)
             for seconds, mebibytes, what in re.findall(
@@ -255,7 +255,7 @@ def tool(name: str) -> Path:
 
 
 def configured(name: str) -> str:
-    """What the build was configured with; nothing if it does not say."""
+    """Returns a CMake setting of the build, or an empty string."""
     cache = BUILD / "CMakeCache.txt"
     lines = cache.read_text().splitlines() if cache.exists() else []
     return next(
@@ -272,7 +272,7 @@ def sanitized() -> bool:
 
 @dataclass
 class Executable:
-    """What tpcc made. Every run writes into a directory of its own."""
+    """Executable compiled by tpcc. Every run writes into its own directory."""
 
     path: Path
     grid: Grid
@@ -403,7 +403,7 @@ class Compiler:
         return self.made[key]
 
     def plan(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> dict:
-        """What --report says of one step at `shape`; one of its entries are the warnings."""
+        """Returns the --report of one step at `shape`, including warnings."""
         path = self.scratch / "report.json"
         path.unlink(missing_ok=True)
         text = ",".join(f"{name}={size}" for name, size in shape.items())

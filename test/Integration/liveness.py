@@ -336,8 +336,7 @@ def check_cut(program, what, seed, log):
             time.sleep(draw.uniform(0.1, 0.5))
             assert all(process.poll() is None for process in running), log.read_text()
             if what == "link":
-                # Of those over which this grid's ranks talk in each step (tp, pp), and that are not
-                # rank 0's.
+                # Links that this grid's ranks use in each step (tp, pp), except those of rank 0.
                 first, second = draw.choice([(1, 3), (2, 3)])
                 hosts.cut(first, second)
                 named = "|".join(

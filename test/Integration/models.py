@@ -17,10 +17,10 @@ CORPUS = Path(os.environ.get("TPC_CORPUS") or TOP.parent / "shared" / "corpus")
 
 @dataclass(frozen=True)
 class Model:
-    """What a file does not say about itself. A model without `vocab` takes hidden states instead of
-    ids.
+    """Properties of a model that its file does not state. A model without `vocab` takes hidden
+    states instead of ids.
 
-    `reductions`: row-parallel products of a layer that are summed apart: two, or one where
+    `reductions`: row-parallel matmuls of a layer that are reduced separately: two, or one where
     attention and MLP are both added to the residual at once, or None where the plan has more than
     that (see test_families.py). `norm_sums`: numbers per token that the norms of a layer over all
     heads are made of; tp splits the heads, and one all-reduce adds them up.

@@ -8,7 +8,7 @@ from harness import configured, run
 
 
 def build(name: str, folder: Path) -> Path:
-    """Of `name`.c beside this file."""
+    """Compiles `name`.c in the folder of this file to a library."""
     library = folder / f"{name}.so"
     source = Path(__file__).with_name(f"{name}.c")
     run(

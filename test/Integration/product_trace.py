@@ -42,16 +42,16 @@ def ranks_of(trace: str) -> list[Rank]:
 
 
 def is_whole(product: str) -> bool:
-    """What is added to a bias for which there is no epilogue is measured for each alignment of
-    that, which does not show here.
+    """Matmuls that are added to a bias without an epilogue are measured for each alignment of the
+    bias, which the trace does not show.
     """
     return not product.endswith(":0:C")
 
 
 def wrong(ranks: list[Rank]) -> str:
-    """What is not as it should be, if anything is: each product was measured by one rank at most,
-    and all that compute it do so as that one found to be fastest. Nothing is measured that nobody
-    computes.
+    """Returns an error, if any. Each matmul is measured by at most one rank, and all ranks that
+    compute it use the algorithm that this rank found to be the fastest. Only computed matmuls are
+    measured.
     """
     used, measured = defaultdict(set), defaultdict(list)
     for rank in ranks:

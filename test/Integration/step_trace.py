@@ -21,8 +21,7 @@ MAKES = {
     "cuModuleLoadDataEx",
     "cuGraphInstantiateWithFlags",
 }
-# What is told a device behind one launch and before the next: outputs and status of the one, inputs
-# and env of the other.
+# Calls between two launches: outputs and status of the first, inputs and env of the second.
 TELLS = {
     "cuGraphLaunch",
     "cuCtxSetCurrent",
@@ -34,7 +33,7 @@ TELLS = {
 
 
 def calls_of_ranks(trace: str) -> list[list[str]]:
-    """What each thread that launched a graph called, in order."""
+    """Returns the calls, in order, of each thread that launched a graph."""
     threads = collections.defaultdict(list)
     for line in trace.splitlines():
         process, thread, name, *_ = line.split()
@@ -43,7 +42,7 @@ def calls_of_ranks(trace: str) -> list[list[str]]:
 
 
 def wrong(trace: str, order: list, ranks: int) -> str:
-    """What is not as it should be in a run of steps of these shapes, if anything is."""
+    """Returns an error, if any, in a run of steps of these shapes."""
     known = [shape in order[:i] for i, shape in enumerate(order)]
     found = calls_of_ranks(trace)
     if len(found) != ranks:

@@ -49,7 +49,7 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
     if op == "Mul":
         return v.within(c.w("Mul", *both), v.largest, v.quantum / 4)
     if op in ("Max", "Min"):
-        # Of zeros with different signs either is the larger.
+        # Among zeros with different signs, either may be the maximum.
         return v.within(c.w(op, *both), max(v.largest, 1.0), min(v.quantum, 0.25), summed=True)
     return v.within(c.w(op, *both), v.largest + 1, min(v.quantum, 0.25))
 
@@ -120,7 +120,7 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def half(c: Context, v: Value, a: int, b: int, d: int):
-    """What follows is computed in another type."""
+    """Later ops compute in another type."""
     type = pick(("float16", "float32", "float64", "float16"), a)
     if type == v.type:
         return None

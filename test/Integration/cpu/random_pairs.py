@@ -35,8 +35,8 @@ from tpc.reference import TOLERANCE, Session, difference  # noqa: E402
 # All values are near 1 on the way; a result near zero by chance is no more exact than what it comes
 # from.
 NOISE = 2e-6
-# What was rounded to 16 bits on the way, as a fraction of the largest value or of 1: another sum
-# may round the other way.
+# Tolerance of intermediate results in 16 bits, relative to the largest value or to 1: a sum in
+# another order may round differently.
 LOOSE = 1e-2
 # So many runs on other numbers show how much a graph enlarges rounding.
 DISTURBED = 4
@@ -131,7 +131,7 @@ def widest(spec: Spec) -> int:
 
 
 def may_refuse(pair: Pair) -> list[str]:
-    """What tpcc may say instead of compiling: words of its messages. Nothing else is a reason."""
+    """Returns parts of the only messages by which tpcc may reject the pair."""
     spec, grid, words = pair.spec, pair.grid, []
     if grid.xy:
         # The first dimension splits what matrices have on their other side: the width of the
@@ -187,8 +187,8 @@ def may_refuse(pair: Pair) -> list[str]:
 
 @dataclass
 class Outcome:
-    """What became of a pair. kind: ok, refused (rightly), unjudged (ONNX Runtime has no such op),
-    or a kind of failure: wrong, run, unexpected (a refusal), crash.
+    """Result of a pair. kind: ok, refused (rightly), unjudged (ONNX Runtime has no such op), or a
+    kind of failure: wrong, run, unexpected (a refusal), crash.
     """
 
     kind: str
@@ -456,11 +456,11 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
 
 
 class Noise:
-    """What rounding may make of an output. A norm of nearly equal numbers enlarges it, and so do
-    layers without norms and a softmax of large numbers. Rounding on the way does as much as
-    rounding what goes in. So a result is no mistake that is off from what doubles give by up to ten
-    times as much as ONNX Runtime is, on the same numbers or on others that differ in the last
-    place. Mistakes are larger by orders of magnitude (test_mistakes_are_no_noise).
+    """Effect of rounding on an output. A norm of nearly equal numbers enlarges it, and so do layers
+    without norms and a softmax of large numbers. Rounding intermediate values has as much effect as
+    rounding inputs. So the error of a result, against doubles, may be up to ten times that of ONNX
+    Runtime on the same numbers or on numbers that differ in the last place. Real faults are larger
+    by orders of magnitude (test_mistakes_are_no_noise).
     """
 
     def __init__(self, w: Writer, given: dict, wanted: dict):

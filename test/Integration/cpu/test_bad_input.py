@@ -208,7 +208,9 @@ def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
 
 
 def test_links_to_nothing(odd, tmp_path):
-    """What a link leads to is written, also where it is not there yet; the link stays."""
+    """An output that is a symbolic link stays one: its target is written, even if it did not
+    exist.
+    """
     np.save(tmp_path / "in.npy", IDS)
     (tmp_path / "folder").mkdir()
     (tmp_path / "second").symlink_to("folder/new.npy")

@@ -450,7 +450,9 @@ def test_names_of_files_may_be_odd(tpcc, tmp_path):
 
 
 def test_links_to_nothing(tpcc, tmp_path):
-    """What a link leads to is written, also where it is not there yet; the link stays."""
+    """An output that is a symbolic link stays one: its target is written, even if it did not
+    exist.
+    """
     (tmp_path / "folder").mkdir()
     for link, place in (
         ("program", "folder/program"),

@@ -57,8 +57,7 @@ def call(program, files, *arguments, **options):
     )
 
 
-# What happens to the file, and what the message says: None where the file that is open stays as it
-# is.
+# Changes of the file, and their messages; None if the open file does not change.
 ACTIONS = [
     ("rewrite", CHANGED),
     ("restore", CHANGED),

@@ -432,7 +432,7 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
     slow = tmp_path / "tpcc"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     slow.chmod(0o755)
-    # Who runs the tests may ignore the signal, and children inherit that.
+    # The parent of the tests may ignore the signal, and child processes inherit this.
     text = (
         "import tpc, pathlib, signal\nfrom tpc import compiler\nsignal.signal(signal.SIGINT,"
         " signal.default_int_handler)\ncompiler.find_tpcc = lambda:"

@@ -114,7 +114,7 @@ def verifiers(folder, level):
 
 
 def code(folder, level, *mutation):
-    """What is compiled, manifest included; nothing of the module's own attributes."""
+    """Returns the compiled text, including the manifest and excluding attributes of the module."""
     result = tpc_opt(folder / f"{level}.mlir", *mutation, *TO_LLVM[level])
     return (
         result.returncode,
@@ -217,7 +217,9 @@ def values(value, path=""):
 
 
 def manifest(folder, *mutation):
-    """What an executable of the buffers would be told; nothing where they cannot be lowered."""
+    """Returns the manifest of an executable of the buffers, or nothing if they cannot be
+    lowered.
+    """
     result = tpc_opt("--verify-each=0", folder / "buffers.mlir", *mutation, *TO_LLVM["buffers"])
     texts = re.findall(r'@tpc_manifest\("(.*?)(?:\\00)?"', result.stdout)
     if result.returncode or len(texts) != 1:

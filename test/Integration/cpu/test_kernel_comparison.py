@@ -156,7 +156,7 @@ def test_rows_of_all_lengths(tmp_path, kind):
 
 @pytest.mark.long
 def test_kernels_of_all_operations(tmp_path):
-    """What test models do not have: each operation that importers know."""
+    """Covers all operations of the importer, including those that no test model has."""
     for name in GRAPHS:
         build(name, tmp_path / f"{name}.onnx")
     jobs = [f"{tmp_path}/{name}.onnx@tp1" for name in GRAPHS]
@@ -328,9 +328,9 @@ def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
 
 
 def test_elements_are_moved_once():
-    """What a row has of its own: at most 1.1 x the sectors that its bytes need, and of a layer of
-    GPT-2 in f32 (two norms and a GELU) at most 64 x hidden bytes for each token. Sectors are of
-    requests: there is no cache.
+    """Kernels move at most 1.1 x the sectors that the bytes of their rows need, and those of a
+    GPT-2 layer in f32 (two norms and a GELU) at most 64 x hidden bytes per token. Sectors are
+    counted per request, without a cache.
     """
     rows = count_sectors(f"{COMMITTED['gpt2-tiny'].path}@tp1", "--work=200000")
     assert len(rows) >= 3 and not judge_sectors(rows)

@@ -85,8 +85,8 @@ class Lowered:
         return results
 
     def run(self, text):
-        """What an executable of this program computes, for two shapes, or behind two prompts, of
-        which the first fills the caches.
+        """Returns the results of this program's executable for two shapes, or after two prompts,
+        the first of which fills the caches.
         """
         path = text.with_suffix("")
         harness.run([harness.BUILD_STAGED, text, "-o", path]).check()
@@ -186,7 +186,7 @@ def test_sample(programs):
 
 
 def test_sample_of_steps(programs):
-    """Of a store under a condition there is one alone: new keys behind those that a cache has."""
+    """The only conditional store is that of new keys, after those in a cache."""
     table = run(
         programs,
         [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()],

@@ -69,7 +69,7 @@ def twice(i):
 @pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("op, count", [("Add", 60), ("Add", 200), ("Sub", 60), ("Mul", 200)])
 def test_doubled(op, count, tmp_path):
-    """What is added to itself n times has 2^n addends, of which no one writes a list."""
+    """A value that is added to itself n times has 2^n addends, which are never listed."""
     assert compile(chain(tmp_path / "m.onnx", op, count, twice), tmp_path).peak_bytes <= 200 << 20
 
 

@@ -129,7 +129,7 @@ def test_libraries_link_what_their_folders_include():
             assert others <= reach(declared, folder), folder
 
 
-# What only one target's folders may name, and the files in which it is registered.
+# Names that only the folders of one target may use, and the files that register the target.
 TARGETS = {
     "Cpu": dict(
         folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),

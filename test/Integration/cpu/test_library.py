@@ -168,8 +168,7 @@ def masked(hidden):
     return np.ma.array(IDS, mask=np.arange(IDS.size).reshape(IDS.shape) == (0 if hidden else -1))
 
 
-# What may be given instead of arrays by name: each is refused in words that name it, none is read
-# as something else.
+# Invalid values in place of arrays by name. Each is rejected by a message that names it.
 WRONG_INPUTS = [
     (None, "by name.*NoneType"),
     (IDS, "by name.*ndarray"),

@@ -204,8 +204,8 @@ refused(["stream() has no setting 'seeds' (did you mean 'seed'?)"], session.stre
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("every", [0, 1], ids=["last", "all"])
 def test_run_gives_logits(grid, every):
-    """Of what would follow, or, where the program keeps them, of each token; the most probable one
-    is what is generated.
+    """Logits of the next token or, if the program keeps them, of each token. The most probable
+    token is the generated one.
     """
     python(
         f"""

@@ -102,7 +102,7 @@ def test_many_at_once(executable, library, expected):
     for thread in threads:
         thread.join()
     assert not wrong
-    # What devices compute with is chosen for the whole of a library, while it is open.
+    # The choice of compute libraries holds for all programs of an open library.
     with pytest.raises(tpc.TpcError, match="open already.*--products=onednn"):
         tpc.load(library, products="onednn")
     for session in sessions:

@@ -278,8 +278,7 @@ CASTS = {
 
 @pytest.mark.parametrize("types", CASTS, ids="-".join)
 def test_casts_before_a_lookup(tpcc, tmp_path, types):
-    """What is found after a cast is found, what is missing after it is refused: before anything
-    runs, or by the kernel.
+    """An index is checked after its cast: before the run, or by the kernel.
     """
     names = ["ids", *(f"cast{i}" for i in range(1, len(types)))]
     nodes = [node("Cast", before, to=after) for before, after in zip(names, names[1:])]

@@ -42,8 +42,8 @@ def shard_elements(name, dims, heads, hidden, tp, rank):
 
 
 def expected_bytes(model, grid, stages, stage, rank):
-    """What a rank of a stage holds of the tensors of that stage. One stage that looks the embedding
-    up and multiplies by it holds its rows once.
+    """Returns the bytes that a rank holds of the tensors of its stage. A stage with both the lookup
+    and the matmul of a tied embedding holds its rows once.
     """
     elements = 0
     for tensor in weights_of(model):

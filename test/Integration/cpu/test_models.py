@@ -105,7 +105,9 @@ def test_124m_structure_refers_to_one_file_beside_it():
 
 
 def test_seeded_weights(tmp_path):
-    """What the script writes is what its description says, and the same again for the same seed."""
+    """The script writes the model that its description states, and the same one for the same
+    seed.
+    """
     odd = TOP / "test" / "Models" / "gpt2-odd-opset20.onnx"
     structure = tmp_path / "small.onnx"
     onnxfile.save(onnx.load(odd), structure, structure_only=True)

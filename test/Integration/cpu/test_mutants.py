@@ -32,7 +32,7 @@ SHARDING = [
 
 
 def kinds() -> list[str]:
-    # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in
+    # Mutants of buffers are in test_buffer_mutants.py, those of generation steps in
     # test_step_mutants.py, those in facts in test_fact_mutants.py, in windows and caps in
     # test_limit_mutants.py, in constants in test_kernel_mutants.py.
     others = ("buffer-", "kernel-", "lowered-", "step-", "place-", "fact-", "limit-")

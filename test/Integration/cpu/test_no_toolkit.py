@@ -46,7 +46,7 @@ def configure(folder, wrap=lambda command: command, **env):
 
 @pytest.fixture(params=["hidden", "CUDA_HOME", "older", "broken"])
 def without(request, tmp_path):
-    """What CMake says, and the folder that it has configured."""
+    """Returns the output of CMake and the folder that it configured."""
     folder = tmp_path / "build"
     if request.param == "hidden":
         return configure(folder, hidden), folder

@@ -207,7 +207,7 @@ def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
             del model.graph.node[:]
             model.graph.node.extend(reversed(nodes))
 
-    # Whatever the grid: also where the first product would be computed again by each stage.
+    # For any grid, even if each stage would otherwise rematerialize the first matmul.
     for spec in ("pp2", "pp1,tp2"):
         result = layers_of_products(tmp_path, len(stages), change, spec)
         assert result.returncode == 1

@@ -33,7 +33,7 @@ EVERY = [
 
 @pytest.fixture(scope="session")
 def look(tpcc):
-    """What --report says of a model's plan, and the program of one rank; each compiled once."""
+    """Returns the --report of a model's plan and the program of one rank; each is compiled once."""
 
     @functools.cache
     def compiled(model, grid):
@@ -78,8 +78,8 @@ def check_stages(plan, model, pp):
         assert f"none of {model.layers} layers" in said
     if max(seconds) > 1.5 * sum(seconds) / pp:
         assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
-    # What all stages compute takes next to nothing of their time or, in models as small as these,
-    # each value (a mask, cos, sin) no longer than to send it.
+    # Rematerialized values take a negligible part of each stage's time or, in models as small as
+    # these, no longer per value (a mask, cos, sin) than sending it.
     for again, whole, transfer in zip(
         stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")
     ):
@@ -169,8 +169,8 @@ KNOWN = {
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_layers_are_functions(tpcc, model):
-    """What repeats is compiled once, in a model and in the steps of a generation: there the last
-    layer of each kind may be another one, as it is computed for the last token alone.
+    """Repeated layers are compiled once, in a model and in generation steps. There the last layer
+    of each kind may be another function, because it is computed for the last token only.
     """
     for arguments, least in (((), model.layers), (("--generate",), model.layers - 2)):
         text = tpcc.call([model.path, "--emit=model", "--no-verify", *arguments]).check().stdout

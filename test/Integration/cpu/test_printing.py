@@ -68,7 +68,7 @@ def test_lines_fit_a_screen(tmp_path, model, grid, level):
     [("spmd", r"func\.func private @layer"), ("buffers", r"tpc_buffer\.func @\w+ of @layer")],
 )
 def test_weights_are_called_by_name(level, layer):
-    """Of each weight that a layer takes, and of parts of them, nobody needs to count arguments."""
+    """Calls name each weight of a layer, or part of it, so that arguments need not be counted."""
     text = (
         run(
             [

@@ -95,7 +95,7 @@ def test_a_task_of_slurm_that_is_alone_has_all_ranks(program):
         "SLURM_STEP_NUM_TASKS": "1",
         "SLURM_NTASKS": "4",
     }
-    # What a batch script has: it is no step. And the shell that salloc may start.
+    # Environment of a batch script, which is not a job step, and of a shell that salloc starts.
     batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
     shell = {**batch, "SLURM_STEP_ID": "4294967290"}
     for environment in (alone, batch, shell):
@@ -175,8 +175,8 @@ def test_a_rank_that_never_comes(ranks):
 
 
 def test_numbers_that_do_not_match(ranks):
-    """Who is refused is told why. If it is of the same run, that cannot come together: rank 0 says
-    so, and ends at once.
+    """A rejected process receives the reason. If it belongs to the same run, the run cannot start:
+    rank 0 reports this and exits at once.
     """
     port = free_port()
     first = ranks.start(environment_of(0, 4, port))
@@ -375,8 +375,8 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
 
 
 def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
-    """What each rank computes for itself has the same bits on all: they use the kernels that all
-    have.
+    """Replicated computations have the same bits on all ranks, which use kernels that all of them
+    support.
     """
     np.save(tmp_path / "in", IDS)
     port = free_port()

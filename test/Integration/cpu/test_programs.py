@@ -50,7 +50,7 @@ def test_what_is_not_proved_is_said(tpcc, tmp_path):
     skipped = json.loads(unproved.call(["--describe", "--json"]).check().stdout)["not_verified"]
     assert skipped.startswith("tpc-verify-equivalence")
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
-    # What was said of a program before it was edited does not count.
+    # A mark of a program is invalid after an edit.
     marked = tmp_path / "marked.mlir"
     marked.write_text(
         re.sub(
@@ -105,7 +105,7 @@ def test_errors_name_nodes(tpcc, tmp_path):
 
 @pytest.mark.parametrize("level", ["model", "staged"])
 def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
-    """What --weights named would not be read."""
+    """Weights of a program are not read from --weights."""
     text = emit(tpcc, TINY, "tp2", level, tmp_path / f"{level}.mlir")
     for weights in (TINY.parent, TINY, tmp_path / "nothing"):
         early = ["--megatron-shard=tp2"] if level == "model" else []

@@ -112,7 +112,7 @@ def test_an_assembler_that(tpcc, tmp_path, how):
     )
     said.refused(str(path), *words)
     assert not (tmp_path / "out").exists()
-    # What was refused is kept, and nothing else.
+    # Only a rejected PTX text is kept.
     assert [left.suffix for left in scratch.iterdir()] == ([".ptx"] if how == "refuses" else [])
 
 

@@ -264,7 +264,7 @@ def test_defaults():
     np.testing.assert_array_equal(filled(one_row)[1], [[3, 4, 5, 6]])
     assert filled(one_row, attention_mask=padded)[1] is None
     np.testing.assert_array_equal(filled(PAST | {"position_ids": ["s"]})[1], [3, 4, 5, 6])
-    # Of unknown sizes nothing is made up.
+    # Unknown sizes have no defaults.
     assert filled(PAST | {"attention_mask": ["b", "total"]}) == (None, None)
 
 

@@ -154,8 +154,9 @@ def test_serial_layers_reduce_twice_and_parallel_ones_once(tpcc, tmp_path, resid
 @pytest.mark.parametrize("text", ["tp2", "tp4,sp", "tp2,pp2"])
 @pytest.mark.parametrize("zero_bias", [False, True])
 def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
-    """What was never trained has one vector of zeros in its file, which all projections of a size
-    add: those that make heads, which are split, and those that make the residual, which is not.
+    """In the file of an untrained model, all projections of one size share a vector of zeros as
+    bias: column-parallel projections, whose results are split, and row-parallel ones, whose results
+    are not.
     """
     layer = Layer(heads=4, kv=4, size=2, mlp="gelu", ffn=16)
     spec = Spec((layer,), depth=3, hidden=8, vocab=16, zero_bias=zero_bias)

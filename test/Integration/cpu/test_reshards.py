@@ -65,8 +65,8 @@ def program_of(pairs):
 
 
 def received_bytes(row, grid):
-    """What a rank gets of a collective that counts whole buffers; of others the number is of the
-    rank that does most. All parts are even here.
+    """Returns the bytes that a rank receives in a collective. Reports state whole buffers or, for
+    exchanges and permutes, the maximum over ranks. All shards are even here.
     """
     members = np.prod([grid[axis] for axis in row["axis"].split("-")])
     whole = {"all_gather", "all_to_all"}

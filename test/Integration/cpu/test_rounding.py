@@ -279,8 +279,8 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
         assert_same_bits(array, known[f"in.{value}"], value)
 
 
-# What products compute as well (tpc_epilogue): as nodes, with what a kernel is known to make of
-# special values.
+# Epilogues of matmuls (tpc_epilogue), as nodes, with the known results of kernels for special
+# values.
 ACTIVATIONS = {
     "GELU_ERF": lambda g, x: g("Gelu", x),
     "GELU_TANH": lambda g, x: g("Gelu", x, approximate="tanh"),

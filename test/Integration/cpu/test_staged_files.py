@@ -83,7 +83,7 @@ def test_nothing_is_left_of_a_killed_process(write, tmp_path, writer, moment, na
     assert ended.returncode == -signal.SIGKILL, ended
     assert (out / "file").read_bytes() == b"old"
     left = {path.name for path in out.iterdir()} - {"file"}
-    # Of a file with a name, the next process that writes to the folder removes what is left.
+    # A leftover file with a name is removed by the next process that writes to the folder.
     assert len(left) == (1 if named or moment == "rename" else 0), left
     (out / ".tpc-notes").write_text("not one of these")
     write(writer, **named).check()

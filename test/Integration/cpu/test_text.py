@@ -254,8 +254,8 @@ LIMITS = {
     ids=" and ".join,
 )
 def test_a_prompt_is_neither_cut_nor_filled_up(folder, tmp_path, limits):
-    """What a file says for batches of training does not count, as in transformers; what it puts
-    around a text does.
+    """As in transformers, truncation and padding in the file have no effect; the tokens that it
+    adds around a text do.
     """
     from tokenizers import Tokenizer, processors
 

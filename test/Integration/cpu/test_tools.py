@@ -61,7 +61,9 @@ def test_late_stages(tpcc, tmp_path):
 
 
 def test_a_deep_model_prints_on_a_page(tpcc, tmp_path):
-    """What repeats is one function: twelve layers differ from four by their calls and weights."""
+    """Repeated layers are one function: twelve layers differ from four by their calls and
+    weights.
+    """
     texts = [
         emit(
             tpcc, MODELS / f"{name}.onnx", "model", tmp_path / f"{name}.mlir", "--plain"

@@ -116,7 +116,7 @@ def test_linear(tpcc, tmp_path, name):
 
 
 def save(path, nodes, weights, opset):
-    """Of x [batch, sequence, 6] y, of any shape."""
+    """Saves a model with input x [batch, sequence, 6] and output y of any shape."""
     random = np.random.default_rng(0)
     tensors = [
         numpy_helper.from_array(random.normal(0, 0.5, shape).astype(np.float32), name)

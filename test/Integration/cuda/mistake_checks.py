@@ -93,7 +93,7 @@ def check_place(program: Program, folder: Path) -> str:
 
 
 def check_memory(program: Program, folder: Path) -> str:
-    """What it says that it needs is what it takes."""
+    """The memory use is equal to the stated need."""
     with tempfile.TemporaryDirectory() as scratch:
         usage, env = Path(scratch) / "usage", environment(folder, TPC_SIM_SEED="1")
         np.save(Path(scratch) / "first.npy", np.ones((24, 16), np.int64))

@@ -53,16 +53,16 @@ STEPS = [
     (2, 5, 3),
     (2, 5, 3),
 ]
-# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages, which
-# become larger.
+# Steps of 12 layers with a batch for all micro-batches: 72 calls of attention, or six messages,
+# whose size grows.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
-# Of 16 bits, with attention by cuDNN, which these seeds do not refuse.
+# Steps in 16 bits, with attention by cuDNN, which these seeds do not reject.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = (
     [(2, 64), (1, 70), (2, 64), (2, 64)],
     {"f16": 4, "bf16": 1},
     {"f16": 4e-3, "bf16": 3e-2},
 )
-# What is made and what ends it.
+# Functions that create an object, and those that destroy it.
 PAIRS = {
     "cuMemAlloc_v2": "cuMemFree_v2",
     "cuMemHostAlloc": "cuMemFreeHost",
@@ -81,7 +81,7 @@ PAIRS = {
     "cudnnCreate": "cudnnDestroy",
     "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor",
 }
-# What is injected, and words that have to be said.
+# Injected faults, and words of their messages.
 INJECTED = [
     ("oom@2", "memory"),
     ("oom@4", r"weights take \d+ bytes, which are not there"),
@@ -105,7 +105,7 @@ HANGS = [
 
 
 class Build:
-    """What checks are made of, copied: whoever builds while they run does not disturb them."""
+    """Copy of the build that checks use, so that concurrent builds do not affect them."""
 
     libraries = Path()
     programs = Path()
@@ -275,7 +275,7 @@ class WideProgram(Program):
 
 
 class HalfProgram(Program):
-    """Of 16 bits, with attention by cuDNN where there is no mask."""
+    """Program in 16 bits, with attention by cuDNN if there is no mask."""
 
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, kind: str):
         super().__init__(compiler, scratch, name, grid)

@@ -277,8 +277,8 @@ class Build:
 
 
 class Checks:
-    """Of one scope. Without a mistake none finds anything: of each that is tried when it first
-    does.
+    """Checks of one scope. Each check is first tried without a mistake, where it must have no
+    finding.
     """
 
     def __init__(self, scope: str, scratch: Path, wanted: str):
@@ -324,9 +324,9 @@ def judge(
 
 
 class Run:
-    """Of each kind in turns, so that a run that is ended has seen some of all. First by the few
-    checks that have found most of its kind; what is left then, and what shall be left, by all
-    others.
+    """Takes mistakes of all kinds in turn, so that an interrupted run covers some of each kind. The
+    few checks with the most findings of a kind run first; mistakes that they do not find get all
+    other checks.
     """
 
     FEW = 4

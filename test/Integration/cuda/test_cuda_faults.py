@@ -172,8 +172,8 @@ def test_a_rank_that_cannot_begin_to_connect(tpcc):
     injected(program_of(tpcc), "threads", "oom@1:1")
 
 
-# What hangs, in which program: a GPU while weights are loaded, in a first step, in a step that is
-# replayed, alone and together; a rank that is to connect; what shall end it all.
+# Hangs, and their programs: of a GPU while weights are loaded, in a first step, and in a replayed
+# step, of one and of several GPUs; of a rank that connects; of the shutdown.
 HANGS = [
     ("hang@10", {"tp": 1}, "threads"),
     ("hang@100", {"tp": 1}, "threads"),

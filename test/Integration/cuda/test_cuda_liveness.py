@@ -120,8 +120,7 @@ def test_who_dies_at_the_outputs_is_named(tpcc, tmp_path, victim, fate):
 
 
 def test_files_have_no_names(tpcc, tmp_path):
-    """Whatever ends a process, nothing of it stays in a folder: what ranks share has no name, or is
-    memory.
+    """A process leaves no files, however it ends: shared files have no name, or are memory.
     """
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2), *FLAGS)
     with Steps(program, "tcp", tmp_path / "log", environment()) as steps:

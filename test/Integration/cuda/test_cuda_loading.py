@@ -165,7 +165,9 @@ def test_loading_500_megabytes(tpcc, tmp_path):
     [("rewrite", "was changed while it was loaded"), ("cut", "became shorter"), ("replace", "")],
 )
 def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
-    """What goes to a GPU is looked at as what stays on the host (test_changed_weights.py)."""
+    """Weights for GPUs are checked in the same way as weights on the host
+    (test_changed_weights.py).
+    """
     path = products(tmp_path, 2, 64)
     executable = tpcc.compile(path, "tp2", "--target=cuda")
     (tmp_path / "other").write_bytes(b"\1" * (2 * 64 * 64 * 4))

@@ -63,8 +63,7 @@ def margins_of(logits: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Said:
-    """What a program of --generate said to one prompt: its tokens, and with --logits what they were
-    chosen from.
+    """Output of a generating program for one prompt: its tokens and, with --logits, their logits.
     """
 
     tokens: list[int]

@@ -21,8 +21,8 @@ REASONS = {"stop", "length", "cancelled", "error"}
 
 @dataclass
 class Answer:
-    """What came for one id; times are seconds of time.monotonic(), places are lines of the
-    program's output.
+    """Answers to one id. Times are seconds of time.monotonic(), places are lines of the program's
+    output.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Service:
             self.process.stdout.close()
 
     def _take(self, raw: bytes, when: float) -> str:
-        """What is wrong with the line, if anything."""
+        """Returns the error in the line, if any."""
         self.lines += 1
         if not raw.endswith(b"\n"):
             return "the last line is not whole"

@@ -163,8 +163,8 @@ def test_all_processes_hear_of_it(program, request, transport):
     ],
 )
 def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
-    """What ranks do step by step must be the same: otherwise some would wait for what others never
-    send.
+    """Flags that determine the steps must be equal on all ranks; otherwise some would wait for
+    messages that others never send.
     """
     program = toy.program("tp2")
     (tmp_path / "each").write_text(f"#!/bin/sh\nexec {program.path} --prompt-ids 1,2,3 {flags}\n")
@@ -223,7 +223,7 @@ def test_temperatures_next_to_zero(program):
 
 
 def test_the_limits_themselves_are_served(program):
-    """What is next to what is refused above."""
+    """Values at the limits, next to the rejected ones above."""
     assert len(say(program, [1] * 128, 1).tokens) == 1
     assert len(say(program, [1, 2, 3], 126).tokens) == 126
     assert len(say(program, [1, 2, 3], 127).tokens) == 126

@@ -85,7 +85,7 @@ def test_greedy_ids(tpcc, request, model, grid):
 
 @pytest.mark.parametrize("model,grid", cases(CHOSEN[1:3]))
 def test_logits(tpcc, model, grid):
-    """Of every step, however the prompt is cut."""
+    """Logits of every step are right, for all ways to split the prompt."""
     program = compiled(tpcc, model.path, grid)
     random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
@@ -350,8 +350,8 @@ def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: the loading process needs them too")
 def test_a_process_that_generates_again_replays(tpcc, tmp_path):
-    """What the first call has captured serves the next ones, and their logits are theirs; longer
-    sequences make it anew.
+    """Graphs that the first call captured are replayed by later ones, with correct logits. Longer
+    sequences are captured again.
     """
     program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
     run(

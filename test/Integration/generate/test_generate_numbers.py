@@ -30,7 +30,7 @@ MORE_GRIDS = [
 STEPS = 16
 
 
-# Of these each rank holds kv heads that others hold as well, as its query heads read them: 3 over 2
+# Models and grids in which ranks hold copies of kv heads, as their query heads read them: 3 over 2
 # ranks, 2 over 3, 4 and 8, one over 2.
 REPEATED = [
     ("mistral-dynamo", "tp2"),
@@ -80,7 +80,9 @@ def test_greedy_ids(tpcc, model, grid):
 
 
 def check_logits(model, program, prompt, *arguments):
-    """Of every step, against all that was said at once; returns them."""
+    """Compares the logits of every step with those of one pass over the whole text; returns
+    them.
+    """
     said = say(program, prompt, STEPS, *arguments, logits=True)
     assert len(said.tokens) == STEPS
     wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1 :]

@@ -69,7 +69,9 @@ def poisoned(path, to):
 
 @pytest.mark.parametrize("name,grid", CASES)
 def test_keys_that_are_no_numbers(tpcc, tmp_path, name, grid):
-    """Of a sequence that was there before, and of one in the next place at the same time."""
+    """NaN keys of an earlier sequence in the same slot, and of a concurrent one in the next
+    slot.
+    """
     model = CAUSAL[name]
     program = tpcc.compile(poisoned(model.path, tmp_path / model.path.name), grid, "--generate")
     random = np.random.default_rng(0)

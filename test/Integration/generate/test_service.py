@@ -149,7 +149,7 @@ def test_cancel(program, alone):
 
 
 GOOD = {"id": "a", "ids": [1, 2, 3], "max_new_tokens": 4}
-# What the message must name.
+# Bad requests, and the words that their messages contain.
 BAD = {
     "no JSON": ('{"id": "a", ', []),
     "no object": ("[1, 2]", []),
@@ -425,7 +425,7 @@ def test_lines_of_any_bytes(toy, seed):
         assert service.lines >= 30 and not service.said()
 
 
-# Of twenty tokens: how many rounds at most.
+# Maximum number of rounds for twenty tokens.
 ROUNDS = {
     "greedy": ([], 20),
     "plain": (["--temperature", "0.9"], 20),
@@ -458,7 +458,7 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
 
 
 def cpu_seconds(program):
-    """Of all its processes."""
+    """Returns the CPU time of all processes of a program."""
     fields = (
         open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
         for pid in processes_of(program.path).values()

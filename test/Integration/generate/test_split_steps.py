@@ -31,7 +31,7 @@ TOKENS, BATCH = 22, 2
 
 @pytest.fixture(scope="session")
 def step_of(tpcc, tmp_path_factory):
-    """What the compiler makes of the file, with caches as ordinary inputs and outputs."""
+    """Returns the compiled file, with caches as ordinary inputs and outputs."""
     folder = tmp_path_factory.mktemp("steps")
 
     @functools.cache

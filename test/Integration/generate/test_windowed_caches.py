@@ -102,8 +102,7 @@ def test_room_follows_from_the_capacity(tpcc):
     "name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)]
 )
 def test_plan(tpcc, name, windowed):
-    """What is planned is for two windows and a chunk of 512 tokens, of the layers that have a
-    window.
+    """For layers with a window, the plan counts two windows and a chunk of 512 tokens.
     """
 
     def bytes_at(capacity):

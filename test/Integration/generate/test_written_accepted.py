@@ -246,7 +246,7 @@ RIGHT = {
     "hidden-first": variant(head=hidden_beside("logits")),
     "pooled-beside": variant(head=mean_beside),
 }
-# What is said is compared where tokens are far apart.
+# Outputs are compared where the logits of tokens differ clearly.
 PROMPTS = [[0], [0, 0, 0, 0, 0], [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]]
 
 

@@ -21,7 +21,7 @@ class Gpt:
         self.inputs, self.outputs, self.presents, self.names = [], [], [], set()
         self.hidden = self.HEADS * self.SIZE
 
-    # What graphs are made of.
+    # Nodes of graphs.
 
     def op(self, kind: str, *inputs: str, name: str = "", **attributes) -> str:
         output = f"t{len(self.nodes)}"
@@ -87,7 +87,7 @@ class Gpt:
         return keys, values
 
     def pasts(self) -> list[tuple[str, str]]:
-        """Of each layer the inputs that hold its keys and its values."""
+        """Returns the inputs with the keys and the values of each layer."""
         shape = [self.BATCH, self.HEADS, "past", self.SIZE]
         return [
             (self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape))

@@ -134,7 +134,7 @@ def measure_torch(report: Report, here: Machine, model: dict, limit: float):
         )
         for row in rows
     )
-    # What PyTorch cannot do here is no failure of tpc.
+    # Errors of PyTorch are not failures of tpc.
     return (
         passed(text + ("" if said.ok else f" ({said.why()})"), rows=rows)
         if rows

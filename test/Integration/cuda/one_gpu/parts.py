@@ -17,7 +17,7 @@ PARTS = {
     "sanitizer": sanitizer,
     "benchmark": benchmark,
 }
-# Whatever one GPU shows.
+# Facts that one GPU cannot show.
 NEVER = [
     "what needs several GPUs: NVLink, NCCL's transports between devices and hosts, their speed,"
     " mixed models of GPUs"
