@@ -1,7 +1,8 @@
 //===- Gemm.cpp - GEMM ----------------------------------------------------===//
 //
-// Operands become dense f32, the left one with its rows together. Sums run over pieces of k, as
-// the algorithm says: another algorithm gives other last bits, the same one always the same.
+// Operands are converted to dense f32, the left one with contiguous rows. Sums run over chunks of
+// k, as the algorithm specifies: another algorithm gives other last bits, the same algorithm always
+// the same.
 //
 //===----------------------------------------------------------------------===//
 

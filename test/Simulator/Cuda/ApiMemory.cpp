@@ -57,7 +57,8 @@ Result sim::release(Lock &lock, const char *name, DevicePointer address, bool of
     context.memory.free(address);
     context.races.forget(address, address + piece.bytes);
   }
-  // The driver waits for what is under way, and nobody may rely on that: it has gone already.
+  // The driver waits for operations in flight, but programs may not rely on it: here the memory is
+  // freed at once.
   return drain(lock, context);
 }
 

@@ -119,7 +119,8 @@ Result sim::cuModuleUnload(Module *handle) {
     auto found = state().modules.find(handle);
     if (found == state().modules.end())
       return misuse("cuModuleUnload", ERROR_INVALID_HANDLE, "no module");
-    // The driver waits for what is under way, and nobody may rely on that: it has gone already.
+    // The driver waits for operations in flight, but programs may not rely on it: here the module
+    // is unloaded at once.
     *found->second->isLoaded = false;
     if (Result result = drain(lock, *currentContext()))
       return result;

@@ -1,7 +1,7 @@
 //===- Device.h - Contexts, streams, operations ---------------------------===//
 //
-// All of this is under one lock of the process, State::mutex, but for a device's memory, which has
-// one of its own that is held while an operation runs.
+// One lock of the process, State::mutex, guards all state except the memory of devices. Each
+// device's memory has its own lock, which is held while an operation runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -176,9 +176,9 @@ CaptureMode &captureModeOfThread();
 // ---- Schedule.cpp: under the lock ----
 
 uint32_t newLane();
-/// Puts an operation behind others. Not in a stream: whoever calls says where it is.
+/// Adds an operation after others. It is in no stream; the caller determines its place.
 void submit(const OperationRef &operation, const std::vector<OperationRef> &before);
-/// Behind all that is in the stream, and behind `also`. Does not look at captures.
+/// Adds an operation after all operations of the stream and after `also`. Ignores captures.
 OperationRef append(Stream &stream, std::shared_ptr<Work> work,
                     const std::vector<OperationRef> &also = {});
 /// Returns when it is done, or when the context has failed.

@@ -73,8 +73,8 @@ public:
   virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                           const char *name) = 0;
   virtual Result release(DevicePointer address, const char *name) = 0;
-  /// A library relies on the allocation that an address of the current device is in, until it says
-  /// that it does not: who frees it meanwhile is found out. False: there is none.
+  /// Pins the allocation of an address of the current device for a library or, if not `does`,
+  /// unpins it. Freeing a pinned allocation is a finding. Returns false if there is no allocation.
   virtual bool hold(uint64_t address, bool does) = 0;
   /// Whether these bytes are of one allocation of the current device.
   virtual bool allocated(uint64_t address, size_t bytes) = 0;

@@ -8,7 +8,7 @@
 
 namespace sim {
 
-/// No such process, or one that has ended and that nobody has waited for.
+/// Returns whether there is no such process, or it is a zombie.
 inline bool isGone(int process) {
   std::string text;
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");

@@ -1,9 +1,9 @@
 //===- Races.h - Race detector: accesses per byte and their order ---------===//
 //
-// A lane is what runs in order: a stream, or one branch of a graph. An operation is known by its
-// lane and how many came before it there. A clock says up to which of each lane all is over: it is
-// made of what the program said (streams, events, synchronization), not of when things happened to
-// run.
+// A lane is a sequence of operations in order: a stream, or one branch of a graph. An operation is
+// identified by its lane and its number there. A vector clock has, for each lane, the number up to
+// which operations are complete. It is derived from the program's synchronization (streams,
+// events), not from the actual order of execution.
 //
 //===----------------------------------------------------------------------===//
 

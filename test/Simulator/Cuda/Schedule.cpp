@@ -1,9 +1,8 @@
 //===- Schedule.cpp - Operation scheduler ---------------------------------===//
 //
-// Lazily: as long as nobody waits, nothing has to happen. Each context has a thread that runs what
-// is ready, in random order, while somebody waits for something; a little of it at random times;
-// and all of it when the program has put nothing new into streams for a while, because a device
-// comes to the end of its work in any case.
+// Lazy execution: operations need not run before the program waits. Each context has a thread that
+// runs ready operations in random order while the program waits, a few of them at random times, and
+// all of them after a while without new operations, because a device finishes its work in any case.
 //
 //===----------------------------------------------------------------------===//
 

@@ -120,8 +120,8 @@ std::string hexUuid(const std::string &raw) {
   return result;
 }
 
-// As the driver reads it: ordinals or beginnings of identifiers; what is behind the first that is
-// none does not exist.
+// Parsed as by the driver: ordinals or prefixes of identifiers. Devices after the first invalid
+// entry do not exist.
 std::vector<int> visibleOf(const Settings &settings) {
   std::vector<int> result;
   const char *value = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -1,7 +1,7 @@
 //===- Sharing.cpp - Devices shared by processes --------------------------===//
 //
-// In the folder TPC_SIM_SESSION a file for each device says how much of it each process has, under
-// a lock. What a process had that is no more is free. Without a session a process is alone.
+// The folder TPC_SIM_SESSION has one locked file per device with the bytes that each process uses.
+// Memory of a process that has ended is free. Without a session, a process is alone on its devices.
 //
 //===----------------------------------------------------------------------===//
 

@@ -265,7 +265,8 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
   return SUCCESS;
 }
 
-/// Whether all that it was made of is there. Nothing says that it may be destroyed before.
+/// Returns whether all descriptors that it refers to are alive. No documentation permits that they
+/// are destroyed before it.
 static bool isWhole(const Descriptor &descriptor) {
   for (const auto &[attribute, bytes] : descriptor.attributes)
     if (ruleOf(attribute)->type == TypeDescriptor)

@@ -56,7 +56,7 @@ Status Graph::add(const Operation &operation, std::string &why) {
   return SUCCESS;
 }
 
-// Its pattern matcher wants the logarithm of the sums as well, which nobody reads in inference.
+// cuDNN's pattern matcher also requires the logarithm of the sums, which inference does not use.
 bool Graph::isAttention() const {
   std::vector<int> order; // a product: -1; reductions: -2 - mode
   for (const Operation &operation : operations)

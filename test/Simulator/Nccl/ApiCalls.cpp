@@ -177,7 +177,7 @@ Status enqueue(const char *name, Comm *handle, Stream *stream, const Call &call)
     return fail(status);
   if (driver().injected("nccl", ++comm->owner->calls, comm->device))
     return fail(SystemError);
-  // A collective of nothing needs nobody.
+  // An empty collective does not wait for other ranks.
   if (!call.descriptor.count && call.descriptor.kind < Kind::Send)
     return Success;
   Pending pending{comm, stream, call};

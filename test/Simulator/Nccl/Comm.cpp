@@ -36,7 +36,7 @@ bool Comm::isGone(int which) {
 }
 
 Status Comm::error() {
-  // Over a network somebody would notice that a peer is gone; between devices nobody need.
+  // The loss of a peer is detected over a network, but not necessarily between devices.
   if (!asyncError && driver().seed() % 3 == 0)
     for (int i = 0; i < ranks; ++i)
       if (isGone(i))

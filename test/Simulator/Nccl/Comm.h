@@ -15,8 +15,9 @@
 
 namespace sim::nccl {
 
-/// A thread that has communicators: a rank of the program. Of all their operations one is in
-/// flight at a time, or one group, so that what is not ordered alike everywhere comes to a stop.
+/// A thread with communicators, which is a rank of the program. At most one of its operations, or
+/// one group, is in flight at a time, so that operations in different orders on different ranks
+/// deadlock.
 struct Rank {
   std::mutex mutex;
   uint64_t group = 0; // that is in flight, or 0
@@ -69,7 +70,7 @@ struct Comm {
   Status barrier(const std::string &what);
   /// Says in the rank's other communicators what it waits for; empty: nothing.
   void tell(const std::string &what);
-  /// Who is missing says what it does instead.
+  /// A missing rank reports its current operation.
   std::string whereIs(int which);
 };
 using CommRef = std::shared_ptr<Comm>;

@@ -1,8 +1,8 @@
 //===- Shared.h - Shared state of a communicator's ranks ------------------===//
 //
-// A memory file, made by whoever asks for the unique identifier, which names it. Ranks find it
-// through the descriptor of that process, so that nothing is left behind, however they end. Behind
-// the header each rank has a piece for what it hands to others; pages that nobody wrote are none.
+// A memory file, created by the process that requests the unique identifier, which names it. Ranks
+// open it through the descriptor of that process, so that no file remains, however they end. After
+// the header, each rank has a region for data to other ranks; unwritten pages occupy no memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,10 +83,10 @@ public:
 
   /// A new one. False if the system has none.
   static bool create(UniqueId &id);
-  /// False, and why, if nobody has this identifier any more.
+  /// Returns false, and the reason, if no process has this identifier any more.
   bool open(const UniqueId &id, int ranks, std::string &why);
 
-  /// All ranks have it: nobody else may come, and it goes with the last of them.
+  /// Called when all ranks have opened it: no others may, and the last rank removes it.
   void settle();
 
   Header &header() { return *static_cast<Header *>(mapped); }

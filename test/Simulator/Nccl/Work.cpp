@@ -1,8 +1,8 @@
 //===- Work.cpp - Communicator operations in streams ----------------------===//
 //
-// A collective: each rank puts its input where others see it and says so; once all have, each makes
-// its own result, all alike, and says that it needs nothing more. A send is over when the other
-// side has received.
+// A collective: each rank copies its input to shared memory and marks it as posted. When all ranks
+// have done so, each computes its own result in the same way, and marks the inputs as consumed. A
+// send is complete when the other side has received.
 //
 //===----------------------------------------------------------------------===//
 

@@ -78,7 +78,7 @@ void *ptx::takePiece(size_t bytes) {
 void ptx::givePiece(void *piece, size_t bytes) {
   Pieces &all = pieces();
   std::lock_guard lock(all.mutex);
-  // Many that nobody needs keep no memory.
+  // If many pieces are free, further ones return their memory to the system.
   if (all.free.size() > 2048)
     madvise(piece, wholePages(bytes), MADV_REMOVE);
   all.free.push_back(piece);

@@ -1,7 +1,7 @@
 //===- Decoder.h - Decoder of a statement into an instruction -------------===//
 //
-// Each group of instructions has a file that says what they do and how they are spelled: a function
-// per opcode that takes modifiers and operands. What nobody took is an error.
+// Each group of instructions has a file that defines their semantics and syntax: a function per
+// opcode that takes modifiers and operands. Modifiers and operands that are not taken are errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,7 +54,7 @@ public:
   // ---- modifiers, in any order; those left over are an error ----
 
   bool take(std::string_view modifier);
-  /// The one of these that is there, or -1.
+  /// Returns the index of the modifier that is present, or -1.
   int takeOneOf(std::initializer_list<std::string_view> modifiers);
   /// The next type, from the left.
   Type takeType();
@@ -73,7 +73,7 @@ public:
   Slot destination(size_t i, Type type) { return destinationOf(operand(i), type); }
   Slot destinationOf(const Operand &operand, Type type, bool wider = false);
   Slot predicateOf(const Operand &operand);
-  /// The second of a pair, or a slot that nobody reads.
+  /// The second of a pair, or a slot that is never read.
   Slot pairOf(const Operand &operand);
   /// How many bytes per lane the register of an operand has.
   unsigned registerBytes(const Operand &operand) const;

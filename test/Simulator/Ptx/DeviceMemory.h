@@ -1,7 +1,7 @@
 //===- DeviceMemory.h - Simulated global memory ---------------------------===//
 //
-// Addresses are no host addresses. Allocations lie apart, with gaps that belong to nobody, at bases
-// that have the alignment asked for and none beyond it. Each byte knows whether it was written.
+// Addresses are not host addresses. Unused gaps separate allocations, whose bases have the
+// requested alignment and no larger one. Each byte has a flag that it was written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,13 +50,13 @@ public:
   bool copyIn(uint64_t address, const void *from, uint64_t bytes);
   bool copyOut(void *to, uint64_t address, uint64_t bytes) const;
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
-  /// Copies bytes within the device. What nobody wrote stays such. False as above.
+  /// Copies bytes within the device. Unwritten bytes remain unwritten. False as above.
   bool copy(uint64_t to, uint64_t from, uint64_t bytes);
   /// These bytes, for whoever writes them all in place of a kernel. Null as above.
   uint8_t *beginWrite(uint64_t address, uint64_t bytes);
   /// These bytes, which may not have been written. Null as above.
   const uint8_t *read(uint64_t address, uint64_t bytes);
-  /// How many of these bytes nobody wrote.
+  /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
   /// Kernels may not write it.
   bool setReadOnly(uint64_t address, bool readOnly = true);

@@ -54,8 +54,8 @@ void ternary(Warp &warp, const Inst &inst, Mask mask) {
     blend(d, result, mask);
 }
 
-// For what depends on modifiers that are rare enough to be asked in each lane: f(lane) says the
-// result.
+// For instructions with modifiers that are rare enough to be tested in each lane: f(lane) returns
+// the result.
 template <class D, class F> inline void eachLane(Warp &warp, const Inst &inst, Mask mask, F f) {
   D *d = warp.data<D>(inst.dst);
   forLanes(mask, [&](unsigned lane) { d[lane] = f(lane); });

@@ -11,7 +11,7 @@ using namespace ptx;
 
 namespace {
 
-// A copy of what has no value has none: only its use is a finding.
+// A copy of an undefined value is undefined: only its use is a finding.
 template <class T> void runMove(Warp &warp, const Inst &inst, Mask mask) {
   T *d = warp.data<T>(inst.dst);
   const T *a = warp.data<T>(inst.src[0]);

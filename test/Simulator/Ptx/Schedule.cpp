@@ -24,7 +24,7 @@ static std::string lanesText(Mask lanes) { return hex(lanes, 8); }
 void Machine::turn(Warp &warp) {
   auto &groups = warp.groups;
   if (groups.size() > 1) {
-    // Who waits to be met goes on when nobody else can come.
+    // Lanes that wait for reconvergence proceed if no other lane can arrive.
     if (std::none_of(groups.begin(), groups.end(),
                      [](const Group &group) { return group.state == Group::Runs; }))
       for (Group &group : groups)
@@ -177,8 +177,8 @@ bool Machine::branchIndexed(Warp &warp, const Inst &inst, Group &group) {
   return true;
 }
 
-/// Lanes that wait at the same instruction come along, and those that are on their way into it, but
-/// for a guard that is still to be asked.
+/// Merges groups that wait for lanes at the same instruction and, if it has no guard, groups that
+/// have just reached it.
 void Machine::takeWaiting(Warp &warp, const Inst &inst, Group &group) {
   std::erase_if(warp.groups, [&](const Group &other) {
     bool same = other.pc == group.pc && (other.state == Group::WaitsForLanes ||
@@ -189,7 +189,8 @@ void Machine::takeWaiting(Warp &warp, const Inst &inst, Group &group) {
   });
 }
 
-/// An instruction that names the lanes it is of: those whose others are here execute it.
+/// Executes an instruction that names its member lanes, for each lane all of whose members have
+/// arrived.
 bool Machine::arriveLanes(Warp &warp, const Inst &inst, Group &group) {
   takeWaiting(warp, inst, group);
   if (group.lanes & ~warp.defined(inst.src[3]))
@@ -270,7 +271,7 @@ bool Machine::arriveBarrier(Warp &warp, const Inst &inst, Group &group) {
   return false;
 }
 
-/// Nobody can go on: says who waits for whom.
+/// Reports a deadlock, with the threads that wait for each other.
 void Machine::stopStuck() {
   for (auto &warp : warps)
     for (const Group &group : warp->groups) {

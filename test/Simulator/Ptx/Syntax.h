@@ -12,7 +12,7 @@
 
 namespace ptx {
 
-/// A register, as declared. Scopes are gone: each has a number of its own.
+/// A declared register. Scopes are resolved: each register has a unique number.
 struct Register {
   Type type = Type::None;
   Slot slot = 0;
@@ -50,7 +50,7 @@ struct Body {
   std::vector<Variable> locals; // .local
 };
 
-/// Decodes a body into the kernel, whose parameters and shared variables are there. Throws
+/// Decodes a body into the kernel, which already has parameters and shared variables. Throws
 /// TextError.
 void decode(const Body &body, Program &program, Kernel &kernel);
 

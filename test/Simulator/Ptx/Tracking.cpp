@@ -1,10 +1,9 @@
 //===- Tracking.cpp - Bounds, initialization, races, traffic --------------===//
 //
-// An access is ordered before another one if it is of the same thread, or if a barrier that both
-// threads took part in stands between them. Each lane has a clock that barriers advance, and each
-// warp knows up to which clock it has seen other warps, each lane other lanes of its warp. So a
-// race is found in whatever order the accesses come. Blocks are never ordered; atomic accesses race
-// with others only.
+// An access is ordered before another one if it is of the same thread, or if a barrier of both
+// threads is between them. Each lane has a clock that barriers advance, and each warp knows up to
+// which clock it has seen other warps, each lane other lanes of its warp. So races are detected in
+// any order of the accesses. Blocks are never ordered; atomic accesses race with others only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -260,7 +259,7 @@ void Machine::track(Warp &warp, const Request &request, Mask lanes, Region &regi
   if (region.shadow) {
     Shadow &shadow = *region.shadow;
     unsigned width = request.bytes < 4 ? (request.bytes == 1 ? 0 : 1) : 2;
-    // Cells must not be wider than what lies in them, nor reach into a neighbour at the end.
+    // Cells must not be wider than their contents, or extend into the next allocation at the end.
     if (width < shadow.cellShift())
       shadow.refine(width);
     unsigned step = 1u << shadow.cellShift();

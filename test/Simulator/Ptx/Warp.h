@@ -13,8 +13,8 @@ namespace ptx {
 
 class Machine;
 
-/// Lanes at one instruction. They need not be all that are there: lanes of a warp run apart until
-/// they meet again.
+/// Lanes at one instruction, not necessarily all of them: lanes of a warp diverge until they
+/// reconverge.
 struct Group {
   enum State : uint8_t { Runs, Parked, WaitsForLanes, WaitsForWarps } state = Runs;
   uint32_t pc = 0;
