@@ -141,7 +141,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Result:
-    """How a process ended, and what it needed."""
+    """Result of a process, and the resources that it used."""
 
     command: list[str]
     returncode: int

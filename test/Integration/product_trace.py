@@ -11,7 +11,7 @@ CALL = re.compile(r"(\d+ \d+) (\S+) (?:(\S+ [0-9a-f:C]+) algorithm (\d+) pace (\
 
 @dataclass
 class Rank:
-    """By product: algorithms, with how fast they are, while they were measured and in steps."""
+    """Algorithms of each matmul with their speed, while they were measured and in steps."""
 
     calls: list = field(default_factory=list)
     measured: dict = field(default_factory=lambda: defaultdict(set))

@@ -217,7 +217,9 @@ def parts(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def repeat(c: Context, v: Value, a: int, b: int, d: int):
-    """As grouped heads are: a new dimension, expanded, and merged to either side."""
+    """Repeats a dimension as grouped heads: a new dimension that is expanded and merged with a
+    neighbor.
+    """
     if len(v.dims) >= 6:
         return None
     i, times = a % len(v.dims), 2 + b % 2

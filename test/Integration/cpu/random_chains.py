@@ -23,7 +23,7 @@ import numpy as np
 # infinities, NaN and -0.
 BASES = ("stream", "own", "static", "plain", "special", "weight", "constant", "table")
 ENDS = ("row", "output", "row_output")
-# How a constant is stored. Up to 64 elements of a Constant node are read by the compiler.
+# Storage of constants. The compiler reads Constant nodes of up to 64 elements.
 STORES = ("initializer", "node")
 # Elements of one value, not counting symbolic dimensions.
 LIMIT = 1536

@@ -36,7 +36,7 @@ CASES = {
     # that costs less.
     "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
     "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
-    # As FSDP holds them: parts on the replicas, gathered layer by layer in each micro-batch.
+    # Weights in FSDP: sharded over the replicas and gathered layer by layer in each micro-batch.
     "held on replicas": ("dp2,mb3", EVERYWHERE),
     "held on replicas and split": ("tp2,dp2,pp2,mb2,sp", ROWS),
     "two dimensions": ("tp2x2", "*.mlp.c_fc.weight: [?, tpy]"),

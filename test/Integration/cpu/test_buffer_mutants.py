@@ -40,7 +40,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """By model, grid and flags: the program on buffers."""
+    """Returns the program on buffers by model, grid and flags."""
     folder = tmp_path_factory.mktemp("buffers")
 
     @functools.cache

@@ -45,7 +45,7 @@ def check(*files):
 
 
 def hash_of(schedule) -> str:
-    """As the compiler and the checker compute it."""
+    """Returns the hash, as the compiler and the checker compute it."""
     value = 0xCBF29CE484222325
     for byte in json.dumps(
         schedule, separators=(",", ":"), sort_keys=True, ensure_ascii=False

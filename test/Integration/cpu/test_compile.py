@@ -127,7 +127,7 @@ def test_the_same_call_compiles_once(cache, monkeypatch):
 
 
 def test_a_changed_model_is_compiled_again(tmp_path):
-    """By content: the same path with other bytes is another program."""
+    """The cache key is the content: the same path with other bytes is another program."""
     model = tmp_path / "model.onnx"
     paths = set()
     for name in ("gpt2-tiny", "gpt2-mlp"):
@@ -426,8 +426,8 @@ def test_the_compiler_ends_with_its_caller(tmp_path):
 
 
 def test_an_interrupt_ends_the_compiler(tmp_path):
-    """As notebooks interrupt: SIGINT to Python alone. A compiler that would never end stands for a
-    slow one.
+    """Notebooks interrupt by SIGINT to Python alone. A compiler that never ends represents a slow
+    one.
     """
     slow = tmp_path / "tpcc"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")

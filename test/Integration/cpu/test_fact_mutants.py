@@ -45,7 +45,9 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """By model, grid and flags: a folder with the program at each level, and its references."""
+    """Returns a folder with the program at each level and its references, by model, grid and
+    flags.
+    """
     folder = tmp_path_factory.mktemp("facts")
 
     @functools.cache
@@ -199,7 +201,7 @@ NO_FACTS = {
 
 
 def values(value, path=""):
-    """By path, all values of a manifest in order."""
+    """Returns all values of a manifest in order, by path."""
     found = collections.defaultdict(list)
     inner = (
         value.items()

@@ -33,7 +33,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """By file and level: the program, and the flags that verify it."""
+    """Returns the program and the flags that verify it, by file and level."""
     folder = tmp_path_factory.mktemp("limits")
 
     @functools.cache

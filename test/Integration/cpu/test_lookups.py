@@ -40,7 +40,7 @@ def node(op, *inputs, to="y", **attributes):
 
 IDS = (TensorProto.INT64, ["batch", "sequence"])
 MODELS = {
-    # As OPT finds positions: an offset, or the sum of a mask.
+    # Positions of OPT: an offset, or the sum of a mask.
     "offset": graph(
         [node("Add", "ids", "two", to="at"), node("Gather", "table", "at")],
         ["batch", "sequence", 4],

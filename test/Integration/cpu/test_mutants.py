@@ -41,7 +41,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """By model and grid: the model, and what it was split into, with what it computes."""
+    """Returns the model, its partitioned program and its results, by model and grid."""
     folder = tmp_path_factory.mktemp("mutants")
 
     @functools.cache

@@ -251,7 +251,7 @@ def test_integers_without_a_sign(tmp_path):
 
 @pytest.mark.parametrize("element", ["i32", "i64"])
 def test_divisions_that_have_no_result(tmp_path, element):
-    """By zero, and of the least number by -1: the processor would trap."""
+    """Divisions by zero, and of the minimum by -1, which trap on processors."""
     p = Program()
     p.input(element, "n", "m")
     p.input(element, "n", "m")

@@ -20,7 +20,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def steps(tmp_path_factory):
-    """By file and form (all tokens, or the last ones): the step, and the placed one."""
+    """Returns the step and the placed step by file and form (all tokens, or the last ones)."""
     folder = tmp_path_factory.mktemp("placed")
 
     @functools.cache

@@ -148,7 +148,7 @@ def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
     ],
 )
 def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
-    """As a full disk leaves it, with a status of 0; and one of other kernels."""
+    """A truncated cubin with status 0, as after a full disk, and a cubin of other kernels."""
     put_assembler(
         tmp_path,
         f"""{ASSEMBLER} "$@" || exit

@@ -51,7 +51,7 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def steps(tmp_path_factory):
-    """By file: the model, and its step."""
+    """Returns the model and its step by file."""
     folder = tmp_path_factory.mktemp("steps")
 
     @functools.cache

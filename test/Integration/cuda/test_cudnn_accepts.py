@@ -13,7 +13,7 @@ from harness import BUILD, run
 
 
 def folders() -> list[Path]:
-    """Where cuDNN and what it loads (NVRTC) may be."""
+    """Folders that may contain cuDNN and NVRTC, which it loads."""
     given = [os.environ["TPC_CUDNN"]] if os.environ.get("TPC_CUDNN") else []
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     packages = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib"))

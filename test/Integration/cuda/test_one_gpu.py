@@ -32,7 +32,7 @@ FOUND = """========= COMPUTE-SANITIZER
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    """As little as shows each part."""
+    """The minimum that exercises each part."""
     folder = tmp_path_factory.mktemp("pack") / "one-gpu"
     run(
         [sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder],

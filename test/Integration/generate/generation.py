@@ -14,7 +14,7 @@ from harness import Executable, Grid, Result
 from models import COMMITTED, FAMILIES, MODELS, Model
 from tpc import defaults
 
-# Where the largest logit is less than this above the second, rounding may choose.
+# If the two largest logits differ by less than this, rounding may decide.
 MARGIN = 1e-3
 
 CAUSAL = {name: model for name, model in {**COMMITTED, **FAMILIES}.items() if model.vocab}
@@ -51,7 +51,7 @@ def full_logits(model: Model, ids) -> np.ndarray:
 
 
 def decided(margins) -> int:
-    """How many of the first steps every order of addition decides alike."""
+    """Returns the number of first steps whose tokens are the same for every order of addition."""
     return next((step for step, margin in enumerate(margins) if margin < MARGIN), len(margins))
 
 

@@ -143,7 +143,7 @@ def test_steps_are_proved(tpcc, name):
 
 
 def kept(tpcc, model, grid):
-    """How many prompts are answered as transformers does, to the end."""
+    """Returns for each prompt whether its complete answer equals that of transformers."""
     prompts = expected()[model.name]
     with Service(
         tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54"

@@ -117,7 +117,7 @@ Host draw(const Variant &variant, const Case &made) {
     a.k_head_stride = a.seq_k * a.k_row_stride, a.v_head_stride = a.seq_k * a.v_row_stride;
     a.k_batch_stride = a.heads_kv * a.k_head_stride,
     a.v_batch_stride = a.heads_kv * a.v_head_stride;
-    // The last query may stand behind the last key.
+    // The last query may be after the last key.
     for (int64_t b = 0; b < a.batch; ++b)
       host.lengths.push_back(int64_t(random() % uint64_t(a.seq_k + 1)));
     a.lengths = host.lengths.data();
@@ -269,7 +269,7 @@ public:
     memory.setReadOnly(address);
     return reinterpret_cast<T *>(address);
   }
-  /// Numbers of a type, off their alignment by as many elements as the case says.
+  /// Allocates numbers of a type, `shift` elements off their alignment.
   float *give(const std::vector<float> &list, int32_t dtype, const char *name, int64_t shift = 0) {
     if (list.empty())
       return nullptr;
@@ -280,7 +280,7 @@ public:
     return reinterpret_cast<float *>(address + uint64_t(shift) * bytesOf(dtype));
   }
 
-  /// A cache: what lies behind a sequence's keys has never been written.
+  /// Allocates a cache, in which elements after a sequence's keys are unwritten.
   float *giveCache(const Host &host, const std::vector<float> &list, bool isValue) {
     const tpc_attention_args &a = host.args;
     if (list.empty())

@@ -59,7 +59,7 @@ Case drawCase(const Variant &variant, uint64_t seed);
 /// Runs and compares. Findings of the interpreter are problems.
 Outcome run(const ptx::Module &module, const Kernels &kernels, const Case &made, Way way);
 
-/// How far the CPU is off from what f64 says, of the largest element.
+/// Errors of the CPU against f64, relative to the largest element.
 struct SlopeErrors {
   double slopes;     // slope * (key - query) is computed by the kernel
   double bias;       // slope * key is a bias of f32, as graphs without the op have it

@@ -43,7 +43,7 @@ Code makeCode(const std::vector<attention::Variant> &variants) {
     code.kernels.push_back(
         {variant, entryOf(made.tiles), entryOf(made.split), entryOf(made.combine)});
   }
-  // The gate has taken it: all that rounds says how.
+  // The text passes the gate: all roundings are explicit.
   llvm::Expected<std::string> text = cuda::writePtx(*module, {80}, 3);
   if (!text) {
     ADD_FAILURE() << llvm::toString(text.takeError());
@@ -108,7 +108,7 @@ TEST(Attention, FitsIntoRegisters) {
   for (const cuda::Cubin &cubin : code.text.cubins)
     for (auto [i, needs] : llvm::enumerate(cubin.kernels)) {
       const cuda::Launch &launch = code.text.launches[i];
-      // Sums of 256 values and four rows are more than what is left of 255 registers.
+      // Sums of 256 values and four rows exceed the remaining ones of 255 registers.
       unsigned spills = code.kernels[i / 3].variant.valueSize > 128 ? 256 : 0;
       EXPECT_LE(needs.spillBytes, spills) << launch.name << " for sm_" << cubin.architecture;
       // Minimum over these architectures of registers and shared memory per block.
@@ -121,7 +121,7 @@ void expectFewConflicts(const ptx::Counters &counters, const std::string &what) 
   EXPECT_LE(double(counters.sharedConflicts), 0.25 * double(counters.sharedRequests)) << what;
 }
 
-/// Keys and values, by what a pass over them takes.
+/// Checks the bytes of keys and values that are read, in multiples of one pass over them.
 void expectPasses(const ptx::Counters &counters, const attention::Kernels &kernels,
                   const attention::Case &made, double passes) {
   int64_t size = kernels.variant.element == TPC_F32 ? 4 : 2;

@@ -179,7 +179,8 @@ template <typename Use> void forEachStep(const World &world, const Dist &dist, U
   }
 }
 
-/// Elements of the rank that lacks most of what it has in `to`, counted in all dimensions.
+/// Returns the maximum over ranks of the elements of `to` that the rank lacks, counted in all
+/// dimensions.
 int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
   int64_t most = 0;
   for (int64_t rank = 0; rank < world.ranks(); ++rank) {

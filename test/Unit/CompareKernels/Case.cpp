@@ -69,7 +69,7 @@ private:
   int64_t countWork();
   void fill(Tensor &tensor, double share, int64_t limit);
   bool fillOperands(Indices indices);
-  /// As the reference interpreter says.
+  /// Outcome of the case in the reference interpreter.
   enum class Outcome { Good, Missing, Bad };
   Outcome tryOut();
   int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
@@ -88,7 +88,7 @@ private:
 };
 } // namespace
 
-/// Where nobody looks integers up.
+/// No table is indexed by the integers.
 static constexpr int64_t kNoIndex = int64_t(1) << 40;
 
 int64_t Drawing::getLeastTable() {
@@ -240,8 +240,8 @@ bool Drawing::setLength(int64_t &symbol) {
   return least - 8 < length && length <= most + 1;
 }
 
-/// Where rows are as long as the rank says, and on none of the ranks of whole 16 bytes: one beyond
-/// the last on which they are. The kernel has code for such rows, and is right there as well.
+/// If the row length depends on the rank and no rank has rows of whole 16 bytes, chooses the rank
+/// after the last one that has. The kernel has code for such rows, and is right there as well.
 void Drawing::setRankOfWholeChunks() {
   constexpr int64_t chunk = 8, most = 64;
   for (StringAttr axis : layout.axes()) {

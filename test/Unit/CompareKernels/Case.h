@@ -51,7 +51,7 @@ struct Case {
   std::string str() const;
 };
 
-/// Limits of what one case costs.
+/// Limits of the cost of one case.
 struct Limits {
   int64_t work = 20000;      // iterations of innermost loops
   int64_t elements = 400000; // of an operand

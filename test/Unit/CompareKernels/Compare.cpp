@@ -56,8 +56,8 @@ struct HostBuffer {
 };
 } // namespace
 
-/// Results of 16 bits without any rounding, and how far off a computation in f64 is that rounds
-/// wherever the kernel says so and where results are stored.
+/// Adds 16-bit results without rounding, and the error of a computation in f64 that rounds at the
+/// casts of the kernel and when results are stored.
 static void addReference(CpuRun &expected, const Program &program, const Kernel &kernel,
                          const Case &c) {
   auto run = lowered::KernelProgram::get(kernel.func);

@@ -13,13 +13,13 @@ struct CpuRun {
     std::vector<uint8_t> bytes;
     std::vector<bool> written; // by element
     bool writesAll = true;
-    /// Of 16-bit floats: what they were without any rounding, and how far off a computation in f64
-    /// is that rounds. Of f32 the same is asked for only where a GPU is not within 1e-5.
+    /// For 16-bit floats: values without rounding, and the error of a computation in f64 that
+    /// rounds. For f32, computed only if a GPU is not within 1e-5.
     std::vector<double> exact;
     double rounding = 0;
   };
   std::vector<Result> results;
-  /// An index that rows report, each at most one; empty: all are there.
+  /// Indices that rows report, at most one per row; empty if all are in bounds.
   std::vector<tpc_status> reports;
 };
 

@@ -1,8 +1,8 @@
 //===- Explain.cpp - Symbolic value of a kernel statement -----------------===//
 //
-// Registers are replaced by what defines them, as far as one statement does: parameters, elements
-// of `env`, threads and constants are what is left. A register that several statements write is
-// `one of (… or …)`: what a loop or a branch leaves in it.
+// Registers with one defining statement are replaced by their definition, until only parameters,
+// elements of `env`, threads and constants are left. A register that several statements write, in a
+// loop or a branch, is `one of (… or …)`.
 //
 //===----------------------------------------------------------------------===//
 

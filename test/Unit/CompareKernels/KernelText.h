@@ -26,7 +26,7 @@ struct Statement {
   std::vector<std::string> getResults() const;
 };
 
-/// A program with one kernel. Lines keep their numbers, whatever is written there.
+/// A program with one kernel. Edits do not change line numbers.
 class KernelText {
 public:
   KernelText(llvm::StringRef ptx, llvm::StringRef kernel);

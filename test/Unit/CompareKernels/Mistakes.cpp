@@ -16,7 +16,7 @@ struct Prepared {
   GpuRun right;
 };
 
-/// The cases of a kernel, more of them as they are asked for.
+/// Cases of a kernel, generated on request.
 class Cases {
 public:
   Cases(const Program &program, const Kernel &kernel, const Options &options)
@@ -36,8 +36,8 @@ private:
   std::vector<std::unique_ptr<Prepared>> cases;
 };
 
-/// Why a mistake was not found, as far as running it says: no case comes to it; it always does what
-/// the right statement does; results have the same bits; or others that are as right.
+/// Reason that a mistake survived its runs: no case reaches it; it has the effect of the right
+/// statement; results have the same bits; results have other bits within the bound.
 enum class Left { NotReached, NoDifference, SameBits, OtherBits };
 } // namespace
 

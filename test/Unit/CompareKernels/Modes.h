@@ -18,8 +18,8 @@ struct Totals {
   unsigned programs = 0, kernels = 0, distinct = 0, cases = 0, without = 0, wrong = 0;
 };
 
-/// The case of a seed, which says whether indices are to be missing; nothing if there is none so
-/// small.
+/// Returns the case of a seed, which also decides whether an index is out of bounds; nullopt if no
+/// case is small enough.
 std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                              const Options &options);
 
@@ -27,8 +27,8 @@ std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint6
 void compareKernel(const Program &program, const Kernel &kernel, llvm::StringRef input,
                    const Options &options, Totals &totals);
 
-/// Mistakes in the text are found on these cases and some more: `most` of each kernel, chosen by
-/// seed. Counts by kind and by what found them; what is left has a line each.
+/// Tests `most` mistakes in the text of each kernel, chosen by seed, on these and more cases.
+/// Counts them by kind and by detecting check; each surviving mistake has a line.
 struct Tally {
   unsigned mutants = 0, caught = 0;
   std::map<std::string, unsigned> by;
@@ -38,7 +38,7 @@ void seedMistakes(const Program &program, const Kernel &kernel, const Options &o
                   unsigned most, Tallies &tallies);
 void print(const Tallies &tallies);
 
-/// Sectors that a kernel moves, beside those that its bytes need.
+/// Prints the sectors that a kernel moves, and those that its bytes need.
 void countSectors(const Program &program, const Kernel &kernel, const Options &options);
 
 /// Cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: of the program.

@@ -16,7 +16,7 @@ using llvm::SmallVector;
 using llvm::StringRef;
 
 namespace {
-/// Makes the mistake, or says that this is no place for it.
+/// Makes the mistake. Returns false if it does not apply to the statement.
 using Change = std::function<bool(Statement &)>;
 struct Kind {
   const char *name;

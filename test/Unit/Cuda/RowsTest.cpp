@@ -39,7 +39,7 @@ tpc_kernel.func @softmax(%x: memref<?x?xf32> of [n, SIZE]) -> (%y: memref<?x?xf3
   return text;
 }
 
-/// Runs three rows, compares them, and says how often each element was read.
+/// Runs and compares three rows. Returns the number of reads per element.
 static double runSoftmax(const Compiled &compiled, size_t size, int offset = 0,
                          std::vector<float> *out = nullptr) {
   constexpr size_t rows = 3;

@@ -82,7 +82,8 @@ TEST_F(OnnxSharded, WeightsAreCutAsTheirViewsSay) {
   ASSERT_TRUE(mlir::succeeded(collectShardings(*module, specOf("tp2"), devices)));
   EXPECT_EQ(devices.ranks, 2);
   EXPECT_EQ(devices.stages, 1);
-  // Both halves of each row alike: 2 blocks of 80 columns, of which each rank has a part.
+  // Both halves of each row are split in the same way: each rank has a shard of both blocks of 80
+  // columns.
   EXPECT_EQ(print(devices, "w1"), "40 / 2 80{0 1}");
   EXPECT_EQ(print(devices, "w2"), "80{0 1} / 40");
   EXPECT_EQ(print(devices, "x"), "nothing");

@@ -128,7 +128,7 @@ TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
     flags.insert(flags.begin(), input);
     EXPECT_FALSE(accepts(flags)) << flags[1];
   }
-  // Flags may come first; what is behind one of another name is an input all the same.
+  // Flags may come first. An argument after any other flag is an input.
   EXPECT_FALSE(accepts({"-o", input, "--canonicalize", input}));
   EXPECT_FALSE(accepts({input, "-o", path("none/out")}));
   // A device may be written, and not read, wherever a flag names it.

@@ -108,7 +108,7 @@ TEST(TpccOptions, TwiceOrEmptyIsAMistake) {
         std::string::npos);
   }
   EXPECT_EQ(refusal({"m", "-o", "a", "-o", "b"}), "tpcc: error: -o is given twice\n");
-  // One rank is what nothing says.
+  // An empty grid is one rank.
   EXPECT_TRUE(parsed({"m", "--megatron-shard="}).shardGiven);
   EXPECT_NE(refusal({"m", "--emit="}), "");
 }

@@ -1,7 +1,7 @@
 //===- WriteShardedTest.cpp - Input file that changes while it is read ----===//
 //
-// The file is read twice: its structure, and, once it is known what to add, all of its bytes. Which
-// part a rank has is asked for in between: there the tests change the file.
+// The file is read twice: first its structure and, when the additions are known, all of its bytes.
+// The shards of ranks are queried in between, where the tests change the file.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Ended:
-    """How a command ended. `status`: None where it ran past its limit."""
+    """Result of a command. `status`: None if it exceeded its limit."""
 
     command: list[str]
     status: int | None
@@ -36,7 +36,7 @@ class Ended:
         )
 
     def why(self) -> str:
-        """How it ended, and the last that it said."""
+        """Returns its result and its last output."""
         said = [
             line
             for line in (self.stderr.strip() or self.stdout.strip()).splitlines()
