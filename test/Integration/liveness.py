@@ -363,7 +363,7 @@ def check_cut(program, what, seed, log):
             begin = time.monotonic()
             until(lambda: re.search(named, log.read_text()))
             seconds = time.monotonic() - begin
-            # A rank that is stopped on a host without others stays there, as nobody can end it.
+            # A stopped rank remains if its host has no other rank that could end it.
             until(
                 lambda: all(
                     process.poll() is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import BUILD
 
 LIBRARIES = BUILD / "lib" / "simulator"
-# Its driver takes no machine code: nobody has to make any.
+# The driver of the simulator accepts PTX only, so no machine code is compiled.
 FLAGS = ("--target=cuda", "--gpu-arch=sm_80")
 
 

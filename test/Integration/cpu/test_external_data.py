@@ -71,7 +71,7 @@ def test_link_that_leads_elsewhere(build, tmp_path, data):
     build.refused(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
-    # A link in the folder that is named is one that somebody else may have made.
+    # A link in the named folder may have been made by another user.
     build.refused(model, f"--weights={model.parent}").refused(
         "leads out of", f"--weights={data / 'w.bin'}"
     )

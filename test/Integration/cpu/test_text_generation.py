@@ -165,7 +165,7 @@ def test_output_that_cannot_be_written(folder, output, word):
 
 
 def endless(folder):
-    # A shell that puts the tests into the background has them ignore SIGINT, and whom they start.
+    # If a shell runs the tests in the background, they and their child processes ignore SIGINT.
     process = subprocess.Popen(
         [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
         stdout=subprocess.PIPE,

@@ -63,8 +63,8 @@ def program_of(tpcc, **axes):
 
 
 def injected(program, transport, fault, arguments=(), **more):
-    # Where communicators are aborted, what comes behind finds what nobody has written: findings are
-    # of no use.
+    # After communicators are aborted, later operations read unwritten memory, so findings are
+    # ignored.
     env = environment(TPC_SIM_INJECT=fault, TPC_SIM_FINDINGS=os.devnull, **more)
     result = program.call([*SHAPE, *arguments], transport, env=env, timeout=120)
     assert not result.timed_out and result.returncode not in (0, -11, -6), result

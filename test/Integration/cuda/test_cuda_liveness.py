@@ -22,8 +22,8 @@ long = pytest.mark.long
 
 
 def environment(**more):
-    """Where communicators are aborted, what comes behind finds what nobody has written: the
-    simulator's findings are of no use.
+    """After communicators are aborted, later operations read unwritten memory, so the simulator's
+    findings are ignored.
     """
     return simulated(TPC_SIM_FINDINGS=os.devnull, **more)
 

@@ -92,7 +92,7 @@ Result sim::cuStreamSynchronize(Stream *handle) {
   });
 }
 
-/// Whether it is over, as somebody asks who will ask again.
+/// Polls whether an operation is complete. The caller will poll again.
 static Result query(Context &context, const OperationRef &operation) {
   if (context.failed)
     return context.failed;

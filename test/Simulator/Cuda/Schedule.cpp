@@ -249,7 +249,7 @@ void sim::fail(Context &context, Result result) {
   if (context.failed)
     return;
   context.failed = result;
-  // Nothing of it runs any more; whoever waits is told.
+  // Its operations no longer run; wakes the threads that wait for them.
   context.wake.notify_all();
   context.progress.notify_all();
 }

@@ -52,9 +52,9 @@ public:
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
   /// Copies bytes within the device. Unwritten bytes remain unwritten. False as above.
   bool copy(uint64_t to, uint64_t from, uint64_t bytes);
-  /// These bytes, for whoever writes them all in place of a kernel. Null as above.
+  /// Returns these bytes to a caller that writes all of them in place of a kernel. Null as above.
   uint8_t *beginWrite(uint64_t address, uint64_t bytes);
-  /// These bytes, which may not have been written. Null as above.
+  /// Returns these bytes, which may be unwritten. Null as above.
   const uint8_t *read(uint64_t address, uint64_t bytes);
   /// Returns the number of unwritten bytes.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;

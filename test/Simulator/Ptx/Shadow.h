@@ -1,9 +1,9 @@
 //===- Shadow.h - Shadow memory: last readers and writers of bytes --------===//
 //
-// For each cell of 1, 2 or 4 bytes the last accesses that may still race with one to come: up to
-// two of writes and two of reads. Two are enough: of accesses that nothing orders, two of different
-// threads are kept, of different blocks where there are such, and whoever comes next is another
-// than one of them. Cells begin with words and become finer at the first access that is narrower.
+// For each cell of 1, 2 or 4 bytes, the last accesses that may race with later ones: up to two
+// writes and two reads. Two are enough: of unordered accesses, two of different threads are kept
+// (of different blocks, if possible), and the next thread differs from at least one of them. Cells
+// begin with words and become finer at the first access that is narrower.
 //
 //===----------------------------------------------------------------------===//
 

@@ -206,7 +206,8 @@ void decodeMatch(Decoder &decoder) {
     inst.list = decoder.pairOf(decoder.operand(0));
 }
 
-// Which lanes are here: whoever relies on that sees another answer in another order.
+// Returns the lanes that execute together. Kernels that rely on this get other results in another
+// schedule.
 void runActive(Warp &warp, const Inst &inst, Mask mask) {
   eachLane<uint32_t>(warp, inst, mask, [&](unsigned) { return mask; });
 }

@@ -207,9 +207,9 @@ bool Drawing::setSizes(Sizes sizes) {
   }
 }
 
-/// Rows of many elements. Where their length decides who does them, each way has its turn: of a
-/// warp, of a block that keeps them or not, most of them to the last element that a thread has; of
-/// whole chunks, aligned or not, or not of whole chunks.
+/// Chooses the length of rows with many elements. If the length selects the threads, all versions
+/// occur in turn: a warp, a block with or without rows in registers, most of them up to the last
+/// element of a thread; whole chunks, aligned or not; and partial chunks.
 bool Drawing::setLength(int64_t &symbol) {
   struct Range {
     int64_t least, most;
@@ -387,7 +387,7 @@ bool Drawing::fillOperands(Indices indices) {
       integers.push_back(&operand);
   if (integers.empty())
     return true;
-  // One, or as many as it happens: who reports first is open.
+  // One missing index, or a random number of them: the first row to report is not specified.
   Tensor &operand = *integers[random.below(integers.size())];
   std::map<int64_t, lowered::Scalar> before;
   for (int64_t count = random.below(2) ? 1 : 1 + random.below(operand.elements); count; --count) {
@@ -417,7 +417,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
     c.env.push_back(c.values["rank." + axis.str()]);
   c.env.push_back(c.values["rank.mb"]);
   unsigned numOperands = kernel.func.getOperandMemory().size();
-  // All are aligned; or one is not, or not by 16; or who knows.
+  // All operands are aligned; or one is not, or not by 16; or the alignments are random.
   auto arguments = kernel.func.getBody().getArguments();
   int64_t alignment = aligned ? 0 : random.below(3), notAligned = random.below(arguments.size());
   for (BlockArgument memory : arguments) {

@@ -361,7 +361,7 @@ Rows evenRows() {
   return rows;
 }
 
-/// A bound that were too narrow would leave out who is to be drawn.
+/// A bound that is too small would exclude tokens that may be drawn.
 TEST(SamplingKernels, LeaveOutNobody) {
   Rows rows = evenRows();
   std::vector<int64_t> expected = rows.expected();

@@ -56,7 +56,7 @@ TEST_F(Diagnostics, ANodeSaysMoreThanAPlace) {
 TEST_F(Diagnostics, AMessageNamesItsNodeOnce) {
   EXPECT_EQ(print([&] { emitError(node("fc1"), "is wrong"); }),
             "tpcc: error: node 'fc1': is wrong\n");
-  // One that begins with the name itself, for those who see no locations.
+  // A message that begins with the name itself, for output without locations.
   EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc1' (tpc.matmul) is wrong"); }),
             "tpcc: error: node 'fc1' (tpc.matmul) is wrong\n");
   EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc2' is wrong"); }),

@@ -276,7 +276,7 @@ TEST(Mistakes, AtomicsRaceWithOthersOnly) {
   }
 }
 
-/// A variable has the alignment that it says, wherever it is accessed: who needs more is found in
+/// A variable has its declared alignment and no larger one: accesses that need more are detected in
 /// some launches.
 TEST(Mistakes, SharedMemoryIsAlignedAsItSays) {
   for (std::string offset : {"0", "4"}) {

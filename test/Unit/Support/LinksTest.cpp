@@ -35,7 +35,7 @@ TEST(Links, Seconds) {
   EXPECT_EQ(getSeconds(link, Transfer::AllReduce, 4, 8), 6 + 6);
   EXPECT_EQ(getSeconds(link, Transfer::Broadcast, 5, 8), 3 + 4);
   EXPECT_EQ(getSentBytes(Transfer::AllReduce, 4, 8), 12);
-  // Alone there is nobody to talk to.
+  // A single rank has no communication.
   EXPECT_EQ(getSeconds(link, Transfer::AllReduce, 1, 8), 0);
   EXPECT_EQ(getSeconds(link, Transfer::Broadcast, 1, 8), 0);
 }
