@@ -54,7 +54,7 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
       others[i].channel->send(isHub() ? MessageSocket::MessageType::Verdict
                                       : MessageSocket::MessageType::Failed,
                               isHub() ? text : std::string_view());
-  // Until they have ended, so that no launcher ends them before they have said what they have to.
+  // Waits until they have ended, so that no launcher ends them before their messages.
   bool answered = false; // rank 0 does
   for (int i = 0; i < 100 && !answered; ++i) {
     bool anyOpen = false;

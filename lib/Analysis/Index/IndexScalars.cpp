@@ -55,7 +55,7 @@ static IndexExpr forLeaves(Operation *op, IndexAnalysis &a, Operands operands,
   });
 }
 
-/// As above, of two polynomials.
+/// The same for two polynomials.
 static IndexExpr
 forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
                llvm::function_ref<IndexExpr(const SymExpr &, const SymExpr &)> of) {

@@ -129,7 +129,7 @@ private:
   kernel::FuncOp function;
   PartSizes parts;
   SmallVector<Lookup> lookups;
-  /// By argument of the kernel.
+  /// Indexed by the kernel's argument.
   SmallVector<Reached> memory;
 };
 } // namespace

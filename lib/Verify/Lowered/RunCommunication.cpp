@@ -314,7 +314,7 @@ struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
 struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ExchangeOp>(base);
-    // By dimension: axes before and after, of each factor and of the remaining product.
+    // For each dimension: axes before and after, of each factor and of the remaining product.
     std::vector<std::vector<std::pair<SmallVector<StringAttr>, SmallVector<StringAttr>>>> dims;
     llvm::SetVector<StringRef> axes;
     for (Attribute dim : op.getLayout()) {

@@ -189,7 +189,8 @@ static LogicalResult importMod(Node &n) {
     return failure();
   if (fmod || !isFloat)
     return n.result(*result);
-  // As of operator set 28, the result has the sign of y: add y if the remainder has the other sign.
+  // Since operator set 28, the result has the sign of y: adds y if the remainder has the other
+  // sign.
   Value r = n.materialize(*result), y = n.operand(1), zero = n.scalar(0, y);
   Value differs =
       n.binary<XorOp>(n.compare(Predicate::LT, r, zero), n.compare(Predicate::LT, y, zero));
