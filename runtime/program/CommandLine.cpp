@@ -202,8 +202,7 @@ private:
     if (options.mode == Options::Mode::Help)
       return;
     if (options.mode != Options::Mode::Run && mode != options.mode && mode != Options::Mode::Help)
-      throw UserError(
-          "--bench, --describe and --describe-device exclude each other: give one");
+      throw UserError("--bench, --describe and --describe-device exclude each other: give one");
     options.mode = mode;
   }
 

@@ -12,8 +12,8 @@ namespace tpc {
 /// Replaces the file of -o in `argv` by a staged one (tpc/staged_file.h).
 bool checkToolFiles(const char *tool, int argc, char **argv);
 
-/// Renames the staged file of -o if `status` is 0. Returns the exit status of a tool: `status`, or 1
-/// with an error if that file or standard output could not be written.
+/// Renames the staged file of -o if `status` is 0. Returns the exit status of a tool: `status`, or
+/// 1 with an error if that file or standard output could not be written.
 int finishToolOutput(const char *tool, int status);
 
 } // namespace tpc

@@ -9,8 +9,8 @@
 
 namespace tpc::rt::cuda {
 
-/// Page-locked memory for asynchronous copies: from pageable memory a copy may block, or read at any
-/// later time. Grows and never shrinks.
+/// Page-locked memory for asynchronous copies: from pageable memory a copy may block, or read at
+/// any later time. Grows and never shrinks.
 class Pinned {
 public:
   explicit Pinned(const Driver &driver) : driver(&driver) {}

@@ -254,9 +254,8 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--json", "x.npy"}), {"--json goes with --describe"});
   expectError(run({}, {"--describe", "x.npy"}),
               {"--describe runs nothing; leave out --input and --output"});
-  expectError(
-      run({}, {"--describe", "--bench"}),
-      {"--bench, --describe and --describe-device exclude each other: give one"});
+  expectError(run({}, {"--describe", "--bench"}),
+              {"--bench, --describe and --describe-device exclude each other: give one"});
   expectError(run({}, {"--bench", "-o", "x.npy"}),
               {"--bench saves no outputs; leave out --output"});
   expectError(run({}, {"--bench", "x.npy"}),

@@ -22,7 +22,7 @@ TEST(DryRunMemory, SmallPiecesSharePages) {
     memory.release(piece);
   EXPECT_EQ(memory.use.now, 0);
   EXPECT_EQ(memory.use.asked, 0);
-  EXPECT_EQ(memory.use.most, 5 * page);
+  EXPECT_EQ(memory.use.peak, 5 * page);
 }
 
 TEST(DryRunMemory, LargePiecesShareNone) {
@@ -40,5 +40,5 @@ TEST(DryRunMemory, LargePiecesShareNone) {
   memory.release(apart);
   memory.release(apart); // which is not there any more
   EXPECT_EQ(memory.use.now, 2 * page);
-  EXPECT_EQ(memory.use.most, 5 * page);
+  EXPECT_EQ(memory.use.peak, 5 * page);
 }
