@@ -124,10 +124,26 @@ static double drawSpecial(Special special, double number, uint64_t x) {
   llvm_unreachable("all kinds are listed");
 }
 
+/// Returns element `i` of a row of n; earlier elements precede `element` in memory. Some rows are
+/// all zero, or integers with sum zero, so that sums and differences to the mean are zero.
+static double drawZeroSum(double number, double other, uint64_t row, int64_t i, int64_t n,
+                          const double *element) {
+  int64_t mirror = n - 1 - i;
+  switch (row % 3) {
+  case 0:
+    return 0;
+  case 1:
+    return i < mirror ? std::trunc(4 * other) : i == mirror ? 0 : -element[mirror - i];
+  default:
+    return number;
+  }
+}
+
 Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView *given) {
   Data data(world.getSlice(argument.getType(), at).shape);
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(argument.getType()));
   uint64_t key = argument.getArgNumber() + 1 + 0x1000 * draws;
+  size_t row = data.shape.empty() ? 1 : std::max<int64_t>(1, data.shape.back());
   for (auto [i, x] : llvm::enumerate(data.data)) {
     bool isGiven = given && given->exists(i) && given->isWritten(i);
     if (isGiven && (isFloat ? draw.magnitude == 0 : draw.keepsIntegers)) {
@@ -139,6 +155,8 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
                    (draw.positive ? std::fabs(number) : number) +
                draw.offset;
       x = drawSpecial(draw.special, number, interpret::hash(~key, i));
+      if (draw.special == Special::Zeros)
+        x = drawZeroSum(x, number, interpret::hash(key, ~(i / row)), i % row, row, &data.data[i]);
     } else {
       x = drawInteger(argument, key, i);
     }

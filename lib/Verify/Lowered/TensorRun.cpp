@@ -2,6 +2,7 @@
 
 #include "TensorRun.h"
 
+#include "../Interpret/Domains.h"
 #include "../Interpret/Evaluation.h"
 
 #include "tpc/Dialect/Elements.h"
@@ -9,6 +10,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
+using interpret::Domain;
 using interpret::Doubles;
 using interpret::RankSlice;
 
@@ -63,6 +65,11 @@ bool TensorRun::runOp(Operation *op, Data &result) {
   if (!computed || computed->shape != world.getSlice(op->getResult(0).getType(), at).shape)
     return false;
   result = std::move(*computed);
+  // The minimum of no integers is the type's largest number.
+  if (auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op->getResult(0))))
+    for (double &x : result.data)
+      if (std::isinf(x))
+        x = x < 0 ? Domain::ofType(type).lowest : Domain::ofType(type).highest;
   return true;
 }
 
