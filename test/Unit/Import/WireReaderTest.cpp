@@ -124,9 +124,9 @@ TEST(WireReader, BoundsNesting) {
               0u)
         << error;
   }
-  // A name that stands behind the attributes is not known yet, and one may be of any bytes.
+  // A name after the attributes is not read yet. Names may have any bytes.
   std::string graph;
   for (int i = 0; i < 30; ++i)
     graph = bytes(1, bytes(5, bytes(6, graph)) + bytes(3, "late"));
-  EXPECT_EQ(errorOf(folder, bytes(7, graph)).rfind("a node is in 28 branches", 0), 0u);
+  EXPECT_EQ(errorOf(folder, bytes(7, graph)).rfind("a node is in 28 nested branches", 0), 0u);
 }
