@@ -135,7 +135,9 @@ static void printFactor(AsmPrinter &printer, FactorAttr factor) {
   printAxes(printer, factor.getAxes());
 }
 
-static ParseResult parseDim(AsmParser &parser, DimAttr &dim) {
+/// Parses a dimension. The depth of parentheses is bounded because files are untrusted.
+static ParseResult parseDim(AsmParser &parser, DimAttr &dim, int depth = 0) {
+  constexpr int maxDepth = 64; // as in SymExprText.cpp
   MLIRContext *context = parser.getContext();
   SmallVector<FactorAttr> factors;
   DimAttr wrapped; // a group with axes inside and outside
@@ -144,7 +146,10 @@ static ParseResult parseDim(AsmParser &parser, DimAttr &dim) {
     SmallVector<StringAttr> axes;
     if (succeeded(parser.parseOptionalLParen())) {
       DimAttr inner;
-      if (parseDim(parser, inner) || parser.parseRParen() || parseOptionalAxes(parser, axes))
+      if (depth == maxDepth)
+        return parser.emitError(loc, "not a size: nested too deeply");
+      if (parseDim(parser, inner, depth + 1) || parser.parseRParen() ||
+          parseOptionalAxes(parser, axes))
         return failure();
       if (axes.empty()) {
         if (!inner.getAxes().empty())

@@ -102,3 +102,8 @@ func.func @window(%q: tensor<1x4x4x8xf32>) {
   %0 = tpc.attention causal %q, %q, %q scale 1.0 window "1 +" : tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32> -> tensor<1x4x4x8xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{not a size: nested too deeply}}
+func.func private @f(tensor<?xf32, #tpc.dist<[((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((s))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))]>>)
