@@ -31,6 +31,10 @@ LogicalResult checkWidths(ModuleOp program);
 /// fast-math flags, and alignments.
 LogicalResult checkAttributes(ModuleOp program);
 
+/// Checks that the module of kernels has only kernels, and that each other symbol of the lowered
+/// program is a tensor function of a kernel, or is in the staged program too.
+LogicalResult checkFunctions(ModuleOp staged, ModuleOp program);
+
 /// Checks that a kernel's bounds checks match the lookups of its tensor function: node, size and
 /// ids.
 LogicalResult checkLookups(kernel::FuncOp function, func::FuncOp tensors);

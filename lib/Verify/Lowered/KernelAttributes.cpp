@@ -96,6 +96,52 @@ LogicalResult lowered::checkAttributes(ModuleOp program) {
 }
 
 //===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// Checks the module of kernels: any other function in it might replace one of libm, such as expf.
+static LogicalResult checkLibrary(ModuleOp staged, ModuleOp library) {
+  for (NamedAttribute attr : library->getDiscardableAttrs())
+    return library.emitError() << "the module of kernels has '" << attr.getName().getValue()
+                               << "', which no check covers; remove it";
+  for (Operation &op : *library.getBody()) {
+    auto function = dyn_cast<kernel::FuncOp>(op);
+    if (!function)
+      return op.emitError() << "'" << op.getName() << "' is in the module of kernels, but is no "
+                            << "kernel; remove it";
+    // Kernels that this compiler outlines have this prefix.
+    if (!function.getSymName().starts_with("kernel") && !staged.lookupSymbol(function.getSymName()))
+      return op.emitError() << "kernel @" << function.getSymName() << " might replace a library "
+                            << "function of this name; begin the name with 'kernel'";
+  }
+  return success();
+}
+
+LogicalResult lowered::checkFunctions(ModuleOp staged, ModuleOp program) {
+  ModuleOp library = kernel::getKernels(program);
+  if (library && failed(checkLibrary(staged, library)))
+    return failure();
+  for (Operation &op : *program.getBody()) {
+    if (&op == library || isa<buffer::FuncOp, buffer::EntryOp>(op))
+      continue;
+    auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+    if (name && isa<func::FuncOp>(op) && op.hasAttr(kKernelAttr)) {
+      if (library && library.lookupSymbol<kernel::FuncOp>(name))
+        continue;
+      return op.emitError() << "tensor function @" << name.getValue() << " has no kernel";
+    }
+    Operation *before = name ? staged.lookupSymbol(name) : nullptr;
+    if (!before || before->getName() != op.getName()) {
+      InFlightDiagnostic diag = op.emitError() << "'" << op.getName() << "' ";
+      if (name)
+        diag << "@" << name.getValue() << " ";
+      return diag << "has no counterpart in the staged program; remove it";
+    }
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Bounds checks of lookups
 //===----------------------------------------------------------------------===//
 

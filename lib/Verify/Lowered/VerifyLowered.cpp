@@ -43,8 +43,9 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
   }
 
   /// Checks properties for all sizes that runs at small sizes do not exercise.
-  LogicalResult checkKernels() {
-    if (failed(lowered::checkAttributes(getOperation())))
+  LogicalResult checkKernels(ModuleOp staged) {
+    if (failed(lowered::checkFunctions(staged, getOperation())) ||
+        failed(lowered::checkAttributes(getOperation())))
       return failure();
     if (ModuleOp library = kernel::getKernels(getOperation()))
       for (auto function : library.getOps<kernel::FuncOp>()) {
@@ -71,8 +72,8 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     interpret::RunReport found;
     if ((hasModel && !model) || !before ||
         (hasModel && failed(verifyFacts(getOperation(), model, before))) ||
-        (symbolic &&
-         (failed(lowered::compareTensors(before, getOperation())) || failed(checkKernels()))) ||
+        (symbolic && (failed(lowered::compareTensors(before, getOperation())) ||
+                      failed(checkKernels(before)))) ||
         (hasModel && this->interpret &&
          failed(lowered::compareLowered(model, before, getOperation(), symbolic, found))))
       return signalPassFailure();
