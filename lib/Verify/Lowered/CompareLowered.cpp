@@ -8,7 +8,9 @@
 #include "../Interpret/Inputs.h"
 #include "../Interpret/Machine.h"
 
+#include "tpc/Dialect/RankSizes.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -233,6 +235,27 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
   return std::move(reference);
 }
 
+/// Returns a value for a symbol at which a rank's part of a dimension is longer than each size that
+/// the kernels have: an index of the dimension may be compared with any of them.
+static int64_t getLongSize(ModuleOp lowered, GridAttr grid, const SizeReduction &sizes) {
+  int64_t longest = 12;
+  lowered.walk([&](kernel::SizeOp op) {
+    std::set<std::string> names;
+    op.getExpr().collectSymbols(names);
+    std::map<std::string, int64_t> values;
+    for (const std::string &name : names) {
+      std::optional<NamedSize> named = getNamedSize(name);
+      values[name] = named ? std::max<int64_t>(sizes.get(named->size), 1) : 1;
+    }
+    longest = std::max(longest, op.getExpr().evaluate(values).value_or(0));
+  });
+  int64_t parts = 1;
+  for (StringRef axis : {"tp", "cp", "ep", "dp", "mb"})
+    parts *= grid ? grid.getAxisSize(axis) : 1;
+  constexpr int64_t limit = 1000; // bounds the time of a run
+  return std::min((longest + 1) * parts, limit);
+}
+
 static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp lowered,
                                  std::string &skipped) {
   ArrayRef<Tensor<double>> inputs = reference.inputs;
@@ -246,15 +269,24 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid,
                           /*base=*/3, /*rows=*/0, /*distinct=*/true);
   World alone(staged, grid, different);
-  // And at sizes where one symbol is much larger than the others, as the past of a step or a prompt
-  // may be: the product of the small sizes is no bound there.
+  // And at sizes where one symbol is much larger than all other sizes, as the past of a step or a
+  // prompt may be: neither a static size nor the product of the small sizes is a bound there.
+  int64_t longSize = getLongSize(lowered, grid, different);
   std::deque<SizeReduction> longSizes;
   std::deque<World> longWorlds;
-  for (const std::string &name : different.getSymbols()) {
+  auto addLong = [&](ArrayRef<std::string> names) {
     SizeReduction &sizes = longSizes.emplace_back(different);
-    for (const std::string &other : different.getSymbols())
-      sizes.setSymbol(other, other == name ? 13 : 1);
+    for (const std::string &symbol : different.getSymbols())
+      sizes.setSymbol(symbol, llvm::is_contained(names, symbol) ? longSize : 1);
     longWorlds.emplace_back(staged, grid, sizes);
+  };
+  for (const std::string &name : different.getSymbols())
+    addLong(name);
+  // Caches must have room for the tokens that are appended.
+  if (std::optional<PlacedStep> step = PlacedStep::lookup(staged)) {
+    addLong({step->tokens, step->capacity});
+    if (step->windowed)
+      addLong({step->tokens, step->windowed->room});
   }
   auto compare = [&](bool rounds) -> LogicalResult {
     BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);
