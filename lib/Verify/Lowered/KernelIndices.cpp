@@ -11,8 +11,10 @@
 //   * Indices are sums, differences and multiples, and quotients and remainders by a size if a
 //     reshape or a dimension of several factors needs them. A select adds a size to one index, or
 //     subtracts it. No other op may compute an index.
+//   * An index from a tensor, such as an id, is compared with sizes of a dimension that it indexes.
 //   * An integer op of a kernel needs a counterpart on tensors.
-//   * Limits of floats are constants too, and not computed from constants.
+//   * A limit or a comparison of floats needs a counterpart on tensors too. Limits are not computed
+//     from constants.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,6 +57,10 @@ private:
   bool isUniform(Value value) const { return uniform.contains(value); }
   /// Returns whether a value is a single size or constant, or such a value of the tensor function.
   bool isLimit(Value value) const;
+  /// Returns whether a value is computed from numbers of a tensor, as ids are.
+  static bool isOfData(Value value);
+  /// Checks that an index from a tensor is compared with a size of a dimension that it indexes.
+  LogicalResult visitDataLimit(arith::CmpIOp op);
   /// Returns whether a value is a limit, or an index computed from one as other indices are.
   bool isIndex(Value value) const;
   LogicalResult requireLimit(Operation *op, Value value);
@@ -170,6 +176,31 @@ bool IndexChecker::isIndex(Value value) const {
       .Default([](Operation *) { return false; });
 }
 
+bool IndexChecker::isOfData(Value value) {
+  SmallVector<Value> work{value};
+  DenseSet<Value> seen;
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val().getDefiningOp();
+    if (isa_and_nonnull<memref::LoadOp>(op))
+      return true;
+    if (op && isMemoryEffectFree(op))
+      for (Value operand : op->getOperands())
+        if (seen.insert(operand).second)
+          work.push_back(operand);
+  }
+  return false;
+}
+
+LogicalResult IndexChecker::visitDataLimit(arith::CmpIOp op) {
+  auto limit = uniform.find(op.getRhs());
+  if (!isLimit(op.getRhs()) || !limit->second || !isOfData(op.getLhs()) ||
+      tensors.indexes(*limit->second))
+    return success();
+  return fail(op) << "compares an index from a tensor with '" << limit->second->str()
+                  << "', but no op of its tensor function looks up or appends rows of a dimension "
+                     "of this size";
+}
+
 LogicalResult IndexChecker::requireLimit(Operation *op, Value value) {
   if (isLimit(value))
     return success();
@@ -274,11 +305,13 @@ LogicalResult IndexChecker::visitLoop(scf::ForOp loop) {
 }
 
 LogicalResult IndexChecker::visitFloatLimit(Operation *op) {
-  if (tensors.computesFloats ||
-      llvm::none_of(op->getOperands(), [&](Value operand) { return floats.lookup(operand); }))
-    return success();
-  return fail(op) << "has a limit that is computed from constants, which its tensor function "
-                     "does not compute";
+  auto isComputed = [&](Value operand) { return floats.lookup(operand); };
+  if (!tensors.computesFloats && llvm::any_of(op->getOperands(), isComputed))
+    return fail(op) << "has a limit that is computed from constants, which its tensor function "
+                       "does not compute";
+  if (!tensors.has(op))
+    return fail(op) << "limits or compares floats, but its tensor function has no such op";
+  return success();
 }
 
 LogicalResult IndexChecker::visit(Operation *op) {
@@ -309,6 +342,8 @@ LogicalResult IndexChecker::visit(Operation *op) {
     return fail(op) << "casts an integer to a float, which its tensor function does not";
   }
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && compare.getLhs().getType().isIndex()) {
+    if (failed(visitDataLimit(compare)))
+      return failure();
     // A triangle compares column and row, each an index.
     Value x = compare.getLhs(), y = compare.getRhs();
     if (auto sum = y.getDefiningOp<arith::AddIOp>(); sum && isLimit(sum.getRhs()))

@@ -85,8 +85,50 @@ void TensorArithmetic::addUniformFloat(Operation *op) {
   computesFloats |= !isa<SizeOp, CastOp, ReshapeOp, ExpandOp, TransposeOp, LocalSliceOp>(op);
 }
 
+/// Records the sizes of dimensions that ids, or lengths of sequences, index.
+void TensorArithmetic::addIndexed(Operation *op) {
+  auto add = [&](Value table, int64_t d) {
+    DimAttr dim = getDist(table).getDims()[d];
+    SymExpr local, global;
+    for (auto [i, factor] : llvm::enumerate(dim.getFactors())) {
+      bool joins = i > 0 && factor.getAxes().empty();
+      local = joins ? local * factor.getExpr() : parts.size(factor);
+      global = joins ? global * factor.getExpr() : factor.getExpr();
+      indexed.insert({key(local), key(global), key(factor.getExpr())});
+    }
+    indexed.insert({key(dim.getExpr()), key(parts.size(dim)), key(parts.inner(dim))});
+  };
+  // A table may be computed in the kernel: an index of a concatenation is compared with the sizes
+  // of its operands.
+  auto addTable = [&](Value table, int64_t first, int64_t count) {
+    for (int64_t d = first; d < first + count; ++d)
+      add(table, d);
+    SmallVector<Value> work{table};
+    DenseSet<Value> seen;
+    while (!work.empty())
+      if (Operation *from = work.pop_back_val().getDefiningOp())
+        for (Value operand : from->getOperands()) {
+          if (!seen.insert(operand).second)
+            continue;
+          work.push_back(operand);
+          for (int64_t d = 0; d < cast<RankedTensorType>(operand.getType()).getRank(); ++d)
+            add(operand, d);
+        }
+  };
+  if (auto embedding = dyn_cast<EmbeddingOp>(op))
+    addTable(embedding.getTable(), 0, 1);
+  else if (auto gather = dyn_cast<GatherOp>(op))
+    addTable(gather.getData(), gather.getDim(), 1);
+  else if (auto gather = dyn_cast<GatherNDOp>(op))
+    addTable(gather.getData(), gather.getBatchDims(),
+             cast<RankedTensorType>(gather.getIndices().getType()).getShape().back());
+  else if (auto append = dyn_cast<AppendOp>(op))
+    add(append.getCache(), 2);
+}
+
 void TensorArithmetic::addOp(Operation *op) {
   addUniform(op);
+  addIndexed(op);
   addUniformFloat(op);
   TypeID id = op->getName().getTypeID();
   all.insert(id);
@@ -95,6 +137,11 @@ void TensorArithmetic::addOp(Operation *op) {
   bool onIntegers = llvm::any_of(values, hasIntegers);
   if (onIntegers)
     integer.insert(id);
+  if (llvm::any_of(op->getOperands(), hasFloats)) {
+    onFloats.insert(id);
+    comparesFloats |= isa<CmpOp, IsNanOp, ReluOp>(op) ||
+                      (isa<CastOp>(op) && getElementTypeOrSelf(op->getResult(0)).isInteger(1));
+  }
   divides |= isa<ReshapeOp, RollOp>(op) || (isa<IotaOp, LocalSliceOp, LookupOpInterface>(op) &&
                                             (llvm::any_of(op->getOperandTypes(), hasProducts) ||
                                              llvm::any_of(op->getResultTypes(), hasProducts)));
@@ -121,6 +168,9 @@ void TensorArithmetic::addOp(Operation *op) {
 bool TensorArithmetic::has(Operation *op) const {
   auto of = [&]<typename... OpTs>() { return (integer.contains(TypeID::get<OpTs>()) || ...); };
   auto any = [&]<typename... OpTs>() { return (all.contains(TypeID::get<OpTs>()) || ...); };
+  auto ofFloats = [&]<typename... OpTs>() {
+    return (onFloats.contains(TypeID::get<OpTs>()) || ...);
+  };
   bool isBool = op->getResult(0).getType().isInteger(1);
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case(
@@ -150,5 +200,11 @@ bool TensorArithmetic::has(Operation *op) const {
       .Case([&](arith::XOrIOp) { return any.template operator()<XorOp, NotOp, ModOp>(); })
       .Case<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(
           [&](auto) { return any.template operator()<CastOp>(); })
+      .Case<arith::MinimumFOp, arith::MinNumFOp>(
+          [&](auto) { return ofFloats.template operator()<MinOp>(); })
+      .Case<arith::MaximumFOp, arith::MaxNumFOp>(
+          [&](auto) { return ofFloats.template operator()<MaxOp>(); })
+      .Case([&](arith::RemFOp) { return ofFloats.template operator()<ModOp>(); })
+      .Case([&](arith::CmpFOp) { return comparesFloats; })
       .Default([](Operation *) { return false; });
 }

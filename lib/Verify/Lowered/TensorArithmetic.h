@@ -21,7 +21,11 @@ public:
   }
 
   bool isUniform(const SymExpr &value) const { return uniform.count(key(value)) > 0; }
-  /// Returns whether an integer or boolean op of a kernel has a counterpart on tensors.
+  /// Returns whether a number of some tensor is an index of a dimension of this size, or of a
+  /// rank's part of it.
+  bool indexes(const SymExpr &size) const { return indexed.count(key(size)) > 0; }
+  /// Returns whether an integer or boolean op, or a comparison of floats, of a kernel has a
+  /// counterpart on tensors.
   bool has(Operation *op) const;
 
   /// Whether indices are divided.
@@ -36,14 +40,17 @@ private:
   std::string key(const SymExpr &value) const { return parts.normalize(value).str(); }
   void addOp(Operation *op);
   void addUniform(Operation *op);
+  void addIndexed(Operation *op);
   void addUniformFloat(Operation *op);
 
   PartSizes parts;
-  std::set<std::string> uniform = {"-1", "0", "1"};
+  std::set<std::string> uniform = {"-1", "0", "1"}, indexed = {"0", "1"};
   DenseMap<Value, SymExpr> values;
   DenseSet<Value> floats; // uniform floats
-  /// Kinds of ops on integers, and of all ops.
-  DenseSet<TypeID> integer, all;
+  /// Kinds of ops on integers, of ops with float operands, and of all ops.
+  DenseSet<TypeID> integer, onFloats, all;
+  /// Whether floats are compared, with each other or with zero.
+  bool comparesFloats = false;
 };
 
 } // namespace mlir::tpc::lowered
