@@ -139,4 +139,4 @@ def test_a_window_of_the_step_in_foreign_text(tmp_path):
     )
     harness.run(
         [harness.tool("tpc-opt"), texts["window5"], "--tpc-verify-facts", "-o", "/dev/null"]
-    ).refused("'window' is 5")
+    ).refused("sets 'window' to 5")

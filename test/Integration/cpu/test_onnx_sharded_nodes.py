@@ -60,7 +60,7 @@ def test_refusals(tmp_path):
     )
     check("is in pipeline stage -1", lambda model: multidevice.stage(model, "c", lambda node: -1))
     check(
-        "placed by the device configuration 'd', which the file does not define",
+        "has device configuration 'd', which the file does not define",
         lambda model: multidevice.stage(model, "d", lambda node: 0),
     )
     check(

@@ -88,7 +88,7 @@ def test_what_is_wrong_with_a_prompt(folder):
     run(
         [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-sequence", "3"],
         env=ENVIRONMENT,
-    ).refused("5 tokens", "room for 3")
+    ).refused("5 tokens", "the maximum is 3 (--max-sequence)")
     run(
         [*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT
     ).refused("top_p 3")

@@ -90,7 +90,7 @@ def lines_of(name):
 
 
 def title_of(name):
-    """The text after `NAME - ` on the first line, of a Python file its docstring's first line; None without one."""
+    """Returns the text after `NAME - ` on the first line, or the first line of a docstring."""
     for line in lines_of(name)[:3]:
         if match := re.match(r"(?://|/\*)===-+ *\S+ - (.*?) *(?:-\*-.*)?-*===(?://|\*/)?", line):
             return match[1].strip(" -*")
@@ -102,7 +102,7 @@ def title_of(name):
 
 
 def comments_of(name):
-    """(line number, text, whether it opens a comment) for each comment line, of Python also docstrings."""
+    """Yields (line number, text, whether it opens a comment) for lines of comments and docstrings."""
     is_python = name.endswith(".py")
     inside = was = False
     for number, line in enumerate(lines_of(name), 1):
@@ -138,7 +138,7 @@ def comments_of(name):
 
 
 def prose_of(name):
-    """(line number, text) of what a person reads: all of a page; of sources comments, docstrings and string literals."""
+    """Yields (line number, text) of prose: pages, comments, docstrings and string literals."""
     if name.endswith(".md"):
         fenced = False
         for number, line in enumerate(lines_of(name), 1):
@@ -215,7 +215,8 @@ def stale_guards(names):
             yield Finding(
                 name,
                 1,
-                f"include guard {guard[1] if guard else 'is missing'}, expected {expected_guard(name)}",
+                f"include guard {guard[1] if guard else 'is missing'},"
+                f" expected {expected_guard(name)}",
             )
 
 

@@ -183,7 +183,7 @@ def test_processes_that_were_given_other_flags(toy, tmp_path, flags, words):
 def test_logits_that_are_no_numbers(toy, grid, drawn):
     """Named by where they are; a prompt beside it is answered."""
     program = toy.program(grid)
-    refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "behind 3 tokens")
+    refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "after 3 tokens")
     result = program.call(
         ["--prompt-ids", f"{Toy.POISON}", "--prompt-ids", "1,2", *FEW, *drawn]
     ).refused("prompt 0", "nan")
@@ -194,7 +194,7 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone(program):
     with Service(program, "--max-batch", "2") as service:
         service.ask("b", [1, 2, 3], 40)
         answer = service.answer(service.ask("a", [1, 2, Toy.POISON], 4))
-        assert answer.finish == "error" and "behind 3 tokens" in answer.message
+        assert answer.finish == "error" and "after 3 tokens" in answer.message
         assert service.answer("b").finish == "length"
         assert service.close() == 0
 

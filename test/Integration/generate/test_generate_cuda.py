@@ -200,7 +200,7 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
         assert (
             answer.finish == "error"
             and "NaN" in answer.message
-            and "behind 40 tokens" in answer.message
+            and "after 40 tokens" in answer.message
         )
         assert service.generate(PROMPTS[1][:13], 7) == alone
 

@@ -100,7 +100,7 @@ def test_keys_that_are_no_numbers(tpcc, tmp_path, name, grid):
                 answer = service.answer(one)
                 assert (
                     answer.finish == "error"
-                    and "behind 40 tokens" in answer.message
+                    and "after 40 tokens" in answer.message
                     and not answer.tokens
                 )
             for each in (names, again):

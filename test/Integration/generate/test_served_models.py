@@ -139,7 +139,7 @@ def test_logits_that_are_no_numbers(tpcc, tmp_path):
     onnx.save(model, tmp_path / "nan.onnx")
     program = tpcc.compile(tmp_path / "nan.onnx", Grid(tp=2, pp=2), "--generate")
     result = program.call(["--prompt-ids", "1,2,3", *FEW], timeout=60).refused(
-        "nan", "behind 3 tokens"
+        "nan", "after 3 tokens"
     )
     assert not result.stdout.strip(), result
 
