@@ -102,7 +102,7 @@ def title_of(name):
 
 
 def comments_of(name):
-    """Yields (line number, text, whether it opens a comment) for lines of comments and docstrings."""
+    """Yields (line number, text, opens a comment) for lines of comments and docstrings."""
     is_python = name.endswith(".py")
     inside = was = False
     for number, line in enumerate(lines_of(name), 1):
