@@ -15,8 +15,9 @@ import numpy as np
 
 
 class OnnxRuntime:
-    """Bound inputs and outputs: what a step writes as present the next one reads as past, and
-    nobody copies it.
+    """Session with bound inputs and outputs.
+
+    The next step reads the present caches of a step as its past, without a copy.
     """
 
     name = "ONNX Runtime"

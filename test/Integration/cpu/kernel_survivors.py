@@ -108,21 +108,22 @@ ENTRIES = [
         (IDENTITY,),
         SAME,
         r"^0f00000000 for (?!.*shfl)",
-        "what a thread has in place of elements beyond the row: whoever reads it has asked before"
-        " whether they are there",
+        "initial value of elements beyond the row: each read is guarded by a test for the end of"
+        " the row",
     ),
     Entry(
         (NEVER,),
         SAME,
         r"^branch if gt\(thread, \d+\)$",
-        "a thread computes of elements beyond the row, which it has not: whoever stores or adds"
-        " asks again",
+        "a thread computes values for elements beyond the row: each store or addition is guarded by"
+        " a test for the end of the row",
     ),
     Entry(
         (BOUND,),
         SAME,
         r"^lt\(and\(thread, 31\), \d+\) for selp$",
-        "a lane beyond the row chooses what it has not: whoever stores asks again",
+        "a lane beyond the row selects an undefined value: each store is guarded by a test for the"
+        " end of the row",
     ),
     Entry(
         ("a difference for a sum",),

@@ -246,7 +246,7 @@ def test_refusals_say_why(tmp_path):
 
 
 def refuses(tmp_path, model, grid, step):
-    """Tampers with a proof everywhere. Whoever repairs the hash as well has a proof about another
+    """Tampers with a proof everywhere. With a repaired hash as well, it is a proof about another
     program, if he has one at all.
     """
     proof, staged = certify(tmp_path, model, grid)

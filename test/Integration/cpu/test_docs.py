@@ -214,7 +214,7 @@ def test_sizes():
 
 
 def test_dockerfile_names_what_exists():
-    text = (TOP / "Dockerfile").read_text()
+    text = (TOP / "tools" / "docker" / "Dockerfile").read_text()
     for source in re.findall(r"^COPY ([^-]\S*) ", text, re.M):
         assert (TOP / source).exists(), source
     usage = run([TOP / "setup", "--help"]).check().stdout

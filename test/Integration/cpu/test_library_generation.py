@@ -231,7 +231,7 @@ for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}),
 
 
 def test_an_error_of_one_row_is_its_own():
-    """Whoever reads token 66 gets a logit that is no number."""
+    """A sequence with token 66 gets a NaN logit."""
     python("""
 good = session.generate(PROMPTS[0], max_new_tokens=5).tolist()
 rows, tokens = [[], []], session.stream([[66], PROMPTS[0]], max_new_tokens=5)

@@ -190,7 +190,7 @@ LISTENERS = {
 
 
 def test_whatever_listens_in_place_of_rank_0(ranks):
-    """One clock counts, whoever listens: the run ends at its time-out."""
+    """All waits share one clock: the run ends at its time-out, whatever listens."""
     listeners = {
         name: Listener(behave, backlog=0 if behave is None else 16)
         for name, behave in LISTENERS.items()
@@ -239,7 +239,7 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
     ],
 )
 def test_a_rank_that_has_come_and_goes(ranks, then, words):
-    """Nobody waits for the start's time-out, and those that have come are told."""
+    """No rank waits for the start's time-out, and connected ranks receive the reason."""
     port = free_port()
     first, third = ranks.start(0, 4, port, "end", 0, 120), ranks.start(2, 4, port, "end", 0, 120)
     second = connected(port)

@@ -62,8 +62,9 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
 
 
 def check_place(program: Program, folder: Path) -> str:
-    """What is counted is of the GPU that a process is told to take, where others are smaller:
-    libraries get less of it.
+    """The memory estimate uses the GPU assigned to the process, not a smaller GPU.
+
+    Libraries allocate less workspace on a smaller GPU.
     """
     with tempfile.TemporaryDirectory() as scratch:
         usage = Path(scratch) / "usage"

@@ -100,8 +100,10 @@ def victim_of(what, trace):
 
 
 def names(said, victim):
-    """Whether calls from the first to the last of a message may have been it. What fills memory, or
-    copies it to the GPU, is no call of its own, and is told of with what comes next, or not at all.
+    """Returns whether the range of calls in a message may contain the failed call.
+
+    Fills and copies to the GPU are not recorded as calls. Their errors are reported with the next
+    recorded call, or with none.
     """
     kernel = re.search(r"\bkernel_\w+|\battention_\w+", victim)
     name = (
@@ -130,7 +132,7 @@ def test_a_call_is_named_where_calls_are_waited_for(tpcc, tmp_path, number):
             TPC_SIM_TRACE=trace,
         )
     )
-    # Copies and what fills memory are told of with what comes next.
+    # Errors of copies and fills are reported with the next recorded call.
     assert "one of" not in said and names(said, victim_of("ecc", trace)), said
 
 
@@ -168,7 +170,7 @@ def test_a_rank_that_fails_while_others_connect(tpcc, mpi, transport, number):
 
 
 def test_a_rank_that_cannot_begin_to_connect(tpcc):
-    """Ranks as threads: the others wait for it in NCCL, where nobody can abort them."""
+    """Ranks as threads: the others wait for it in NCCL, and cannot be aborted there."""
     injected(program_of(tpcc), "threads", "oom@1:1")
 
 

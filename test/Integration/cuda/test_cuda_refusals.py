@@ -367,7 +367,7 @@ def test_the_local_rank_picks_the_device(tpcc, tmp_path):
 
 
 def lookup(path):
-    """Rows of a table by an index that is computed: nobody knows it before."""
+    """Rows of a table at a computed index, which no check at the start can see."""
     graph = helper.make_graph(
         [
             helper.make_node("Add", ["ids", "more"], ["index"], name="add"),

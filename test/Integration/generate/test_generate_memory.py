@@ -61,8 +61,9 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_room_that_is_not_used(tpcc, tmp_path):
-    """2.5 GB of caches for ten million tokens, of which a few are there: the rest is never touched,
-    and nobody waits for it.
+    """2.5 GB of caches for ten million tokens, of which few are used.
+
+    The rest is never touched, so the start does not wait for it.
     """
     program = tpcc.compile(RIGHT["nowhere"]().write(tmp_path / "model.onnx"), "tp2", "--generate")
     tokens, peaks = [], []
