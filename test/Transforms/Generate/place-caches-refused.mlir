@@ -113,3 +113,76 @@ module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
     return %x, %all : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after
   }
 }
+
+// -----
+
+// Ops that have no form with a position of each sequence.
+#positions = #tpc.dist<[s]>
+!cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+!before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
+!after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
+!new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!p = tensor<?xf32, #positions>
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
+  tpc.cache @k0 : !cache
+  func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}) -> (!p, !after {tpc.cache = @k0}) {
+    %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after
+    %i = tpc.iota dim 0 : !p
+    %n = tpc.size past : tensor<f32>
+    %p = tpc.add %i, %n : !p, tensor<f32> -> !p
+    // expected-error @unknown {{'weights' (tpc.softmax) takes a value that depends on the past, which is not supported per sequence}}
+    %y = tpc.softmax %p dim 0 : !p -> !p loc("weights")
+    return %y, %all : !p, !after
+  }
+}
+
+// -----
+
+// A sum over the positions of all sequences together.
+#positions = #tpc.dist<[s]>
+!cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+!before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
+!after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
+!new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!p = tensor<?xf32, #positions>
+!column = tensor<?x1xf32, #tpc.dist<[s, 1]>>
+!x = tensor<?x?xf32, #tpc.dist<[b, s]>>
+!y = tensor<?x1xf32, #tpc.dist<[b, 1]>>
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
+  tpc.cache @k0 : !cache
+  func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %x: !x) -> (!y, !after {tpc.cache = @k0}) {
+    %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after
+    %i = tpc.iota dim 0 : !p
+    %n = tpc.size past : tensor<f32>
+    %p = tpc.add %i, %n : !p, tensor<f32> -> !p
+    %c = tpc.reshape %p : !p -> !column
+    // expected-error @unknown {{'weighted' (tpc.matmul) multiplies positions in a way that is not supported per sequence}}
+    %y = tpc.matmul %x, %c : !x, !column -> !y loc("weighted")
+    return %y, %all : !y, !after
+  }
+}
+
+// -----
+
+// The batch of the other operand is not the leading dimension.
+#positions = #tpc.dist<[s]>
+!cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+!before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
+!after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
+!new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!p = tensor<?xf32, #positions>
+!column = tensor<?x1xf32, #tpc.dist<[s, 1]>>
+!x = tensor<?x?xf32, #tpc.dist<[s, b]>>
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
+  tpc.cache @k0 : !cache
+  func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %x: !x) -> (!x, !after {tpc.cache = @k0}) {
+    %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after
+    %i = tpc.iota dim 0 : !p
+    %n = tpc.size past : tensor<f32>
+    %p = tpc.add %i, %n : !p, tensor<f32> -> !p
+    %c = tpc.reshape %p : !p -> !column
+    // expected-error @unknown {{'transposed' (tpc.add) combines per-sequence positions with values whose batch is not the leading dimension, which is not supported}}
+    %y = tpc.add %x, %c : !x, !column -> !x loc("transposed")
+    return %y, %all : !x, !after
+  }
+}
