@@ -166,6 +166,13 @@ NODES = [
     ),
     (
         17,
+        "float[b, s, 12] x, float[12, 36] w",
+        "",
+        "com.microsoft.Attention <num_heads = 3, do_rotary = 1> (x, w)",
+        "applies rotary embeddings itself (do_rotary = 1), which is not supported",
+    ),
+    (
+        17,
         "float[b, 2, s, 8] x, int64[b, s] p, float[9, 2, 4] t",
         "",
         "com.microsoft.RotaryEmbedding(x, p, t, t)",
