@@ -100,7 +100,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
   });
 }
 
-SmallVector<OpConcern> mlir::tpc::getCostConcerns() {
+SmallVector<CoverageColumn> mlir::tpc::getCostCoverage() {
   return {{"cost",
            "its cost on a rank (`CostOpInterface`)",
            {{"yes", TypeID::get<CostOpInterface>()}}}};

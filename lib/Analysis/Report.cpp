@@ -1,7 +1,7 @@
 //===- Report.cpp - Communication and memory of a staged program ----------===//
 
 #include "tpc/Analysis/Report.h"
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/PlanFacts.h"
@@ -241,7 +241,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       auto local = getBytes(output.getValue().getType());
       auto global =
           getBytes(getCopies(pipeline, output.getIndex())
-                       .getDelivered(makeTensorType(
+                       .getDeliveredType(makeTensorType(
                            cast<RankedTensorType>(output.getValue().getType()).getElementType(),
                            getDist(output.getValue()).getGlobal())));
       if (!local || !global)

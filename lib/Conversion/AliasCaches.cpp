@@ -48,12 +48,12 @@ static void markTransposes(AppendOp append) {
       llvm::all_of(fresh->getUses(), [](OpOperand &use) {
         return isa<AppendOp>(use.getOwner()) && use.getOperandNumber() == 1;
       }))
-    fresh->setAttr(kHeldAttr, b.getUnitAttr());
+    fresh->setAttr(kAliasedAttr, b.getUnitAttr());
   for (Operation *user : append.getResult().getUsers())
     if (auto transpose = dyn_cast<TransposeOp>(user);
         transpose && swapsTokensAndHeads(transpose) &&
         llvm::all_of(transpose->getUses(), isReadByStrides))
-      transpose->setAttr(kHeldAttr, b.getUnitAttr());
+      transpose->setAttr(kAliasedAttr, b.getUnitAttr());
 }
 
 /// Returns the ops that make the indices of a gather from a constant of this block, the constant
@@ -97,8 +97,8 @@ static bool isShardOfCache(OpOperand &use) {
 /// Marks indices that only unmaterialized gathers use: they are not computed either.
 static void markIndices(GatherOp gather) {
   for (Operation *op : llvm::drop_begin(getFixedIndices(gather)))
-    if (llvm::all_of(op->getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
-      op->setAttr(kHeldAttr, UnitAttr::get(op->getContext()));
+    if (llvm::all_of(op->getUsers(), [](Operation *user) { return user->hasAttr(kAliasedAttr); }))
+      op->setAttr(kAliasedAttr, UnitAttr::get(op->getContext()));
 }
 
 /// Returns the calls of a function, empty if it has other uses.
@@ -199,7 +199,7 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
   hoistMovements(value);
   while (value.hasOneUse() && isShardOfCache(*value.use_begin())) {
     Operation *move = *value.user_begin();
-    move->setAttr(kHeldAttr, mark);
+    move->setAttr(kAliasedAttr, mark);
     if (auto gather = dyn_cast<GatherOp>(move))
       markIndices(gather);
     value = move->getResult(0);

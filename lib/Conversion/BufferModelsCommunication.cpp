@@ -5,8 +5,8 @@
 #include "tpc/Dialect/State.h"
 
 #include "tpc/Dialect/BlockMove.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
+#include "tpc/Dialect/HeadReplication.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -34,21 +34,21 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
 /// Movement of a cache: the result of the last one aliases the cache's buffer.
 static LogicalResult planAliased(Operation *op, BufferPlanner &p) {
   Value result = op->getResult(0);
-  if (llvm::none_of(result.getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
+  if (llvm::none_of(result.getUsers(), [](Operation *user) { return user->hasAttr(kAliasedAttr); }))
     p.setBuffer(result, p.getCacheSlice(result));
   return success();
 }
 
 template <typename OpT>
 struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<OpT>, OpT> {
-  bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
-  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
+  bool isHostOp(Operation *op) const { return op->hasAttr(kAliasedAttr); }
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kAliasedAttr); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const { return planAliased(op, p); }
 };
 
 /// Runtime calls read the transposed value by strides.
 struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
-  bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
+  bool isHostOp(Operation *op) const { return op->hasAttr(kAliasedAttr); }
   Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
@@ -57,12 +57,12 @@ struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeMo
 };
 
 struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kAliasedAttr); }
   Value getAliased(Operation *op) const {
-    return op->hasAttr(kHeldAttr) ? Value() : op->getOperand(0);
+    return op->hasAttr(kAliasedAttr) ? Value() : op->getOperand(0);
   }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
-    if (op->hasAttr(kHeldAttr))
+    if (op->hasAttr(kAliasedAttr))
       return planAliased(op, p);
     p.setBuffer(op->getResult(0), p.getBuffer(op->getOperand(0)));
     return success();
@@ -71,9 +71,9 @@ struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
 
 /// A slice of the outermost factor is contiguous: it is another address in the same buffer.
 struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
-  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kAliasedAttr); }
   bool isHostOp(Operation *op) const {
-    if (op->hasAttr(kHeldAttr))
+    if (op->hasAttr(kAliasedAttr))
       return true;
     auto slice = cast<LocalSliceOp>(op);
     auto from = getDist(slice.getOperand()).getDims();
@@ -93,7 +93,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
            });
   }
   Value getAliased(Operation *op) const {
-    return isHostOp(op) && !op->hasAttr(kHeldAttr) ? op->getOperand(0) : Value();
+    return isHostOp(op) && !op->hasAttr(kAliasedAttr) ? op->getOperand(0) : Value();
   }
   bool isSameMemory(Operation *) const { return false; }
 
@@ -109,7 +109,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
-    if (op->hasAttr(kHeldAttr))
+    if (op->hasAttr(kAliasedAttr))
       return planAliased(op, p);
     auto slice = cast<LocalSliceOp>(op);
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
@@ -150,7 +150,7 @@ template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<Fused
 struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isHostOp(Operation *op) const {
     auto matmul = cast<MatmulOp>(op);
-    return TargetTraits::get(op).computesProducts(getElementTypeOrSelf(matmul.getType()));
+    return TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(matmul.getType()));
   }
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
@@ -241,7 +241,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   bool isHostOp(Operation *op) const {
     const TargetTraits &target = TargetTraits::get(op);
     auto isComputed = [&](Value v) {
-      return !v || target.computesProducts(getElementTypeOrSelf(v));
+      return !v || target.computesMatmuls(getElementTypeOrSelf(v));
     };
     auto attention = cast<AttentionOp>(op);
     return isComputed(attention.getQ()) && isComputed(attention.getK()) &&
@@ -286,7 +286,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     SmallVector<SymExpr> cacheStrides;
     auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
       Operation *transpose = tensor.getDefiningOp();
-      bool byHeads = transpose && transpose->hasAttr(kHeldAttr);
+      bool byHeads = transpose && transpose->hasAttr(kAliasedAttr);
       if (byHeads)
         row = sizes[3];
       cacheStrides.push_back(sizes[1] * sizes[2] * sizes[3]);
@@ -327,7 +327,7 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
     Operation *transpose = op.getFresh().getDefiningOp();
     // [b, s, h, d] below a transpose, else [b, h, s, d].
-    bool byTokens = transpose && transpose->hasAttr(kHeldAttr);
+    bool byTokens = transpose && transpose->hasAttr(kAliasedAttr);
     SymExpr all = fresh[1] * fresh[2] * fresh[3];
     SymExpr head = byTokens ? fresh[3] : fresh[2] * fresh[3];
     SymExpr token = byTokens ? fresh[1] * fresh[3] : fresh[3];

@@ -150,7 +150,7 @@ void FuseEpilogues::runOnOperation() {
   getOperation().walk([&](MatmulOp op) {
     if (parameters.isPackedMatmul(op))
       packed.push_back(op);
-    else if (TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op.getType())))
+    else if (TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op.getType())))
       others.push_back(op);
   });
   llvm::for_each(packed, [&](MatmulOp op) { fuse(op); });

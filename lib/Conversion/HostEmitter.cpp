@@ -227,11 +227,11 @@ void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
   LLVM::BrOp::create(b, loc, ValueRange{first}, round);
   b.setInsertionPointToStart(round);
   Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
-                                    ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
+                                    ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchSlot()});
   LLVM::StoreOp::create(b, loc, number, where);
   // The device has its own env, which changes as work arrives there.
   if (host.layout.axisSize("mb") > 1)
-    call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchIndex()), abi::I64(number));
+    call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchSlot()), abi::I64(number));
   // Sizes may depend on the micro-batch: each iteration recomputes them.
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);

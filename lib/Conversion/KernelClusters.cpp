@@ -33,7 +33,7 @@ KernelClusters::KernelClusters(Block &block)
     again = false;
     cluster();
     for (const Node &node : nodes)
-      if (node.ops.size() == 1 && node.isKernel && getKept(node.ops[0]->getResult(0)))
+      if (node.ops.size() == 1 && node.isKernel && getAliasedOperand(node.ops[0]->getResult(0)))
         again |= calls.insert(node.ops[0]).second;
   }
 }
@@ -159,13 +159,13 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   for (Operation *op : from.ops) {
     // A kernel that writes into an operand's memory has only the elements that it writes: ops that
     // read the whole value stay outside.
-    if (getKept(op->getResult(0)))
+    if (getAliasedOperand(op->getResult(0)))
       return false;
     cheap &= isCheap(op);
     for (OpOperand &use : op->getUses()) {
       auto user = nodeOf.find(use.getOwner());
       unsigned where = user == nodeOf.end() ? ~0u : user->second;
-      if (where == consumer && getKept(use.getOwner()->getResult(0)) == use.get())
+      if (where == consumer && getAliasedOperand(use.getOwner()->getResult(0)) == use.get())
         return false;
       escapes |= where != producer && where != consumer;
       if (where == consumer)

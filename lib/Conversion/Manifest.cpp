@@ -123,7 +123,7 @@ static FailureOr<json::Array> describeCaches(ModuleOp module) {
 
 /// Describes the roles of the inputs, sizes and outputs of a generation step.
 static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pipeline,
-                                                  const PlacedStep &step) {
+                                                  const PreallocatedStep &step) {
   std::string batch, ids;
   auto inputs = pipeline.getInputAttrs().getAsRange<DictionaryAttr>();
   auto types = pipeline.getBody().front().getArgumentTypes();
@@ -154,16 +154,17 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
     return pipeline.emitOpError() << "is a step whose first output is not logits"
                                   << (step.last ? " [batch, vocabulary]"
                                                 : " [batch, sequence, vocabulary]");
-  json::Object generation{{"tokens", ids},
-                          {"batch", batch},
-                          {"sequence", step.tokens},
-                          {"lengths", toUtf8(step.lengths)},
-                          {"counts", toUtf8(step.counts)},
-                          {"capacity", step.capacity},
-                          {"logits", toUtf8(logits.getAs<StringAttr>("name"))},
-                          {"last_only", step.last},
-                          {"in_flight", PlacedStep::getNumInFlight(GridAttr::lookup(module))},
-                          {"vocabulary", *vocabulary}};
+  json::Object generation{
+      {"tokens", ids},
+      {"batch", batch},
+      {"sequence", step.tokens},
+      {"lengths", toUtf8(step.lengths)},
+      {"counts", toUtf8(step.counts)},
+      {"capacity", step.capacity},
+      {"logits", toUtf8(logits.getAs<StringAttr>("name"))},
+      {"last_only", step.last},
+      {"in_flight", PreallocatedStep::getNumStepsInFlight(GridAttr::lookup(module))},
+      {"vocabulary", *vocabulary}};
   if (step.windowed) {
     generation["window"] = step.windowed->window;
     generation["room"] = step.windowed->room;
@@ -256,7 +257,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     return failure();
   if (!caches->empty())
     manifest["caches"] = std::move(*caches);
-  if (auto step = PlacedStep::lookup(module)) {
+  if (auto step = PreallocatedStep::lookup(module)) {
     auto generation = describeGeneration(module, pipeline, *step);
     if (failed(generation))
       return failure();

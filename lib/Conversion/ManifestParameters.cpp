@@ -116,7 +116,7 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
     source.push_back(size);
   // GEMM libraries take packed operands in a type that they compute in, else in f32.
   bool isWidened =
-      isPacked && !TargetTraits::get(entry).computesProducts(getElementTypeOrSelf(p.getType()));
+      isPacked && !TargetTraits::get(entry).computesMatmuls(getElementTypeOrSelf(p.getType()));
   std::string loaded = isWidened ? "f32" : getDtypeName(p.getType());
   json::Object object{{"name", toUtf8(p.getWeight())},
                       {"stage", static_cast<int64_t>(entry.getStage())},

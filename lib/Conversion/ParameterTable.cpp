@@ -156,7 +156,7 @@ const ParameterNeeds *ParameterTable::lookup(Value value) const {
 
 bool ParameterTable::isPackedMatmul(MatmulOp op) const {
   const TargetTraits &target = TargetTraits::get(op);
-  auto isComputed = [&](Value v) { return target.computesProducts(getElementTypeOrSelf(v)); };
+  auto isComputed = [&](Value v) { return target.computesMatmuls(getElementTypeOrSelf(v)); };
   return isComputed(op.getLhs()) && isComputed(op.getRhs()) &&
          cast<RankedTensorType>(op.getRhs().getType()).getRank() == 2 &&
          needs.count(getLoadedParameter(op.getRhs()));

@@ -24,7 +24,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
   registerLLVMDialectTranslation(registry);
 }
 
-SmallVector<OpConcern> mlir::tpc::getLoweringConcerns() {
+SmallVector<CoverageColumn> mlir::tpc::getLoweringCoverage() {
   return {
       {"code",
        "how it is lowered: as part of a `kernel` (`KernelOpInterface`), or in place, as "

@@ -45,7 +45,7 @@ DenseSet<Operation *> mlir::tpc::getUnusedOps(Block &block) {
 LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
   WalkResult result = root->walk([](AnnotationOp op) {
     op.emitOpError() << "of value '" << op.getName()
-                     << "' has not been placed; run tpc-place-annotations before";
+                     << "' has not been placed; run tpc-attach-annotations before";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -54,7 +54,7 @@ LogicalResult mlir::tpc::verifyNoAnnotations(Operation *root) {
 LogicalResult AnnotationOp::verify() {
   DistAttr dist = getDist(getValue());
   if (dist.isSharded() || dist.getPartial() || dist.getLocal())
-    return emitOpError() << "is on a distributed value; run tpc-place-annotations before";
+    return emitOpError() << "is on a distributed value; run tpc-attach-annotations before";
   if (!getSharding() && !getStage())
     return emitOpError("has neither a sharding nor a stage");
   if (!getSharding())

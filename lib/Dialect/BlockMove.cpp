@@ -234,7 +234,7 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     return MemberRange{own, split({0, *count * own.size()}, side.product, grid, at)};
   };
   // Counts the elements of a block that a member keeps.
-  auto getKept = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
+  auto getAliasedOperand = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
     Span source = in.in(block), target = out.in(block);
     Span low = intersect(target, {0, run - begin}), high = intersect(target, {run - begin, run});
     return intersect(source, {low.begin + begin, low.end + begin}).size() +
@@ -253,13 +253,13 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     std::set<int64_t> ends;
     for (int64_t block : {a.begin, a.end - 1, b.begin, b.end - 1})
       if (block >= both.begin && block < both.end && ends.insert(block).second)
-        sent -= getKept(in, out, block);
+        sent -= getAliasedOperand(in, out, block);
     // All other blocks have equal counts.
     if (int64_t alike = both.size() - int64_t(ends.size()); alike > 0) {
       int64_t block = both.begin;
       while (ends.count(block))
         ++block;
-      sent -= alike * getKept(in, out, block);
+      sent -= alike * getAliasedOperand(in, out, block);
     }
     most = std::max(most, sent);
     size_t next = 0;

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "DiscardableAttrs.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/State.h"
@@ -198,7 +198,7 @@ static bool isHeld(const AttrUse &found) {
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
-/// A cast that tpc-widen-products inserts after a matmul. In a kernel, its operand is an argument.
+/// A cast that tpc-widen-matmuls inserts after a matmul. In a kernel, its operand is an argument.
 static bool roundsParts(const AttrUse &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
     return false;
@@ -302,13 +302,13 @@ static const Entry table[] = {
        return isa<IntegerAttr>(found.value) ||
               (isa_and_nonnull<CallOpInterface>(found.op) && areStages(found));
      }},
-    {kHeldStagesAttr, OnModule, "a list of {node = \"name\", stage = index}", areStages},
+    {kRecordedStagesAttr, OnModule, "a list of {node = \"name\", stage = index}", areStages},
     {kLinksAttr, OnModule, "", nullptr, checkLinks},
     {kTargetAttr, OnModule, "the name of a target", is<StringAttr>},
 
     // Tactics, on the way to the sharded program.
     {kSplitAttr, OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
-    {kHoldAttr, OnValue, "a list of #tpc.dim", isListOfDims},
+    {kResultSplitAttr, OnValue, "a list of #tpc.dim", isListOfDims},
     {kTacticsAttr, OnModule,
      "a list of {name, splits = [texts], predicts = [{axis, kind, size, why}, ...]}", areTactics},
     {kWarningsAttr, OnModule, "a list of texts", isListOf<StringAttr>},
@@ -316,7 +316,7 @@ static const Entry table[] = {
     {kNormAttr, OnValue, "a unit attribute", is<UnitAttr>},
     {kBiasAttr, OnValue, "a unit attribute", is<UnitAttr>},
     {kRepeatedHeadsAttr, OnValue, "a text", is<StringAttr>},
-    {kNormsWrittenOutAttr, OnModule, "a unit attribute", is<UnitAttr>},
+    {kNormsDecomposedAttr, OnModule, "a unit attribute", is<UnitAttr>},
 
     // Stages: index and estimated cost.
     {kStageAttr, OnFunction, "the index of a stage", isCount},
@@ -337,7 +337,7 @@ static const Entry table[] = {
      isFused},
     {kMergedAttr, OnValue, "a number, on a matmul that shares it with others of its left side",
      isMerged},
-    {kHeldAttr, OnValue, "a unit attribute of a movement of a cache", isHeld},
+    {kAliasedAttr, OnValue, "a unit attribute of a movement of a cache", isHeld},
     {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that is only "
      "multiplied by in matmuls",

@@ -52,7 +52,7 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
 }
 
 // Linear if nothing is rounded: terms of a sum are added before they lose digits. But the terms of
-// a 16-bit matmul have 16 bits, also if tpc-widen-products computes it in f32.
+// a 16-bit matmul have 16 bits, also if tpc-widen-matmuls computes it in f32.
 ShardingRule CastOp::getShardingRule() {
   auto from = dyn_cast<FloatType>(elementTypeOf(getOperand()));
   auto to = dyn_cast<FloatType>(elementTypeOf(getResult()));

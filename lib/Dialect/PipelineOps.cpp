@@ -2,7 +2,7 @@
 
 #include "DiscardableAttrs.h"
 #include "OpHelpers.h"
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -110,7 +110,7 @@ static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
 LogicalResult SendOp::verify() { return checkTransfer(*this, getValue(), getTo()); }
 LogicalResult RecvOp::verify() { return checkTransfer(*this, getResult(), getFrom()); }
 
-RankedTensorType Copies::getDelivered(Type type) const {
+RankedTensorType Copies::getDeliveredType(Type type) const {
   auto tensor = cast<RankedTensorType>(type);
   SmallVector<::tpc::SymExpr> sizes = getSizes(tensor);
   std::optional<int64_t> size =

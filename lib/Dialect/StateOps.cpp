@@ -1,7 +1,7 @@
 //===- StateOps.cpp - State that persists between generation steps --------===//
 
 #include "OpHelpers.h"
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -41,19 +41,19 @@ void StepSymbols::attachTo(ModuleOp module) const {
                   StepAttr::get(context, makeSymbol(context, tokens), makeSymbol(context, past)));
 }
 
-std::optional<PlacedStep> PlacedStep::lookup(ModuleOp module) {
+std::optional<PreallocatedStep> PreallocatedStep::lookup(ModuleOp module) {
   auto step = module->getAttrOfType<StepAttr>(kStepAttr);
   if (!step || !step.getCapacity())
     return std::nullopt;
-  PlacedStep placed{getSymbol(step.getTokens()), getSymbol(step.getCapacity()),
-                    step.getLengths().str(), step.getCounts().str(), step.getLast()};
+  PreallocatedStep placed{getSymbol(step.getTokens()), getSymbol(step.getCapacity()),
+                          step.getLengths().str(), step.getCounts().str(), step.getLast()};
   if (step.getWindow())
-    placed.windowed =
-        WindowedCaches{step.getWindow(), getSymbol(step.getRoom()), step.getWindowLengths().str()};
+    placed.windowed = SlidingWindowCaches{step.getWindow(), getSymbol(step.getRoom()),
+                                          step.getWindowLengths().str()};
   return placed;
 }
 
-void PlacedStep::attachTo(ModuleOp module) const {
+void PreallocatedStep::attachTo(ModuleOp module) const {
   MLIRContext *context = module.getContext();
   auto name = [&](const std::string &text) { return StringAttr::get(context, text); };
   module->setAttr(kStepAttr,
@@ -163,8 +163,9 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
         // For replicated KV heads, the model has only the first copy of each.
         Type type = main.getResultTypes()[i];
         auto function = dyn_cast<func::FuncOp>(main.getOperation());
-        return function && isa<RankedTensorType>(type) ? getCopies(function, i).getDelivered(type)
-                                                       : type;
+        return function && isa<RankedTensorType>(type)
+                   ? getCopies(function, i).getDeliveredType(type)
+                   : type;
       });
   if (failed(after))
     return failure();

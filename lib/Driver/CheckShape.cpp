@@ -45,7 +45,7 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
 }
 
 void tpc::bindCapacities(mlir::ModuleOp module, ShapeBinding &shape) {
-  auto step = mlir::tpc::PlacedStep::lookup(module);
+  auto step = mlir::tpc::PreallocatedStep::lookup(module);
   if (!step || !step->windowed || shape.count(step->windowed->room) ||
       !shape.count(step->capacity) || !shape.count(step->tokens))
     return;
@@ -56,7 +56,7 @@ void tpc::bindCapacities(mlir::ModuleOp module, ShapeBinding &shape) {
 /// Returns the sizes that --shape may bind.
 static std::set<std::string> getSizes(mlir::ModuleOp module) {
   std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
-  if (auto step = mlir::tpc::PlacedStep::lookup(module))
+  if (auto step = mlir::tpc::PreallocatedStep::lookup(module))
     symbols.insert(step->capacity);
   return symbols;
 }

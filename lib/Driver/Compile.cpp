@@ -196,8 +196,8 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
     return mlir::emitError(model->getLoc())
            << "--reference: is at level " << emitName(level)
            << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
-  std::optional<mlir::tpc::PlacedStep> step = mlir::tpc::PlacedStep::lookup(*module);
-  bool isStep = mlir::tpc::PlacedStep::lookup(*model).has_value();
+  std::optional<mlir::tpc::PreallocatedStep> step = mlir::tpc::PreallocatedStep::lookup(*module);
+  bool isStep = mlir::tpc::PreallocatedStep::lookup(*model).has_value();
   if (!step && isStep)
     return mlir::emitError(model->getLoc())
            << "--reference: is a step of a generation, and '" << options.input
@@ -238,7 +238,7 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
         << ", and that it computes what some model does is not proved: name the model with "
            "--reference; the executable reports this";
   else if (isProgramText(options.input) && reference && !stepIsProved &&
-           mlir::tpc::PlacedStep::lookup(*module))
+           mlir::tpc::PreallocatedStep::lookup(*module))
     mlir::emitWarning(module->getLoc())
         << "is a step of a generation, and that steps repeat what some model does is not proved: "
            "name the model with --reference; the executable reports this";
@@ -267,7 +267,7 @@ mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
       return mlir::failure();
   }
   bool isStep = first <= Emit::Staged && isProgramText(options.input) &&
-                mlir::tpc::PlacedStep::lookup(*module);
+                mlir::tpc::PreallocatedStep::lookup(*module);
   std::string unproved;
   if (reference && !reference->module)
     unproved = "tpc-verify-equivalence";
@@ -371,7 +371,7 @@ mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnSt
   }
   onStep("placing caches");
   if (mlir::failed(run(module, [&](mlir::PassManager &pm) {
-        buildPlacedStepPassPipeline(pm, last, options.wideResidual);
+        buildPreallocatedStepPassPipeline(pm, last, options.wideResidual);
       })))
     return mlir::failure();
   if (!reference)

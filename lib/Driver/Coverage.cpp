@@ -90,8 +90,8 @@ constexpr Reason reasons[] = {
     {"code", isOneOf<ReshardOp>, "not in local programs"},
 };
 
-SmallVector<OpConcern> getConcerns() {
-  SmallVector<OpConcern> concerns = {
+SmallVector<CoverageColumn> getConcerns() {
+  SmallVector<CoverageColumn> concerns = {
       {"rule",
        "how it may be split (`ShardingRuleOpInterface`)",
        {{"yes", TypeID::get<ShardingRuleOpInterface>()}}},
@@ -107,14 +107,14 @@ SmallVector<OpConcern> getConcerns() {
         {"each", TypeID::get<ScalarOpInterface>()},
         {"row", TypeID::get<NormOpInterface>()}}},
   };
-  llvm::append_range(concerns, getIndexConcerns());
-  llvm::append_range(concerns, getCostConcerns());
-  llvm::append_range(concerns, getVerificationConcerns());
-  llvm::append_range(concerns, getLoweringConcerns());
+  llvm::append_range(concerns, getIndexCoverage());
+  llvm::append_range(concerns, getCostCoverage());
+  llvm::append_range(concerns, getVerificationCoverage());
+  llvm::append_range(concerns, getLoweringCoverage());
   return concerns;
 }
 
-const Reason *findReason(const OpConcern &concern, OperationName op) {
+const Reason *findReason(const CoverageColumn &concern, OperationName op) {
   const auto *it = llvm::find_if(reasons, [&](const Reason &reason) {
     return (reason.concern.empty() || reason.concern == concern.name) && reason.isFor(op);
   });
@@ -128,7 +128,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
   ::tpc::registerAllDialects(registry);
   MLIRContext context(registry);
   context.loadDialect<TpcDialect>();
-  SmallVector<OpConcern> concerns = getConcerns();
+  SmallVector<CoverageColumn> concerns = getConcerns();
   SmallVector<StringRef> notes; // in order of first use
   bool good = true;
   std::string table;
@@ -138,7 +138,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
   llvm::sort(ops, [](auto a, auto b) { return a.getStringRef() < b.getStringRef(); });
   for (RegisteredOperationName op : ops) {
     rows << "| `" << op.stripDialect() << "` |";
-    for (const OpConcern &concern : concerns) {
+    for (const CoverageColumn &concern : concerns) {
       SmallVector<StringRef> found;
       for (auto [mark, interface] : concern.interfaces)
         if (op.hasInterface(interface))
@@ -169,10 +169,10 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
         "op has a\nmodel of the concern; otherwise a note gives the reason. A pass that finds an "
         "op without a model rejects\nit by name. [Adding an op](../dev/adding-an-op.md) names the "
         "files of models.\n\n";
-  for (const OpConcern &concern : concerns)
+  for (const CoverageColumn &concern : concerns)
     os << "* **" << concern.name << "**: " << concern.what << "\n";
   os << "\n| op |";
-  for (const OpConcern &concern : concerns)
+  for (const CoverageColumn &concern : concerns)
     os << " " << concern.name << " |";
   os << "\n|---|";
   for (size_t i = 0; i < concerns.size(); ++i)

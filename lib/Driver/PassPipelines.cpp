@@ -30,10 +30,10 @@ enum class Form { Model, Step, Placed, PlacedLast };
 /// From a step to a step on preallocated caches, and the common last passes.
 static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   if (form >= Form::Placed) {
-    pm.addPass(createPlaceCaches());
+    pm.addPass(createPreallocateCaches());
     pm.addPass(createWindowCaches());
     if (form == Form::PlacedLast)
-      pm.addPass(createTakeLast());
+      pm.addPass(createKeepLastToken());
     pm.addNestedPass<func::FuncOp>(createSimplify());
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
@@ -41,13 +41,13 @@ static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
     pm.addNestedPass<func::FuncOp>(createWidenResidual());
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
-  pm.addPass(createPlaceAnnotations());
+  pm.addPass(createAttachAnnotations());
   pm.addPass(createOutlineLayers());
 }
 
 /// From import to the model, or to a step that appends to caches, not outlined.
 static void buildRaisingPasses(OpPassManager &pm, bool generates) {
-  pm.addPass(createHoldAnnotations());
+  pm.addPass(createMaterializeAnnotations());
   if (generates) {
     pm.addPass(createKeepLogits());
     pm.addPass(createFixInputs());
@@ -87,7 +87,7 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
 
 void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, true); }
 
-void ::tpc::buildPlacedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
+void ::tpc::buildPreallocatedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
   buildPlacedPasses(pm, last ? Form::PlacedLast : Form::Placed, wideResidual);
 }
 
@@ -124,9 +124,9 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
 
 void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createRecordSchedule()); // while the program is staged
-  pm.addPass(createWidenProducts());
+  pm.addPass(createWidenMatmuls());
   pm.addPass(createFuseEpilogues());
-  pm.addPass(createMergeProducts());
+  pm.addPass(createMergeMatmuls());
   pm.addPass(createAliasCaches());
   pm.addPass(createOutlineKernels());
   pm.addPass(createBuildKernels());

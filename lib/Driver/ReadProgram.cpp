@@ -153,7 +153,7 @@ static LogicalResult checkProgram(ModuleOp module) {
                             << "' is not allowed in a module; allowed are functions, tpc.weight, "
                                "tpc.cache and tpc.pipeline";
   auto caches = module.getOps<CacheOp>();
-  if ((!caches.empty() || module->hasAttr(kStepAttr)) && !PlacedStep::lookup(module))
+  if ((!caches.empty() || module->hasAttr(kStepAttr)) && !PreallocatedStep::lookup(module))
     return emitError(module.getLoc())
            << "has caches, but is no step that takes whole caches (" << kStepAttr
            << " with a capacity); read what --generate writes, such as --emit=model";

@@ -263,7 +263,8 @@ mlir::LogicalResult TpccSession::run() {
         return printError(makeError("--links: " + llvm::toString(links.takeError())));
       compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, *links);
     }
-    if (options.generate != Generate::No && mlir::tpc::PlacedStep::lookup(compilation.getModule()))
+    if (options.generate != Generate::No &&
+        mlir::tpc::PreallocatedStep::lookup(compilation.getModule()))
       return printError(makeError("--generate: '" + options.input +
                                   "' is a step of a generation already; leave it out"));
     auto functions = compilation.getModule().getOps<mlir::func::FuncOp>();

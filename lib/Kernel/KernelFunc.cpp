@@ -102,7 +102,7 @@ static bool storesRow(memref::StoreOp store, RowsOp rows) {
          llvm::equal(store.getIndices().take_front(own.size()), own);
 }
 
-bool FuncOp::isKept(Value result) {
+bool FuncOp::isPartiallyWritten(Value result) {
   RowsOp rows = getRows();
   WalkResult walked = rows.walk([&](memref::StoreOp store) {
     return WalkResult(success(store.getMemref() != result || storesRow(store, rows)));

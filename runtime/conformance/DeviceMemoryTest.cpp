@@ -121,9 +121,9 @@ TEST_P(DeviceTest, MemoryMovesInvalidateRecordings) {
   if (!device->canRecord())
     return;
   auto moves = [&](auto call) {
-    uint64_t before = device->memoryMoves();
+    uint64_t before = device->memoryVersion();
     call();
-    return device->memoryMoves() != before;
+    return device->memoryVersion() != before;
   };
   void *memory = device->allocate(64);
   EXPECT_FALSE(moves([&] { valuesOf(static_cast<uint8_t *>(memory), 0); }));

@@ -41,7 +41,7 @@ tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPe
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
       coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)),
       arena(device->frames()), steps(std::make_unique<StepCache>(*this)),
-      hostArena(device->isHosts() ? nullptr : std::make_unique<Arena>(hostMemory())) {}
+      hostArena(device->isHost() ? nullptr : std::make_unique<Arena>(hostMemory())) {}
 
 tpc_context::~tpc_context() = default;
 

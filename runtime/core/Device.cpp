@@ -15,7 +15,7 @@ MemorySource::~MemorySource() = default;
 Recording::~Recording() = default;
 WeightLoader::~WeightLoader() = default;
 Device::~Device() = default;
-bool Device::isHosts() const { return true; }
+bool Device::isHost() const { return true; }
 MemorySource &Device::frames() { return *this; }
 void Device::discard(void *, int64_t) {}
 void Device::clear(void *memory, int64_t bytes) {
@@ -53,9 +53,9 @@ void Device::beginRecording(Recording &) {}
 void Device::endRecording(Recording &) {}
 void Device::abandonRecording() {}
 void Device::replay(Recording &) {}
-uint64_t Device::memoryMoves() const { return 0; }
+uint64_t Device::memoryVersion() const { return 0; }
 std::optional<std::string> Device::pending() const { return std::nullopt; }
-uint64_t Device::workMoves() const { return 0; }
+uint64_t Device::workVersion() const { return 0; }
 std::unique_ptr<CollectiveBackend> Device::makeCollectiveBackend() { return nullptr; }
 
 CollectiveBackend::~CollectiveBackend() = default;

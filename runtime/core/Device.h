@@ -87,7 +87,7 @@ public:
 
   /// Memory is released after all work enqueued before (MemorySource). This function: whether the
   /// host can access device memory, within accesses, at the same addresses.
-  virtual bool isHosts() const;
+  virtual bool isHost() const;
   /// Memory source of frames that ranks communicate: this device, or a better suited one.
   virtual MemorySource &frames();
   /// Marks memory whose contents later work does not need.
@@ -209,7 +209,7 @@ public:
   /// Within a step: enqueues all recorded work.
   virtual void replay(Recording &recording);
   /// A number that changes whenever memory is freed that recordings may refer to.
-  virtual uint64_t memoryMoves() const;
+  virtual uint64_t memoryVersion() const;
 
   // Any thread may call the following functions.
 
@@ -217,7 +217,7 @@ public:
   /// for it, or a library waits for other ranks. Null: neither.
   virtual std::optional<std::string> pending() const;
   /// A number that changes whenever work is enqueued or completed.
-  virtual uint64_t workMoves() const;
+  virtual uint64_t workVersion() const;
 
   /// Makes the collective backend of ranks whose devices communicate without the host. Null: they
   /// do not. The same on all ranks; called once, before the first run.

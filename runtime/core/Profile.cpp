@@ -33,7 +33,7 @@ public:
     return result;
   }
 
-  bool isHosts() const override { return device->isHosts(); }
+  bool isHost() const override { return device->isHost(); }
   void *allocate(int64_t bytes) override { return device->allocate(bytes); }
   void release(void *memory) override { device->release(memory); }
   MemorySource &frames() override { return device->frames(); }
@@ -88,7 +88,7 @@ public:
     return device->makeCollectiveBackend();
   }
   std::optional<std::string> pending() const override { return device->pending(); }
-  uint64_t workMoves() const override { return device->workMoves(); }
+  uint64_t workVersion() const override { return device->workVersion(); }
 
   void copy(void *to, const void *from, int64_t bytes) override {
     timed("copy", "", 0, [&] { device->copy(to, from, bytes); });

@@ -74,7 +74,7 @@ tpc_status StepCache::run(const tpc_program &program, int stage, const std::vect
     runFunction(key);
     return device.endStep();
   }
-  if (device.memoryMoves() != moves)
+  if (device.memoryVersion() != moves)
     throw std::logic_error("internal error: memory has moved behind a step of a known shape");
   if (!shape.isRecorded) {
     record(shape);
@@ -94,7 +94,8 @@ tpc_status StepCache::runFirst(Key key) {
   if (status.missing)
     return status;
   std::unique_ptr<Recording> recording = device.prepareRecording();
-  int32_t findings[] = {!recording, device.memoryMoves() != moves, ctx.state.moves() != stateMoves};
+  int32_t findings[] = {!recording, device.memoryVersion() != moves,
+                        ctx.state.moves() != stateMoves};
   if (ctx.worldSize() > 1 && ctx.transport->isOnDevice())
     ctx.transport->largest(ctx, findings);
   if (findings[0])
@@ -103,7 +104,7 @@ tpc_status StepCache::runFirst(Key key) {
     forget();
   if (findings[2])
     shapes.clear();
-  moves = device.memoryMoves();
+  moves = device.memoryVersion();
   stateMoves = ctx.state.moves();
   shapes.push_front({std::move(key), std::move(recording), false, {}, {}});
   if (shapes.size() > maxShapes)

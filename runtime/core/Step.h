@@ -75,7 +75,7 @@ private:
 
   tpc_context &ctx;
   std::list<Shape> shapes; ///< most recently used first
-  uint64_t moves = 0;      ///< Device::memoryMoves at recording
+  uint64_t moves = 0;      ///< Device::memoryVersion at recording
   uint64_t stateMoves = 0; ///< StateMemory::moves at recording
 };
 

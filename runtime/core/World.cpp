@@ -112,7 +112,7 @@ std::unique_ptr<World> World::alone(Grid grid, int rank) {
 
 void World::monitorDevices() {
   const tpc_context &ctx = local(0);
-  if (!ctx.device->isHosts() || ctx.transport->isOnDevice())
+  if (!ctx.device->isHost() || ctx.transport->isOnDevice())
     deviceMonitor = std::make_unique<DeviceMonitor>(*this);
 }
 
@@ -218,7 +218,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
 }
 
 uint64_t World::deviceMoves(const tpc_context &ctx) const {
-  return ctx.transport->deviceMoves() + ctx.device->workMoves();
+  return ctx.transport->deviceMoves() + ctx.device->workVersion();
 }
 
 void World::abortDevices() {

@@ -61,7 +61,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   // time.
   auto arrived = [&ctx](int64_t bytes) -> LogitsSink & {
     auto &sink = static_cast<LogitsSink &>(*ctx.outputs);
-    sink.copied += ctx.device->isHosts() ? 0 : bytes;
+    sink.copied += ctx.device->isHost() ? 0 : bytes;
     return sink;
   };
   if (std::optional<Rows> part = samplingInput && !selection ? rowsOf(block) : std::nullopt) {

@@ -115,7 +115,7 @@ void RankLoop::readInput(const std::string &text) {
 
 Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   constexpr size_t maximum = 64;
-  const bool isForDevices = !ctx.device->isHosts() && !mode.givesLogits && generation.lastOnly;
+  const bool isForDevices = !ctx.device->isHost() && !mode.givesLogits && generation.lastOnly;
   std::pair key(item.rows(), item.sequence);
   if (inputs.size() == maximum && !inputs.contains(key))
     inputs.clear();

@@ -3,7 +3,7 @@
 // Source tensors are mapped one at a time and unmapped after the copy. File pages belong to the
 // page cache, so a rank's own memory is only its part. A part is gathered in blocks of rows of its
 // first dimension: dense parameters in place, packed ones through a small buffer. If the device
-// loads weights itself (FillWeights.cpp), one allocation contains all of them.
+// loads weights itself (UploadWeights.cpp), one allocation contains all of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,9 +11,9 @@
 #include "core/Half.h"
 #include "core/OutOfMemory.h"
 #include "program/Error.h"
-#include "program/FillWeights.h"
 #include "program/Mapping.h"
 #include "program/RandomWeights.h"
+#include "program/UploadWeights.h"
 #include "program/View.h"
 #include "program/Weights.h"
 #include <algorithm>

@@ -11,10 +11,10 @@
 // HELD: return
 // HELD-LABEL: tpc.pipeline @main
 // HELD: %[[I:.*]] = tpc.constant dense<[0, 0, 1, 1]>
-// HELD-NEXT: %[[IT:.*]] = tpc.local_slice %[[I]] over ["tp"] dim 0 {tpc.held}
-// HELD-NEXT: tpc.gather %{{.*}}, %[[IT]] dim 1 {tpc.held}
-// HELD: tpc.local_slice {{.*}} {tpc.held}
-// HELD-NEXT: tpc.gather {{.*}} {tpc.held}
+// HELD-NEXT: %[[IT:.*]] = tpc.local_slice %[[I]] over ["tp"] dim 0 {tpc.aliased}
+// HELD-NEXT: tpc.gather %{{.*}}, %[[IT]] dim 1 {tpc.aliased}
+// HELD: tpc.local_slice {{.*}} {tpc.aliased}
+// HELD-NEXT: tpc.gather {{.*}} {tpc.aliased}
 // HELD-NEXT: call @stage
 
 // PLAN-LABEL: tpc_buffer.func @main_stage_0_on_buffers

@@ -28,7 +28,7 @@ func.func private @by_heads(%n: !n, %x: !byHeads, %cos: !cos, %sin: !cos, %k: !k
 
 // The transpose is the kernel's: nobody sees it by strides.
 // OUTLINE-LABEL: func.func private @by_tokens
-// OUTLINE-NOT: tpc.held
+// OUTLINE-NOT: tpc.aliased
 // OUTLINE: call @kernel_{{.*}}append
 // PLAN-LABEL: tpc_buffer.func @by_tokens_on_buffers
 // PLAN-NOT: tpc_buffer.slot
@@ -59,7 +59,7 @@ func.func private @by_tokens(%n: !n, %x: !byTokens, %cos: !cos, %sin: !cos, %k: 
 
 // Left alone: what no kernel computes is copied, by strides.
 // OUTLINE-LABEL: func.func private @copied
-// OUTLINE-NEXT: tpc.transpose {{.*}} {tpc.held}
+// OUTLINE-NEXT: tpc.transpose {{.*}} {tpc.aliased}
 // OUTLINE-NEXT: tpc.append
 func.func private @copied(%n: !n, %x: !byTokens, %k: !k) -> !k {
   %2 = tpc.transpose %x [0, 2, 1, 3] : !byTokens -> !byHeads

@@ -2,7 +2,7 @@
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/kernel.mlir --verify-diagnostics --tpc-outline-kernels
 // RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues
-// RUN: tpc-opt %t/merged.mlir --verify-diagnostics --tpc-merge-products
+// RUN: tpc-opt %t/merged.mlir --verify-diagnostics --tpc-merge-matmuls
 // RUN: tpc-opt %t/op.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 // RUN: tpc-opt %t/cache.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 // RUN: tpc-opt %t/old.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program

@@ -19,7 +19,7 @@ func.func @dimensions(%x: tensor<4x8xf32>) {
 // Distributions come after annotations have been placed.
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
   func.func @distributed(%x: tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>) {
-    // expected-error @+1 {{'tpc.annotation' op is on a distributed value; run tpc-place-annotations before}}
+    // expected-error @+1 {{'tpc.annotation' op is on a distributed value; run tpc-attach-annotations before}}
     tpc.annotation %x "x" {stage = 1 : i64} : tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
     return
   }

@@ -230,6 +230,6 @@ func.func @no_stages(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// expected-error @+1 {{'tpc.held_stages' must be a list of {node = "name", stage = index}, not [{node = "a"}]}}
-module attributes {tpc.held_stages = [{node = "a"}]} {
+// expected-error @+1 {{'tpc.recorded_stages' must be a list of {node = "name", stage = index}, not [{node = "a"}]}}
+module attributes {tpc.recorded_stages = [{node = "a"}]} {
 }

@@ -52,7 +52,7 @@ def refuses(*arguments):
     return result if result.returncode else None
 
 
-def has_no_place(result) -> bool:
+def does_not_apply(result) -> bool:
     return result is not None and "has no location for" in result.stderr
 
 

@@ -11,6 +11,6 @@
 // RUN: not tpc-opt %t.other --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
 
 // What no cache holds is computed.
-// RUN: sed '0,/dim 1 {tpc.held}/s//dim 1/' %t > %t.unheld
+// RUN: sed '0,/dim 1 {tpc.aliased}/s//dim 1/' %t > %t.unheld
 // RUN: not tpc-opt %t.unheld --tpc-verify-buffers -o /dev/null 2>&1 | FileCheck %s --check-prefix=UNHELD
 // UNHELD: is not computed: neither by a kernel nor by a cache's layout

@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --input-file %t.mlir --check-prefix=PROGRAM
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%s -o /dev/null
-// PROGRAM: tpc.norms_written_out
+// PROGRAM: tpc.norms_decomposed
 // PROGRAM: tpc.layer_norm %{{.*}} -> tensor<?x6xbf16
 // PROGRAM-NOT: tpc.rms_norm
 // PROGRAM: tpc.rsqrt {{.*}} -> tensor<?x1xf32

@@ -2,14 +2,14 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.mlir
 // RUN: FileCheck %s --input-file %t.mlir --check-prefix=PROGRAM
 // RUN: tpc-opt %t.mlir --tpc-verify-equivalence=reference=%s -o /dev/null
-// PROGRAM: tpc.norms_written_out
+// PROGRAM: tpc.norms_decomposed
 // PROGRAM: tpc.layer_norm
 // PROGRAM-NOT: tpc.rms_norm
 
 // Another epsilon, another divisor, a sum where the mean square should be.
 // RUN: sed 's/dense<9.99999974E-6>/dense<2.0E-6>/' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
 // RUN: sed 's/dense<1.250000e-01>/dense<2.500000e-01>/' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
-// RUN: sed 's/tpc.norms_written_out, //' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
+// RUN: sed 's/tpc.norms_decomposed, //' %t.mlir | not tpc-opt --tpc-verify-equivalence=reference=%s -o /dev/null 2>&1 | FileCheck %s
 // CHECK: does not compute what the model computes
 tpc.weight @s in "w" at 0 : tensor<8xf32>
 tpc.weight @z in "w" at 0 : tensor<6xf32>

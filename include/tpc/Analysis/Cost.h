@@ -13,7 +13,7 @@
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
-#include "tpc/Dialect/OpConcern.h"
+#include "tpc/Dialect/CoverageColumn.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -74,7 +74,7 @@ private:
 
 /// Attaches cost models to ops.
 void registerCostModels(DialectRegistry &registry);
-SmallVector<OpConcern> getCostConcerns();
+SmallVector<CoverageColumn> getCostCoverage();
 
 } // namespace mlir::tpc
 

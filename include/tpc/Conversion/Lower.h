@@ -11,7 +11,7 @@
 #ifndef TPC_CONVERSION_LOWER_H
 #define TPC_CONVERSION_LOWER_H
 
-#include "tpc/Dialect/OpConcern.h"
+#include "tpc/Dialect/CoverageColumn.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
@@ -38,7 +38,7 @@ struct LoweringOptions {
 
 /// Registers the lowering interfaces of ops and the translations to LLVM IR.
 void registerLowering(DialectRegistry &registry);
-llvm::SmallVector<OpConcern> getLoweringConcerns();
+llvm::SmallVector<CoverageColumn> getLoweringCoverage();
 
 /// Return the text of the optimized LLVM IR, and the machine code. `module` is the result of
 /// buildLoweringPassPipeline.

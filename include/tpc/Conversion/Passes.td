@@ -5,7 +5,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-def WidenProducts : Pass<"tpc-widen-products", "::mlir::ModuleOp"> {
+def WidenMatmuls : Pass<"tpc-widen-matmuls", "::mlir::ModuleOp"> {
   let summary = "Compute matmuls and attention of 16-bit floats in f32";
   let description = [{
     Libraries compute in f32. The pass widens operands and rounds the result once, like the ONNX op:
@@ -39,7 +39,7 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def MergeProducts : Pass<"tpc-merge-products", "::mlir::ModuleOp"> {
+def MergeMatmuls : Pass<"tpc-merge-matmuls", "::mlir::ModuleOp"> {
   let summary = "Merge matmuls of one value with several parameters into one GEMM";
   let description = [{
     Matmuls with packed parameters that read the same left side, and whose results meet before the
@@ -64,11 +64,11 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
     A cache stays in a rank's memory from step to step, and `tpc.append` writes into it. The
     movements from a cache's argument to the first append (this rank's shard of the batch and of the
     heads, copies of KV heads) describe the layout of that memory and are not computed: they are
-    marked with `tpc.held`. Such movements are hoisted from functions into their callers, so that
+    marked with `tpc.aliased`. Such movements are hoisted from functions into their callers, so that
     functions receive the rank's shard:
 
         call @layer(%x, %k0)                       // %0: this rank's shard of [0, 0, 1, 1]
-                                                   %1 = tpc.gather %k0, %0 dim 1 {tpc.held}
+                                                   %1 = tpc.gather %k0, %0 dim 1 {tpc.aliased}
                                               ->   call @layer(%x, %1)
 
     The pass also marks transposes of a cache before the attention over it, and of new keys and
@@ -76,7 +76,7 @@ def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
     cache). The runtime reads these by strides:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
-        %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.held}
+        %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.aliased}
         %3 = tpc.attention … %2 … lengths %n       %3 = tpc.attention … %2 … lengths %n
 
     Errors: a cache with other uses (heads in another order than each replicated equally often, one

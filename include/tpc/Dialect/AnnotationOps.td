@@ -10,9 +10,9 @@ def Tpc_AnnotationOp : Tpc_Op<"annotation", [MemoryEffects<[MemWrite]>]> {
   let description = [{
     `tpc.annotation %y "act" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : …`.
     Rewrites drop the attributes of ops that they replace. An annotation uses the value instead, so
-    it follows the value through replacements. `tpc-hold-annotations`, the first pass of the model
-    level, converts `tpc.sharding` and `tpc.pipeline_stage` to annotation ops at the end of the
-    block. `tpc-place-annotations`, before layers become functions, converts them back to
+    it follows the value through replacements. `tpc-materialize-annotations`, the first pass of the
+    model level, converts `tpc.sharding` and `tpc.pipeline_stage` to annotation ops at the end of
+    the block. `tpc-attach-annotations`, before layers become functions, converts them back to
     attributes.
     Until then, passes query the uses of a value through `Annotations.h`, which ignores these ops:
     recognition must not depend on them. The memory effect only keeps the op from being dead.

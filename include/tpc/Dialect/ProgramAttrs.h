@@ -54,7 +54,7 @@ inline constexpr llvm::StringLiteral kDevicesAttr = "tpc.devices";
 inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
 /// Module, during recognition: an array of {node, stage}. Nodes are identified by their names,
 /// which are in the locations.
-inline constexpr llvm::StringLiteral kHeldStagesAttr = "tpc.held_stages";
+inline constexpr llvm::StringLiteral kRecordedStagesAttr = "tpc.recorded_stages";
 /// Module: costs of the links between ranks.
 inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
 /// Module: the name of the target for which kernels are built (TargetTraits.h). Absent: the default
@@ -67,7 +67,7 @@ inline constexpr llvm::StringLiteral kTargetAttr = "tpc.target";
 /// of a layer: one for each dimension. Set by tpc-assign-shardings, removed by tpc-insert-reshards.
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 /// Ops: the distribution to which the result is resharded before its uses.
-inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";
+inline constexpr llvm::StringLiteral kResultSplitAttr = "tpc.result_split";
 /// Module: the tactics that ran, as an array of {name, splits = [texts], predicts = [{axis, kind,
 /// size, why}]}. An expected collective (`predicts`) has the size of the moved dimension, if any.
 inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
@@ -83,7 +83,7 @@ inline constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
 inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
 /// Module, a unit attribute: norms over split widths are decomposed. The equivalence proof then
 /// compares all norms by their definition.
-inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_out";
+inline constexpr llvm::StringLiteral kNormsDecomposedAttr = "tpc.norms_decomposed";
 
 // ---- stages ----
 
@@ -117,7 +117,7 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
 /// tpc-fuse-epilogues.
 inline constexpr llvm::StringLiteral kFusedAttr = "tpc.fused";
 /// On matmuls of one block with the same left side: matmuls with the same number form one GEMM; see
-/// tpc-merge-products.
+/// tpc-merge-matmuls.
 inline constexpr llvm::StringLiteral kMergedAttr = "tpc.merged";
 /// On a tpc.cast of a parameter that is applied while the parameter is loaded for matmuls.
 inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";

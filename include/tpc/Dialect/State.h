@@ -25,7 +25,7 @@ inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 /// Movements of caches that only alias memory: from an argument to the slice that is written in
 /// place, and transposes that runtime calls read by strides; see tpc-alias-caches.
-inline constexpr llvm::StringLiteral kHeldAttr = "tpc.held";
+inline constexpr llvm::StringLiteral kAliasedAttr = "tpc.aliased";
 
 /// Symbol names of kStepAttr.
 struct StepSymbols {
@@ -36,26 +36,26 @@ struct StepSymbols {
 };
 
 /// Sliding-window caches: they keep at least `window` - 1 tokens before each token of a step.
-struct WindowedCaches {
+struct SlidingWindowCaches {
   int64_t window = 0;
   std::string room;    // symbol of the capacity of these caches
   std::string lengths; // input: number of tokens of each sequence in these caches
 };
 
 /// Symbols and inputs of a step on preallocated caches, with sequence lengths as data
-/// (tpc-place-caches).
-struct PlacedStep {
+/// (tpc-preallocate-caches).
+struct PreallocatedStep {
   std::string tokens, capacity;
   std::string lengths, counts; // names of inputs
   bool last = false;
-  std::optional<WindowedCaches> windowed = std::nullopt;
+  std::optional<SlidingWindowCaches> windowed = std::nullopt;
 
-  static std::optional<PlacedStep> lookup(ModuleOp module);
+  static std::optional<PreallocatedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;
 
   /// Returns the number of steps that may be in flight at a time, each for different sequences: the
   /// number of stages, so that each stage has one.
-  static int64_t getNumInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
+  static int64_t getNumStepsInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
 };
 
 /// Returns the name of a size that is a single symbol.

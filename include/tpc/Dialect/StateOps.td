@@ -38,7 +38,7 @@ def Tpc_AppendOp : Tpc_InferredOp<"append"> {
     Lengths are 0 or more. Tokens beyond the capacity are dropped; the caller ensures capacity for
     the valid tokens. If a sequence has fewer tokens than others in a step, its padding is written
     too, and the next step overwrites it. Lowering writes the result in place: it aliases the cache.
-    `tpc-place-caches` creates the op.
+    `tpc-preallocate-caches` creates the op.
 
     Rule: b, h and d are parallel; capacity and s are whole. Errors: sizes that differ; lengths that
     are neither i64 nor i32.

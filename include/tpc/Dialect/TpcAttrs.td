@@ -130,8 +130,7 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
     |---|---|
  `tokens` | symbol: number of tokens that a step adds to each sequence |
  `past` | symbol: number of cached tokens before the step |
- `capacity` | symbol: capacity of caches in tokens, if a step takes whole caches (tpc-place-caches)
- |
+ `capacity` | symbol: capacity in tokens, in a step on whole caches (tpc-preallocate-caches) |
  `lengths` | input [batch]: number of cached tokens of each sequence |
  `counts` | input [batch]: number of valid tokens of each sequence in this step |
  `last` | the first output contains only each sequence's last token |

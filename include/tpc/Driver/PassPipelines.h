@@ -21,7 +21,8 @@ void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true);
 void buildStepPassPipeline(mlir::OpPassManager &pm);
 /// Step -> model: a step on preallocated caches, with sequence lengths as data. `last`: outputs
 /// contain only each sequence's last token.
-void buildPlacedStepPassPipeline(mlir::OpPassManager &pm, bool last, bool wideResidual = true);
+void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
+                                       bool wideResidual = true);
 /// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.

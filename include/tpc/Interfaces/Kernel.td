@@ -32,7 +32,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
                                "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
     InterfaceMethod<"The operand whose memory the result aliases, of which a slice is written. "
                     "Null: all of the result is written, in memory of its own.",
-      "::mlir::Value", "getKept", (ins), "", [{ return ::mlir::Value(); }]>,
+      "::mlir::Value", "getAliasedOperand", (ins), "", [{ return ::mlir::Value(); }]>,
     InterfaceMethod<"The written value: its dimensions are those of `index`.",
       "::mlir::Value", "getWritten", (ins), "", [{ return $_op->getResult(0); }]>,
     InterfaceMethod<[{

@@ -127,7 +127,7 @@ def TpcKernel_FuncOp
     ::llvm::SmallVector<::tpc::SymExpr> getSizesOf(::mlir::Value memory);
     RowsOp getRows();
     /// Whether rows store only a slice of a result and keep the rest.
-    bool isKept(::mlir::Value result);
+    bool isPartiallyWritten(::mlir::Value result);
     /// Returns all sizes that bound an index or that an index is compared with. Each must be less
     /// than 2^31.
     ::llvm::SmallVector<::tpc::SymExpr> getExtents();

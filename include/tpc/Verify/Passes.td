@@ -96,11 +96,11 @@ def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
     a randomized check, both claims are tested at small sizes over a prime field, beyond the
     windows. See docs/design/verification.md.
 
-    A step on preallocated caches (`tpc-place-caches`) is compared with the original step, which is
-    then the reference. For sequences of different lengths and numbers of new tokens in one batch,
-    each sequence must have the outputs, for its valid tokens or the last of them, that the original
-    step computes for it alone. Its cache must keep old tokens unchanged and have the new ones after
-    them; nothing else may be written. Cache contents beyond the lengths are random.
+    A step on preallocated caches (`tpc-preallocate-caches`) is compared with the original step,
+    which is then the reference. For sequences of different lengths and numbers of new tokens in one
+    batch, each sequence must have the outputs, for its valid tokens or the last of them, that the
+    original step computes for it alone. Its cache must keep old tokens unchanged and have the new
+    ones after them; nothing else may be written. Cache contents beyond the lengths are random.
 
     Errors, with the ONNX node: the first op whose result differs between chunks, or for which this
     is unknown, with the reason; an expression that differs from the model's; an output or a cache

@@ -69,7 +69,7 @@ public:
 
   /// For a generation step in several stages: the number of steps in flight at a time. 0 for other
   /// programs, whose last stage sends nothing back.
-  int64_t getNumInFlight() const;
+  int64_t getNumStepsInFlight() const;
 
   llvm::json::Object toJSON() const;
   /// Returns 16 hexadecimal digits of the JSON text's hash: programs with equal hashes communicate

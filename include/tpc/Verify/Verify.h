@@ -3,7 +3,7 @@
 #ifndef TPC_VERIFY_VERIFY_H
 #define TPC_VERIFY_VERIFY_H
 
-#include "tpc/Dialect/OpConcern.h"
+#include "tpc/Dialect/CoverageColumn.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -70,7 +70,7 @@ void registerLoweredRuns(DialectRegistry &registry);
 
 /// Attaches the models of verifiers and the reference interpreter to ops.
 void registerVerification(DialectRegistry &registry);
-llvm::SmallVector<OpConcern> getVerificationConcerns();
+llvm::SmallVector<CoverageColumn> getVerificationCoverage();
 /// Attaches models of ops for tokens that arrive in chunks.
 void registerGenerationVerification(DialectRegistry &registry);
 /// Attaches the mapping from ops of a staged program to buffer ops.

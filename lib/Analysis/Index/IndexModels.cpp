@@ -308,7 +308,7 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
   });
 }
 
-SmallVector<OpConcern> mlir::tpc::getIndexConcerns() {
+SmallVector<CoverageColumn> mlir::tpc::getIndexCoverage() {
   return {{"index",
            "its elements as functions of their indices, for masks and positions "
            "(`IndexOpInterface`)",

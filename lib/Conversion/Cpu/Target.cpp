@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static bool computesProducts(Type element) { return element.isF32(); }
+static bool computesMatmuls(Type element) { return element.isF32(); }
 
 /// Returns whether tpc_products supports the op as an epilogue.
 static bool isActivation(Operation *op) {
@@ -17,7 +17,7 @@ static bool isActivation(Operation *op) {
 
 static constexpr TargetTraits cpu = {
     .name = "cpu",
-    .computesProducts = computesProducts,
+    .computesMatmuls = computesMatmuls,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

@@ -115,14 +115,14 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-AttentionKernels cuda::makeAttention(ModuleOp kernels, const AttentionVariant &variant) {
+AttentionKernels cuda::makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant) {
   std::string name = getName(variant);
   return {variant, TileEmitter(kernels, variant, /*isSplit=*/false).emit(name),
           TileEmitter(kernels, variant, /*isSplit=*/true).emit(name + "_split"),
           CombineEmitter(kernels, variant).emit(name + "_combine")};
 }
 
-FailureOr<std::vector<AttentionKernels>> cuda::makeAttentions(ModuleOp program) {
+FailureOr<std::vector<AttentionKernels>> cuda::makeAllAttentionKernels(ModuleOp program) {
   MLIRContext *context = program.getContext();
   // Without a pass manager, no pass has loaded the dialects.
   context
@@ -145,14 +145,14 @@ FailureOr<std::vector<AttentionKernels>> cuda::makeAttentions(ModuleOp program) 
   }
   std::vector<AttentionKernels> made;
   for (const AttentionVariant &variant : variants)
-    made.push_back(makeAttention(kernels, variant));
+    made.push_back(makeAttentionKernels(kernels, variant));
   return made;
 }
 
 namespace {
 struct AttentionToNvvm : mlir::tpc::impl::AttentionToNvvmBase<AttentionToNvvm> {
   void runOnOperation() override {
-    if (failed(cuda::makeAttentions(getOperation())))
+    if (failed(cuda::makeAllAttentionKernels(getOperation())))
       signalPassFailure();
   }
 };

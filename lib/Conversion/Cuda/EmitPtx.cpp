@@ -190,7 +190,7 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   if (failed(launches))
     return makeError("the program's sizes could not be lowered");
   code.launches = std::move(*launches);
-  auto attentions = makeAttentions(*copy);
+  auto attentions = makeAllAttentionKernels(*copy);
   if (failed(attentions))
     return makeError("there are no kernels for the program's attention");
   for (AttentionKernels &own : *attentions) {

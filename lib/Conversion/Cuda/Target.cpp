@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static bool computesProducts(Type element) {
+static bool computesMatmuls(Type element) {
   return element.isF32() || element.isF16() || element.isBF16();
 }
 
@@ -75,7 +75,7 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
 // memory: recomputation costs less than on CPUs.
 static constexpr TargetTraits traits = {
     .name = "cuda",
-    .computesProducts = computesProducts,
+    .computesMatmuls = computesMatmuls,
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,

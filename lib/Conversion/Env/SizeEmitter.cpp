@@ -31,7 +31,7 @@ std::optional<unsigned> EnvLayout::axisIndex(StringRef axis) const {
     if (name.getValue() == axis)
       return symbols.size() + i;
   if (axis == "mb")
-    return microBatchIndex();
+    return microBatchSlot();
   return std::nullopt;
 }
 
@@ -53,7 +53,7 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
   // Maximum sequence length, also if no cache has room for as many tokens.
-  if (auto step = PlacedStep::lookup(module); step && step->windowed)
+  if (auto step = PreallocatedStep::lookup(module); step && step->windowed)
     collect(SymExpr::symbol(step->capacity), layout.symbols);
 
   for (const std::string &name : layout.symbols)

@@ -31,7 +31,7 @@ static LogicalResult check(func::FuncOp source, Operation &op) {
   if (!inner || !inner.isKernelOp())
     return op.emitOpError() << "is in the kernel @" << source.getName()
                             << ", but kernels do not support the op";
-  Value kept = inner.getKept();
+  Value kept = inner.getAliasedOperand();
   bool isResult = llvm::all_of(
       op.getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::ReturnLike>(); });
   if (kept && (!isa<BlockArgument>(kept) || !kept.hasOneUse() || !op.hasOneUse() || !isResult))

@@ -18,9 +18,9 @@ Value mlir::tpc::getWritten(Value result) {
   return op ? op.getWritten() : result;
 }
 
-Value mlir::tpc::getKept(Value result) {
+Value mlir::tpc::getAliasedOperand(Value result) {
   auto op = result.getDefiningOp<KernelOpInterface>();
-  return op ? op.getKept() : Value();
+  return op ? op.getAliasedOperand() : Value();
 }
 
 Type mlir::tpc::getScalarType(Type tensor) {
@@ -293,7 +293,7 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   b.setInsertionPointToEnd(&elements.getBody().front());
   Scope scope(*this);
   Value value = element(tensor, index);
-  if (!getKept(tensor)) {
+  if (!getAliasedOperand(tensor)) {
     memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
     stored.insert(tensor.getAsOpaquePointer());
     return;
@@ -364,7 +364,7 @@ kernel::FuncOp KernelBuilder::build() {
   // A buffer that is only written in part is no operand, because no op reads it.
   SmallVector<Value> tensors(source.getArguments());
   for (Value result : results)
-    if (Value kept = getKept(result))
+    if (Value kept = getAliasedOperand(result))
       llvm::erase(tensors, kept);
   llvm::append_range(tensors, results);
   SmallVector<Type> elements;

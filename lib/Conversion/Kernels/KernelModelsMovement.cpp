@@ -130,7 +130,7 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
 
 /// Writes new tokens after the tokens of a sequence in the cache; tokens without room are dropped.
 struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
-  Value getKept(Operation *op) const { return cast<AppendOp>(op).getCache(); }
+  Value getAliasedOperand(Operation *op) const { return cast<AppendOp>(op).getCache(); }
   Value getWritten(Operation *op) const { return cast<AppendOp>(op).getFresh(); }
   int64_t getMaxRowRank(Operation *) const { return CacheOp::tokenDim + 1; }
   bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {

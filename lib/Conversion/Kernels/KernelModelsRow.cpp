@@ -283,7 +283,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
 /// Matmuls without a library call.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isKernelOp(Operation *op) const {
-    return !TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getResult(0)));
+    return !TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getResult(0)));
   }
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto matmul = cast<MatmulOp>(op);

@@ -22,8 +22,9 @@ struct AnnotationTarget {
 
 std::vector<AnnotationTarget> collectAnnotationTargets(ModuleOp module);
 
-/// Converts a device configuration of the file (`tpc.devices`) to shardings and `tpc.held_stages`.
-/// Uses the one named `configuration`, or the one with as many devices as the grid has ranks.
+/// Converts a device configuration of the file (`tpc.devices`) to shardings and
+/// `tpc.recorded_stages`. Uses the one named `configuration`, or the one with as many devices as
+/// the grid has ranks.
 LogicalResult applyDeviceConfiguration(ModuleOp module, ArrayRef<AnnotationTarget> targets,
                                        const ::tpc::ShardSpec &spec, StringRef configuration);
 

@@ -328,7 +328,7 @@ LogicalResult DeviceReader::readStages(DictionaryAttr configuration) {
   return success();
 }
 
-/// Records the stages of nodes for tpc-place-annotations.
+/// Records the stages of nodes for tpc-attach-annotations.
 void DeviceReader::recordStages() {
   Builder builder(context);
   SmallVector<Attribute> list;
@@ -337,7 +337,7 @@ void DeviceReader::recordStages() {
         {builder.getNamedAttr("node", node),
          builder.getNamedAttr("stage", builder.getI64IntegerAttr(stage.first))}));
   if (grid.size(Axis::PP) > 1 && !list.empty())
-    module->setAttr(kHeldStagesAttr, builder.getArrayAttr(list));
+    module->setAttr(kRecordedStagesAttr, builder.getArrayAttr(list));
 }
 
 LogicalResult DeviceReader::run(StringRef wanted) {

@@ -230,7 +230,7 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
 
 /// Reshards a result whose annotation requires another distribution than the op produces.
 LogicalResult Inserter::reshardResult(Operation *op) {
-  Attribute attr = op->removeAttr(kHoldAttr);
+  Attribute attr = op->removeAttr(kResultSplitAttr);
   if (!attr)
     return success();
   auto list = dyn_cast<ArrayAttr>(attr);
@@ -245,7 +245,8 @@ LogicalResult Inserter::reshardResult(Operation *op) {
     dims.push_back(dim);
   }
   if (!valid)
-    return op->emitOpError() << kHoldAttr << " must have one #tpc.dim for each dimension of the "
+    return op->emitOpError() << kResultSplitAttr
+                             << " must have one #tpc.dim for each dimension of the "
                              << "op's only result, of its size";
   Value result = op->getResult(0);
   RankedTensorType type = makeTensorType(cast<RankedTensorType>(result.getType()).getElementType(),

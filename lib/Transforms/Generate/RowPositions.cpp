@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-RowPositions::RowPositions(func::FuncOp main, StepSymbols step, PlacedStep placed, Value lengths)
+RowPositions::RowPositions(func::FuncOp main, StepSymbols step, PreallocatedStep placed,
+                           Value lengths)
     : main(main), context(main.getContext()), step(std::move(step)), placed(std::move(placed)),
       lengths(lengths), batch(getSizes(lengths)[0]), builder(main.getContext()) {}
 

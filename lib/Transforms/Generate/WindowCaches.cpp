@@ -101,8 +101,8 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
     for (unsigned i = 0; i < main.getNumArguments(); ++i)
       if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr))
         names.insert(name.str());
-    step.windowed = WindowedCaches{1, makeSymbol(collectSymbols(getOperation()), "room"),
-                                   makeSymbol(names, "window_lengths")};
+    step.windowed = SlidingWindowCaches{1, makeSymbol(collectSymbols(getOperation()), "room"),
+                                        makeSymbol(names, "window_lengths")};
     for (const WindowedCache &one : all)
       for (Operation *reader : one.readers)
         step.windowed->window =
@@ -133,7 +133,7 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
 
   void runOnOperation() override {
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
-    auto placed = PlacedStep::lookup(getOperation());
+    auto placed = PreallocatedStep::lookup(getOperation());
     if (!main || main.isExternal() || !placed || placed->windowed || placed->last)
       return;
     step = *placed;
@@ -146,7 +146,7 @@ struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
     lengths = {};
   }
 
-  PlacedStep step;
+  PreallocatedStep step;
   Value lengths;
 };
 } // namespace

@@ -43,7 +43,7 @@ static bool arePositions(const llvm::DenseSet<Value> &positionInputs, Value ids)
 
 /// Returns the inputs with positions of tokens, or with masks of them.
 static llvm::DenseSet<Value> findPositionInputs(func::FuncOp main) {
-  auto step = PlacedStep::lookup(main->getParentOfType<ModuleOp>());
+  auto step = PreallocatedStep::lookup(main->getParentOfType<ModuleOp>());
   llvm::DenseSet<Value> positionInputs;
   for (BlockArgument argument : main.getArguments()) {
     DictionaryAttr attributes = main.getArgAttrDict(argument.getArgNumber());

@@ -1,8 +1,8 @@
 //===- SchedulePipeline.cpp - Pipeline schedule from stage calls ----------===//
 
 #include "tpc/Analysis/PlanFacts.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Transforms/Stages/Passes.h"
 
@@ -90,7 +90,7 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     for (auto [i, type] : llvm::enumerate(main.getResultTypes())) {
       Type global =
           makeTensorType(cast<RankedTensorType>(type).getElementType(), getDist(type).getGlobal());
-      Type delivered = getCopies(main, i).getDelivered(global);
+      Type delivered = getCopies(main, i).getDeliveredType(global);
       SmallVector<NamedAttribute> output = {
           attrs.getNamedAttr("name",
                              attrs.getStringAttr(nameOf(main.getResultAttrDict(i), i, "output"))),

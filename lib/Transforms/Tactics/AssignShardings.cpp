@@ -76,7 +76,7 @@ static void annotateOps(Plan &plan) {
       op->setAttr(kSplitAttr, ArrayAttr::get(context, toAttributes(splits)));
     for (Value result : op->getResults())
       if (DistAttr stored = dists.getStored(result))
-        op->setAttr(kHoldAttr, ArrayAttr::get(context, toAttributes(stored.getDims())));
+        op->setAttr(kResultSplitAttr, ArrayAttr::get(context, toAttributes(stored.getDims())));
   }
 }
 

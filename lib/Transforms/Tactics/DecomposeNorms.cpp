@@ -159,7 +159,7 @@ void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
   for (Operation *norm : norms)
     NormDecomposer(norm, areResidual).run();
   if (!norms.empty())
-    module->setAttr(kNormsWrittenOutAttr, UnitAttr::get(module.getContext()));
+    module->setAttr(kNormsDecomposedAttr, UnitAttr::get(module.getContext()));
 }
 
 /// Returns those of `inner` whose width the tactics of columns, or annotations, split if all of

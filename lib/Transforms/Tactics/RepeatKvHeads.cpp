@@ -19,9 +19,9 @@
 //   contain only these, and no step copies cache contents.
 //
 // Caches that are inputs are replicated, and each rank selects its heads. Caches that are outputs
-// deliver the first copy of each head (Copies.h). A norm over all heads of keys becomes one over
-// the repeated heads: each occurs r times, so the mean over r·n elements equals the mean over n.
-// Neither form sends anything.
+// deliver the first copy of each head (HeadReplication.h). A norm over all heads of keys becomes
+// one over the repeated heads: each occurs r times, so the mean over r·n elements equals the mean
+// over n. Neither form sends anything.
 //
 // Maximum per rank, in matrices of one head:
 //
@@ -41,8 +41,8 @@
 #include "Plan.h"
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Analysis/PlanFacts.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Transforms/Tactics/Passes.h"

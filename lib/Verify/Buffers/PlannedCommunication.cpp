@@ -2,8 +2,8 @@
 
 #include "PlanChecker.h"
 #include "tpc/Dialect/BlockMove.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;

@@ -12,7 +12,7 @@ using ::tpc::SymExpr;
 static LogicalResult checkComputed(Operation *op, ValueRange values) {
   const TargetTraits &target = TargetTraits::get(op);
   for (Value v : values)
-    if (v && !target.computesProducts(getElementTypeOrSelf(v)))
+    if (v && !target.computesMatmuls(getElementTypeOrSelf(v)))
       return op->emitOpError("is of a type that no library computes");
   return success();
 }
@@ -47,7 +47,7 @@ struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT
 template <typename OpT>
 struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
-    if (op->hasAttr(kHeldAttr))
+    if (op->hasAttr(kAliasedAttr))
       return success();
     return op->emitOpError("is not computed: neither by a kernel nor by a cache's layout");
   }
@@ -56,7 +56,7 @@ struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
 /// If a value is a transpose that is not computed, returns its operand [b, h, tokens, d].
 static Value getByHeads(Value tensor) {
   auto transpose = tensor.getDefiningOp<TransposeOp>();
-  bool isHeld = transpose && transpose->hasAttr(kHeldAttr) &&
+  bool isHeld = transpose && transpose->hasAttr(kAliasedAttr) &&
                 llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
   return isHeld ? transpose.getOperand() : Value();
 }

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "PlanChecker.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 
 using namespace mlir;

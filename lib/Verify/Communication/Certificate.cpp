@@ -82,7 +82,7 @@ json::Object comms::makeCertificateJSON(const Schedule &schedule, const Crossing
                      {"progress", std::move(progress)}};
   // In any step, an iteration of the loop that all ranks run is a step and its posts, or takes the
   // tokens that an earlier iteration posted.
-  if (schedule.getNumInFlight())
+  if (schedule.getNumStepsInFlight())
     proof["tokens"] = json::Object{
         {"step", json::Array{0, 0}}, {"post", json::Array{0, 1}}, {"take", json::Array{1, 0}}};
   return proof;

@@ -326,7 +326,7 @@ json::Object Schedule::toJSON() const {
                                             {"micro_batches", grid.getMicroBatches()}}},
                       {"functions", std::move(bodies)},
                       {"stages", std::move(list)}};
-  if (int64_t inFlight = getNumInFlight()) {
+  if (int64_t inFlight = getNumStepsInFlight()) {
     int64_t last = getStages().size() - 1;
     json::Array earlier;
     for (int64_t stage = 0; stage < last; ++stage)
@@ -337,8 +337,10 @@ json::Object Schedule::toJSON() const {
   return object;
 }
 
-int64_t Schedule::getNumInFlight() const {
-  return stages.size() > 1 && PlacedStep::lookup(module) ? PlacedStep::getNumInFlight(grid) : 0;
+int64_t Schedule::getNumStepsInFlight() const {
+  return stages.size() > 1 && PreallocatedStep::lookup(module)
+             ? PreallocatedStep::getNumStepsInFlight(grid)
+             : 0;
 }
 
 std::string mlir::tpc::hashText(StringRef text) {

@@ -1,7 +1,7 @@
 //===- VerifyComms.cpp - Proof of deadlock freedom ------------------------===//
 
 #include "VerifyComms.h"
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Verify/Certificate.h"
 #include "tpc/Verify/Passes.h"
 
@@ -69,7 +69,7 @@ LogicalResult comms::checkOutputs(const Schedule &schedule) {
     auto type = dict ? dict.getAs<TypeAttr>("type") : TypeAttr();
     auto promised = type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
     Type delivered = OutputOp(found[0]).getValue().getType();
-    Type first = getCopies(pipeline, i).getDelivered(delivered);
+    Type first = getCopies(pipeline, i).getDeliveredType(delivered);
     if (!promised || promised.getElementType() != getElementTypeOrSelf(delivered) ||
         getSizes(promised) != getSizes(first))
       return OutputOp(found[0]).emitError()

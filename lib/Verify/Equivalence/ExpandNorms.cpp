@@ -1,6 +1,6 @@
 //===- ExpandNorms.cpp - Decomposition of norms by definition -------------===//
 //
-// The pass decomposes a norm over a split width (tpc.norms_written_out). This decomposes the norms
+// The pass decomposes a norm over a split width (tpc.norms_decomposed). This decomposes the norms
 // that are left, in both programs:
 //
 //     layer_norm   d = x - sum(x)·(1/n)     rms_norm   d = x

@@ -28,11 +28,11 @@ void mlir::tpc::registerVerification(DialectRegistry &registry) {
   });
 }
 
-template <typename Interface> static OpConcern makeConcern(StringRef name, StringRef what) {
+template <typename Interface> static CoverageColumn makeConcern(StringRef name, StringRef what) {
   return {name, what, {{"yes", TypeID::get<Interface>()}}};
 }
 
-SmallVector<OpConcern> mlir::tpc::getVerificationConcerns() {
+SmallVector<CoverageColumn> mlir::tpc::getVerificationCoverage() {
   return {
       makeConcern<BoundsOpInterface>("bounds", "trip counts of its loops (`BoundsOpInterface`)"),
       makeConcern<LemmaOpInterface>(

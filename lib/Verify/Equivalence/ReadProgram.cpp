@@ -3,8 +3,8 @@
 #include "../Interpret/World.h"
 #include "TermReader.h"
 
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/HeadReplication.h"
 
 #include <deque>
 

@@ -51,7 +51,7 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
                                            EquivalenceMethods methods, std::string *skipped,
                                            std::string *unexercised) {
   OwningOpRef<ModuleOp> modelCopy, programCopy;
-  if (program->hasAttr(kNormsWrittenOutAttr)) {
+  if (program->hasAttr(kNormsDecomposedAttr)) {
     modelCopy = model.clone();
     programCopy = program.clone();
     expandNorms(model = *modelCopy);
@@ -73,7 +73,7 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
 
 LogicalResult mlir::tpc::verifyDistribution(ModuleOp program) {
   OwningOpRef<ModuleOp> copy;
-  if (program->hasAttr(kNormsWrittenOutAttr)) {
+  if (program->hasAttr(kNormsDecomposedAttr)) {
     copy = program.clone();
     expandNorms(program = *copy);
   }

@@ -4,7 +4,7 @@
 #include "Facts.h"
 
 #include "tpc/Buffer/Buffer.h"
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Schedule.h"
 #include "tpc/Verify/Verify.h"
@@ -58,7 +58,7 @@ static Ports readMain(func::FuncOp main) {
     ports.inputs.push_back({getAttributes(main.getArgAttrDict(i)), getWhole(type)});
   for (auto [i, type] : llvm::enumerate(main.getResultTypes()))
     ports.outputs.push_back({getAttributes(main.getResultAttrDict(i)),
-                             getWhole(getCopies(main, i).getDelivered(getWhole(type)))});
+                             getWhole(getCopies(main, i).getDeliveredType(getWhole(type)))});
   return ports;
 }
 

@@ -25,7 +25,7 @@ static bool mentions(const SymExpr &expr, StringRef symbol) {
 namespace {
 class StepCheck {
 public:
-  StepCheck(ModuleOp program, const PlacedStep &step, const Ports &ports)
+  StepCheck(ModuleOp program, const PreallocatedStep &step, const Ports &ports)
       : program(program), step(step), ports(ports) {}
 
   LogicalResult run() {
@@ -162,14 +162,14 @@ private:
   }
 
   ModuleOp program;
-  const PlacedStep &step;
+  const PreallocatedStep &step;
   const Ports &ports;
   std::optional<SymExpr> batch;
 };
 } // namespace
 
 LogicalResult facts::checkStep(ModuleOp program) {
-  std::optional<PlacedStep> step = PlacedStep::lookup(program);
+  std::optional<PreallocatedStep> step = PreallocatedStep::lookup(program);
   bool hasCaches = !program.getOps<CacheOp>().empty();
   if (!step) {
     if (hasCaches && !StepSymbols::lookup(program))
@@ -234,7 +234,7 @@ private:
   /// Checks that a step on preallocated caches numbers its caches as the step does.
   LogicalResult compareOrder() {
     auto own = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
-    if (!PlacedStep::lookup(step))
+    if (!PreallocatedStep::lookup(step))
       return success();
     for (auto [have, want] : llvm::zip(own, other))
       if (have.getSymName() != want.getSymName())
@@ -273,7 +273,7 @@ private:
   /// Returns the forms that a size of the reference may have in the step.
   SmallVector<SymExpr> getForms(const SymExpr &size) {
     SmallVector<SymExpr> forms{size};
-    if (auto placed = PlacedStep::lookup(step)) {
+    if (auto placed = PreallocatedStep::lookup(step)) {
       auto before = StepSymbols::lookup(reference);
       if (!before)
         return forms;
@@ -309,7 +309,7 @@ private:
   /// because pasts are lengths.
   bool mayBeMissing(DictionaryAttr constraint) {
     auto before = StepSymbols::lookup(reference);
-    return PlacedStep::lookup(step) && before && !constraint.get("max") &&
+    return PreallocatedStep::lookup(step) && before && !constraint.get("max") &&
            mentions(getSize(constraint), before->past);
   }
 
@@ -342,7 +342,7 @@ private:
 
   SmallVector<Table> findTables() {
     SmallVector<Table> tables;
-    auto placed = PlacedStep::lookup(step);
+    auto placed = PreallocatedStep::lookup(step);
     if (placed)
       step.walk([&](LookupOpInterface lookup) {
         auto limit = getLimit(lookup.getLookupIndices(), placed->capacity);
@@ -360,14 +360,14 @@ private:
   /// Returns whether caches of that capacity look up only rows of the table. Limits of positions,
   /// including those of a minimum or a quotient, grow with the capacity.
   bool isWithin(const Table &table, int64_t capacity) const {
-    auto rows = table.size.evaluate({{PlacedStep::lookup(step)->capacity, capacity}});
+    auto rows = table.size.evaluate({{PreallocatedStep::lookup(step)->capacity, capacity}});
     return rows && *rows <= table.rows;
   }
 
   /// Returns the largest capacity that a constraint of the capacity alone accepts; none for other
   /// constraints. Their sizes grow with the capacity.
   std::optional<int64_t> getLargestCapacity(DictionaryAttr constraint) const {
-    auto placed = PlacedStep::lookup(step);
+    auto placed = PreallocatedStep::lookup(step);
     auto maximum = constraint.getAs<IntegerAttr>("max");
     if (!placed || !maximum)
       return std::nullopt;

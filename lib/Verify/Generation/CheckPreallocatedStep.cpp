@@ -51,7 +51,7 @@ SmallVector<Batch> getBatches(int64_t capacity) {
 class PreallocatedStepCheck {
 public:
   PreallocatedStepCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                        const PlacedStep &form)
+                        const PreallocatedStep &form)
       : step(step), placed(placed), symbols(symbols), form(form),
         grid(GridAttr::get(step.getContext(), {}, {}, 1)) {}
 
@@ -297,7 +297,7 @@ private:
 
   ModuleOp step, placed;
   StepSymbols symbols;
-  PlacedStep form;
+  PreallocatedStep form;
   GridAttr grid;
   func::FuncOp stepMain, placedMain;
   std::optional<SizeReduction> sizes;
@@ -310,7 +310,7 @@ private:
 } // namespace
 
 LogicalResult mlir::tpc::checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols,
-                                               ModuleOp placed, const PlacedStep &form,
+                                               ModuleOp placed, const PreallocatedStep &form,
                                                bool report) {
   PreallocatedStepCheck check(step, symbols, placed, form);
   if (failed(check.run()))

@@ -11,7 +11,7 @@ namespace mlir::tpc {
 /// each sequence of a batch, what `step` computes for that sequence alone. `report`: prints the
 /// coverage.
 LogicalResult checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                                    const PlacedStep &form, bool report);
+                                    const PreallocatedStep &form, bool report);
 
 } // namespace mlir::tpc
 

@@ -24,7 +24,7 @@ PieceProver::PieceProver(func::FuncOp main, const std::string &pastName,
 PieceProver::PieceProver(func::FuncOp main, const StepSymbols &symbols)
     : PieceProver(main, symbols.past, symbols.tokens) {}
 
-PieceProver::PieceProver(func::FuncOp main, const PlacedStep &step)
+PieceProver::PieceProver(func::FuncOp main, const PreallocatedStep &step)
     : PieceProver(main, "#past", step.tokens) {
   cached = appended = SymExpr::symbol(step.capacity);
   names = {step.tokens, step.capacity};

@@ -14,7 +14,7 @@
 // tokens, minus a. `tpc.size past` is larger by a in the second piece than in the whole run. Their
 // sum, which is positions, is therefore the same for each token in all runs.
 //
-// In a step on preallocated caches (PlacedStep) sizes do not depend on the past. Caches have
+// In a step on preallocated caches (PreallocatedStep) sizes do not depend on the past. Caches have
 // capacity for more tokens than they contain, and the capacity differs between pieces and the whole
 // run. Relations hold for the tokens in a cache; elements after them may differ.
 //
@@ -73,7 +73,7 @@ public:
 
   /// `main`: @main of a step without calls.
   PieceProver(func::FuncOp main, const StepSymbols &symbols);
-  PieceProver(func::FuncOp main, const PlacedStep &step);
+  PieceProver(func::FuncOp main, const PreallocatedStep &step);
   /// Proves independence of the rows of a batch; caches are ordinary inputs and outputs.
   static PieceProver forRows(func::FuncOp main, const std::string &batch);
   LogicalResult run();

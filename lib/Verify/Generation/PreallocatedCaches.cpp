@@ -25,7 +25,7 @@ namespace {
 /// tokens that count, so the clamp has no effect on these.
 class ClampedIndices {
 public:
-  ClampedIndices(func::FuncOp main, const PlacedStep &step)
+  ClampedIndices(func::FuncOp main, const PreallocatedStep &step)
       : main(main), lengths(findInput(main, step.lengths)) {
     // The capacity is the length of the cache, the step's tokens, and some more.
     room[step.capacity] =
@@ -96,7 +96,7 @@ static void fixInput(func::FuncOp main, StringRef name, const SymExpr &number) {
 }
 
 LogicalResult generation::provePreallocated(ModuleOp reference, ModuleOp step,
-                                            const PlacedStep &symbols) {
+                                            const PreallocatedStep &symbols) {
   func::FuncOp main = getMain(step), other = getMain(reference);
   BlockArgument lengths = findInput(main, symbols.lengths);
   if (!lengths || rankOf(lengths) != 1)

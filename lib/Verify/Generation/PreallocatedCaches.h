@@ -1,6 +1,7 @@
 //===- PreallocatedCaches.h - Proof of steps on preallocated caches -------===//
 //
-// Proves three claims about a step on preallocated caches (PlacedStep), for all sizes and lengths:
+// Proves three claims about a step on preallocated caches (PreallocatedStep), for all sizes and
+// lengths:
 //
 //   rows     the result of a sequence does not depend on the other sequences of the batch;
 //   pieces   for one sequence, a step of a + c tokens gives the same as a step of a followed by one
@@ -21,7 +22,7 @@ namespace mlir::tpc::generation {
 
 /// `reference` is the model, or a step whose caches have exactly the past. Both must have no calls,
 /// and are modified.
-LogicalResult provePreallocated(ModuleOp reference, ModuleOp step, const PlacedStep &symbols);
+LogicalResult provePreallocated(ModuleOp reference, ModuleOp step, const PreallocatedStep &symbols);
 
 } // namespace mlir::tpc::generation
 

@@ -349,7 +349,7 @@ LogicalResult prove(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
                  failed(generation::proveEmpty(**flatModel, **flatStep, symbols.past)));
 }
 
-LogicalResult provePreallocated(ModuleOp before, ModuleOp step, const PlacedStep &symbols) {
+LogicalResult provePreallocated(ModuleOp before, ModuleOp step, const PreallocatedStep &symbols) {
   auto flatStep = generation::inlineCalls(step), flatBefore = generation::inlineCalls(before);
   return failure(failed(flatStep) || failed(flatBefore) ||
                  failed(generation::provePreallocated(**flatBefore, **flatStep, symbols)));
@@ -397,7 +397,7 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
 
 /// Verifies the computation of a step.
 static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMethods methods) {
-  if (auto placed = PlacedStep::lookup(step)) {
+  if (auto placed = PreallocatedStep::lookup(step)) {
     auto before = StepSymbols::lookup(reference);
     if (!before)
       return emitError(step.getLoc())

@@ -13,7 +13,7 @@ using ::tpc::SymExpr;
 namespace {
 class Windows {
 public:
-  Windows(func::FuncOp main, const PlacedStep &form) : main(main), form(form) {}
+  Windows(func::FuncOp main, const PreallocatedStep &form) : main(main), form(form) {}
 
   LogicalResult prove() {
     lengths = find(form.windowed->lengths);
@@ -157,13 +157,13 @@ private:
   }
 
   func::FuncOp main;
-  const PlacedStep &form;
+  const PreallocatedStep &form;
   BlockArgument lengths, all, counts;
   DenseSet<Value> fromCaches;
 };
 } // namespace
 
-LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PlacedStep &form) {
+LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PreallocatedStep &form) {
   func::FuncOp main = generation::getMain(step);
   if (failed(Windows(main, form).prove()))
     return failure();
@@ -194,7 +194,7 @@ LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PlacedStep &form) {
   (void)main.eraseArgument(own.getArgNumber());
   main.setType(FunctionType::get(step.getContext(), main.front().getArgumentTypes(),
                                  main.front().getTerminator()->getOperandTypes()));
-  PlacedStep whole = form;
+  PreallocatedStep whole = form;
   whole.windowed.reset();
   whole.attachTo(step);
   return success();

@@ -12,7 +12,7 @@ namespace mlir::tpc {
 /// Proves that results do not depend on the first token in sliding-window caches: their lengths
 /// only determine where tokens are appended, and the position of queries of attention whose window
 /// is at most the step's. Then replaces them by caches of all tokens, which remain to be verified.
-LogicalResult widenWindows(ModuleOp step, const PlacedStep &form);
+LogicalResult widenWindows(ModuleOp step, const PreallocatedStep &form);
 
 } // namespace mlir::tpc
 

@@ -13,8 +13,8 @@
 #include "Evaluation.h"
 #include "InterpretOps.h"
 
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/HeadReplication.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -44,7 +44,7 @@ struct RankModel : RankOpInterface::ExternalModel<Model, OpT> {
 };
 
 void attachScalarEvaluations(MLIRContext *context);  // EvaluateScalars.cpp
-void attachProductEvaluations(MLIRContext *context); // EvaluateProducts.cpp
+void attachProductEvaluations(MLIRContext *context); // EvaluateMatmuls.cpp
 void attachRowEvaluations(MLIRContext *context);     // EvaluateRows.cpp
 void attachLookupEvaluations(MLIRContext *context);  // EvaluateLookups.cpp
 void attachMoveEvaluations(MLIRContext *context);    // EvaluateMoves.cpp

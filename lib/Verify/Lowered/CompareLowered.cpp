@@ -161,7 +161,7 @@ namespace {
 struct Reference {
   Reference(ModuleOp model, ModuleOp staged, const SmallSizes &small)
       : whole(model, small.grid, *small.sizes), parts(staged, small.grid, *small.sizes),
-        isStaged(staged->hasAttr(kNormsWrittenOutAttr)) {
+        isStaged(staged->hasAttr(kNormsDecomposedAttr)) {
     whole.gains = parts.gains = &gains;
   }
   /// Decomposed norms divide by numbers, not by sizes. The results of the staged program, which
@@ -220,7 +220,7 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
       input.data.back() = double(-rows);
     }
   // Numbers of tokens are not negative.
-  if (std::optional<PlacedStep> step = PlacedStep::lookup(staged))
+  if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged))
     for (auto [i, input] : llvm::enumerate(*inputs)) {
       auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
       bool isCount = name && (name == step->lengths || name == step->counts ||
@@ -283,7 +283,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
   for (const std::string &name : different.getSymbols())
     addLong(name);
   // Caches must have room for the tokens that are appended.
-  if (std::optional<PlacedStep> step = PlacedStep::lookup(staged)) {
+  if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged)) {
     addLong({step->tokens, step->capacity});
     if (step->windowed)
       addLong({step->tokens, step->windowed->room});
@@ -319,7 +319,7 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
 static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp lowered,
                                      SmallSizes &small, std::string &skipped) {
   constexpr int64_t capacity = 11;
-  std::optional<PlacedStep> step = PlacedStep::lookup(staged);
+  std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged);
   if (!step)
     return success();
   small.sizes->setSymbol(step->tokens, 1);

@@ -81,7 +81,7 @@ DictionaryAttr Reader::getAttributes(Operation *op) {
   if (known)
     return known;
   static constexpr StringLiteral marks[] = {kFusedAttr, kMergedAttr, kLoadedAttr, kRoundsPartsAttr,
-                                            kHeldAttr};
+                                            kAliasedAttr};
   NamedAttrList list;
   if (auto properties = dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute()))
     list.append(properties.begin(), properties.end());

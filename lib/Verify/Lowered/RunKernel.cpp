@@ -442,7 +442,7 @@ LogicalResult KernelProgram::run(ArrayRef<MemoryView> memory,
 unsigned KernelProgram::countArguments() const { return function->getRegion(0).getNumArguments(); }
 
 bool KernelProgram::keeps(unsigned argument) const {
-  return kernel::FuncOp(function).isKept(function->getRegion(0).getArgument(argument));
+  return kernel::FuncOp(function).isPartiallyWritten(function->getRegion(0).getArgument(argument));
 }
 
 int64_t KernelProgram::countRows(function_ref<int64_t(const SymExpr &)> evaluate) const {

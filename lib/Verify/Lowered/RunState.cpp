@@ -7,7 +7,7 @@
 
 #include "RunBuffers.h"
 
-#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/HeadReplication.h"
 #include "tpc/Dialect/State.h"
 
 #include <cmath>

@@ -57,8 +57,8 @@ static bool dropBatch(Mutator &m) { return bool(m.module->removeAttr(kBatchAttr)
 static bool toggleNorms(Mutator &m) {
   if (!m.grid)
     return false; // partitioned program
-  if (!m.module->removeAttr(kNormsWrittenOutAttr))
-    m.module->setAttr(kNormsWrittenOutAttr, m.builder.getUnitAttr());
+  if (!m.module->removeAttr(kNormsDecomposedAttr))
+    m.module->setAttr(kNormsDecomposedAttr, m.builder.getUnitAttr());
   return true;
 }
 

@@ -12,7 +12,7 @@ using namespace mlir::tpc::mutate;
 using ::tpc::SymExpr;
 
 static Value getInput(Mutator &m, bool counts) {
-  auto step = PlacedStep::lookup(m.module);
+  auto step = PreallocatedStep::lookup(m.module);
   auto main = m.module.lookupSymbol<func::FuncOp>("main");
   for (unsigned i = 0; step && main && i < main.getNumArguments(); ++i)
     if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
@@ -37,14 +37,14 @@ static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
 
 /// A use of the lengths, or of values computed from them alone, by a kind of op.
 template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) {
-  if (!PlacedStep::lookup(m.module))
+  if (!PreallocatedStep::lookup(m.module))
     return nullptr;
   OpT op = m.pick<OpT>([&](OpT) { return true; });
   return op ? &op->getOpOperand(operand) : nullptr;
 }
 
 static SymExpr wrongNumber(Mutator &m) {
-  auto step = PlacedStep::lookup(m.module);
+  auto step = PreallocatedStep::lookup(m.module);
   SymExpr tokens = SymExpr::symbol(step->tokens);
   const SymExpr wrong[] = {SymExpr(1), SymExpr(2), tokens, SymExpr(1) - tokens};
   return wrong[m.draw(std::size(wrong))];
@@ -185,7 +185,7 @@ static bool isPosition(Operation *op) {
   return argument && getSizes(argument).size() == 1;
 }
 template <typename F> static bool changePositions(Mutator &m, F change) {
-  if (!PlacedStep::lookup(m.module))
+  if (!PreallocatedStep::lookup(m.module))
     return false;
   SmallVector<Operation *> found;
   m.module.walk([&](Operation *op) {
@@ -214,7 +214,7 @@ static bool positionsOfNeighbor(Mutator &m) {
 }
 static bool positionsUnlimited(Mutator &m) {
   auto op = m.pick<MinOp>([](MinOp op) { return isa<IntegerType>(elementTypeOf(op.getResult())); });
-  if (!op || !PlacedStep::lookup(m.module))
+  if (!op || !PreallocatedStep::lookup(m.module))
     return false;
   op.getResult().replaceAllUsesWith(op.getLhs());
   return true;
@@ -222,7 +222,7 @@ static bool positionsUnlimited(Mutator &m) {
 
 static bool countsIgnored(Mutator &m) {
   Value counts = getInput(m, true);
-  auto step = PlacedStep::lookup(m.module);
+  auto step = PreallocatedStep::lookup(m.module);
   if (!counts || counts.use_empty())
     return false;
   SmallVector<OpOperand *> uses;
@@ -247,7 +247,7 @@ static bool countsIgnored(Mutator &m) {
 }
 
 static bool windowKeepsLess(Mutator &m) {
-  auto step = PlacedStep::lookup(m.module);
+  auto step = PreallocatedStep::lookup(m.module);
   if (!step || !step->windowed || step->windowed->window < 2)
     return false;
   m.location = m.module;
@@ -257,7 +257,7 @@ static bool windowKeepsLess(Mutator &m) {
 }
 /// Exchanges one use of the two inputs that hold numbers of tokens.
 static bool windowLengthsSwapped(Mutator &m) {
-  auto step = PlacedStep::lookup(m.module);
+  auto step = PreallocatedStep::lookup(m.module);
   Value lengths = getInput(m, false);
   if (!lengths || !step->windowed)
     return false;

@@ -16,15 +16,15 @@ using ::tpc::SymExpr;
 // Steps and caches
 //===----------------------------------------------------------------------===//
 
-static bool changeStep(Mutator &m, function_ref<bool(PlacedStep &)> change) {
-  auto step = PlacedStep::lookup(m.module);
+static bool changeStep(Mutator &m, function_ref<bool(PreallocatedStep &)> change) {
+  auto step = PreallocatedStep::lookup(m.module);
   if (!step || !change(*step))
     return false;
   step->attachTo(m.module);
   return true;
 }
 static bool changeWindow(Mutator &m) {
-  return changeStep(m, [&](PlacedStep &step) {
+  return changeStep(m, [&](PreallocatedStep &step) {
     if (!step.windowed)
       return false;
     int64_t &window = step.windowed->window;
@@ -34,20 +34,20 @@ static bool changeWindow(Mutator &m) {
   });
 }
 static bool dropWindow(Mutator &m) {
-  return changeStep(m, [](PlacedStep &step) {
+  return changeStep(m, [](PreallocatedStep &step) {
     bool has = step.windowed.has_value();
     step.windowed.reset();
     return has;
   });
 }
 static bool toggleLast(Mutator &m) {
-  return changeStep(m, [](PlacedStep &step) {
+  return changeStep(m, [](PreallocatedStep &step) {
     step.last = !step.last;
     return true;
   });
 }
 static bool swapStepInputs(Mutator &m) {
-  return changeStep(m, [&](PlacedStep &step) {
+  return changeStep(m, [&](PreallocatedStep &step) {
     if (step.windowed && m.draw(2))
       std::swap(m.draw(4) < 2 ? step.lengths : step.counts, step.windowed->lengths);
     else
@@ -56,7 +56,7 @@ static bool swapStepInputs(Mutator &m) {
   });
 }
 static bool otherStepInput(Mutator &m) {
-  return changeStep(m, [&](PlacedStep &step) {
+  return changeStep(m, [&](PreallocatedStep &step) {
     (m.draw(2) ? step.lengths : step.counts) = "input_ids";
     return true;
   });
@@ -74,7 +74,7 @@ static bool swapStepSymbols(Mutator &m) {
     std::swap(symbols.past, symbols.tokens);
     return true;
   };
-  return changeStepSymbols(m, swap) || changeStep(m, [&](PlacedStep &step) {
+  return changeStepSymbols(m, swap) || changeStep(m, [&](PreallocatedStep &step) {
            if (step.windowed && m.draw(2))
              std::swap(step.capacity, step.windowed->room);
            else
@@ -93,7 +93,7 @@ static bool otherStepSymbol(Mutator &m) {
     (m.draw(2) ? symbols.tokens : symbols.past) = *batch;
     return true;
   };
-  return changeStepSymbols(m, change) || changeStep(m, [&](PlacedStep &step) {
+  return changeStepSymbols(m, change) || changeStep(m, [&](PreallocatedStep &step) {
            (m.draw(2) ? step.tokens : step.capacity) = *batch;
            return true;
          });

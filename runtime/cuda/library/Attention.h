@@ -38,7 +38,7 @@ public:
     isRecording = false;
   }
   /// Changes when the workspace is freed.
-  uint64_t memoryMoves() const { return moves; }
+  uint64_t memoryVersion() const { return moves; }
 
 private:
   static constexpr size_t callsPerChunk = 64;

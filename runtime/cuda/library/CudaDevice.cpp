@@ -201,7 +201,7 @@ void CudaDevice::load(const tpc_program &loaded) {
   const tpc_gpu_code &code = *loaded.gpu_code;
   if (std::any_of(code.attentions, code.attentions + code.num_attentions,
                   [](const tpc_gpu_attention &own) { return own.cached != 0; }))
-    for (OwnKernels *own : {&appending, &sampling})
+    for (LibraryKernels *own : {&appending, &sampling})
       own->load();
   products.useTf32(code.tf32 != 0);
   constants.reset();

@@ -13,9 +13,9 @@
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
+#include "cuda/library/LibraryKernels.h"
 #include "cuda/library/Matmuls.h"
 #include "cuda/library/NcclMemory.h"
-#include "cuda/library/OwnKernels.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Queue.h"
 #include "cuda/library/Transfers.h"
@@ -76,7 +76,7 @@ public:
              const Gpu &gpu, bool measures);
   ~CudaDevice() override;
 
-  bool isHosts() const override { return false; }
+  bool isHost() const override { return false; }
   void *allocate(int64_t bytes) override;
   void release(void *memory) override;
   MemorySource &frames() override { return frameMemory; }
@@ -129,10 +129,10 @@ public:
   void endRecording(Recording &recording) override;
   void abandonRecording() override;
   void replay(Recording &recording) override;
-  uint64_t memoryMoves() const override;
+  uint64_t memoryVersion() const override;
 
   std::optional<std::string> pending() const override { return queue.inFlight.pending(); }
-  uint64_t workMoves() const override { return queue.inFlight.moves(); }
+  uint64_t workVersion() const override { return queue.inFlight.moves(); }
 
 private:
   /// Maximum number of rows that the GPU samples; the host samples steps with more.
@@ -200,7 +200,7 @@ private:
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
-  OwnKernels appending, sampling;
+  LibraryKernels appending, sampling;
   Block bins; ///< sums of a row's scores by bins
   /// Sampling results of each call of a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;

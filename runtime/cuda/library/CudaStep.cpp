@@ -219,9 +219,9 @@ tpc_status CudaDevice::endStep() {
 // Recordings
 //===----------------------------------------------------------------------===//
 
-uint64_t CudaDevice::memoryMoves() const {
-  return moves + frameMemory.moves() + pinnedMemory.moves + attentions.memoryMoves() +
-         products.memoryMoves() + (transfers ? transfers->memoryMoves() : 0);
+uint64_t CudaDevice::memoryVersion() const {
+  return moves + frameMemory.moves() + pinnedMemory.moves + attentions.memoryVersion() +
+         products.memoryVersion() + (transfers ? transfers->memoryVersion() : 0);
 }
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {

@@ -58,7 +58,7 @@ public:
 
   void compute(const MatmulCall &call);
   /// Changes when memory that calls have used is freed.
-  uint64_t memoryMoves() const { return moves; }
+  uint64_t memoryVersion() const { return moves; }
   /// Enables or disables TF32 for f32 GEMMs of later calls.
   void useTf32(bool use) { tf32 = use; }
 

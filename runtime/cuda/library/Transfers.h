@@ -50,7 +50,7 @@ public:
   /// Starts or ends a recording: earlier work is no longer waited for.
   void reset(bool recording);
   void synchronize();
-  uint64_t memoryMoves() const { return moves; }
+  uint64_t memoryVersion() const { return moves; }
 
 private:
   class Point {

@@ -1,8 +1,8 @@
 //===- WeightKernels.cpp - kernels that convert, pack, and generate weights ===//
 //
 // These kernels are written in PTX because they depend on no program. They satisfy the checks of
-// all kernels: float operations state their rounding (test/Unit/Cuda/FillTest.cpp). The host link
-// limits their speed and hides the division for each index.
+// all kernels: float operations state their rounding (test/Unit/Cuda/WeightKernelsTest.cpp). The
+// host link limits their speed and hides the division for each index.
 //
 // Their one parameter is the address of the work description, followed by its factors.
 // CudaWeightLoader.cpp defines both as structs; the numbers below are the offsets of their fields.

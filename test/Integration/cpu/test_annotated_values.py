@@ -28,7 +28,9 @@ def recognition(tmp_path):
         run([tool("tpc-opt"), empty, "--tpc-model-pipeline", "--dump-pass-pipeline"]).check().stderr
     )
     passes = "".join(re.search(r"builtin\.module\(.*\n\)", dump, re.S)[0].split())
-    between = re.fullmatch(r"(.*\btpc-hold-annotations,.*),tpc-place-annotations,.*\)", passes)
+    between = re.fullmatch(
+        r"(.*\btpc-materialize-annotations,.*),tpc-attach-annotations,.*\)", passes
+    )
     return between[1] + ")"
 
 

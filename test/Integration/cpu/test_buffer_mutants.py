@@ -65,7 +65,7 @@ def programs(tmp_path_factory):
 def judge(program, kind, seed):
     mutate = mutants.mutation(kind, seed)
     if refused := mutants.refuses(program, mutate):
-        return None if mutants.has_no_place(refused) else {"ops"}
+        return None if mutants.does_not_apply(refused) else {"ops"}
     if mutants.refuses(program, mutate, "--tpc-verify-buffers"):
         return {"buffers"}
     code = [tpc_opt(program, *mutation, *LOWER).check().stdout for mutation in ([], [mutate])]

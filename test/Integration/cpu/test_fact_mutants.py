@@ -129,7 +129,7 @@ def judge(folder, level, kind, seed):
     if not program.exists():
         return None
     if refused := mutants.refuses(program, mutate):
-        return None if mutants.has_no_place(refused) else {"ops"}
+        return None if mutants.does_not_apply(refused) else {"ops"}
     caught = set()
     for name, verifier in verifiers(folder, level).items():
         if mutants.refuses(program, mutate, verifier):

@@ -140,7 +140,7 @@ def judge(program, kind, seed):
     mutate = mutants.mutation(kind, seed)
     refused = program.verify(mutate)
     if refused:
-        return None if any(map(mutants.has_no_place, refused.values())) else refused
+        return None if any(map(mutants.does_not_apply, refused.values())) else refused
     text = program.folder / f"{kind}-{seed}.mlir"
     tpc_opt(program.text("buffers"), mutate, "-o", text).check()
     for before, after in zip(program.outputs(), program.run(text), strict=True):

@@ -92,7 +92,7 @@ def judge(program, flags, kind, seed):
     mutate, caught = ["--verify-each=0", mutants.mutation(kind, seed)], set()
     for flag in flags:
         if refused := mutants.refuses(program, *mutate, flag):
-            if mutants.has_no_place(refused):
+            if mutants.does_not_apply(refused):
                 return None
             # For staged programs, the verifier is that of equivalence without the proof.
             caught.add(

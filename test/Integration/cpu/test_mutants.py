@@ -77,7 +77,7 @@ def judge(model, staged, shape, kind, seed):
     """The verifiers of ops, communication and equivalence, each by itself."""
     mutate = mutants.mutation(kind, seed)
     by_ops = mutants.refuses(staged, mutate)
-    if mutants.has_no_place(by_ops):
+    if mutants.does_not_apply(by_ops):
         return None
     caught = {
         name

@@ -80,7 +80,7 @@ def judge(model, step, kind, seed):
             mutants.mutation(kind, seed),
             f"--tpc-verify-generation=reference={model} {others}",
         )
-        if mutants.has_no_place(refused):
+        if mutants.does_not_apply(refused):
             return None
         caught |= {name} if refused else set()
     if caught:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 import harness
-import product_trace
+import matmul_trace
 import step_trace
 from halves import as_float, halve, rounded_weights
 from models import COMMITTED, FAMILIES, MODELS, Model
@@ -242,7 +242,7 @@ class Program:
             if problem := (
                 self.compare(to)
                 or self.judge(said.stderr, trace.read_text())
-                or product_trace.wrong(product_trace.ranks_of(trace.read_text()))
+                or matmul_trace.wrong(matmul_trace.ranks_of(trace.read_text()))
             ):
                 return problem
             # Over the host no step is recorded.

@@ -46,7 +46,7 @@ SCOPES = {
         ["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
         ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"],
     ),
-    "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
+    "weights": (["runtime/program/UploadWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
     "links": (
         ["runtime/transport/devices", "runtime/core/TensorBlock.h"],
         ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"],

@@ -12,7 +12,7 @@ import pytest
 
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
-from product_trace import is_whole, ranks_of, wrong
+from matmul_trace import is_whole, ranks_of, wrong
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, difference
 

@@ -303,8 +303,8 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   // Launches may fail: nothing was put into the stream then, and a capture goes on.
   if (plan->fails && !info.capturing)
     return EXECUTION_FAILED;
-  return driver().enqueue(handle->stream, makeAttention(*plan, operands)) ? EXECUTION_FAILED
-                                                                          : SUCCESS;
+  return driver().enqueue(handle->stream, makeAttentionKernels(*plan, operands)) ? EXECUTION_FAILED
+                                                                                 : SUCCESS;
 }
 
 } // namespace sim::dnn

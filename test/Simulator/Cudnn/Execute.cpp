@@ -172,7 +172,7 @@ private:
 
 } // namespace
 
-std::shared_ptr<Work> makeAttention(const Plan &plan, const Operands &operands) {
+std::shared_ptr<Work> makeAttentionKernels(const Plan &plan, const Operands &operands) {
   return std::make_shared<Attention>(plan, operands);
 }
 

@@ -63,7 +63,7 @@ struct Operands {
 };
 
 unsigned bytesOf(DataType type);
-std::shared_ptr<Work> makeAttention(const Plan &plan, const Operands &operands);
+std::shared_ptr<Work> makeAttentionKernels(const Plan &plan, const Operands &operands);
 
 } // namespace sim::dnn
 

@@ -1,6 +1,6 @@
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/model.mlir --tpc-apply-annotations=file=%t/good.txt | FileCheck %t/model.mlir
-// RUN: tpc-opt %t/model.mlir --tpc-apply-annotations=file=%t/good.txt --tpc-hold-annotations --cse --tpc-place-annotations | FileCheck %t/model.mlir --check-prefix=PLACED
+// RUN: tpc-opt %t/model.mlir --tpc-apply-annotations=file=%t/good.txt --tpc-materialize-annotations --cse --tpc-attach-annotations | FileCheck %t/model.mlir --check-prefix=PLACED
 // RUN: tpc-opt %t/model.mlir "--tpc-apply-annotations=file=%t/good.txt shard=tp2,dp1,manual" -o /dev/null 2>&1 | FileCheck %s --check-prefix=ONE
 // ONE: good.txt:3:26: remark: axis 'dp' has one rank, so it splits nothing
 

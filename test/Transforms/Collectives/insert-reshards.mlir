@@ -98,8 +98,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
     // CHECK-NEXT: %[[H:.*]] = tpc.reshard %[[E]] : tensor<4x8xf32> -> tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
     // CHECK-NEXT: %[[W:.*]] = tpc.reshard %[[H]]
     // CHECK-NEXT: tpc.softmax %[[W]]
-    // CHECK-NOT: tpc.hold
-    %e = tpc.exp %x {tpc.hold = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
+    // CHECK-NOT: tpc.result_split
+    %e = tpc.exp %x {tpc.result_split = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
     %s = tpc.softmax %e dim 1 : tensor<4x8xf32> -> tensor<4x8xf32>
     return %s : tensor<4x8xf32>
   }
@@ -109,8 +109,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @sizes(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    // expected-error @below {{tpc.hold must have one #tpc.dim for each dimension of the op's only result, of its size}}
-    %e = tpc.exp %x {tpc.hold = [#tpc.dim<4>, #tpc.dim<9{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
+    // expected-error @below {{tpc.result_split must have one #tpc.dim for each dimension of the op's only result, of its size}}
+    %e = tpc.exp %x {tpc.result_split = [#tpc.dim<4>, #tpc.dim<9{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
     return %e : tensor<4x8xf32>
   }
 }

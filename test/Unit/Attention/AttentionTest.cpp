@@ -34,7 +34,7 @@ Code makeCode(const std::vector<attention::Variant> &variants) {
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   Code code;
   for (const attention::Variant &variant : variants) {
-    cuda::AttentionKernels made = cuda::makeAttention(*module, variant);
+    cuda::AttentionKernels made = cuda::makeAttentionKernels(*module, variant);
     for (const cuda::Launch *launch : {&made.tiles, &made.split, &made.combine})
       code.text.launches.push_back(*launch);
     auto entryOf = [](const cuda::Launch &launch) {

@@ -21,8 +21,8 @@
 #ifndef TPC_ANALYSIS_INDEX_INDEXANALYSIS_H
 #define TPC_ANALYSIS_INDEX_INDEXANALYSIS_H
 
+#include "tpc/Dialect/CoverageColumn.h"
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/OpConcern.h"
 
 #include <set>
 
@@ -166,7 +166,7 @@ private:
 
 /// Attaches the index models of ops.
 void registerIndexModels(DialectRegistry &registry);
-SmallVector<OpConcern> getIndexConcerns();
+SmallVector<CoverageColumn> getIndexCoverage();
 
 } // namespace mlir::tpc
 

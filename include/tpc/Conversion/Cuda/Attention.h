@@ -43,11 +43,11 @@ struct AttentionKernels {
 };
 
 /// Adds the functions to a module of the LLVM dialect. Keeps scalar ops of `arith` and `math`.
-AttentionKernels makeAttention(ModuleOp kernels, const AttentionVariant &variant);
+AttentionKernels makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant);
 
 /// Adds the kernels of all variants in a program, each once, in the order of its ops, to the module
 /// of its kernels, which is created if there is none.
-FailureOr<std::vector<AttentionKernels>> makeAttentions(ModuleOp program);
+FailureOr<std::vector<AttentionKernels>> makeAllAttentionKernels(ModuleOp program);
 
 } // namespace mlir::tpc::cuda
 

@@ -26,7 +26,7 @@ struct EnvLayout {
 
   ArrayRef<StringAttr> axes() const;
   unsigned size() const { return symbols.size() + axes().size() + 1; }
-  unsigned microBatchIndex() const { return size() - 1; }
+  unsigned microBatchSlot() const { return size() - 1; }
   std::optional<unsigned> symbolIndex(StringRef symbol) const;
   std::optional<unsigned> axisIndex(StringRef axis) const;
   int64_t axisSize(StringRef axis) const;

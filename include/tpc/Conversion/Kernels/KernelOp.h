@@ -21,7 +21,7 @@ namespace mlir::tpc {
 /// operand.
 Value getWritten(Value result);
 /// Returns the operand whose memory a result aliases; null if it has memory of its own.
-Value getKept(Value result);
+Value getAliasedOperand(Value result);
 
 /// Attaches KernelOpInterface to the tpc dialect's ops.
 void registerKernelModels(DialectRegistry &registry);

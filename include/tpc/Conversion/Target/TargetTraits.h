@@ -45,7 +45,7 @@ struct TargetTraits {
   //===--- libraries --------------------------------------------------------===//
 
   /// Whether a library computes matmuls and attention of these elements; kernels compute others.
-  bool (*computesProducts)(Type element);
+  bool (*computesMatmuls)(Type element);
   /// Epilogue of a matmul with a packed parameter, in this order: bias, activation, residual.
   bool addsBias, addsResidual;
   bool (*isActivation)(Operation *op);

@@ -32,12 +32,12 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
+def MaterializeAnnotations : Pass<"tpc-materialize-annotations", "::mlir::ModuleOp"> {
   let summary = "Keep annotations of values during recognition";
   let description = [{
     Converts `tpc.sharding` and `tpc.pipeline_stage` on an op with one result to a `tpc.annotation`,
     which uses the result and thus follows its replacements. The first pass of the model level; see
-    tpc-place-annotations. Calls keep their attributes.
+    tpc-attach-annotations. Calls keep their attributes.
 
         %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>]} : …
     becomes
@@ -48,15 +48,15 @@ def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def PlaceAnnotations : Pass<"tpc-place-annotations", "::mlir::ModuleOp"> {
+def AttachAnnotations : Pass<"tpc-attach-annotations", "::mlir::ModuleOp"> {
   let summary = "Convert annotation ops back to attributes";
   let description = [{
     Converts each `tpc.annotation` to attributes, and erases ops that only annotations use. Runs
     before repeated layers become functions: layers with different annotations are different. If the
     model has a value only in another shape (`[batch * sequence, 64]` for `[batch, sequence, 64]`)
-    or transposed, that value is annotated. Also sets the stages of nodes (`tpc.held_stages`) on the
-    ops that were created from them, according to locations. Errors: a value that was fused into a
-    larger op; a value whose dimensions do not match those of its replacement; a value that was
+    or transposed, that value is annotated. Also sets the stages of nodes (`tpc.recorded_stages`) on
+    the ops that were created from them, according to locations. Errors: a value that was fused into
+    a larger op; a value whose dimensions do not match those of its replacement; a value that was
     unified with an input; two values that were unified and have different annotations.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];

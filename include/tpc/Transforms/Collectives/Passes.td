@@ -14,8 +14,8 @@ def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
     reduced (delayed reduction). Everywhere else the pass inserts a `tpc.reshard` after the
     producer, one for each distinct distribution. The reshard of a weight is inserted before the op
     that uses it, so that a gathered weight is live only as long as necessary. The distribution of
-    `tpc.hold` is applied before all uses. Inputs are unsplit on every rank. Functions return
-    reduced values; outputs are not gathered.
+    `tpc.result_split` is applied before all uses. Inputs are unsplit on every rank. Functions
+    return reduced values; outputs are not gathered.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

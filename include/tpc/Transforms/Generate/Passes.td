@@ -111,7 +111,7 @@ def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def PlaceCaches : Pass<"tpc-place-caches", "::mlir::ModuleOp"> {
+def PreallocateCaches : Pass<"tpc-preallocate-caches", "::mlir::ModuleOp"> {
   let summary = "Convert a step to preallocated caches, with sequence lengths as data";
   let description = [{
     A step for a number of `past` tokens becomes one for all: caches have their full capacity, new
@@ -158,7 +158,7 @@ def PlaceCaches : Pass<"tpc-place-caches", "::mlir::ModuleOp"> {
 def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
   let summary = "Shrink the caches of sliding-window attention to the window";
   let description = [{
-    In a step on preallocated caches (`tpc-place-caches`), a cache that only sliding-window
+    In a step on preallocated caches (`tpc-preallocate-caches`), a cache that only sliding-window
     attention reads does not need capacity for all tokens. Attention compares positions of queries
     with those of keys, and both may be counted from any token, as long as no query sees an earlier
     one. So these caches get a capacity of their own, `room`, and another input with their number of
@@ -183,13 +183,13 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
-def TakeLast : Pass<"tpc-take-last", "::mlir::ModuleOp"> {
+def KeepLastToken : Pass<"tpc-keep-last-token", "::mlir::ModuleOp"> {
   let summary = "Restrict the outputs of a step to each sequence's last token";
   let description = [{
     Sampling the next token needs only the logits of the last one. In a step on preallocated caches
-    (`tpc-place-caches`), all outputs with tokens are computed only for token counts - 1 of each
-    sequence, and so are values that only they need: the head, the last norm, and the last layer
-    except for its keys and values. `tpc.step` gets `last`.
+    (`tpc-preallocate-caches`), all outputs with tokens are computed only for token counts - 1 of
+    each sequence, and so are values that only they need: the head, the last norm, and the last
+    layer except for its keys and values. `tpc.step` gets `last`.
 
     ```mlir
     %o = tpc.attention causal %q, %k, %v lengths %lengths : [batch, sequence, 12, 64], …

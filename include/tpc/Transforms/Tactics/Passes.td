@@ -22,7 +22,7 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     the item `manual` no other tactic splits over tp or dp. If one axis would split two factors of
     an op, one of them loses the conflict, by cost. If a tensor shall be split along a dimension
     that some op needs whole, only its storage is split: a weight by its `tpc.split`, a value by
-    `tpc.hold`, one `#tpc.dim` for each dimension, to which it is resharded.
+    `tpc.result_split`, one `#tpc.dim` for each dimension, to which it is resharded.
 
     Parameters, constants and iotas are duplicated for each use, so that layers that share one are
     split independently. The bias of a matmul whose inner dimension is split is hoisted out of it:

@@ -1,4 +1,4 @@
-//===- FillTest.cpp - device tests of weight loading ----------------------===//
+//===- WeightLoaderTest.cpp - device tests of weight loading ----------------------===//
 //
 // Compares tensor parts of any form and of all types with a loop over their indices.
 //
@@ -7,8 +7,8 @@
 #include "DeviceTest.h"
 #include "core/DType.h"
 #include "core/Half.h"
-#include "program/FillWeights.h"
 #include "program/RandomWeights.h"
+#include "program/UploadWeights.h"
 #include <random>
 
 using namespace tpc::rt;

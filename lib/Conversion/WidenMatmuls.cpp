@@ -1,11 +1,11 @@
-//===- WidenProducts.cpp - Widening of 16-bit matmuls to f32 --------------===//
+//===- WidenMatmuls.cpp - Widening of 16-bit matmuls to f32 --------------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_WIDENPRODUCTS
+#define GEN_PASS_DEF_WIDENMATMULS
 #include "tpc/Conversion/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -18,7 +18,7 @@ static bool isHalf(Value v) {
 }
 
 namespace {
-struct WidenProducts : mlir::tpc::impl::WidenProductsBase<WidenProducts> {
+struct WidenMatmuls : mlir::tpc::impl::WidenMatmulsBase<WidenMatmuls> {
   void runOnOperation() override;
   void widen(Operation *op, const ParameterTable &parameters);
   Value inSingle(Value v, bool isLoaded);
@@ -32,7 +32,7 @@ static Type withElements(Type tensor, Type element) {
   return cast<RankedTensorType>(tensor).clone(element);
 }
 
-Value WidenProducts::inSingle(Value v, bool isLoaded) {
+Value WidenMatmuls::inSingle(Value v, bool isLoaded) {
   Value &copy = (isLoaded ? loaded : computed)[v];
   if (!copy) {
     OpBuilder b(&getContext());
@@ -57,7 +57,7 @@ static void roundResult(MatmulOp op) {
   result.replaceAllUsesExcept(widened.getResult(), widened);
 }
 
-void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
+void WidenMatmuls::widen(Operation *op, const ParameterTable &parameters) {
   for (OpOperand &operand : op->getOpOperands()) {
     Value v = operand.get();
     if (!isHalf(v))
@@ -79,7 +79,7 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 
-void WidenProducts::runOnOperation() {
+void WidenMatmuls::runOnOperation() {
   // The first pass that reads the target.
   if (failed(TargetTraits::verify(getOperation())))
     return signalPassFailure();
@@ -89,7 +89,7 @@ void WidenProducts::runOnOperation() {
   getOperation().walk([&](Operation *op) {
     if (!isa<MatmulOp, AttentionOp>(op) || !isHalf(op->getOperand(0)))
       return;
-    if (!TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getOperand(0))))
+    if (!TargetTraits::get(op).computesMatmuls(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);
     else if (auto matmul = dyn_cast<MatmulOp>(op);
              matmul && !isHalf(matmul.getResult()) && !parameters.isPackedMatmul(matmul))

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-take-last --verify-diagnostics
+// RUN: tpc-opt %s --tpc-keep-last-token --verify-diagnostics
 
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>

@@ -1,5 +1,5 @@
 // What is not known for sequences with pasts of their own: each by the op that does it.
-// RUN: tpc-opt %s --split-input-file --tpc-place-caches --verify-diagnostics
+// RUN: tpc-opt %s --split-input-file --tpc-preallocate-caches --verify-diagnostics
 
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-place-caches | FileCheck %s
+// RUN: tpc-opt %s --tpc-preallocate-caches | FileCheck %s
 
 // Rows by what is made of positions. Remainders and minima need no more than the table has; of quotients and multiples it is known how many
 // tokens there are rows for. What is too many of them still finds a row.

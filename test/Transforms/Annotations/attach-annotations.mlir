@@ -1,5 +1,5 @@
-// RUN: tpc-opt %s --tpc-hold-annotations --cse --tpc-place-annotations --split-input-file | FileCheck %s
-// RUN: tpc-opt %s --tpc-hold-annotations --split-input-file | FileCheck %s --check-prefix=HELD
+// RUN: tpc-opt %s --tpc-materialize-annotations --cse --tpc-attach-annotations --split-input-file | FileCheck %s
+// RUN: tpc-opt %s --tpc-materialize-annotations --split-input-file | FileCheck %s --check-prefix=HELD
 
 // HELD-NOT: tpc.sharding
 // HELD: tpc.annotation %{{.*}} "act" {sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>], source = "a.txt:1:1"} : tensor<?x16xf32, #tpc.dist<[batch, 16]>>
@@ -81,7 +81,7 @@ module @factors {
 
 // Stages of nodes: of what is made of one node, and of its parts; not of what others use as well.
 // CHECK-LABEL: @nodes
-module @nodes attributes {tpc.held_stages = [{node = "one", stage = 1}]} {
+module @nodes attributes {tpc.recorded_stages = [{node = "one", stage = 1}]} {
   func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
     // CHECK: tpc.neg %{{[^ ]*}} :
     %n = tpc.neg %x : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")

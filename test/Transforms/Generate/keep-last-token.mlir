@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s -split-input-file --tpc-take-last --cse | FileCheck %s
+// RUN: tpc-opt %s -split-input-file --tpc-keep-last-token --cse | FileCheck %s
 
 // Keys are made of all tokens; of queries, what attention gives and the head only those of the last tokens.
 

@@ -1,4 +1,4 @@
-//===- TakeLast.cpp - Logits of each sequence's last token ----------------===//
+//===- KeepLastToken.cpp - Logits of each sequence's last token ----------------===//
 //
 // Computes for the last token alone whatever only its logits need. From an output upwards, each op
 // that computes tokens independently is cloned for one token per sequence: [batch * sequence, 768]
@@ -20,7 +20,7 @@
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_TAKELAST
+#define GEN_PASS_DEF_KEEPLASTTOKEN
 #include "tpc/Transforms/Generate/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -29,7 +29,7 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
+struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> {
   static bool contains(const SymExpr &size, const std::string &symbol) {
     std::set<std::string> symbols;
     size.collectSymbols(symbols);
@@ -85,7 +85,7 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     if (dims.size() != 1 || (!merged && !apart))
       return emitNodeError(op ? op : user)
                  << "has a layout in which the last token of each sequence cannot be looked up: "
-                    "keep the logits of all tokens (tpc-take-last is optional)",
+                    "keep the logits of all tokens (tpc-keep-last-token is optional)",
              failure();
     // Moves batch and tokens to the front: [batch, sequence, ..].
     Value data = v;
@@ -199,7 +199,7 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
     lookedUp.clear();
     counts = {};
     main = getOperation().lookupSymbol<func::FuncOp>("main");
-    auto placed = PlacedStep::lookup(getOperation());
+    auto placed = PreallocatedStep::lookup(getOperation());
     if (!main || main.isExternal() || !placed || placed->last)
       return;
     step = *placed;
@@ -208,7 +208,7 @@ struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
   }
 
   func::FuncOp main;
-  PlacedStep step;
+  PreallocatedStep step;
   Value counts;
   DenseSet<Operation *> cacheOps; // ops that caches depend on
   DenseMap<Value, Value> made, lookedUp;

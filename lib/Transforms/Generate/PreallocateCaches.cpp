@@ -1,4 +1,4 @@
-//===- PlaceCaches.cpp - Step on preallocated caches ----------------------===//
+//===- PreallocateCaches.cpp - Step on preallocated caches ----------------------===//
 //
 // The pass makes three changes, in this order. Values computed from the number of past tokens
 // become values per sequence (RowPositions.h). New tokens are appended instead of concatenated.
@@ -12,7 +12,7 @@
 #include "tpc/Transforms/Generate/Passes.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_PLACECACHES
+#define GEN_PASS_DEF_PREALLOCATECACHES
 #include "tpc/Transforms/Generate/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -21,7 +21,7 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
+struct PreallocateCaches : public mlir::tpc::impl::PreallocateCachesBase<PreallocateCaches> {
   bool isPast(const SymExpr &e) const {
     std::set<std::string> symbols;
     e.collectSymbols(symbols);
@@ -212,13 +212,13 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
     if (!main || main.isExternal() || !symbols)
       return;
     step = *symbols;
-    placed = PlacedStep{step.tokens, "", "", ""};
+    placed = PreallocatedStep{step.tokens, "", "", ""};
     if (failed(run()))
       signalPassFailure();
   }
 
   func::FuncOp main;
   StepSymbols step;
-  PlacedStep placed;
+  PreallocatedStep placed;
 };
 } // namespace

@@ -51,7 +51,7 @@ func.func @main(%x: tensor<4x4096xf32>) -> tensor<4x4096xf32> {
 // the norm needs anyway costs the other user nothing.
 // CHECK: "fc2 [-, tp]: 16 over tp 2 in this tensor only; 'norm' (tpc.layer_norm) needs all of it"
 // CHECK-SAME: "'fc2' is gathered over tp before 'norm' (tpc.layer_norm), 'residual' (tpc.add): {{.*}} us"
-// CHECK: tpc.matmul {{.*}}{tpc.hold = [#tpc.dim<batch>, #tpc.dim<16{tp}>],
+// CHECK: tpc.matmul {{.*}}{tpc.result_split = [#tpc.dim<batch>, #tpc.dim<16{tp}>],
 // CHECK-SAME: tpc.split = [#tpc.dim<batch>, #tpc.dim<16>, #tpc.dim<64{tp}>]}
 // SAME-COUNT-2: output 0 is the same
 // LOWERED-LABEL: func.func @main

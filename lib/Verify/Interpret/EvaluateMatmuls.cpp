@@ -1,4 +1,4 @@
-//===- EvaluateProducts.cpp - Evaluation of matmuls and attention ---------===//
+//===- EvaluateMatmuls.cpp - Evaluation of matmuls and attention ---------===//
 
 #include "Models.h"
 

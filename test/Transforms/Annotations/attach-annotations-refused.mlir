@@ -1,4 +1,4 @@
-// RUN: not tpc-opt %s --tpc-hold-annotations --cse --tpc-place-annotations --split-input-file 2>&1 | FileCheck %s
+// RUN: not tpc-opt %s --tpc-materialize-annotations --cse --tpc-attach-annotations --split-input-file 2>&1 | FileCheck %s
 
 // Nothing needs it.
 // CHECK: error: {{.*}}annotation of value 'part' (a.txt:1:1): it was fused into a larger op before partitioning; annotate a weight, or the result of that op

@@ -1,4 +1,4 @@
-//===- Copies.h - Outputs with replicated KV heads --------------*- C++ -*-===//
+//===- HeadReplication.h - Outputs with replicated KV heads --------------*- C++ -*-===//
 //
 // tpc-repeat-kv-heads replicates KV heads, so a cache that is an output has replicated heads too.
 // Each index of the dimension occurs `times` times in a row; only the first copy is delivered:
@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_DIALECT_COPIES_H
-#define TPC_DIALECT_COPIES_H
+#ifndef TPC_DIALECT_HEADREPLICATION_H
+#define TPC_DIALECT_HEADREPLICATION_H
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -20,7 +20,7 @@ struct Copies {
   int64_t dim = 0, times = 1;
 
   /// Returns the type of the delivered output for a value of type `type`.
-  RankedTensorType getDelivered(Type type) const;
+  RankedTensorType getDeliveredType(Type type) const;
 };
 
 Copies getCopies(func::FuncOp main, unsigned result);
@@ -31,4 +31,4 @@ bool areValidCopies(Attribute copies, Type type);
 
 } // namespace mlir::tpc
 
-#endif // TPC_DIALECT_COPIES_H
+#endif // TPC_DIALECT_HEADREPLICATION_H

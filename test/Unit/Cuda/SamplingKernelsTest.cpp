@@ -1,11 +1,11 @@
-//===- ChooseTest.cpp - Runtime kernels that sample tokens ----------------===//
+//===- SamplingKernelsTest.cpp - Runtime kernels that sample tokens ----------------===//
 //
 // In the interpreter, bit by bit what the host chooses of the same logits (generate/Score.h).
 //
 //===----------------------------------------------------------------------===//
 
-#include "core/Half.h"
 #include "cuda/library/SamplingKernels.h"
+#include "core/Half.h"
 #include "generate/Score.h"
 
 #include "tpc/Conversion/Cuda/Cuda.h"

@@ -1,6 +1,6 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-products | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls | FileCheck %s
 // One call for those that are merged, which is what the tensors mean.
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-products --tpc-outline-kernels --tpc-plan-buffers \
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls --tpc-outline-kernels --tpc-plan-buffers \
 // RUN:   | tpc-opt --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
 !x = tensor<4x8xf32>

@@ -1,7 +1,7 @@
-//===- OwnKernels.h - runtime-compiled kernels of this library ------------===//
+//===- LibraryKernels.h - runtime-compiled kernels of this library ------------===//
 
-#ifndef TPC_RT_CUDA_LIBRARY_OWNKERNELS_H
-#define TPC_RT_CUDA_LIBRARY_OWNKERNELS_H
+#ifndef TPC_RT_CUDA_LIBRARY_LIBRARYKERNELS_H
+#define TPC_RT_CUDA_LIBRARY_LIBRARYKERNELS_H
 
 #include "cuda/library/Queue.h"
 #include <map>
@@ -13,15 +13,15 @@
 namespace tpc::rt::cuda {
 
 /// The kernels of one PTX text.
-class OwnKernels {
+class LibraryKernels {
 public:
   /// `purpose` completes messages: "kernels that add to caches".
-  OwnKernels(Queue &queue, std::string (*text)(), std::span<const char *const> names,
-             const char *purpose)
+  LibraryKernels(Queue &queue, std::string (*text)(), std::span<const char *const> names,
+                 const char *purpose)
       : queue(queue), text(text), names(names), purpose(purpose) {}
-  OwnKernels(const OwnKernels &) = delete;
-  OwnKernels &operator=(const OwnKernels &) = delete;
-  ~OwnKernels();
+  LibraryKernels(const LibraryKernels &) = delete;
+  LibraryKernels &operator=(const LibraryKernels &) = delete;
+  ~LibraryKernels();
 
   /// Loads the kernels once. Call this before other ranks of the world wait for this GPU: loading
   /// may be impossible while they do.
@@ -46,4 +46,4 @@ private:
 
 } // namespace tpc::rt::cuda
 
-#endif // TPC_RT_CUDA_LIBRARY_OWNKERNELS_H
+#endif // TPC_RT_CUDA_LIBRARY_LIBRARYKERNELS_H

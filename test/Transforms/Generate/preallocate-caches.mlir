@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s -split-input-file --tpc-place-caches | FileCheck %s
+// RUN: tpc-opt %s -split-input-file --tpc-preallocate-caches | FileCheck %s
 
 // Caches have room for their capacity, new tokens are behind those of each sequence, and so are queries. Positions get the batch in front,
 // up to where they meet it; rows of the table limit the capacity, and tokens behind it find one.

@@ -1,4 +1,4 @@
-//===- PlaceAnnotations.cpp - Annotation ops converted back to attributes -===//
+//===- AttachAnnotations.cpp - Annotation ops converted back to attributes -===//
 //
 // A `tpc.annotation` applies to the value that it uses now, which may be a replacement of the value
 // that the user named. If that value has no other use, the model no longer computes it. The value
@@ -17,7 +17,7 @@
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_PLACEANNOTATIONS
+#define GEN_PASS_DEF_ATTACHANNOTATIONS
 #include "tpc/Transforms/Annotations/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -52,7 +52,7 @@ private:
   llvm::MapVector<Operation *, Attribute> stages;
 };
 
-struct PlaceAnnotations : public mlir::tpc::impl::PlaceAnnotationsBase<PlaceAnnotations> {
+struct AttachAnnotations : public mlir::tpc::impl::AttachAnnotationsBase<AttachAnnotations> {
   void runOnOperation() override {
     if (failed(AnnotationAttacher(getOperation()).run()))
       signalPassFailure();
@@ -128,7 +128,7 @@ static ArrayAttr fit(ArrayRef<AnnotatedSize> entries, ArrayRef<SymExpr> sizes,
 
 /// Assigns to each op the stage of the node that it was made from.
 static void attachStages(ModuleOp module) {
-  auto recorded = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kHeldStagesAttr));
+  auto recorded = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kRecordedStagesAttr));
   if (!recorded)
     return;
   llvm::StringMap<Attribute> stages;

@@ -1,18 +1,18 @@
-//===- OwnKernels.cpp - runtime-compiled kernels of this library ----------===//
+//===- LibraryKernels.cpp - runtime-compiled kernels of this library ----------===//
 
-#include "cuda/library/OwnKernels.h"
+#include "cuda/library/LibraryKernels.h"
 #include "cuda/library/InFlightOperations.h"
 
 namespace tpc::rt::cuda {
 
-OwnKernels::~OwnKernels() {
+LibraryKernels::~LibraryKernels() {
   if (!module)
     return;
   queue.driver.cuCtxSetCurrent(queue.context);
   queue.driver.cuModuleUnload(module);
 }
 
-void OwnKernels::load() {
+void LibraryKernels::load() {
   if (module)
     return;
   const Driver &driver = queue.driver;
@@ -26,7 +26,7 @@ void OwnKernels::load() {
   }
 }
 
-void OwnKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads) {
+void LibraryKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads) {
   const Driver &driver = queue.driver;
   load();
   Function function = functions.at(kernel);

@@ -1,7 +1,7 @@
-//===- FillWeights.h - Upload of tensor parts by a device's weight loader -===//
+//===- UploadWeights.h - Upload of tensor parts by a device's weight loader -===//
 
-#ifndef TPC_RT_PROGRAM_FILLWEIGHTS_H
-#define TPC_RT_PROGRAM_FILLWEIGHTS_H
+#ifndef TPC_RT_PROGRAM_UPLOADWEIGHTS_H
+#define TPC_RT_PROGRAM_UPLOADWEIGHTS_H
 
 #include "core/Device.h"
 #include "core/WeightLoader.h"
@@ -20,4 +20,4 @@ void fillDrawn(WeightLoader &loader, const LocalView &view, tpc_dtype dtype, tpc
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_PROGRAM_FILLWEIGHTS_H
+#endif // TPC_RT_PROGRAM_UPLOADWEIGHTS_H

@@ -42,7 +42,7 @@ def judge(step, placed, kind, seed):
         placed, mutants.mutation(kind, seed), f"--tpc-verify-generation=reference={step}"
     )
     return (
-        None if mutants.has_no_place(refused) else {"generation"} if refused else mutants.ACCEPTED
+        None if mutants.does_not_apply(refused) else {"generation"} if refused else mutants.ACCEPTED
     )
 
 

@@ -1,4 +1,4 @@
-//===- Products.cpp - Benchmark of matmuls, compared with oneDNN ----------===//
+//===- Matmuls.cpp - Benchmark of matmuls, compared with oneDNN ----------===//
 //
 //   tpc-products-bench [THREADS]
 //

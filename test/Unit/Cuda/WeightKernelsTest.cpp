@@ -1,6 +1,6 @@
-//===- FillTest.cpp - Runtime kernels -------------------------------------===//
+//===- WeightKernelsTest.cpp - Runtime kernels -------------------------------------===//
 //
-// Results are tested by the device suite (runtime/conformance/FillTest.cpp).
+// Results are tested by the device suite (runtime/conformance/WeightKernelsTest.cpp).
 //
 //===----------------------------------------------------------------------===//
 

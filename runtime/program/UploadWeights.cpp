@@ -1,4 +1,4 @@
-//===- FillWeights.cpp - Upload of tensor parts by a weight loader --------===//
+//===- UploadWeights.cpp - Upload of tensor parts by a weight loader --------===//
 //
 // A part is a set of factors: indices, each with a stride in the file and a stride in the dense
 // part. The host iterates in file order, so that it reads forward and copies contiguous runs,
@@ -14,7 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "program/FillWeights.h"
+#include "program/UploadWeights.h"
 #include "core/DType.h"
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-//===- MergeProducts.cpp - Merge of matmuls with the same left-hand side --===//
+//===- MergeMatmuls.cpp - Merge of matmuls with the same left-hand side --===//
 //
 // One call for Q, K and V reads the left-hand side once, and gives threads one large task instead
 // of three small ones. Each matmul keeps its parameter, epilogue and result, so users of the
@@ -12,7 +12,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_MERGEPRODUCTS
+#define GEN_PASS_DEF_MERGEMATMULS
 #include "tpc/Conversion/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -34,7 +34,7 @@ SmallVector<MatmulOp> mlir::tpc::getMerged(MatmulOp op) {
 }
 
 namespace {
-struct MergeProducts : mlir::tpc::impl::MergeProductsBase<MergeProducts> {
+struct MergeMatmuls : mlir::tpc::impl::MergeMatmulsBase<MergeMatmuls> {
   void runOnOperation() override;
   void merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters);
 
@@ -83,7 +83,7 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
 
 /// Merges matmuls of one left-hand side, in program order. Each joins the first group with
 /// a common dependent op, if it can be moved to the first matmul of the group.
-void MergeProducts::merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters) {
+void MergeMatmuls::merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters) {
   struct Group {
     SmallVector<MatmulOp> members;
     Reached reached;
@@ -110,7 +110,7 @@ void MergeProducts::merge(ArrayRef<MatmulOp> products, const ParameterTable &par
   }
 }
 
-void MergeProducts::runOnOperation() {
+void MergeMatmuls::runOnOperation() {
   WalkResult marked = getOperation().walk([](Operation *op) {
     if (!op->hasAttr(kMergedAttr))
       return WalkResult::advance();

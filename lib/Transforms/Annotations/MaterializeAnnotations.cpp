@@ -1,4 +1,4 @@
-//===- HoldAnnotations.cpp - Annotations that survive rewrites ------------===//
+//===- MaterializeAnnotations.cpp - Annotations that survive rewrites ------------===//
 //
 // Rewrites drop the attributes of replaced ops, but they keep the uses of values. This pass
 // converts each annotation of an op to a `tpc.annotation` op that uses the result. It is at the end
@@ -14,7 +14,7 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 
 namespace mlir::tpc {
-#define GEN_PASS_DEF_HOLDANNOTATIONS
+#define GEN_PASS_DEF_MATERIALIZEANNOTATIONS
 #include "tpc/Transforms/Annotations/Passes.h.inc"
 } // namespace mlir::tpc
 
@@ -22,7 +22,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-struct HoldAnnotations : public mlir::tpc::impl::HoldAnnotationsBase<HoldAnnotations> {
+struct MaterializeAnnotations
+    : public mlir::tpc::impl::MaterializeAnnotationsBase<MaterializeAnnotations> {
   void runOnOperation() override {
     SmallVector<Operation *> annotated;
     getOperation().walk([&](Operation *op) {

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-widen-products | FileCheck %s
+// RUN: tpc-opt %s --tpc-widen-matmuls | FileCheck %s
 
 // Products of 16-bit values multiply and add in f32, and round once: the library computes in f32 alone.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {

@@ -1,5 +1,5 @@
-// RUN: tpc-opt %s --tpc-widen-products --tpc-fuse-epilogues | FileCheck %s
-// RUN: tpc-opt %s --tpc-widen-products --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
+// RUN: tpc-opt %s --tpc-widen-matmuls --tpc-fuse-epilogues | FileCheck %s
+// RUN: tpc-opt %s --tpc-widen-matmuls --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
 // Products of 16 bits that give f32.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
