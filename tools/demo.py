@@ -32,7 +32,7 @@ def relative(path):
 
 
 def run(*command):
-    """Prints and runs a command. Returns its output and its seconds; exits if it fails."""
+    """Prints and runs a command. Returns its output and run time in seconds; exits if it fails."""
     words = [str(relative(word)) if isinstance(word, Path) else str(word) for word in command]
     print("   $", shlex.join(words), flush=True)
     start = time.monotonic()

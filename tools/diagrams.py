@@ -191,7 +191,8 @@ def collective_permute():
 
 
 def exchange():
-    """From rows split over (tp, dp) to blocks, on a grid of tp2, dp2: rank = tp + 2 dp."""
+    """An exchange from rows split over (tp, dp) to blocks, on a grid of tp2, dp2: rank = tp + 2
+    dp."""
 
     def before(rank):
         tp, dp = rank % 2, rank // 2

@@ -9,7 +9,7 @@ checked.
 
 A kernel fails if
 
-* ptxas rejects it, or it spills;
+* ptxas rejects it, or the kernel spills registers;
 * it needs more registers or shared memory than tpcc's table of ceilings allows;
 * its memory accesses in machine code are narrower than its rows allow;
 * it divides 64-bit numbers in an inner loop.
@@ -52,13 +52,13 @@ MODELS = {
 }
 GRIDS = ["tp1", "tp2", "tp3", "pp2", "tp2,sp", "tp2x2"]
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
-# Kernels per ptxas process: its start takes as long as one kernel.
+# Kernels per ptxas process: starting it takes as long as compiling one kernel.
 BATCH = 24
 
 
 @dataclass
 class Kernel:
-    """A distinct kernel text. `loads`, `stores`: bytes that a thread could access at once."""
+    """A distinct kernel. `loads`, `stores`: bytes that a thread could access at once."""
 
     name: str
     text: str
@@ -94,7 +94,7 @@ def compile_program(tpcc, model, grid, folder):
         "--gpu-arch=" + ",".join(ARCHITECTURES),
     ]
     shape = ",".join(f"{name}={size}" for name, size in model.shape(2, 32, 8).items())
-    # tpcc must not assemble: this tool assembles each text once.
+    # Hides ptxas from tpcc, because this tool assembles each distinct text once.
     for words in (
         ["--emit=ptx", "-o", folder / "ptx", f"--report={folder / 'report'}", "--shape", shape],
         ["--emit=kernels", "--plain", "-o", folder / "kernels"],
@@ -118,12 +118,14 @@ def compile_program(tpcc, model, grid, folder):
     launches = {launch["name"]: launch for launch in report["kernels"]}
     if set(launches) != set(texts):
         raise Failure(
-            f"{where}: --report names {sorted(set(launches) ^ set(texts))}, but the PTX differs"
+            f"{where}: --report names {sorted(set(launches) ^ set(texts))}, but the PTX has "
+            "different kernels"
         )
     kernels = []
     for name, text in texts.items():
         shape = launches[name]["shape"]
-        # Threads of a tile access one element each, and those of a warp adjacent ones.
+        # In a tile, each thread accesses one element, and the threads of a warp access adjacent
+        # elements.
         is_tile = shape == "tiles"
         loads, stores = (
             find_widths(functions[name], Grid.parse(grid), shape)
@@ -193,9 +195,9 @@ def parse_widths(sass):
 
 
 def assemble(kernels, architecture, ptxas, nvdisasm, folder):
-    """Sets `needs`; returns errors of ptxas.
+    """Assembles kernels and sets their `needs`. Returns errors of ptxas.
 
-    Runs one process for all kernels; if that fails, one for each.
+    Runs one ptxas process for all kernels; if it fails, one process for each.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))
     head = kernels[0].text.split(".visible .entry")[0].split(".shared")[0]
@@ -238,9 +240,9 @@ def assemble(kernels, architecture, ptxas, nvdisasm, folder):
 
 
 def find_faults(kernel):
-    """Yields the faults of a kernel."""
+    """Yields the violations of a kernel."""
     for line in find_long_divisions(kernel.text):
-        yield f"{kernel}: divides 64 bits in an inner loop: {line}"
+        yield f"{kernel}: 64-bit division in an inner loop: {line}"
     for architecture, needs in kernel.needs.items():
 
         def fail(what):
@@ -258,7 +260,8 @@ def find_faults(kernel):
             for what, op, least, found in zip(
                 ("loads", "stores"), ("ld", "st"), (kernel.loads, kernel.stores), needs["widths"]
             ):
-                # Sizes are 8-byte loads too, so only a vector load shows the width of rows.
+                # Loads of sizes also have 8 bytes, so only vector loads show the width of row
+                # accesses.
                 vectors = re.search(rf"\b{op}\.global(?:\.nc)?\.v\d", kernel.text)
                 if found < least or least == 8 and what == "loads" and not vectors:
                     yield fail(f"{what} of {found} bytes, but rows allow {least}")
@@ -297,7 +300,7 @@ def collect(options):
 
 
 def rows_of(kernels):
-    """Returns shape -> numbers of its kernels, which --check compares."""
+    """Returns shape -> resources of its kernels, which --check compares."""
     rows = {}
     for kernel in kernels.values():
         row = rows.setdefault(

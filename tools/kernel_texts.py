@@ -37,7 +37,7 @@ def split_ptx(text):
     if len(blocks) != len(re.findall(r"\.entry\b", rest)) or re.search(
         r"^(?:\.\w+ )*\.func\b", rest, re.M
     ):
-        raise Failure("the PTX is not a list of kernels")
+        raise Failure("the PTX does not consist of kernels")
     kernels = {}
     for name, body in blocks:
         whole = f".visible .entry {name}({body}}}\n"
@@ -51,7 +51,7 @@ def split_ptx(text):
             whole = re.sub(rf"\b{variable}\b", f"KERNEL_variable{index}", whole)
         # Names of parameters begin with the kernel's name.
         whole = re.sub(rf"\b{name}(?=\(|_param_)", "KERNEL", whole)
-        # Labels are numbered across the text.
+        # Labels are numbered across all kernels.
         kernels[name] = re.sub(r"\$L__BB\d+_", "$L__BB_", whole)
     return head, kernels
 
@@ -125,7 +125,8 @@ def find_long_divisions(text):
 
 
 def get_size(text, grid):
-    """Evaluates a size: `_24.tpx.tpy` is split over these axes. None: depends on rank or input."""
+    """Returns the value of a size, such as `_24.tpx.tpy`, which is split over tpx and tpy. Returns
+    None if it depends on rank or input."""
     if "*" in text:
         factors = [get_size(factor, grid) for factor in text.strip('"').split("*")]
         return math.prod(factors) if all(factor is not None for factor in factors) else None
@@ -142,10 +143,10 @@ def get_size(text, grid):
 
 
 def find_streams(body, last):
-    """Returns (load or store, memory) of accesses whose innermost index is a loop's.
+    """Returns (load or store, memory) of accesses whose innermost index is the loop variable.
 
-    Excludes accesses under a condition on this index, which only some elements of a thread run.
-    Excludes loads if another branch loads element by element: LLVM merges both into one load.
+    Excludes accesses under a condition on this index, which only some elements of a thread execute.
+    Excludes loads if another branch loads single elements: LLVM merges both into one load.
     """
     dependent, conditions, found = {last}, [], []
     for line in body.split("\n"):
@@ -196,9 +197,9 @@ def find_cuts(body, inner, last, grid):
 def find_widths(function, grid, shape):
     """Returns (loads, stores): maximum bytes that a thread can access at once, by the kernel's IR.
 
-    Elements along the last index of a loop are adjacent. Their number fills 16 bytes of the
-    narrowest type (of the widest, if rows share nothing), and divides the known sizes of the rows
-    and the bounds of conditions.
+    Elements along the last index of a loop are adjacent. The access has up to 16 bytes of the
+    narrowest type (of the widest type in kernels without groups). Its number of elements divides
+    the known sizes of the rows and the bounds of conditions.
     """
     loads = stores = 0
     sizes = {}

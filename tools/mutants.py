@@ -4,7 +4,7 @@
     tools/mutants.py [FOLDER]
 
 FOLDER has the tables that the tests wrote: TPC_MUTANT_TABLES=FOLDER pytest --long
-cpu/test_*mutants.py. Without it the tests are run, which takes an hour of two processors.
+cpu/test_*mutants.py. Without FOLDER, this script runs the tests, which takes an hour on two cores.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 TESTS = TOP / "test" / "Integration"
-# By title, the tables of a group of faults.
+# Section title -> names of its tables.
 GROUPS = {
     "partitioned programs": ["partitioned"],
     "steps": ["steps"],

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/plans.md: memory and communication of plans, compared with lower bounds.
+"""Generator of docs/reference/plans.md: memory and communication of plans, and lower bounds.
 
-The plans are those of the model families in test/Models. With --check nothing is written, and no
-number may exceed the one in the page.
+Compiles each model family of test/Models at each grid. With --check, the script writes nothing and
+fails if a ratio exceeds the recorded one.
 
     tools/plans.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…]
 """
@@ -44,7 +44,7 @@ GRIDS = [
 ]
 BATCH, SEQUENCE, PAST = 2, 32, 8
 F32 = 4
-# Models in f16, with a residual in f32 or in the model's type.
+# Models that are compiled in f16, with an f32 residual and with an f16 residual.
 HALVES = ("gpt2-tiny-nopast", "llama-dynamo", "phi-dynamo", "gemma2-dynamo")
 HALF_GRIDS = [Grid.parse(text) for text in ("tp2", "tp4", "tp2,sp", "tp2x2", "pp2", "tp2,pp2")]
 TOLERANCE = 1.05
@@ -54,7 +54,7 @@ SENT = {
     "all_gather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "all_to_all": lambda n: (n - 1) / n,
-    # The reported bytes of these are the bytes that a rank sends.
+    # Kinds whose reported bytes already are the bytes that a rank sends.
     "send": lambda n: 1,
     "collective_permute": lambda n: 1,
     "exchange": lambda n: 1,
@@ -95,7 +95,7 @@ double; gathers of sp and sums within layers of two dimensions have 16 bits eith
 
 
 def compile_plan(tpcc, model, grid, folder, *flags):
-    """Returns the report of one plan, and the program of one rank."""
+    """Returns (report, spmd program) of a model at a grid."""
     report, text = folder / "report.json", folder / "spmd.mlir"
     shape = ",".join(f"{name}={size}" for name, size in model.shape(BATCH, SEQUENCE, PAST).items())
     done = subprocess.run(
@@ -128,7 +128,8 @@ def elements(shape):
 
 
 def count_norm_sums(text):
-    """Counts the numbers per token that norms reduce: a mean and a variance, or a mean square."""
+    """Counts the values per token that norms reduce over tp: a mean and a variance, or a mean
+    square."""
     bodies = dict(re.findall(r"func\.func (?:private )?@(\w+)(\(.*?)\n  }", text, re.S))
 
     def count(name):
@@ -142,9 +143,9 @@ def count_norm_sums(text):
 
 
 def get_bounds(model, grid, whole):
-    """Returns (axis, kind) -> minimum bytes that one rank sends.
+    """Returns (axis, kind) -> lower bound of the bytes that one rank sends.
 
-    `whole`: report and program at tp1.
+    `whole`: (report, program) of the model at tp1.
     """
     report, text = whole
     tokens, width = BATCH * SEQUENCE * F32, model.hidden
@@ -167,8 +168,8 @@ def get_bounds(model, grid, whole):
                 and model.vocab not in shape
                 and model.positions not in shape
             ):
-                # The reduced width of a column-parallel matrix, the gathered one of a
-                # row-parallel matrix.
+                # Width of the residual: rows of a column-parallel matrix, columns of a row-parallel
+                # matrix.
                 add("tpx", x, "reduce_scatter", (shape[0] if shape[1] == width else shape[1]) / y)
         add("tpx", x, "reduce_scatter", model.vocab / y)
         add("tpx-tpy", x * y, "all_reduce", count_norm_sums(text))
@@ -196,7 +197,8 @@ def count_sent(grid, report):
 
 
 def describe_shares(parts, whole):
-    """Describes the largest of `parts` as fractions of `whole`, and the sum of the others."""
+    """Describes the largest entries of `parts` as fractions of `whole`, and the sum of the
+    others."""
     parts = sorted(
         ((size / whole, what) for what, size in parts.items()),
         reverse=True,
@@ -208,7 +210,7 @@ def describe_shares(parts, whole):
 
 
 def explain_memory(model, grid, report, whole, ranks):
-    """Describes the excess of the rank with the most over an even share, largest first."""
+    """Describes the excess of the worst-case rank's memory over an even share, largest first."""
     largest = max(report["stages"], key=lambda stage: stage["weight_bytes"])
     total = whole["stages"][0]["weight_bytes"]
     if grid.pp > 1:
@@ -250,10 +252,10 @@ def explain_memory(model, grid, report, whole, ranks):
 
 
 def explain_communication(grid, found, bounds):
-    """Describes the bytes that exceed the bound."""
+    """Describes the sent bytes that exceed the bound, by axis and kind."""
     total = sum(bounds.values())
     more = {key: found[key] - bounds[key] for key in set(found) | set(bounds)}
-    # A gather before and a scatter after a matrix cost the same; the bound has only one of them.
+    # A gather before a matmul and a scatter after it cost the same; the bound includes only one.
     if bounds["tpx", "reduce_scatter"]:
         more["tpx", "reduce_scatter or all_gather"] = more.pop(
             ("tpx", "reduce_scatter"), 0
@@ -328,7 +330,8 @@ def write(plans, halves):
             )
             + " |"
         )
-    lines += ["", "## Reasons", "", "What adds how much to a ratio; shapes are of one weight.", ""]
+    lines += ["", "## Reasons", ""]
+    lines += ["Contributions to the ratios. Shapes are those of one weight.", ""]
     for name, cells in plans.items():
         lines += [f"### {name}", ""]
         # sp does not change the memory.
@@ -347,7 +350,7 @@ def write(plans, halves):
 
 
 def read(text):
-    """Returns (model, grid) -> the two ratios in the page."""
+    """Returns (model, grid) -> (memory ratio, communication ratio) in the page."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.splitlines()
@@ -361,7 +364,7 @@ def read(text):
 
 
 def compare(name, cells):
-    """Returns messages about ratios that are worse than in the page, and about better ones."""
+    """Returns two lists of messages: ratios that are worse than in the page, and better ones."""
     stated, worse, better = read(PAGE.read_text()), [], []
     for grid, (*ratios, _) in cells.items():
         if (name, grid) not in stated:
@@ -384,7 +387,7 @@ def main():
         help="write nothing; fail if a plan is worse than in the page",
     )
     parser.add_argument("--tpcc", type=Path, default=TOP / "build" / "bin" / "tpcc")
-    parser.add_argument("--models", default=",".join(MODELS), help="with --check: only these")
+    parser.add_argument("--models", default=",".join(MODELS), help="with --check: these models")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     names = options.models.split(",")

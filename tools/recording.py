@@ -22,7 +22,7 @@ COMMANDS = [
 ]
 
 COLUMNS, CELL, LINE, MARGIN = 96, 8.05, 19, 18
-# Seconds: per typed character, before the output, per line of output, at the end.
+# Durations in seconds: per typed character, before the output, per line of output, at the end.
 TYPING, WAIT, PRINTING, HOLD = 0.025, 0.6, 0.25, 6.0
 
 

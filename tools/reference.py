@@ -98,7 +98,7 @@ def pages(llvm, tpc_opt):
     command = [str(tpc_opt), "--print-coverage"]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if found.returncode != 0:
-        sys.exit("coverage.md: ops lack models; add them, or a reason to lib/Driver/Coverage.cpp")
+        sys.exit("coverage.md: ops without models; add them, or reasons in lib/Driver/Coverage.cpp")
     yield "coverage.md", NOTE.format(
         source="the interfaces that ops have in tpc-opt"
     ) + found.stdout
@@ -111,7 +111,7 @@ def interfaces(llvm):
         "Interfaces of `include/tpc/Interfaces` are for all of the compiler, the others for one "
         "library.\n"
     )
-    text += "[Coverage](coverage.md) lists the ops that have each.\n"
+    text += "[Coverage](coverage.md) lists the ops that implement each interface.\n"
     for path in sorted(TOP.glob("include/tpc/Interfaces/*.td")) + sorted(TOP.glob("lib/**/*.td")):
         source = path.read_text()
         defaults = re.findall(r'"(\w+)",\s*\(ins[^()]*\),\s*"",\s*\[\{', source)

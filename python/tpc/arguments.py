@@ -39,13 +39,13 @@ def make_array(what: str, value, wanted: np.dtype | None) -> np.ndarray:
     try:
         found = np.asarray(value)
     except Exception as error:  # includes errors of objects that convert themselves
-        raise TpcError(f"{what} is no array: {error}") from None
+        raise TpcError(f"{what} is not an array: {error}") from None
     if wanted is None or found.dtype == wanted:
         if wanted is None or wanted.kind == "b" or not _has_bool(value):
             return found
     if wanted.kind != "b" and _has_bool(value):
         raise TpcError(
-            f"{what} is {wanted}, and what is given has True or False in it: give numbers"
+            f"{what} is {wanted}, but the argument contains True or False: give numbers"
         )
     exact = (
         found.size == 0
@@ -60,7 +60,7 @@ def make_array(what: str, value, wanted: np.dtype | None) -> np.ndarray:
         (made == found).all() if exact else np.array_equal(np.isfinite(made), np.isfinite(found))
     ):
         raise TpcError(
-            f"{what} has a number that {wanted} does not: the largest is {found.max()}, the "
+            f"{what} has a number outside the range of {wanted}: the largest is {found.max()}, the "
             f"smallest {found.min()}"
         )
     return made
@@ -87,10 +87,10 @@ def to_float(name: str, value) -> float:
         return float(value)
     except OverflowError:
         raise TpcError(
-            f"{name}: expected a number of 64 bits, and it has too many digits for that"
+            f"{name}: expected a 64-bit number, but it has too many digits"
         ) from None
     except (TypeError, ValueError):
-        raise TpcError(f"{name} {shorten(value)} is no number") from None
+        raise TpcError(f"{name} {shorten(value)} is not a number") from None
 
 
 def _check_row(what: str, ids) -> None:
@@ -100,10 +100,10 @@ def _check_row(what: str, ids) -> None:
         or isinstance(ids, np.ndarray)
         and ids.ndim == 0
     ):
-        raise TpcError(f"{what} is a row of token ids, and not {shorten(ids)}")
+        raise TpcError(f"{what} must be a row of token ids, not {shorten(ids)}")
     if has_mask(ids):
         raise TpcError(
-            f"{what} has a mask, which is not read: give the ids that count, such as x.compressed()"
+            f"{what} has a mask, which is not supported: give the valid ids, such as x.compressed()"
         )
 
 
@@ -113,18 +113,18 @@ def to_row(what: str, ids) -> np.ndarray:
     try:
         ids = ids if isinstance(ids, np.ndarray) else list(ids)
         if _has_bool(ids):
-            raise TpcError(f"{what} is a row of token ids, and has True or False in it")
+            raise TpcError(f"{what} must be a row of token ids, but contains True or False")
         array = np.asarray(ids)
     except TpcError:
         raise
     except Exception:  # rows of different lengths, and objects that are not convertible
-        raise TpcError(f"{what} is a row of token ids, and not one of rows") from None
+        raise TpcError(f"{what} must be a row of token ids, not a row of rows") from None
     if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
         raise TpcError(
-            f"{what} is a row of token ids, and not {array.dtype} of shape {list(array.shape)}"
+            f"{what} must be a row of token ids, not {array.dtype} of shape {list(array.shape)}"
         )
     if array.dtype.kind == "u" and array.size and array.max() > MAX_INT64:
-        raise TpcError(f"{what} has token {array.max()}, which there cannot be")
+        raise TpcError(f"{what} has token {array.max()}, which is not a valid id")
     return np.ascontiguousarray(array, np.int64)
 
 

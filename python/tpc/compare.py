@@ -4,7 +4,7 @@
 
 prints one line for each output and fails if the largest difference exceeds the tolerance times the
 largest magnitude of ONNX Runtime's output. Without --output it runs ONNX Runtime with and without
-its optimizer and compares the two: that noise is the lower bound of any tolerance.
+its optimizer and compares the two: that difference is a lower bound for any tolerance.
 
 Omitted inputs get the executable's defaults: an attention_mask of ones, position_ids that follow
 the mask or begin after the past. With --program, the executable lists its inputs with defaults.
@@ -33,7 +33,7 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
         try:
             arrays[name] = np.load(path, allow_pickle=False)
         except (ValueError, EOFError) as error:
-            raise ValueError(f"--{what} {pair}: '{path}' is no .npy file: {error}") from None
+            raise ValueError(f"--{what} {pair}: '{path}' is not a .npy file: {error}") from None
         if not isinstance(arrays[name], np.ndarray):
             raise ValueError(f"--{what} {pair}: '{path}' has several arrays; name one of an array")
     return arrays
@@ -47,10 +47,10 @@ def with_defaults(
     for port in ports:
         if port["name"] in inputs and port["name"] not in given:
             what = port["default"] + (
-                f" of the tokens that {port['mask']} shows" if "mask" in port else ""
+                f" of the tokens visible in {port['mask']}" if "mask" in port else ""
             )
             print(
-                f"{port['name']} {list(inputs[port['name']].shape)}: left out, so {what}",
+                f"{port['name']} {list(inputs[port['name']].shape)}: omitted, so {what}",
                 file=sys.stderr,
             )
     return inputs
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         "--output", action="append", default=[], metavar="NAME=FILE.npy", help="can be repeated"
     )
     parser.add_argument(
-        "--program", type=Path, metavar="FILE", help="the executable whose defaults are taken"
+        "--program", type=Path, metavar="FILE", help="the executable that supplies the defaults"
     )
     parser.add_argument("--tolerance", type=float, default=reference.TOLERANCE)
     args = parser.parse_args(argv)

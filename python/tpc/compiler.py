@@ -90,7 +90,7 @@ class CompileError(TpcError):
         errors = [message for message in messages if message.severity == "error"]
         shown = errors or messages
         super().__init__(
-            "\n".join(map(str, shown)) or f"tpcc ended with status {status} and without a message"
+            "\n".join(map(str, shown)) or f"tpcc ended with status {status} without a message"
         )
         first = shown[0] if shown else Message("error", "")
         self.messages = messages
@@ -297,8 +297,8 @@ def compile(
     * `session`: further flags of `tpc.load`.
     * `verbose`: prints tpcc's messages.
 
-    All other options are those of tpcc, with underscores: `target="cuda"`, `precision="tf32"`,
-    `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
+    Other options are passed to tpcc, with underscores in place of hyphens: `target="cuda"`,
+    `precision="tf32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them.
 
     Raises CompileError with the ONNX node, the file and the remedy, or TpcError if the program
     cannot be opened.
@@ -322,7 +322,7 @@ def compile(
     flags = {} if session is None else session
     if not isinstance(flags, Mapping) or not all(isinstance(name, str) for name in flags):
         raise TpcError(
-            f"session: expected flags of tpc.load by name, and not {type(session).__name__} "
+            f"session: expected flags of tpc.load by name, not {type(session).__name__} "
             f"{session!r:.60}"
         )
     for name in flags.keys() & {"path", "weights", "threads"}:
@@ -332,7 +332,7 @@ def compile(
             else "session: the program's path is out=, an argument of compile() itself"
         )
     if not model.is_file():
-        raise TpcError(f"there is no model '{model}'")
+        raise TpcError(f"no such model: '{model}'")
     drawn = isinstance(weights, str) and weights.startswith("random:")
     options = {
         "megatron_shard": shard,
@@ -358,7 +358,7 @@ def compile(
         with tempfile.TemporaryDirectory(prefix="tpc-") as temporary:
             path = Path(temporary) / model.stem
             return load(path, build(path))
-    other = "name another folder for it as TPC_CACHE, or leave it out with cache=False"
+    other = "set TPC_CACHE to another folder, or disable the cache with cache=False"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -406,8 +406,8 @@ class CompiledSession(Session):
     def report(self, **sizes: int) -> dict:
         """Returns the output of `tpcc --report`: communication and memory of one step.
 
-        `sizes` bind the model's symbols (`description["symbols"]`). Others are 1 for batches, and
-        else 128 or the largest smaller power of two that the model accepts.
+        `sizes` bind the model's symbols (`description["symbols"]`). Default sizes are 1 for
+        batches; for others 128, or the largest smaller power of two that the model accepts.
         """
         symbols = self.description["symbols"]
         if unknown := [name for name in sizes if name not in symbols]:

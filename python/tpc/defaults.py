@@ -68,7 +68,8 @@ def evaluate(size: int | str | None, sizes: dict[str, int]) -> int | None:
 def positions_of(mask: np.ndarray, count: int) -> np.ndarray:
     """Returns the positions of the last `count` tokens, with the convention of transformers.
 
-    The position of a visible token is the number of visible tokens before it; of others it is 1.
+    The position of a visible token is the number of visible tokens before it; that of hidden tokens
+    is 1.
     """
     seen = mask != 0
     return np.where(seen, np.cumsum(seen, axis=1) - 1, 1)[:, mask.shape[1] - count :]

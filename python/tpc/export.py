@@ -72,7 +72,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("-o", "--output", metavar="FILE.onnx", type=Path, help="the file to write")
     parser.add_argument("--flavor", choices=FLAVORS, default="dynamo", help="the exporter")
     parser.add_argument(
-        "--opset", type=int, default=None, help="18 to 23 (default: 20; of optimum: 18)"
+        "--opset", type=int, default=None, help="18 to 23 (default: 20; with optimum: 18)"
     )
     parser.add_argument(
         "--part",
@@ -82,7 +82,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "(dynamo only)",
     )
     size = parser.add_argument_group(
-        "sizes (defaults: the family's, see --list; not of a checkpoint)"
+        "sizes (defaults: the family's, see --list; not for a checkpoint)"
     )
     size.add_argument("--layers", type=int, help="number of layers")
     size.add_argument("--hidden", type=int, help="hidden size")
@@ -102,13 +102,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     size.add_argument("--positions", type=int, help="longest sequence")
     size.add_argument(
         "--activation",
-        help="of the MLP: gelu_new (tanh, decomposed), gelu (erf), gelu_pytorch_tanh (as one "
-        "operation), silu, relu, …",
+        help="activation of the MLP: gelu_new (tanh, decomposed), gelu (erf), gelu_pytorch_tanh "
+        "(as one operation), silu, relu, …",
     )
     size.add_argument(
         "--untied-head",
         action="store_true",
-        help="the head has its own matrix, not the embedding's",
+        help="use a separate matrix for the head instead of the embedding's",
     )
     size.add_argument(
         "--set",
@@ -117,7 +117,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="any other setting of the family's configuration; can be repeated",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random weights (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random weights (0)")
     parser.add_argument(
         "--external-data",
         action=argparse.BooleanOptionalAction,
@@ -130,7 +130,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="refer to FILE.onnx.data but do not write it; `python -m tpc.weights` makes it",
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="where an exporter fails, show its whole stack trace"
+        "--verbose", action="store_true", help="show the whole stack trace of a failing exporter"
     )
     args = parser.parse_args(argv)
 
@@ -163,7 +163,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         ]
         parser.error(f"{', '.join(given)}: the checkpoint {args.model} has its own")
     if not args.checkpoint and ("/" in args.model or Path(args.model).is_dir()):
-        parser.error(f"{args.model}: no config.json there")
+        parser.error(f"{args.model}: no config.json in this folder")
     return args
 
 

@@ -49,8 +49,9 @@ def from_config(config):
     except Exception as error:
         left = families.untouched_sizes(type(config), config)
         raise families.ConfigurationError(
-            f"{type(config).__name__} with these sizes makes no model: {type(error).__name__}: "
-            f"{error}" + (f"\nsizes that were not given: {left} (--set NAME=VALUE)" if left else "")
+            f"{type(config).__name__} with these sizes is not a valid model: "
+            f"{type(error).__name__}: {error}"
+            + (f"\nsizes that were not given: {left} (--set NAME=VALUE)" if left else "")
         ) from error
 
 
@@ -67,8 +68,8 @@ def shapes(config) -> list[tuple[int, ...]]:
 def check_sizes(family: str, config_class: type, config, given) -> None:
     """Checks that each size changes the model, and that the model fits into memory.
 
-    Falcon, for example, has one key head for any number unless another setting is set. The defaults
-    of many families have billions of parameters.
+    Falcon, for example, ignores the number of key heads unless another setting is set. By default,
+    many families have billions of parameters.
     """
     wanted = shapes(config)
     for flag in ("kv-heads", "head-size", "ffn"):
@@ -76,7 +77,7 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
         if flag not in given or getattr(config_class(), name, None) == getattr(config, name):
             continue
         other, value = copy.deepcopy(config), getattr(config, name)
-        # One key head divides any number of heads.
+        # Any number of heads is divisible by one key head.
         setattr(other, name, 1 if flag == "kv-heads" and value > 1 else 2 * value)
         try:
             ignored = shapes(other) == wanted
@@ -84,7 +85,7 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
             ignored = False
         if ignored:
             raise families.ConfigurationError(
-                f"--{flag} {value} changes nothing in {family} with its other settings; see "
+                f"--{flag} {value} has no effect in {family} with its other settings; see "
                 "--list and --set"
             )
     size = 4 * sum(math.prod(shape) for shape in wanted)
@@ -92,7 +93,7 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
     # The model, the exporter's copy, and the file's copy.
     if 3 * size > memory:
         raise families.ConfigurationError(
-            f"{family} of this size has {size / 2**30:.1f} GiB of weights, and exporting takes "
+            f"{family} of this size has {size / 2**30:.1f} GiB of weights, and the export takes "
             f"three times that: more than the {memory / 2**30:.0f} GiB of this machine; give "
             "smaller sizes (--layers, --hidden, --vocab, …)"
         )
@@ -138,7 +139,7 @@ def cache_shapes(model) -> list[tuple[int, int]]:
         layers = [(cache[index][0], cache[index][1]) for index in range(len(cache))]
     except (TypeError, KeyError, IndexError) as error:
         raise families.ConfigurationError(
-            f"the cache of {type(model).__name__} is no list of keys and values"
+            f"the cache of {type(model).__name__} is not a list of keys and values"
         ) from error
     if any(key.dim() != 4 or key.shape != value.shape for key, value in layers):
         raise families.ConfigurationError(
@@ -190,7 +191,7 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
         block = layers_of(model)[0]
         if part == "mlp" and not hasattr(block, "mlp"):
             raise families.ConfigurationError(
-                f"--part mlp: a layer of {type(model).__name__} has no part of this name; it has "
+                f"--part mlp: a layer of {type(model).__name__} has no module of this name; it has "
                 + ", ".join(name for name, _ in block.named_children())
             )
         wrapper, names, results = (
@@ -261,7 +262,7 @@ def export_optimum(model, opset: int, path: Path, past: bool = False) -> None:
 def verify(model, path: Path, part: str = "model") -> None:
     """Compares the file in ONNX Runtime with the model, at other sizes than the traced ones.
 
-    A cache is filled by one run and used by the next.
+    The second run uses the cache of the first.
     """
     import numpy as np
     import torch
@@ -299,5 +300,5 @@ def verify(model, path: Path, part: str = "model") -> None:
     distance = reference.difference(actual, expected)
     if not distance.relative <= 1e-4:
         raise families.ConfigurationError(
-            f"the exported file computes another result than the model: {distance}"
+            f"the exported file has a different result than the model: {distance}"
         )

@@ -27,7 +27,7 @@ SIZES = {
 
 
 class ConfigurationError(ValueError):
-    """Sizes and settings that make no model."""
+    """An error of sizes or settings."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ def unknown_family(name: str, known) -> ConfigurationError:
     near = difflib.get_close_matches(name.lower(), known, n=4, cutoff=0.5)
     return ConfigurationError(
         f"{name}: neither a folder with a config.json nor a family of causal language models; "
-        + (f"near to it are {', '.join(near)}" if near else "--list names them all")
+        + (f"similar names: {', '.join(near)}" if near else "--list prints all families")
     )
 
 
@@ -117,7 +117,7 @@ def configure(family: str, config_class: type, sizes: Sizes):
             f"--{missing[0]}: {config_class.__name__} has no {' or '.join(SIZES[missing[0]])}; "
             "its sizes are "
             + ", ".join(f"--{flag}" for flag in SIZES if fields[flag])
-            + "; --set NAME=VALUE sets anything else"
+            + "; --set NAME=VALUE sets other fields"
         )
     defaults = config_class()
     known = set(parameters(config_class)) | set(vars(defaults))
@@ -126,7 +126,7 @@ def configure(family: str, config_class: type, sizes: Sizes):
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
             raise ConfigurationError(
                 f"--set {name}: {config_class.__name__} has no such setting"
-                + (f"; near to it are {', '.join(near)}" if near else "")
+                + (f"; similar names: {', '.join(near)}" if near else "")
             )
 
     def default(flag: str):
@@ -164,7 +164,7 @@ def configure(family: str, config_class: type, sizes: Sizes):
         config = config_class(**values)
     except Exception as error:  # configurations raise different exceptions
         raise ConfigurationError(f"{config_class.__name__}: {error}") from error
-    # A smaller vocabulary does not contain the ids of the family's special tokens.
+    # The ids of the family's special tokens exceed a smaller vocabulary.
     vocabulary = getattr(config, "vocab_size", None)
     for name, value in list(vars(config).items()):
         if (

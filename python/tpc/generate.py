@@ -1,11 +1,11 @@
-"""Text from a program that tpcc has compiled with --generate.
+"""Text generation with a program that was compiled with --generate.
 
     python -m tpc.generate ./model --tokenizer DIR --prompt "Once upon a time"
 
-DIR has the model's tokenizer.json, and may have a generation_config.json or a genai_config.json
-with temperature, top_k, top_p, repetition_penalty and the ids that end a text. Flags take
-precedence over these files. Without them, and with --temperature 0, the most probable token is
-selected each time. Text is printed as it is generated; the same --seed gives the same text.
+DIR contains the model's tokenizer.json and optionally a generation_config.json or a
+genai_config.json with temperature, top_k, top_p, repetition_penalty and the ids that end a text.
+Flags take precedence over these files. Without these files, and with --temperature 0, each token is
+the most probable one. Text is printed as it is generated; the same --seed gives the same text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", help="what tpcc has made: an executable or a library")
+    parser.add_argument("model", help="program of tpcc: an executable or a library")
     parser.add_argument(
         "--tokenizer",
         required=True,
@@ -60,9 +60,9 @@ def parser() -> argparse.ArgumentParser:
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--prompt", metavar="TEXT", help="what the text begins with (default: standard input)"
+        "--prompt", metavar="TEXT", help="the beginning of the text (default: standard input)"
     )
-    source.add_argument("--prompt-file", metavar="FILE", help="the same, in a file")
+    source.add_argument("--prompt-file", metavar="FILE", help="a file with the prompt")
     for name, kind in SETTINGS.items():
         parser.add_argument(
             "--" + name.replace("_", "-"),
@@ -72,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--stop-ids", metavar="ID,…", help="token ids that end the text, instead of the model's"
     )
-    parser.add_argument("--weights", help="where the weights are, or random:SEED")
-    parser.add_argument("--threads", type=int, metavar="N", help="of each rank")
+    parser.add_argument("--weights", help="path of the weights, or random:SEED")
+    parser.add_argument("--threads", type=int, metavar="N", help="number of threads per rank")
     parser.add_argument(
         "--max-sequence",
         type=int,
@@ -128,10 +128,10 @@ def prompt_of(arguments) -> str:
 
 
 def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
-    """Writes the continuation of the prompt, each piece as soon as it is text."""
+    """Writes the continuation of the prompt, each token as soon as its characters are complete."""
     ids = ids_of(tokenizer, prompt)
     if not ids:
-        raise TextError("the prompt is empty: give some text")
+        raise TextError("the prompt is empty: give a text")
     if out is None:
         raise TextError("there is no standard output")
     text = TextStream(tokenizer, ids)

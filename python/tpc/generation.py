@@ -44,8 +44,8 @@ class Generation:
         self._session, self._library = session, session._library
         if not hasattr(self._library, "tpc_model_generate"):
             raise TpcError(
-                "this program was made by a tpcc that knew no generation: compile the model again, "
-                "with --generate"
+                "this program was made by a version of tpcc without generation: recompile the "
+                "model, with --generate"
             )
         seed = to_integer("seed", seed, 0, (1 << 64) - 1)
         max_new_tokens, top_k = (

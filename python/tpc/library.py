@@ -1,4 +1,4 @@
-"""Shared libraries of programs, through ctypes: loading, types and errors.
+"""Loading of program libraries through ctypes, with types and errors.
 
 The C interface is runtime/include/tpc/session.h.
 """
@@ -17,7 +17,8 @@ import numpy as np
 
 
 class TpcError(RuntimeError):
-    """An error that the program reports. `broken`: a step had begun; otherwise nothing changed."""
+    """An error that the program reports. `broken`: the error occurred during a step; otherwise the
+    session is unchanged."""
 
     def __init__(self, message: str, broken: bool = False):
         super().__init__(message)
@@ -110,11 +111,11 @@ def shorten(value) -> str:
 
 
 def encode(what: str, text: str) -> bytes:
-    """Returns text for C, which reads up to the first zero byte."""
+    """Returns text as bytes for C; rejects zero bytes, which end C strings."""
     try:
         encoded = os.fsencode(text)
     except UnicodeError:
-        raise TpcError(f"{what} {shorten(text)}: it is no text that can be encoded") from None
+        raise TpcError(f"{what} {shorten(text)}: it cannot be encoded") from None
     if b"\0" in encoded:
         raise TpcError(f"{what} {shorten(text)}: it has a zero byte")
     return encoded
@@ -126,7 +127,7 @@ def path_of(what: str, path) -> str:
         path = os.fsdecode(path)
     except TypeError:
         raise TpcError(
-            f"{what}: expected a path, and not {shorten(path)} ({type_name(path)})"
+            f"{what}: expected a path, not {shorten(path)} ({type_name(path)})"
         ) from None
     encode(what, path)
     return path
@@ -135,8 +136,8 @@ def path_of(what: str, path) -> str:
 def _is_whole(path: str, size: int) -> bool:
     """Returns whether an ELF file has its section headers, which are at its end.
 
-    The dynamic linker maps missing pages of a truncated file, and reading them ends the process.
-    The linker itself rejects files of other kinds.
+    The dynamic linker maps truncated files, and access to missing pages kills the process. Other
+    invalid files are rejected by the linker itself.
     """
     with open(path, "rb") as file:
         header = file.read(64)
@@ -161,7 +162,8 @@ def open_library(path) -> ctypes.CDLL:
     if not stat.S_ISREG(status.st_mode):
         raise TpcError(f"cannot load '{path}': it is not a regular file")
     with _loading:
-        # The dynamic linker identifies files by name, even if a new file has replaced the old one.
+        # The dynamic linker identifies libraries by path, and would return the old library after a
+        # file was replaced.
         files = _loaded.setdefault(path, [])
         if (status.st_dev, status.st_ino) not in files:
             files.append((status.st_dev, status.st_ino))
@@ -176,8 +178,8 @@ def open_library(path) -> ctypes.CDLL:
         raise TpcError(
             f"cannot load '{path}': "
             + (
-                "it was not made by tpcc, or by an older one that made no libraries of "
-                "executables: compile it again"
+                "it was not made by tpcc, or by a version whose executables are not "
+                "libraries: recompile it"
                 if old
                 else str(error).removeprefix(f"{path}: ")
             )
@@ -244,4 +246,4 @@ def flag_of(name: str, value) -> list[str]:
             f"{name}={os.fsdecode(value) if isinstance(value, (os.PathLike, bytes)) else value}"
         ]
     except Exception:  # such as integers with too many digits
-        raise TpcError(f"flag {name}: {shorten(value)} has no text") from None
+        raise TpcError(f"flag {name}: {shorten(value)} is not a text") from None

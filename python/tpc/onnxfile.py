@@ -63,7 +63,7 @@ def set_external(tensor: onnx.TensorProto, location: str, offset: int, length: i
 
 
 def strip_metadata(model: onnx.ModelProto) -> None:
-    """Removes data about the machine or the exporter of the file.
+    """Removes metadata about the exporting machine.
 
     These are stack traces, doc strings and the types of intermediate values.
     """

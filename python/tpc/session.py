@@ -1,4 +1,4 @@
-"""Programs that tpcc has compiled, in this process.
+"""Sessions: compiled programs that run in this process.
 
     session = tpc.load("./model", weights="model.onnx.data", threads=2)
     logits = session.run({"input_ids": ids})["logits"]
@@ -95,7 +95,7 @@ class Session:
         self.inputs = [Port.of(port) for port in self.description["inputs"]]
         self.outputs = [Port.of(port) for port in self.description["outputs"]]
         if generation := self.description.get("generation"):
-            # The program computes other inputs itself, such as the number of tokens.
+            # The program supplies other inputs itself, such as the number of tokens.
             self.inputs = [port for port in self.inputs if port.name == generation["tokens"]]
 
     def _check_flags(self, flags: Mapping) -> None:
@@ -123,7 +123,7 @@ class Session:
         return self._model
 
     def close(self) -> None:
-        """Ends the ranks and frees their memory. Returned arrays stay valid."""
+        """Stops the ranks and frees their memory. Returned arrays remain valid."""
         for generation in list(self._generations):
             generation._close("the session is closed")
         with self._lock:
@@ -146,7 +146,7 @@ class Session:
         port = next((port for port in self.inputs if port.name == name), None)
         if has_mask(value):
             raise TpcError(
-                f"input '{name}' has a mask, which no program reads: give an array without one, "
+                f"input '{name}' has a mask, which is not supported: give an array without one, "
                 "such as x.filled(0)"
             )
         if not isinstance(value, np.ndarray):
@@ -162,7 +162,7 @@ class Session:
         code = CODES.get(value.dtype.newbyteorder("="))
         if code is None:
             raise TpcError(
-                f"input '{name}' is {wanted if port else 'unknown'}, but what is given is "
+                f"input '{name}' is {wanted if port else 'unknown'}, but the argument is "
                 f"{value.dtype}"
             )
         return np.asarray(value, value.dtype.newbyteorder("="), order="C"), code
@@ -176,7 +176,7 @@ class Session:
         if outputs is not None:
             if isinstance(outputs, (str, bytes)) or not isinstance(outputs, Iterable):
                 raise TpcError(
-                    f"outputs are a list of names, such as {sorted(names)[:1]}, and not "
+                    f"outputs must be a list of names, such as {sorted(names)[:1]}, not "
                     f"{shorten(outputs)}"
                 )
             outputs = list(outputs)
@@ -184,19 +184,19 @@ class Session:
                 name for name in outputs if not isinstance(name, str) or name not in names
             ]:
                 raise TpcError(
-                    f"there is no output {shorten(unknown[0])}; the program gives "
+                    f"there is no output {shorten(unknown[0])}; the outputs are "
                     + ", ".join(f"'{name}'" for name in names)
                 )
         if not isinstance(inputs, Mapping):
             raise TpcError(
-                "inputs are arrays by name, such as "
-                f"{{'{self.inputs[0].name if self.inputs else 'x'}': array}}, and not "
+                "inputs must be arrays by name, such as "
+                f"{{'{self.inputs[0].name if self.inputs else 'x'}': array}}, not "
                 f"{type_name(inputs)}"
             )
         given, kept = (Tensor * len(inputs))(), []
         for tensor, (name, value) in zip(given, inputs.items()):
             if not isinstance(name, str):
-                raise TpcError(f"the name of an input is text, and not {shorten(name)}")
+                raise TpcError(f"the name of an input must be text, not {shorten(name)}")
             encoded = encode("the name of an input", name)
             array, code = self._array(name, value)
             shape = (ctypes.c_int64 * array.ndim)(*array.shape)
@@ -251,7 +251,7 @@ class Session:
           divided by it, and tokens are sampled with `seed`.
         * `top_k`, `top_p`: sample from the `top_k` most probable tokens, and from the fewest of
           these whose total probability is at least `top_p`.
-        * `repetition_penalty`: 1 is none.
+        * `repetition_penalty`: 1 disables it.
         * `stop_ids`: tokens that end a row, which contains them as its last token.
         """
         self._check_settings("generate", settings)

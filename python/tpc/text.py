@@ -28,7 +28,7 @@ def read_bounded(path, kind: str, *, file=None, label: str | None = None) -> byt
     """Returns all bytes of a file, or of an open file.
 
     Raises TextError if the file is larger than the maximum of its kind. Tokenizers and
-    configurations must be regular files, because a pipe may never get data.
+    configurations must be regular files, because reading a pipe may block forever.
     """
     label, limit = label or f"'{path}'", MAX_BYTES[kind]
     try:
@@ -58,7 +58,7 @@ def load_tokenizer(path):
     file = path / "tokenizer.json" if path.is_dir() else path
     if not os.path.lexists(file):
         raise TextError(
-            f"there is no '{file}': name a folder with a tokenizer.json, as Hugging Face's "
+            f"there is no '{file}': give a folder with a tokenizer.json, as Hugging Face's "
             "save_pretrained writes it"
         )
     try:
@@ -71,7 +71,7 @@ def load_tokenizer(path):
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:  # the package raises no more specific class
-        raise TextError(f"'{file}' is no tokenizer: {error}") from None
+        raise TextError(f"'{file}' is not a tokenizer: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -82,15 +82,15 @@ def ids_of(tokenizer, text: str) -> list[int]:
     try:
         return tokenizer.encode(text).ids
     except Exception as error:  # the package raises no more specific class
-        raise TextError(f"the tokenizer has no tokens for the prompt: {error}") from None
+        raise TextError(f"the tokenizer cannot encode the prompt: {error}") from None
 
 
 def notes_of(tokenizer, path, text: str) -> list[str]:
     """Returns notes about unexpected tokens of a prompt.
 
-    They report characters without tokens, and special tokens at the ends that tokenizer_config.json
-    requires and tokenizer.json does not add, or the reverse. Some classes of transformers use the
-    former file.
+    Notes report characters without tokens, and special tokens at either end for which
+    tokenizer_config.json and tokenizer.json disagree. Some classes of transformers use the former
+    file.
     """
     notes, encoding = [], tokenizer.encode(text)
     covered = bytearray(len(text))
@@ -101,7 +101,7 @@ def notes_of(tokenizer, path, text: str) -> list[str]:
         for letter, known in zip(text, covered)
     ):
         notes.append(
-            f"the tokenizer leaves out {lost} characters of the prompt, for which it has no tokens"
+            f"the tokenizer drops {lost} characters of the prompt, for which it has no tokens"
         )
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     config = _read(folder / "tokenizer_config.json")
@@ -126,7 +126,7 @@ def notes_of(tokenizer, path, text: str) -> list[str]:
 
 @dataclass
 class Defaults:
-    """Generation settings of a model's authors. Temperature 0 is greedy."""
+    """Generation settings that accompany a model. Temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -151,21 +151,21 @@ def _read(file: Path) -> dict:
     except TextError:
         raise
     except (ValueError, RecursionError) as error:
-        raise TextError(f"'{file}' is no JSON: {error}") from None
+        raise TextError(f"'{file}' is not JSON: {error}") from None
     return _object(file, value)
 
 
 def _object(what, value) -> dict:
     if not isinstance(value, dict):
-        raise TextError(f"'{what}' is no JSON object")
+        raise TextError(f"'{what}' is not a JSON object")
     return value
 
 
 def read_defaults(path) -> Defaults:
     """Reads generation_config.json (Hugging Face) and genai_config.json (ONNX Runtime) of a folder.
 
-    The first file takes precedence. Defaults are those of transformers: nothing is sampled unless
-    `do_sample` is true, and then top_k is 50.
+    The first file takes precedence. Defaults are those of transformers: sampling requires
+    `do_sample`, and top_k then defaults to 50.
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     genai = _read(folder / "genai_config.json")
@@ -189,7 +189,7 @@ def read_defaults(path) -> Defaults:
             or value != kind(value)
         ):
             raise TextError(
-                f"'{folder}': {name} is {value!r:.80}, and should be "
+                f"'{folder}': {name} is {value!r:.80}, expected "
                 f"{'an integer' if kind is int else 'a number'} from "
                 f"{low} to {min(high, LARGEST[kind]):.5g}"
             )
@@ -203,7 +203,7 @@ def read_defaults(path) -> Defaults:
         for token in stop
     ):
         raise TextError(
-            f"'{folder}': eos_token_id is {found['eos_token_id']!r:.80}, and should be an id or "
+            f"'{folder}': eos_token_id is {found['eos_token_id']!r:.80}, expected an id or "
             "a list of ids"
         )
     defaults = Defaults(repetition_penalty=number("repetition_penalty", 1.0, 1e-6), stop_ids=stop)
@@ -221,7 +221,7 @@ class TextStream:
 
     The bytes of a character may span several tokens, and the text of a token depends on earlier
     tokens (a leading space, for example). So each token is decoded together with a few earlier
-    ones, and their text is removed.
+    tokens, whose text is then removed.
     """
 
     CONTEXT, MAX_CONTEXT = 6, 64
@@ -229,8 +229,8 @@ class TextStream:
     def __init__(self, tokenizer, prompt=()):
         self._tokenizer = tokenizer
         prompt = list(prompt)
-        # Takes a few tokens of the prompt that begin at a character: a partial character could
-        # spoil the following ones.
+        # Uses the last tokens of the prompt, from a complete character on: a partial character
+        # would corrupt the following ones.
         for count in range(self.CONTEXT, self.MAX_CONTEXT):
             self._ids = prompt[-count:]
             if not self._decode(self._ids).startswith("\N{REPLACEMENT CHARACTER}"):
@@ -251,7 +251,7 @@ class TextStream:
         return text[len(known) :]
 
     def end(self) -> str:
-        """Returns the rest; an incomplete character becomes the replacement character."""
+        """Returns the remaining text; an incomplete character becomes the replacement character."""
         known = self._decode(self._ids[self._begin : self._shown])
         text = self._decode(self._ids[self._begin :])
         self._begin = self._shown = len(self._ids)

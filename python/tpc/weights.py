@@ -1,4 +1,4 @@
-"""Writes seeded weights next to an ONNX file that has only its structure.
+"""Generation of seeded weights for an ONNX file without external data.
 
     python -m tpc.weights test/Models/gpt2-124m.onnx -o build/models
 
@@ -29,7 +29,7 @@ NORMS = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization
 def fan_in_dimensions(graph: onnx.GraphProto) -> dict[str, int]:
     """Returns the reduced dimension of each initializer that multiplies activations.
 
-    A lookup table counts as the transposed right-hand side of a matmul, like a tied head.
+    A lookup table is treated as the transposed right operand of a matmul, like a tied head.
     """
     dimensions: dict[str, int] = {}
     for node in graph.node:
@@ -73,7 +73,7 @@ def write_weights(model_path: Path, directory: Path, seed: int = 0, progress=Non
     tensors = [tensor for tensor in graph.initializer if onnxfile.is_external(tensor)]
     if not tensors:
         raise ValueError(
-            f"{model_path}: no tensor refers to external data; the file is complete as it is"
+            f"{model_path}: no tensor refers to external data; the file is already complete"
         )
     locations = {onnxfile.external_entry(tensor)["location"] for tensor in tensors}
     if len(locations) != 1 or any(os.path.basename(name) != name for name in locations):
@@ -83,7 +83,7 @@ def write_weights(model_path: Path, directory: Path, seed: int = 0, progress=Non
     wrong = [tensor.name for tensor in tensors if tensor.data_type != onnx.TensorProto.FLOAT]
     if wrong:
         raise ValueError(
-            f"{model_path}: only float32 weights can be drawn, and these are not: "
+            f"{model_path}: only float32 weights can be generated; other types:  "
             f"{', '.join(wrong)}"
         )
 

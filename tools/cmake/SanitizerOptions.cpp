@@ -1,7 +1,8 @@
 //===- SanitizerOptions.cpp - Default options of AddressSanitizer ---------===//
 //
-// libMLIR.so and libLLVM.so are not instrumented, so containers and arenas that they share with
-// instrumented code look poisoned to it. Linked into all programs that use them, with sanitizers.
+// libMLIR.so and libLLVM.so are not instrumented, so AddressSanitizer would report containers and
+// arenas that they share with instrumented code. This file is linked into all programs that use
+// these libraries, in sanitizer builds.
 //
 //===----------------------------------------------------------------------===//
 

@@ -5,11 +5,10 @@
 //
 //   * every collective matches its sizes, and these are equal for all members of a group;
 //   * no collective is in a loop that some members of its group may run more often than others;
-//   * the k-th message from stage i to j is the k-th that j expects from i, with the same type, in
-//   a
-//     loop over the same micro-batches;
-//   * (place, iteration * period + time) ascends in each stage; both sides of a message have the
-//   same.
+//   * the k-th message from stage i to j is the k-th that j expects from i, with the same type,
+//     in a loop over the same micro-batches;
+//   * the numbers (place, iteration * period + time) ascend in each stage, and are equal on both
+//     sides of a message.
 //
 // Then there is no deadlock: consider the pending communication with the minimum number. None of
 // its sides has any other communication before it.
@@ -33,7 +32,7 @@ constexpr int64_t maxRanks = int64_t(1) << 20;
 constexpr size_t maxCrossings = 100000;
 using Axes = std::vector<std::string>;
 using AxisSet = std::set<std::string>;
-using Sizes = std::map<std::string, int64_t>; // of axes, including mb, the axis in time
+using Sizes = std::map<std::string, int64_t>; // number of ranks (of micro-batches for mb) per axis
 
 const json &get(const json &object, const char *key) {
   if (!object.is_object() || !object.contains(key))
@@ -52,7 +51,7 @@ Axes getTexts(const json &object, const char *key) {
   Axes texts;
   for (const json &item : get(object, key))
     texts.push_back(item.is_string() ? item.get<std::string>()
-                                     : (refuse("not a text: " + item.dump()), ""));
+                                     : (refuse("not a string:  " + item.dump()), ""));
   return texts;
 }
 
@@ -62,7 +61,7 @@ struct Crossing {
   int64_t time = 0;
 };
 struct Phase {
-  std::string loop; // the text of its batch; empty: no loop
+  std::string loop; // batch size of the loop, as text; empty outside of loops
   std::vector<Crossing> crossings;
   int64_t place = 0, period = 1;
 };
@@ -123,7 +122,7 @@ void Checker::readGrid() {
     refuse("there are no micro-batches");
 }
 
-/// Returns a number that divides a size for all values of its symbols: for "768", and for
+/// Returns a constant divisor of a size for all values of its symbols: 768 for "768", 2 for
 /// "2*batch". Returns 1 for a sum.
 int64_t divisorOf(const std::string &size) {
   size_t digits = std::min(size.find_first_not_of("0123456789"), size.size());
@@ -132,8 +131,8 @@ int64_t divisorOf(const std::string &size) {
   return digits == size.size() || size[digits] == '*' ? std::stoll(size) : 1;
 }
 
-/// Returns the axes on which the size of a rank's shard of a dimension depends: those from the
-/// first one on that does not split evenly.
+/// Returns the axes on which the size of a rank's shard of a dimension depends: the first axis with
+/// an uneven split, and all later ones.
 AxisSet Checker::unevenAxes(const json &dim) const {
   AxisSet uneven, all;
   if (dim.is_string())
@@ -172,8 +171,8 @@ AxisSet Checker::unevenAxes(const json &dim) const {
   return uneven;
 }
 
-/// Returns the axes on which the number of iterations depends. If all ranks have samples, all run
-/// equally many.
+/// Returns the axes on which the number of iterations depends. Batches of at least one sample per
+/// rank have equally many iterations on all ranks.
 AxisSet Checker::loopAxes(const json &batch) const {
   AxisSet uneven = unevenAxes(batch);
   if (uneven.empty() || batch["factors"].size() != 1 || !batch["axes"].empty())
@@ -194,14 +193,15 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   Axes over = getTexts(op, "over");
   AxisSet group = groupOf(op);
   if (over.empty() || group.size() != over.size())
-    refuse("a group needs axes, each once: " + text);
+    refuse("a group must have distinct axes: " + text);
   int64_t members = 1;
   for (const std::string &axis : over) {
     if (std::find(order.begin(), order.end(), axis) == order.end())
       refuse("'" + axis + "' is not an axis of ranks: " + text);
     members *= sizes.at(axis);
     if (loop.contains(axis))
-      refuse("ranks that differ on '" + axis + "' may not run it equally often: " + text);
+      refuse("ranks that differ on '" + axis +
+             "' may have different numbers of iterations: " + text);
   }
   groups.insert(over);
 
@@ -355,7 +355,7 @@ void Checker::readPhases() {
 }
 
 void Checker::checkMessages() {
-  // Sides of a channel: from stage to stage, or all stages of a group.
+  // Communication of a channel by side: sender and receiver, or all stages of a group.
   struct Side {
     const Phase *phase;
     const Crossing *crossing;
@@ -444,8 +444,8 @@ std::string hashOf(const std::string &text) {
 }
 
 /// For programs that generate: the last stage posts tokens to all others without waiting. All ranks
-/// run the same loop. An iteration runs a step and posts its tokens, or takes those of an earlier
-/// step. Numbers are (iterations after the step's, position in the iteration).
+/// run the same loop. An iteration runs a step and posts its tokens, or receives those of an
+/// earlier step. Numbers are pairs: (iterations after that of the step, position in the iteration).
 void Checker::checkTokens() {
   if (certificate.contains("tokens") != schedule().contains("tokens"))
     refuse("only one of schedule and proof has tokens");
@@ -463,7 +463,7 @@ void Checker::checkTokens() {
     refuse("the number of steps in flight exceeds the number of stages, or is 0");
   if (get(proof, "step") != json({0, 0}) || get(proof, "post") != json({0, 1}) ||
       get(proof, "take") != json({1, 0}) || proof.size() != 3)
-    refuse("tokens are not taken after they are posted");
+    refuse("tokens are received before they are posted");
 }
 
 void Checker::run() {
@@ -480,7 +480,7 @@ void Checker::run() {
   checkGroups();
   checkTokens();
   if (std::set<int64_t>(outputs.begin(), outputs.end()).size() != outputs.size())
-    refuse("outputs are not delivered once each");
+    refuse("an output is not delivered exactly once");
   if (get(certificate, "hash") != hashOf(schedule().dump()))
     refuse("the hash is not that of the schedule");
 }

@@ -2,7 +2,8 @@
 //
 //     tpc-check-certificate FILE [EXECUTABLE | staged.mlir]
 //
-// Checks a certificate, and that it belongs to the program in the second file.
+// Checks a certificate. With a second file, also checks that the certificate belongs to that
+// program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +63,7 @@ int main(int argc, char **argv) {
   };
   if (argc < 2 || argc > 3 || std::string(argv[1]) == "--help") {
     std::puts("usage: tpc-check-certificate FILE [EXECUTABLE | staged.mlir]\n"
-              "Checks what tpcc --certificate=FILE wrote, and that it is about this program.");
+              "Checks a file of tpcc --certificate=FILE, and that it belongs to the program.");
     return end(argc == 2 ? 0 : 2);
   }
   try {

@@ -170,7 +170,7 @@ SUM = {"op": "all_reduce", "type": "f32", "dims": [], "reduction": "sum"}
 REFUSALS = {
     "'grid' is missing in": lambda p: p["schedule"].pop("grid"),
     "'micro_batches' is not a number in": lambda p: p["schedule"]["grid"].update(micro_batches="x"),
-    "not a text: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
+    "not a string: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
     "axis 'tp' is invalid": lambda p: p["schedule"]["grid"]["sizes"].update(tp=0),
     "the grid has sizes of axes that are not in its order": (
         lambda p: p["schedule"]["grid"]["sizes"].update(xp=1)
@@ -179,9 +179,9 @@ REFUSALS = {
     "'xp' cannot split": lambda p: factor(p).update(axes=["xp"]),
     "not a factor": lambda p: factor(p).update(also=1),
     "not a dimension": lambda p: find(collective(p), lambda item: "factors" in item).update(also=1),
-    "a group needs axes, each once": lambda p: collective(p).update(over=["tp", "tp"]),
+    "a group must have distinct axes": lambda p: collective(p).update(over=["tp", "tp"]),
     "'xp' is not an axis of ranks": lambda p: collective(p).update(over=["xp"]),
-    "ranks that differ on 'dp' may not run it equally often": (
+    "ranks that differ on 'dp' may have different numbers of iterations": (
         lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]})
     ),
     "there is no such dimension": lambda p: collective(p).update(op="all_gather", dim=9),
@@ -228,7 +228,7 @@ REFUSALS = {
     "a group is not one of the grid's": lambda p: p["groups"][0]["members"].append(99),
     "the groups are not those in use": lambda p: p["groups"].pop(),
     "not a certificate of format 1": lambda p: p.update(format=2),
-    "outputs are not delivered once each": (
+    "an output is not delivered exactly once": (
         lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0})
     ),
     "the hash is not that of the schedule": lambda p: p.update(hash="0" * 16),
@@ -286,7 +286,7 @@ TOKENS = {
     "the number of steps in flight exceeds the number of stages": (
         lambda p: p["schedule"]["tokens"].update(in_flight=4)
     ),
-    "tokens are not taken after they are posted": lambda p: p["tokens"].update(take=[0, 1]),
+    "tokens are received before they are posted": lambda p: p["tokens"].update(take=[0, 1]),
 }
 
 

@@ -100,7 +100,7 @@ def test_long_divisions_of_inner_loops_are_found():
         "kernel_bad", DIVISIONS.replace("INNER", long), "elements", {}, 4, 4, ["a model"]
     )
     assert list(gpu_kernels.find_faults(kernel)) == [
-        f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"
+        f"kernel_bad (a model): 64-bit division in an inner loop: {long}"
     ]
 
 

@@ -154,7 +154,7 @@ for words, ids, settings in (
         (["row of token ids"], np.array(7), {}),
         (["stop_ids", "float64"], [1], {"stop_ids": [1.5]}),
         (["stop_ids", "50"], [1], {"stop_ids": 50}),
-        (["one of rows"], [[1], [2, [3, 4]]], {}), (["row of token ids", "None"], None, {}),
+        (["a row of rows"], [[1], [2, [3, 4]]], {}), (["row of token ids", "None"], None, {}),
         (["row of token ids"], [None], {}),
         (["row of token ids"], [[1], None], {}), (["row of token ids"], b"12", {}),
         (["row of token ids"], {1: 2}, {}),

@@ -154,7 +154,7 @@ def test_sizes_that_were_forgotten_are_named():
 
 def test_unknown_families_have_neighbors():
     message = str(families.unknown_family("LLama-2", ["llama", "mistral", "gpt2"]))
-    assert "near to it are llama" in message
+    assert "similar names: llama" in message
     assert "--list" in str(families.unknown_family("zzz", ["llama"]))
 
 
@@ -200,7 +200,7 @@ def test_compare_reads_files(arrays):
     for name, words in (
         ("pipe", "regular file"),
         ("/dev/zero", "regular file"),
-        ("empty", "no .npy file"),
+        ("empty", "not a .npy file"),
         ("several.npz", "several arrays"),
         (".", "regular file"),
     ):

@@ -196,8 +196,8 @@ def test_defaults_are_the_folders(tmp_path, files, expected):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
         ('{"eos_token_id": "</s>"}', "eos_token_id.*</s>"),
         ('{"do_sample": true, "top_p": 1.5}', "top_p is 1.5.*to 1"),
         ('{"do_sample": true, "top_k": 2.5}', "top_k"),
@@ -219,11 +219,11 @@ def test_defaults_are_the_folders(tmp_path, files, expected):
             "top_k is 10000",
             id="400 digits of an integer",
         ),
-        pytest.param('{"max_new_tokens": 1%s}' % ("0" * 5000), "no JSON", id="5000 digits"),
+        pytest.param('{"max_new_tokens": 1%s}' % ("0" * 5000), "not JSON", id="5000 digits"),
         pytest.param(
             '{"eos_token_id": [1%s]}' % ("0" * 400), "eos_token_id", id="400 digits of an id"
         ),
-        pytest.param('{"a": ' + "[" * 100000, "no JSON", id="deep"),
+        pytest.param('{"a": ' + "[" * 100000, "not JSON", id="deep"),
     ],
 )
 def test_folders_that_are_wrong(tmp_path, text, words):
@@ -232,7 +232,7 @@ def test_folders_that_are_wrong(tmp_path, text, words):
         read_defaults(tmp_path)
     (tmp_path / "generation_config.json").unlink()
     (tmp_path / "genai_config.json").write_text('{"search": [1]}')
-    with pytest.raises(TextError, match="genai_config.json.*search.*no JSON object"):
+    with pytest.raises(TextError, match="genai_config.json.*search.*not a JSON object"):
         read_defaults(tmp_path)
 
 
@@ -321,7 +321,7 @@ def test_characters_without_a_token():
     tokenizer = Tokenizer(models.BPE({"a": 0}, []))
     assert (
         notes_of(tokenizer, ".", "aaa") == []
-        and "leaves out 2 characters" in notes_of(tokenizer, ".", "axay")[0]
+        and "drops 2 characters" in notes_of(tokenizer, ".", "axay")[0]
     )
 
 
@@ -333,5 +333,5 @@ def test_text_without_tokens_is_refused():
         models.WordPiece({"a": 0}, unk_token="[UNK]"),
         models.Unigram([("a", 0.0)], None),
     ):
-        with pytest.raises(TextError, match="no tokens for the prompt"):
+        with pytest.raises(TextError, match="cannot encode the prompt"):
             ids_of(Tokenizer(model), "zaz")
