@@ -24,7 +24,7 @@ struct AppendCase {
   int64_t cacheShift = 0, freshShift = 0; ///< offsets of the data, in elements
   std::vector<int64_t> lengths;
 
-  /// Draws a case. Lengths are valid, except for some that leave no room.
+  /// Generates a random case. Lengths are valid, except for some without room for the new rows.
   static AppendCase draw(unsigned seed) {
     std::mt19937 random(seed);
     auto from = [&](std::initializer_list<int64_t> list) {
@@ -87,7 +87,7 @@ TEST_P(DeviceTest, AppendsOfAllLayouts) {
       args.fresh_head_stride = made.sequence * made.size;
       args.fresh_batch_stride = made.heads * args.fresh_head_stride;
     } else if (made.order == Order::Apart) {
-      // Strides may have divisors that the head size does not have.
+      // Strides may be odd although the head size is even, and the reverse.
       constexpr int64_t multiple = 8;
       args.fresh_head_stride = (made.size + multiple - 1) / multiple * multiple;
       args.fresh_row_stride = made.heads * args.fresh_head_stride;

@@ -1,4 +1,4 @@
-//===- BackendTest.cpp - tests of ranks with a collective backend ---------===//
+//===- BackendTest.cpp - tests of device-to-device communication ----------===//
 
 #include "LateBackend.h"
 #include "LateDevice.h"

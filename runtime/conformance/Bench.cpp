@@ -2,8 +2,9 @@
 //
 // tpc-rt-bench [--ranks N] [--repeat N] prints, as JSON, medians over repeats of:
 //   all_reduce of some sizes over all ranks, with the processor time summed over all ranks;
-//   a pipeline: each rank computes for two milliseconds and sends to the next, so that all ranks
-//   but one wait. "waiting_cpu" is the processor time of the waiting ranks relative to the
+//   a pipeline: each rank computes for two milliseconds and sends to the next, so that at any time
+//   all ranks but one wait. "waiting_cpu" is the processor time of the waiting ranks relative to
+//   the
 //   computing one: 0 if they sleep, cores - 1 if they use all cores.
 // Under a launcher it measures MPI with the launcher's number of ranks.
 //

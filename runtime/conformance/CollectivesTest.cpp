@@ -17,8 +17,7 @@ class Collectives : public WorldTest {};
 constexpr int32_t allTypes[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
                                 TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
 
-/// Calls `fn` with an unsigned integer of the type's size: a type that is moved, but not computed
-/// with.
+/// Calls `fn` with an unsigned integer of the type's size: such types are only copied.
 template <typename Fn> void withCarrier(int32_t dtype, Fn fn) {
   switch (sizeOf(dtype)) {
   case 1:

@@ -46,7 +46,7 @@ TEST(CurrentOperation, IsReadWhole) {
     }
   });
   int found[3] = {};
-  // On one processor, this waits until each thread has run.
+  // On a single core, waits until each thread has run.
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   auto isOver = [&] {
     return std::all_of(found, found + 3, [](int count) { return count > 100000; }) ||

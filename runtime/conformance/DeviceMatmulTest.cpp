@@ -28,7 +28,7 @@ static float *upload(DeviceTest &test, const std::vector<float> &values, int32_t
                           : reinterpret_cast<float *>(test.tensor(encode(values, dtype)));
 }
 
-/// Makes a k x n matrix, by its rows or as the transpose of a tensor.
+/// Makes a k x n matrix, from its rows or as the transpose of a tensor.
 static std::shared_ptr<Matrix> matrixOf(DeviceTest &test, const std::vector<float> &values,
                                         int64_t k, int64_t n, bool transposed, int32_t dtype) {
   std::vector<float> columns(values.size());
@@ -88,7 +88,7 @@ TEST_P(DeviceTest, ProductsAreSums) {
 TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
-      continue; // the device's programs have no such types
+      continue; // programs for the device do not use these types
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
         for (int more : {0, 1, 2}) { // adds a bias, then a residual
@@ -112,7 +112,7 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
             double sum = (more ? bias[i % n] : 0) + (more > 1 ? residual[i] : 0);
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
-            // Half a unit in the last place, and as much again if a bias has no epilogue.
+            // Half a unit in the last place; one unit if the bias is not added in the epilogue.
             double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
             EXPECT_NEAR(decode(result[static_cast<size_t>(i)], dtype), sum,
                         unit * (more > 1 ? 2.01 : 0.51))
@@ -122,12 +122,12 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   }
 }
 
-/// Neither sums nor addends are rounded to 16 bits.
+/// Neither partial sums nor addends may be rounded to 16 bits.
 TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
-      continue; // the device's programs have no such types
-    // Numbers that 16 bits represent exactly.
+      continue; // programs for the device do not use these types
+    // Numbers that 16-bit floats represent exactly.
     auto exact = [](std::vector<float> values) {
       for (float &value : values)
         value = std::round(value * 8) / 8;
@@ -184,7 +184,8 @@ TEST_P(DeviceTest, ProductsWithASharedLeftSide) {
   device->beginStep({0, 0});
   device->multiply({xData, m, k, products});
   std::vector<Product> done = products;
-  std::fill(products.begin(), products.end(), Product{}); // multiply must have read the list
+  std::fill(products.begin(), products.end(), Product{}); // multiply must read the list before it
+                                                          // returns
   device->endStep();
   for (size_t p = 0; p < done.size(); ++p) {
     int64_t n = done[p].matrix->n;
@@ -215,7 +216,7 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
                      before = integers(batch * m * n, 3);
   for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
     if (dtype != TPC_F32 && !device->computes(dtype))
-      continue; // the device's programs have no such types
+      continue; // programs for the device do not use these types
     float *aData = upload(*this, a, dtype), *bData = upload(*this, b, dtype),
           *out = upload(*this, before, dtype);
     auto results = [&] {
@@ -243,7 +244,7 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
   }
 }
 
-// More shapes than any plan cache keeps, twice.
+// More shapes than the capacity of any plan cache, twice.
 TEST_P(DeviceTest, ProductsOfManyShapes) {
   constexpr int64_t maximum = 1100, k = 2;
   const std::vector<float> x = numbers(maximum * k, 1), w = numbers(k, 2);
@@ -273,7 +274,7 @@ TEST_P(DeviceTest, TuningKeepsResults) {
                      before = numbers(2 * m * n, 4), both = numbers(2 * m * k, 5);
   std::vector<std::shared_ptr<Matrix>> alive;
   // Returns the bits of all results, by type, result type, addends, and whether the right-hand side
-  // stays resident: tuning then reads it.
+  // stays resident (tuning then reads it).
   auto compute = [&] {
     std::vector<std::vector<uint8_t>> results;
     for (auto [dtype, outDtype] : {std::pair(TPC_F32, TPC_F32),
@@ -328,7 +329,7 @@ TEST_P(DeviceTest, TuningKeepsResults) {
   };
   EXPECT_EQ(sorted(device->pendingTunings()), sorted(pendingTunings));
   EXPECT_EQ(compute(), expected);
-  // Another device, which only receives the results.
+  // A second device, which applies the results without measuring.
   std::unique_ptr<World> other = World::threads(Grid({{"tp", 1}}), 1);
   other.swap(world);
   Device *measured = std::exchange(device, world->local(0).device.get());

@@ -145,7 +145,7 @@ TEST_P(DeviceTest, AttentionIsDoneInOrder) {
 
 TEST_P(DeviceTest, AppendsAreDoneInOrder) {
   int64_t batch = 2, heads = 2, sequence = 3, capacity = 6, size = 4;
-  // The cache is an input as well, where nothing is appended.
+  // Cache entries without appended rows are inputs of the operation.
   std::vector<float> held = numbers(batch * heads * capacity * size, 1);
   float *before = tensor(held), *cache = tensor(held);
   float *fresh = tensor(numbers(batch * sequence * heads * size, 2));
@@ -199,7 +199,7 @@ TEST_P(DeviceTest, UnfinishedStepsDeliverNothing) {
   EXPECT_EQ(again, 1);
 }
 
-// Reads by the host during a step would be missing in a replay.
+// A replay would not repeat reads by the host during a step.
 TEST_P(DeviceTest, StepsInWhichTheHostReadsAreNotRecorded) {
   if (!device->canRecord())
     return;

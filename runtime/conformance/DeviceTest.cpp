@@ -243,8 +243,8 @@ TEST_P(DeviceTest, RowsAreCopiedToOtherDistances) {
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
   if (!GetParam().hasAttention)
     return; // generated kernels compute it: see test_cuda_programs.py
-  // All scores are equal except for slopes: a query's result is the mean of the visible values,
-  // each weighted by 2^(slope * distance).
+  // Scores differ only by slopes: a query's result is the mean of the visible values, each weighted
+  // by 2^(slope * distance).
   int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8, window = 3;
   std::vector<float> slopes = {0, 1, -1, 2};
   for (float &slope : slopes)
@@ -295,7 +295,7 @@ static const DeviceKind &oneDnnDevices() {
   return kind ? *kind : cpuDevices();
 }
 INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(Candidate{&oneDnnDevices}));
-#if !__has_feature(thread_sanitizer) // leaves no terabyte of addresses for simulated devices
+#if !__has_feature(thread_sanitizer) // address space limits exclude simulated devices
 /// GPUs: simulated ones, unless TPC_CUDA_LIBS names others.
 static const DeviceKind &gpuDevices() {
   setenv("TPC_CUDA_LIBS", TPC_SIMULATOR, /*overwrite=*/0);
@@ -311,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
 #endif
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 
-// Checks the late device itself: it reorders independent work, and no other.
+// Checks the late device itself: it reorders independent work, and only that.
 TEST(LateDevice, ReordersIndependentWork) {
   selectDevices(conformance::lateDevices());
   {

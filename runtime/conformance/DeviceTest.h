@@ -62,7 +62,7 @@ struct DeviceTest : testing::TestWithParam<Candidate> {
   }
   void launch(int32_t kernel, std::vector<void *> operands, int64_t rows, int64_t grain = 1) {
     device->launch(kernel, operands.data(), static_cast<int32_t>(operands.size()), rows, grain);
-    // The device must have read the list.
+    // The device must read the list before it returns.
     std::fill(operands.begin(), operands.end(), nullptr);
   }
 

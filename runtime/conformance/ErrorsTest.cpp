@@ -84,7 +84,7 @@ TEST(Errors, OnlyTheFirstIsKept) {
 
 TEST(Errors, FailsAtAnyMoment) {
   // One rank fails at a random point of a mixture of collectives of several groups. Sanitizers
-  // check which buffers other ranks read at that moment.
+  // detect reads of freed buffers by other ranks.
   Grid grid({{"tp", 2}, {"dp", 2}});
   for (uint64_t repeat = 0; repeat < 60; ++repeat)
     EXPECT_EQ(errorOf(grid,
@@ -159,7 +159,7 @@ TEST(Errors, BadArgumentsAreReported) {
   Grid grid({{"tp", 2}, {"pp", 2}});
   float x[16] = {}, y[16] = {};
   auto said = [&](const Fn &fn) {
-    // Every rank makes the same error; any of them may be the first to report it.
+    // Every rank has the same error; any of them may be the first to report it.
     std::string error = errorOf(grid, fn);
     return error.substr(error.find(": ") + 2);
   };

@@ -15,7 +15,8 @@ namespace {
 class Exchanges : public WorldTest {};
 
 using AxisList = std::vector<int32_t>;
-/// Split of a dimension on one side: axes of each factor, and of the remaining product.
+/// Split of a dimension before or after the exchange: axes of each factor, and of the remaining
+/// product.
 struct Split {
   std::vector<AxisList> factors;
   AxisList product;
@@ -25,7 +26,7 @@ struct Dim {
   Split before, after;
 };
 
-/// Returns the indices of a dimension that reside on a rank.
+/// Returns the indices of a dimension that a rank has.
 std::vector<int64_t> indicesOf(const Grid &grid, int rank, const std::vector<int64_t> &sizes,
                                const Split &split) {
   auto take = [&](std::vector<int64_t> list, const AxisList &axes) {
@@ -108,11 +109,13 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
   tpc_exchange(&ctx, layout.data(), TPC_F32, in.data(), out.data(), sizes.data());
   EXPECT_TRUE(sameBits(out.read(), expected)) << "rank " << ctx.rank << " axes " << axes;
 
-  // No rank receives more than it needs and does not have. If parts are equal, over at most two
-  // axes, no rank sends more either; three boxes of equal size cannot be shared by two senders.
+  // Each rank receives exactly the missing elements that it needs. With equal shards over at most
+  // two axes, no rank sends more than that maximum either. (Two senders cannot divide three boxes
+  // of equal size evenly.)
   int64_t maximum = 0;
   for (int member : members) {
-    // Both are boxes, and so is their intersection: its size is a product over the dimensions.
+    // Both shards are boxes, and so is their intersection: its size is a product over the
+    // dimensions.
     int64_t needs = 1, hasOfThem = 1;
     for (const Dim &dim : dims) {
       std::vector<int64_t> has = indicesOf(ctx.grid, member, dim.sizes, dim.before);
@@ -212,7 +215,7 @@ TEST_P(Exchanges, Factors) {
 
 TEST_P(Exchanges, Types) {
   onAllRanks([](tpc_context &ctx) {
-    // Moves depend only on the type's size.
+    // Copies depend only on the size of the element type.
     int64_t p = ctx.grid.axes()[0].size, size = p;
     int32_t layout[] = {1, 1, 0, -1, -1, -1, -1};
     OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), all(ctx, p);

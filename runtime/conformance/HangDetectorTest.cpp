@@ -43,7 +43,7 @@ TEST(HangDetector, ARankInALaterOperationIsNotMissing) {
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 1");
   EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in all_gather 6");
   EXPECT_EQ(ranks.all.first(), 0);
-  // Operations of another group are not comparable.
+  // Sequence numbers of different groups are not comparable.
   ranks.beats[0].axes = 2;
   EXPECT_EQ(ranks.all.awaited(1), std::vector<int>{0});
 }

@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
   using namespace tpc::rt::conformance;
   const char *asked = std::getenv("TPC_CONFORMANCE");
   std::string devices = asked ? asked : "", problem;
-  // Must precede GoogleTest's query of the grids.
+  // Must run before GoogleTest enumerates the grids.
   if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
     theSession = joinLauncher(launcher, error);
@@ -141,8 +141,8 @@ int main(int argc, char **argv) {
   }
   testing::InitGoogleTest(&argc, argv);
   if (theSession && theSession->rank() != 0) {
-    // GoogleTest creates the report's writer when it parses flags: two ranks must not write one
-    // file.
+    // GoogleTest creates the report's writer when it parses flags: two ranks must not write the
+    // same file.
     auto &listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_xml_generator());
     delete listeners.Release(listeners.default_result_printer());

@@ -39,7 +39,8 @@ std::unique_ptr<World> makeWorld(const Grid &grid);
 bool sumsInRankOrder(const tpc_context &ctx);
 
 /// Returns the sets of axes to communicate over. Level long: all subsets. By default: all subsets
-/// of the axes larger than one, and few with axes of size one, which do not change groups.
+/// of the axes larger than one, and a few that also contain axes of size one, which do not change
+/// groups.
 std::vector<uint32_t> masksOf(const Grid &grid);
 
 /// A test in which every rank takes part. A failure on one rank fails the test on all.

@@ -24,7 +24,8 @@ public:
   explicit Rendezvous(int members) : slots(members) {}
 
   struct Slot {
-    CommCall call; // copied: a member with a mismatching call leaves at once and destroys its plan
+    CommCall call; // a copy, because a member with a mismatching call returns at once and destroys
+                   // its plan
     const std::byte *from;
   };
 
@@ -113,7 +114,7 @@ private:
     default:
       break;
     }
-    // A ring order that starts at some member.
+    // Ring order from a seed-dependent first member.
     size_t offset = call.kind == CommCall::ReduceScatter ? index * bytes : 0;
     size_t first = call.kind == CommCall::ReduceScatter ? index + 1 : members / 2;
     auto inputOf = [&](size_t i) { return slots[(first + i) % members].from + offset; };

@@ -47,7 +47,8 @@ using Accesses = std::vector<Access>;
 
 constexpr int64_t f32 = sizeof(float);
 
-// A new field may add accesses that are awaited below. Page tables are always null.
+// Fails if a field is added, because it may be an access that must be waited for below. Page tables
+// are always null.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 296 && sizeof(tpc_append_args) == 104);
 
@@ -322,7 +323,7 @@ private:
       return;
     Accessible scope(*this);
     for (; count > 0; --count) {
-      // Selects any operation that depends on none before it, among the first ones.
+      // Selects one of the first operations that depend on no earlier operation.
       std::vector<size_t> ready;
       for (size_t i = 0; i < std::min<size_t>(queue.size(), 24); ++i)
         if (std::none_of(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(i),

@@ -4,7 +4,7 @@
 // * Work is delayed until its result is needed, or until a random earlier time. It then runs in any
 //   order that respects dependences (read after write, write after read, write after write).
 // * Rows of a launch run in ranges of any size, in any order, and some beyond the last row.
-// * Memory is accessible only while work runs, so that host code that reads or writes a tensor
+// * Memory is accessible only while work runs, so that host code that accesses a tensor
 //   crashes, as it would on a device with memory of its own.
 // * New memory, frames, and buffers for the next write are filled with NaN. Released memory is
 //   unmapped, and each block is followed by an inaccessible page.

@@ -107,14 +107,15 @@ TEST(Launcher, Slurm) {
   EXPECT_LT(launcher.port, 30000);
   EXPECT_NE(launcher.port, detect(merge({{"SLURM_STEP_ID", "4"}}, slurm)).port);
   EXPECT_EQ(detect(merge({{"MASTER_ADDR", "x"}, {"MASTER_PORT", "5"}}, slurm)).port, 6);
-  // No launched step: a batch script; the shell of salloc. And a single task.
+  // Slurm variables without a parallel step: a batch script, the shell of salloc, and a single
+  // task.
   EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_ID", "4294967290"}}, slurm)).kind, Kind::None);
   EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
 }
 
 TEST(Launcher, HalfOfAPairIsAnError) {
-  // An address for rendezvous is set, and no launcher provides the missing half.
+  // A rendezvous address is set, and no launcher provides the other variable of the pair.
   Variables address = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(detect(merge({{"RANK", "1"}}, address)).problem,
             "RANK is set, and WORLD_SIZE is not: each rank needs both");

@@ -8,8 +8,9 @@
 
 namespace tpc::rt {
 
-/// Limits this process, and the program that it executes, to one minute of processor time. A busy
-/// machine does not end a test. A process that waits forever is ended after ten minutes.
+/// Limits this process, and the program that it executes, to one minute of processor time. CPU time
+/// limits do not depend on the load of the machine. A process that waits forever is ended after ten
+/// minutes.
 inline void limitTime() {
   rlimit limit{60, 60};
   setrlimit(RLIMIT_CPU, &limit);

@@ -22,7 +22,7 @@ struct Side {
   std::vector<int32_t> part, product;
 };
 
-/// Returns the indices into [blocks * n * unit] that reside on a rank.
+/// Returns the indices into [blocks * n * unit] that a rank has.
 std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const Side &side) {
   std::vector<int64_t> coordinates;
   for (int64_t rest = rank; const Grid::Axis &axis : grid.axes()) {
@@ -50,7 +50,7 @@ std::vector<int64_t> indicesOf(const Grid &grid, int rank, const Sizes &s, const
   return take(all, side.product);
 }
 
-/// Returns a rank's elements of its group's tensor, with each run rotated by `first`.
+/// Returns a rank's elements of its group's tensor, with each block rotated by `first`.
 std::vector<float> valuesOf(const Sizes &s, const std::vector<int64_t> &indices, uint64_t owner,
                             int64_t first) {
   std::vector<float> values;
@@ -85,7 +85,7 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
       << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.blocks << " "
       << s.n << " " << s.unit << " " << s.inner << " first " << first;
 
-  // The count is that of the member that sends the most, on all members.
+  // All members count the bytes of the member that sends the most.
   int64_t maximum = 0, run = s.n * s.unit;
   for (int member : members) {
     std::vector<int64_t> had = indicesOf(ctx.grid, member, s, in), sources;
@@ -158,7 +158,7 @@ TEST_P(Permutes, OtherOrders) {
 
 TEST_P(Permutes, Moves) {
   onAllRanks([](tpc_context &ctx) {
-    // Moves depend only on the type's size.
+    // Copies depend only on the size of the element type.
     int32_t splits[] = {0, -1, -1, 0, -1, -1};
     int64_t p = ctx.grid.axes()[0].size;
     OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), got(ctx, 1);

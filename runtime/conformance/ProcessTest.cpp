@@ -1,4 +1,4 @@
-//===- ProcessTest.cpp - program endings as threads and processes ---------===//
+//===- ProcessTest.cpp - exit status and errors of runs with threads and processes ===//
 
 #include <csignal>
 #include <cstdlib>
@@ -78,7 +78,7 @@ Ending tcp(int ranks, const std::string &what, const std::string &style = "torch
     EXPECT_EQ(e.out, "");                                                                          \
   } while (false)
 
-/// Checks that the processes that printed their ids have ended, including a stopped one.
+/// Checks that all processes that printed their ids have ended, including stopped ones.
 [[maybe_unused]] void expectGone(const Ending &ending, int ranks) {
   std::istringstream lines(ending.err);
   std::string line;
@@ -234,7 +234,7 @@ TEST_P(Processes, ARemainingRankReportsTheError) {
   for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
     Ending e = runUntilErrorIsPrinted(4, what);
     EXPECT_NE(e.status, 0);
-    // The scheduler decides which of them ends first, possibly long before the others.
+    // The scheduler determines which of them ends first, possibly long before the others.
     const std::string said = e.errors();
     int named = -1;
     ASSERT_EQ(std::sscanf(said.c_str(), "rank %d (tp ", &named), 1) << what << "\n" << e.err;
@@ -251,7 +251,7 @@ TEST_P(Processes, ARemainingRankReportsTheError) {
 }
 
 TEST_P(Processes, FrozenProcessesAreEnded) {
-  // The launcher waits for all processes unconditionally. (mpirun ends them itself.)
+  // The launcher does not end any process. (mpirun does.)
   for (const char *what : {"stop-last 2 60", "stop-first 2 60"}) {
     Ending e = isMpi() ? mpi(4, what) : tcp(4, what, "plain");
     EXPECT_NE(e.status, 0);
@@ -356,7 +356,7 @@ TEST(Mpi, TheLibraryIsSearchedForInSeveralFolders) {
 TEST(Mpi, AnotherLauncherIsDetected) {
   if (!*TPC_MPIEXEC)
     GTEST_SKIP() << "mpirun: it is not installed";
-  // The environment of one of two processes of MPICH's launcher.
+  // The environment of one process of two under MPICH's launcher.
   Ending e = runCommand("env PMI_RANK=0 PMI_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 "
                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
                         folder + scenario + " end");

@@ -41,7 +41,7 @@ template <typename T> T valueOf(uint64_t seed, uint64_t owner, int64_t index) {
 }
 
 /// Returns the indices of a dimension of `n` that each member of a group has. Each axis in turn
-/// splits the remaining indices into parts whose sizes differ by at most one, larger ones first.
+/// splits the rank's indices into ranges whose sizes differ by at most one, larger ones first.
 inline std::vector<std::vector<int64_t>> indicesOf(int64_t n, const std::vector<int64_t> &axes) {
   std::vector<int64_t> all(n);
   std::iota(all.begin(), all.end(), 0);

@@ -1,4 +1,4 @@
-//===- Scenario.cpp - programs that end in various ways -------------------===//
+//===- Scenario.cpp - test program with injected failures -----------------===//
 //
 // tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks, or on the launcher's
 // ranks, and then WHAT happens on RANK (for kill-first, stop-first and stop-last RANK is the number
@@ -45,7 +45,7 @@ void happen(tpc_context &ctx, const std::string &what) {
     std::exit(3);
   if (what == "term") {
     kill(getpid(), SIGTERM);
-    std::this_thread::sleep_for(std::chrono::seconds(30)); // other ranks end this one
+    std::this_thread::sleep_for(std::chrono::seconds(30)); // another rank ends this process
   }
   if (what == "kill")
     std::raise(SIGKILL);
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     ranks = session->size();
     if (what == "stop-start" && session->rank() == rank)
       std::raise(SIGSTOP);
-    // All ranks, or some, detect bad input.
+    // All or some ranks detect invalid input.
     if (what == "agree" || what == "agree-one")
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
         return a.isReporter ? say("bad input") : 1;
@@ -127,13 +127,13 @@ int main(int argc, char **argv) {
       allReduce(ctx, data.data(), data.size());
     if (what == "gather")
       gatherTooMuch(ctx, rank);
-    if (what == "cross") { // all send before they receive, which transports need not support
+    if (what == "cross") { // all ranks send before they receive, which transports need not support
       std::vector<float> activations(512 * 768);
       tpc_send(&ctx, 0, TPC_F32, activations.data(), activations.size(), (ctx.rank + 1) % ranks);
       tpc_recv(&ctx, 0, TPC_F32, activations.data(), activations.size(),
                (ctx.rank + ranks - 1) % ranks);
     }
-    if (what == "deadlock") // all receive, and no rank sends
+    if (what == "deadlock") // all ranks receive, and none sends
       tpc_recv(&ctx, 0, TPC_F32, data.data(), 1, (ctx.rank + 1) % ranks);
     if (ctx.rank == rank) {
       if (what == "leave")
@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
     if (what == "slow" && ctx.rank == rank)
       std::this_thread::sleep_for(std::chrono::milliseconds(5500));
     if (what == "late") {
-      // The other ranks delivered their data and left long before.
+      // By now the other ranks have delivered their data and ended.
       if (ctx.rank == rank)
         std::this_thread::sleep_for(std::chrono::seconds(3));
       std::vector<std::vector<std::byte>> gathered;

@@ -106,7 +106,7 @@ TEST_P(Steps, MessagesOfMemoryThatIsReleased) {
   });
 }
 
-// Messages in both directions at once; receivers are early and late in turn.
+// Messages in both directions at once; receivers are alternately early and late.
 TEST_P(Steps, MessagesPassEachOther) {
   onAllRanks([](tpc_context &ctx) {
     for (int axis : wideAxes(ctx.grid)) {
@@ -128,9 +128,9 @@ TEST_P(Steps, MessagesPassEachOther) {
   });
 }
 
-// The last rank of an axis posts long messages to all before it, one per rank. Meanwhile these send
-// long messages along the axis and receive the posts only at the end: posts never block, and they
-// are copied.
+// The last rank of an axis posts one long message to each earlier rank. These ranks send long
+// messages along the axis and receive the posts only at the end. So posts must not block, and must
+// be copied.
 TEST_P(Steps, PostsDoNotBlock) {
   constexpr int64_t longest = 60000;
   onAllRanks([](tpc_context &ctx) {
@@ -164,8 +164,8 @@ TEST_P(Steps, PostsDoNotBlock) {
   });
 }
 
-// Collectives of different groups and sizes follow each other directly: a rank that is ahead must
-// not disturb one that is behind.
+// Collectives of different groups and sizes follow each other directly: a fast rank must not
+// disturb a slow one.
 TEST_P(Steps, ManySmallCollectives) {
   onAllRanks([](tpc_context &ctx) {
     std::vector<uint32_t> masks = masksOf(ctx.grid);
@@ -208,7 +208,7 @@ TEST_P(Steps, SameBitsEveryTime) {
   });
 }
 
-// After the first step of a shape nothing is allocated, and a smaller shape needs no new memory.
+// After the first step of a shape, no memory is allocated, and a smaller shape needs no new memory.
 TEST_P(Steps, SteadyStateAllocatesNothing) {
   onAllRanks([](tpc_context &ctx) {
     auto write = [&](float *to, int64_t count, float value) {

@@ -12,7 +12,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Rank 0 ends, and so does this process, which is rank 2. Rank 1 is `process`.
+/// Rank 0 ends, then this process, which is rank 2. Rank 1 is `process`.
 [[noreturn]] void loseRank0(int64_t process) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))

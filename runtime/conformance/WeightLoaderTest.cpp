@@ -1,6 +1,6 @@
 //===- WeightLoaderTest.cpp - device tests of weight loading ----------------------===//
 //
-// Compares tensor parts of any form and of all types with a loop over their indices.
+// Compares uploaded tensor slices of any form and of all types with a loop over their indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace tpc::rt::conformance;
 
 namespace {
 
-/// A loader with so little staging memory that parts take several steps.
+/// A loader with so little staging memory that slices need several steps.
 class LimitedLoader final : public WeightLoader {
 public:
   LimitedLoader(WeightLoader &own, int64_t bytes, int64_t elements)
@@ -51,14 +51,14 @@ private:
   const int64_t bytes, elements;
 };
 
-/// A part of a tensor with `elements` elements.
+/// A slice of a tensor with `elements` elements.
 struct TensorPart {
   LocalView view;
   int64_t elements = 0;
 };
 
-/// Draws a part: the tensor's factors in any order in any dimensions, each with all, one, none, or
-/// some of its indices, evenly spaced or not.
+/// Generates a random slice: the tensor's factors, in any order and in any dimensions. Each factor
+/// has all, one, none, or some of its indices, evenly spaced or not.
 TensorPart drawPart(std::mt19937 &random) {
   auto upTo = [&](int64_t maximum) {
     return static_cast<int64_t>(random() % uint64_t(maximum + 1));
@@ -97,7 +97,7 @@ TensorPart drawPart(std::mt19937 &random) {
   return piece;
 }
 
-/// Returns the offsets of the part's elements in the tensor, in the part's order.
+/// Returns the offsets of the slice's elements in the tensor, in the slice's order.
 std::vector<int64_t> offsetsOf(const LocalView &view) {
   std::vector<int64_t> places{view.offset};
   for (const auto &dim : view.dims)
@@ -139,7 +139,8 @@ float toFloat(const std::byte *at, int32_t dtype) {
   return as(float());
 }
 
-/// Returns `bytes` bytes of memory after `fillIt`, and checks that it does not write beyond them.
+/// Returns `bytes` bytes of device memory that `fillIt` has written, and checks that it wrote
+/// nothing after them.
 template <class Fill>
 std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillIt) {
   std::vector<uint8_t> before(static_cast<size_t>(bytes) + 32, 0xa5);
@@ -200,7 +201,7 @@ TEST_P(DeviceTest, LoadedPartsEqualFiles) {
   }
 }
 
-/// Elements between strides are skipped, also if the part has the file's order and type.
+/// Elements between strides are skipped, even if the slice has the file's order and type.
 TEST_P(DeviceTest, StridedElementsAreLoaded) {
   std::unique_ptr<WeightLoader> loader = device->makeWeightLoader();
   if (!loader)
@@ -310,7 +311,7 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
   }
 }
 
-// Uses the loader's memory to the last byte, and destroys a loader before its work is done.
+// Uses all of the loader's memory, and destroys a loader before its work is done.
 TEST_P(DeviceTest, LoadersEndAfterTheirWork) {
   const std::vector<float> values = {3, 1, 4, 1, 5};
   for (bool maximum : {true, false}) {

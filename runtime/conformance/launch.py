@@ -53,7 +53,7 @@ def environment_of(style, rank, ranks, port):
 def reserve_port(style, port):
     """Returns a free port, and the agent's listening socket on it for style torch.
 
-    For that style the next port, which the ranks use, is free as well."""
+    For that style the next port, which the ranks use, is also free."""
     for attempt in range(100):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

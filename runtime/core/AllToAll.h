@@ -19,7 +19,7 @@ public:
     int64_t split = shape.splitFirst ? shape.a : shape.b;
     return shape.outer * shape.middle * shape.inner * split * gathered(member).size;
   }
-  /// Bytes of the largest input: the first part of a balanced split is the largest.
+  /// Bytes of the largest input: the first shard of a balanced split is the largest.
   int64_t largest() const { return inBytes(0); }
   /// Bytes that `from` sends to `to`.
   int64_t bytesBetween(int from, int to) const {
@@ -35,9 +35,9 @@ private:
   const AllToAllShape &shape;
 };
 
-/// Returns the box [outer, a', middle, b', inner]: its split dimension has `to`'s part, its
-/// gathered dimension `from`'s. The split dimension is whole in the input, the gathered one in the
-/// output.
+/// Returns the box [outer, a', middle, b', inner]: `to`'s shard of the split dimension, `from`'s
+/// shard of the gathered dimension. The split dimension is whole in the input, the gathered one in
+/// the output.
 inline TensorBlock AllToAll::tensorBlock(int from, int to) const {
   struct Side {
     int64_t wholeA, beginA, wholeB, beginB;

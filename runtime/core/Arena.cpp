@@ -38,17 +38,17 @@ bool Arena::reserve(size_t bytes) {
 }
 
 void *Arena::push(int64_t bytes) {
-  // More than the address space is an error of the caller, not a lack of memory.
+  // A request beyond the address space is a caller's error, not a lack of memory.
   if (bytes < 0 || bytes > (int64_t(1) << 46))
     return nullptr;
-  // Empty frames take one line of their own, so that every frame has a unique address.
+  // An empty frame takes one cache line, so that every frame has a unique address.
   size_t size = std::max(alignUp(static_cast<size_t>(bytes)), alignment);
   if (chunks.empty() && !addChunk(size))
     return nullptr;
   while (chunks[current].size - chunks[current].used < size) {
     if (current + 1 == chunks.size() && !addChunk(size))
       return nullptr;
-    // A chunk that is too small for this frame is skipped; it is used again after a pop.
+    // Skips a chunk that is too small for this frame; a pop makes it usable again.
     below += chunks[current].used;
     ++current;
   }

@@ -19,7 +19,7 @@ namespace tpc::rt {
 class MemorySource {
 public:
   virtual ~MemorySource();
-  /// Returns 64-byte aligned memory, also for 0 bytes, with unspecified contents. Null: out of
+  /// Returns 64-byte aligned memory, even for 0 bytes, with unspecified contents. Null: out of
   /// memory.
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
@@ -69,7 +69,7 @@ private:
 
   MemorySource &source;
   std::vector<Chunk> chunks;
-  size_t current = 0; ///< chunk being bumped; later chunks are empty
+  size_t current = 0; ///< chunk with the top of the stack; later chunks are empty
   size_t below = 0;   ///< bytes used in earlier chunks
   size_t peakBytes = 0;
   uint64_t numAllocations = 0;

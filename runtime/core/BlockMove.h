@@ -1,10 +1,10 @@
 //===- BlockMove.h - Tensor blocks that a collective-permute exchanges ----===//
 //
 // The dimension is [blocks, n, unit]. Some axes split n; others split the resulting sequence of
-// elements. A member therefore has the same range of each block (the whole block or its part),
-// except that it may start within its first block and end within its last one. Element i of a block
-// comes from element (first + i) mod (n·unit) of that block. A member therefore needs at most two
-// ranges per block from another member.
+// elements. A member therefore has the same range of each block (the whole block or its shard),
+// except that its elements may start within its first block and end within its last one. Element i
+// of a block comes from element (first + i) mod (n·unit) of that block. A member therefore needs at
+// most two ranges per block from another member.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,8 @@ public:
   TensorBlock tensorBlock(int from, int to) const;
 
 private:
-  /// Elements [own, own + width) of each block; `part` is a range of all of these in sequence.
+  /// A member's elements: [own, own + width) of each block. `part` is a range of their
+  /// concatenation.
   struct Member {
     int64_t own, width;
     Part part;
@@ -92,7 +93,7 @@ template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) co
   int64_t end = std::min(endBlock(source), endBlock(target));
   for (int64_t block = std::max(firstBlock(source), firstBlock(target)); block < end; ++block) {
     Range has = rangeIn(source, block), wants = rangeIn(target, block);
-    // Element i comes from i + first, or, beyond the end, from i + first - run.
+    // The source of element i is i + first, minus `run` if beyond the end.
     for (int64_t wrapped : {0, 1}) {
       int64_t shift = shape.first - wrapped * run;
       int64_t begin = std::max({wants.begin, has.begin - shift, wrapped ? run - shape.first : 0});

@@ -1,9 +1,9 @@
 //===- CollectiveBackend.h - Device-to-device communication ---------------===//
 //
 // Communication library of a device kind, such as NCCL for GPUs. One object per rank. Its calls
-// take equal, contiguous parts; a CommPlan (transport/devices/CommPlan.h) builds a collective from
-// such calls. A backend does not depend on grids; transport/devices/DeviceTransport.h maps grids
-// onto it.
+// take equal, contiguous buffers; a CommPlan (transport/devices/CommPlan.h) builds a collective
+// from such calls. A backend does not depend on grids; transport/devices/DeviceTransport.h maps
+// grids onto it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,20 +60,20 @@ struct CommPlan {
   std::vector<CommCopy> after;
 };
 
-/// Error that may be only a consequence of another rank's end.
+/// An error that the end of another rank may have caused.
 struct LinkBroken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Members of a group are numbered, and so are communicators, from 0 on. Errors are exceptions of
-/// the standard library.
+/// Members of a group are numbered from 0, and so are communicators. Errors are exceptions of the
+/// standard library.
 class CollectiveBackend {
 public:
   virtual ~CollectiveBackend();
   /// "NCCL 2.28.9"; all ranks must have the same version.
   virtual std::string name() const = 0;
   /// Whether max and min of floats match Reduce.h: NaN propagates, and signed zeros are ordered. If
-  /// not, the host computes them.
+  /// not, the host reduces them.
   virtual bool comparesAsRanksDo() const { return true; }
 
   /// Unique id that one member creates and all members pass to `connect`.
@@ -82,8 +82,8 @@ public:
   /// Creates a communicator and returns its number. Collective over the members. Communicators of
   /// one rank are connected one after the other.
   virtual int connect(const Id &id, int members, int index) = 0;
-  /// Closes all communicators. Collective over their members; no operation may be in flight. Not
-  /// after `abort`.
+  /// Closes all communicators. Collective over their members; no operation may be in flight. Must
+  /// not be called after `abort`.
   virtual void close() = 0;
 
   /// Enqueues a plan as one operation after all work enqueued before. All members enqueue plans in
@@ -107,7 +107,8 @@ public:
 
 class Transport;
 
-/// Makes a transport that sends collectives and messages over `links`, and the rest over `host`.
+/// Makes a transport that runs collectives and messages on `links`, and start-up and outputs on
+/// `host`.
 std::unique_ptr<Transport> makeDeviceTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
                                                std::unique_ptr<CollectiveBackend> links);
 

@@ -1,7 +1,7 @@
 //===- Collectives.cpp - Communication functions of the ABI ---------------===//
 //
 // Checks arguments, handles empty tensors and groups of one, counts, and passes the rest to the
-// transport. All members of a group call with the same numbers, so all take the same branches here.
+// transport. All members of a group call with the same sizes, so all take the same branches here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,7 +66,7 @@ void copyIfApart(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
 }
 
 /// Scope in which the transport, or this file, uses device memory from the host. A transport on the
-/// device needs no access: then nothing is mapped.
+/// device needs no access, and memory is then not mapped.
 class Access {
 public:
   explicit Access(tpc_context &ctx, bool isOnDevice = false)
@@ -193,7 +193,7 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
     return;
   if (group.size() == 1)
     return copyIfApart(*ctx, out, in, bytes);
-  // The buffer is this rank's input: of the gathered dimension it has only a part.
+  // The buffer is this rank's input, which has only its shard of the gathered dimension.
   int64_t gathered = split_first ? b : a, split = split_first ? a : b;
   int64_t before = bytes / gathered * group.part(gathered, group.index).size;
   int64_t after = bytes / split * group.part(split, group.index).size;
@@ -273,7 +273,7 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
       factor.size = *sizes++;
       factor.before = readAxes(masks[0]);
       factor.after = readAxes(masks[1]);
-      // Checked one at a time: the number of factors is not known here.
+      // Checks one dimension at a time, because the number of factors is unknown.
       empty |= bytesOf(*ctx, kind, masks[0] | masks[1], dtype, {factor.size}) == 0;
     }
     dim.before = readAxes(masks[0]);
@@ -315,7 +315,7 @@ extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, vo
     return;
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  // Buffers of other ranks may be uninitialized.
+  // Buffers of ranks other than the root may be uninitialized.
   void *host = group.index == root ? transfer.update(data, bytes) : transfer.write(data, bytes);
   ctx->transport->broadcast(*ctx, group, host, bytes, static_cast<int>(root));
 }

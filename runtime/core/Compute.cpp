@@ -43,7 +43,7 @@ extern "C" void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t b
 
 extern "C" void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value) {
   if (place < 0 || place >= ctx->envSize)
-    fail(*ctx, "internal error: env has no place " + std::to_string(place));
+    fail(*ctx, "internal error: env has no entry " + std::to_string(place));
   ctx->device->setEnv(place, value);
 }
 
@@ -78,11 +78,11 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
                      std::to_string(p.n) + "]");
     if (p.dtype != dtype || matrix->dtype != dtype)
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is of " +
-                     spellType(matrix->dtype) + ", and a product of " + spellType(p.dtype) +
+                     spellType(matrix->dtype) + ", but a product of " + spellType(p.dtype) +
                      " is fused with one of " + spellType(dtype));
     if (p.out_dtype != dtype && p.out_dtype != TPC_F32)
-      fail(*ctx, "internal error: a product of " + std::string(spellType(dtype)) + " gives " +
-                     spellType(p.out_dtype));
+      fail(*ctx, "internal error: a product of " + std::string(spellType(dtype)) +
+                     " has a result of " + spellType(p.out_dtype));
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue, p.out_dtype});
   }
   if (!list.empty())
@@ -101,7 +101,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
 static void checkPages(tpc_context &ctx, const char *what, const int64_t *pages) {
   if (pages)
     fail(ctx, std::string("internal error: ") + what +
-                  " is given a table of pages; each sequence has one page");
+                  " has a table of pages, but each sequence must have one page");
 }
 
 extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) {
@@ -112,7 +112,7 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
     fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
                    " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
   if (a.lengths && !a.causal)
-    fail(*ctx, "internal error: attention has lengths, and is not causal");
+    fail(*ctx, "internal error: attention with lengths must be causal");
   checkPages(*ctx, "attention", a.pages);
   checkType(*ctx, "attention", a.dtype);
   if (a.bias)
@@ -124,7 +124,7 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
 
 extern "C" void tpc_append(tpc_context *ctx, const tpc_append_args *args) {
   const tpc_append_args &a = *args;
-  checkPages(*ctx, "what adds to a cache", a.pages);
+  checkPages(*ctx, "an append to a cache", a.pages);
   if (a.batch > 0 && a.heads > 0 && a.sequence > 0 && a.capacity > 0 && a.size > 0)
     ctx->device->append(a);
 }

@@ -23,24 +23,24 @@ class StepCache;
 class Transport;
 class World;
 
-/// State that a part of the runtime stores per rank (loaded weights of program/). Destroyed with
-/// the context, on the thread that destroys the world.
+/// Per-rank state of a component of the runtime, such as the weights that program/ loads. Destroyed
+/// with the context, on the thread that destroys the world.
 class RankState {
 public:
   virtual ~RankState();
 };
 
 /// Device addresses of a rank's inputs and parameters. program/ sets them before the first step;
-/// null entries are absent.
+/// null entries are inputs or parameters that the rank does not have.
 struct DataTables {
   std::vector<const void *> inputs; ///< the whole tensors, by index in manifest.inputs
   std::vector<const void *>
-      parameters; ///< this rank's parts, by index in manifest.parameters; null for packed ones
+      parameters; ///< this rank's shards, by index in manifest.parameters; null for packed ones
   std::vector<std::shared_ptr<Matrix>> matrices; ///< the packed ones
 };
 
-/// Selects entries first, first + step, … of a block whose dimension `dim` has `held` entries with
-/// copies.
+/// Selects the entries first, first + step, … of dimension `dim` of a block, whose `held` entries
+/// include copies.
 struct Selection {
   int32_t dim;
   int64_t held, first, step;
@@ -74,23 +74,23 @@ struct tpc_context {
   std::unique_ptr<tpc::rt::Transport> transport;
   const std::unique_ptr<tpc::rt::Device> device; ///< outlives all objects in its memory
   tpc::rt::Arena arena;
-  /// Staging memory for transports that work on the host, within an access.
+  /// Staging memory of transports over host memory; used only within an access.
   tpc::rt::Arena &staging() { return hostArena ? *hostArena : arena; }
   tpc::rt::Counters counters;
   tpc::rt::CurrentOperation activity;
 
   const tpc_program *code = nullptr; ///< the running program; null before the first step
   tpc::rt::DataTables data;
-  int32_t envSize = 0; ///< number of entries in the env of kernels
+  int32_t envSize = 0; ///< number of entries of the kernels' env
   tpc::rt::OutputSink *outputs = nullptr;
-  int64_t stateRows = 0; ///< sequences that the state has room for; 0: as many as the step has
+  int64_t stateRows = 0; ///< capacity of the state in sequences; 0: number of sequences in the step
   int64_t stepRows = 0;  ///< number of sequences in the step
   int64_t stateRow = 0;  ///< first sequence of the step
   tpc::rt::StateMemory state;
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
   const std::unique_ptr<tpc::rt::StepCache> steps;
-  /// Host work noted while a step is recorded. A replay repeats it before the device starts. Null
-  /// outside of recording.
+  /// Host operations of a step that is being recorded. A replay repeats them before the device
+  /// starts. Null outside of recording.
   std::vector<std::function<void()>> *noted = nullptr;
 
   int worldSize() const { return grid.numRanks(); }
@@ -98,7 +98,7 @@ struct tpc_context {
   const tpc::rt::Group &group(uint32_t axes);
 
 private:
-  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: the frame arena serves
+  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: outputs are allocated in the frame arena
   std::map<uint32_t, tpc::rt::Group> groups;
 };
 

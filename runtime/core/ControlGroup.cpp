@@ -27,7 +27,7 @@ std::string unescape(std::string_view text) {
   return result;
 }
 
-/// "/a/b" relative to "/a" is "/b"; nothing if it is not below.
+/// Returns "/b" for "/a/b" relative to "/a"; nothing if the path is not below the folder.
 std::optional<std::string> below(const std::string &path, const std::string &top) {
   if (top == "/")
     return path == "/" ? "" : path;
@@ -79,7 +79,7 @@ ControlGroup::ControlGroup(std::string root, int64_t process) {
       if (!isHere)
         continue;
       std::optional<std::string> group = below(membership.group, unescape(top));
-      // The parts of the path that a cgroup namespace hides are above the mount. Only the mount
+      // The path components that a cgroup namespace hides are above the mount. Only the mount
       // itself is readable.
       hierarchies.push_back(
           {names.empty() ? "" : asList(names), root + unescape(mount), group.value_or("")});

@@ -2,8 +2,8 @@
 //
 // A process is in one group of each hierarchy: one for all controllers (version 2), one for each
 // (version 1), or both. Limits of a group apply to all descendants. A container sees its own group
-// as the root of the hierarchy. Without a cgroup namespace, it sees a path of which only the end is
-// mounted.
+// as the root of the hierarchy. Without a cgroup namespace, it sees the full path, but only the
+// last components are mounted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ public:
   double cpuQuota() const;
 
   /// Returns the minimum of the numbers in the files `name` of `controller`; INT64_MAX if there is
-  /// none ("max" is no number). `where` is set to the path of the file that has it.
+  /// none ("max" is no number). Sets `where` to the path of the file with the minimum.
   int64_t limit(std::string_view controller, const char *name, std::string *where = nullptr) const;
 
   /// Whether the group's tasks are frozen (version 2), or frozen or about to be (version 1).
@@ -37,7 +37,7 @@ public:
 private:
   struct Hierarchy {
     std::string controllers; ///< ",cpu,cpuacct,"; empty: all controllers (version 2)
-    std::string mount;       ///< mount point of the hierarchy, or of a part of it
+    std::string mount;       ///< mount point of the hierarchy or of a subtree
     std::string group;       ///< group of the process, below `mount`: "" or "/a/b"
   };
 

@@ -1,6 +1,6 @@
-//===- CurrentOperation.h - Operation that a rank executes now ------------===//
+//===- CurrentOperation.h - Current operation of a rank -------------------===//
 //
-// Recorded for the message about a hang. Written by the rank's thread, read by any thread.
+// For messages about hangs. Written by the rank's thread, read by any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +43,7 @@ public:
   /// Returns a consistent snapshot, also during a change.
   Seen read() const {
     Seen result;
-    // A writer that lost its core within a change is waited for, but only for a bounded time.
+    // Waits for a writer that was preempted during a change, but only for a bounded time.
     for (int i = 0; i < 1000; ++i) {
       if (i > 100)
         std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -8,9 +8,9 @@
 
 namespace tpc::rt {
 
-/// Describes what the program finds on this machine: one line per device or library, with its
-/// source. Also lists what is not found. `problem` is set to the reason why the program cannot run,
-/// or to an empty string.
+/// Describes the devices and libraries of this machine, one line each, with their source. Also
+/// lists missing libraries. `problem` is set to the reason why the program cannot run, or to an
+/// empty string.
 std::string describeDevices(const tpc_program &program, std::string &problem);
 
 } // namespace tpc::rt

@@ -1,7 +1,8 @@
 //===- Device.h - Interface of a device: memory and computation -----------===//
 //
 // One object per rank, used by the rank's thread. The ABI's entry points (Compute.cpp,
-// Collectives.cpp) check arguments and handle empty tensors, so calls here have work to do.
+// Collectives.cpp) check arguments and handle empty tensors, so arguments are valid and tensors are
+// not empty.
 //
 // Tensor addresses are device addresses. The host accesses that memory only through the functions
 // below; address arithmetic is allowed.
@@ -9,7 +10,7 @@
 // Work (copy, launch, multiply, batchProduct, attention, append) and changes of env may be deferred
 // and reordered, as long as the results equal execution in call order. A buffer may therefore be
 // reused by the next call. After read(), or the end of a step, all earlier work is done. Rows of a
-// launch may be split and run in any order, and rows beyond the last may run as well. Lists of
+// launch may be split and run in any order, and rows beyond the last may also run. Lists of
 // operands and arguments are read before a call returns.
 //===----------------------------------------------------------------------===//
 
@@ -45,14 +46,14 @@ protected:
   Matrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) : k(k), n(n), dtype(dtype) {}
 };
 
-/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_products
-/// defines.
+/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as defined by
+/// tpc_products.
 struct Product {
   const Matrix *matrix; ///< outlives the step
   const float *bias, *residual;
   float *out;
   int32_t epilogue;
-  int32_t dtype = TPC_F32; ///< of bias, residual and out: the type of x, or f32
+  int32_t dtype = TPC_F32; ///< type of bias, residual and out: that of x, or f32
 };
 
 /// Non-empty matmuls with the same `x`. `dtype`: type of x and the matrices; pointers are untyped.
@@ -63,7 +64,7 @@ struct Products {
   int32_t dtype = TPC_F32;
 };
 
-/// Batched matmul, as tpc_batch_matmul defines.
+/// Batched matmul, as defined by tpc_batch_matmul.
 struct BatchProduct {
   const float *a, *b;
   float *out;
@@ -85,26 +86,27 @@ public:
 
   //===--- memory ---------------------------------------------------------===//
 
-  /// Memory is released after all work enqueued before (MemorySource). This function: whether the
-  /// host can access device memory, within accesses, at the same addresses.
+  /// Memory is released after all work enqueued before (MemorySource). Returns whether the host can
+  /// access device memory, within accesses, at the same addresses.
   virtual bool isHost() const;
-  /// Memory source of frames that ranks communicate: this device, or a better suited one.
+  /// Memory source of frames that ranks communicate: this device, or one with registered memory.
   virtual MemorySource &frames();
-  /// Marks memory whose contents later work does not need.
+  /// Declares that later work does not need the contents of this memory.
   virtual void discard(void *memory, int64_t bytes);
   /// Fills memory with zeros; a device that checks for errors marks it unreadable instead.
   virtual void clear(void *memory, int64_t bytes);
-  /// Shares a host tensor with the device. The tensor must stay in place, unchanged, until
+  /// Shares a host tensor with the device. The tensor must stay at its address, unchanged, until
   /// `unshare` of the returned pointer has completed all work enqueued before.
   virtual const void *share(const void *host, int64_t bytes) = 0;
   virtual void unshare(const void *shared) = 0;
 
-  /// The host writes all `bytes` to the address that begin returns; after end they are at `to`. One
-  /// at a time. Writes larger than `writeBytes` should be split.
+  /// The host writes all `bytes` to the address that beginWrite returns; endWrite transfers them to
+  /// `to`. One write at a time. Writes larger than `writeBytes` should be split.
   virtual int64_t writeBytes() const;
   virtual std::byte *beginWrite(void *to, int64_t bytes) = 0;
   virtual void endWrite() = 0;
-  /// Returns the bytes at `from` for reading by the host, after all earlier work. One at a time.
+  /// Returns the bytes at `from` for reading by the host, after all earlier work. One read at a
+  /// time.
   virtual const std::byte *beginRead(const void *from, int64_t bytes) = 0;
   virtual void endRead() = 0;
   /// Within a step: passes the bytes at `from` to `take`, after all earlier work and before any
@@ -112,8 +114,8 @@ public:
   using Taker = std::function<void(const std::byte *data)>;
   virtual void deliver(const void *from, int64_t bytes, Taker take);
   /// Within a step: delivers the best score of each row of logits, as a 64-bit integer with the
-  /// order of scores (generate/Score.h). Rows that are unwanted, or that show their largest tokens,
-  /// deliver the minimum integer; the shown tokens stay on the device. Returns false, with no
+  /// order of scores (generate/Score.h). Unused rows, and rows that return their largest tokens,
+  /// deliver the minimum integer; the largest tokens stay on the device. Returns false, with no
   /// effect, if the device cannot sample.
   using SamplingConsumer = std::function<void(const std::byte *best, const SamplingResult &chosen)>;
   virtual bool sample(const SamplingRequest &choice, SamplingConsumer take);
@@ -139,8 +141,9 @@ public:
   virtual bool computes(int32_t dtype) const;
   /// Returns a constant of the program in device memory.
   virtual const void *constant(int32_t index) = 0;
-  /// Makes matrices of k rows that one matmul call multiplies by: one weight, packed side by side.
-  /// Rows are then set in chunks, so that no dense copy of the whole exists. Throws std::bad_alloc.
+  /// Makes matrices of k rows that are right operands of one matmul call, packed side by side.
+  /// Their rows are then set in chunks, so that no complete dense copy exists. Throws
+  /// std::bad_alloc.
   virtual std::vector<std::shared_ptr<Matrix>>
   makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) = 0;
   std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) {
@@ -161,7 +164,7 @@ public:
   virtual void beginStep(const std::vector<int64_t> &env) = 0;
   virtual void setEnv(int32_t place, int64_t value) = 0;
   virtual void copy(void *to, const void *from, int64_t bytes) = 0;
-  /// `count` byte ranges; each stride is at least the range's size.
+  /// Copies `count` byte ranges; each stride is at least the size of a range.
   struct Rows {
     void *to;
     const void *from;
@@ -181,27 +184,27 @@ public:
   //
   // A device may select an algorithm by measurement. If each rank selected its own, their bits
   // would differ. Between steps, one of the ranks with a pending tuning therefore measures it for
-  // all of them. Tuning and result are single-line texts; equal tunings share one result.
+  // all of them. Tunings and results are single-line strings; equal tunings share one result.
 
-  /// Tuning keys of the enqueued work that have no result. Called on dry-run devices.
+  /// Tunings that the enqueued work needs and that have no result yet. Called on dry-run devices.
   virtual std::vector<std::string> pendingTunings();
   /// Bytes of device memory that measuring a pending tuning needs, as `memory` of `tune`.
   virtual int64_t tuningBytes(const std::string &tuningKey);
   virtual std::string tune(const std::string &tuningKey, void *memory);
-  /// Applies a tuning result. Returns false if the result is invalid here.
+  /// Applies a tuning result. Returns false if the result is invalid for this device.
   virtual bool applyTuning(const std::string &tuningKey, const std::string &tuning);
 
   //===--- recording and replay -------------------------------------------===//
   //
-  // A device may replay all work of a step if the calls would be the same: the same env, addresses
-  // and sizes. The contents at these addresses may differ. core/Step.h decides which steps are
+  // A device may replay all work of a step whose calls are the same: the same env, addresses and
+  // sizes. The contents at these addresses may differ. core/Step.h decides which steps are
   // replayed.
 
   virtual bool canRecord() const;
   /// After a step: makes a recording with all resources to record an equal step, so that recording
   /// and replay allocate nothing. Null: the host took part in the step.
   virtual std::unique_ptr<Recording> prepareRecording();
-  /// Within a step: work between these calls is recorded and does not run until the first replay.
+  /// Within a step: work between begin and end is recorded and does not run until the first replay.
   /// On an error, `abandonRecording` ends it.
   virtual void beginRecording(Recording &recording);
   virtual void endRecording(Recording &recording);
@@ -213,14 +216,15 @@ public:
 
   // Any thread may call the following functions.
 
-  /// Describes enqueued work that is not done, as far as known (may be empty), while the rank waits
-  /// for it, or a library waits for other ranks. Null: neither.
+  /// Describes the incomplete work that the rank waits for, or for which a library waits for other
+  /// ranks; the description may be empty. Null: the rank does not wait for the device.
   virtual std::optional<std::string> pending() const;
   /// A number that changes whenever work is enqueued or completed.
   virtual uint64_t workVersion() const;
 
-  /// Makes the collective backend of ranks whose devices communicate without the host. Null: they
-  /// do not. The same on all ranks; called once, before the first run.
+  /// Makes the collective backend of ranks whose devices communicate without the host. Null:
+  /// communication passes through the host. The same on all ranks; called once, before the first
+  /// run.
   virtual std::unique_ptr<CollectiveBackend> makeCollectiveBackend();
 };
 
@@ -263,8 +267,8 @@ private:
   void *memory;
 };
 
-/// Device memory in bytes: allocated, and requested (drivers round up to pages). Each as the
-/// current value and as the peak since its last reset.
+/// Device memory in bytes: allocated, and requested (drivers round up to pages). Current values,
+/// and peaks since the last reset.
 struct MemoryUse {
   int64_t now = 0, peak = 0;
   int64_t asked = 0, peakRequested = 0;
@@ -292,7 +296,7 @@ public:
   /// Name of the selected kernel set, such as "avx2".
   virtual const char *kernels() const = 0;
   /// Restricts this process to kernels that processes with each of `names` (see kernels()) can run,
-  /// so that results have the same bits on all of them. Before the first device is made.
+  /// so that results have the same bits on all of them. Call before the first device is made.
   virtual void shareKernels(const std::vector<std::string> &names) const;
   /// Backend of f32 matmuls with weights: "tpc", or a library with its version.
   virtual std::string products() const;
@@ -303,20 +307,20 @@ public:
   virtual std::string communication() const;
   /// Error in an environment variable that configures this kind, or empty.
   virtual std::string environmentProblem() const;
-  /// Assigns devices to ranks, before the first is made. Returns the error if a rank cannot have
-  /// one, or an empty string.
+  /// Assigns devices to ranks, before the first device is made. Returns the error if a rank cannot
+  /// have one, or an empty string.
   virtual std::string place(const Placement &placement) const;
   /// After `place`: the device of a rank of this process.
   virtual DeviceAssignment assignmentOf(int rank) const;
   /// After `place`: sets whether ranks anywhere in the world share a device. Returns a note to
   /// print once.
   virtual std::string settle(bool shared) const;
-  /// Before the first is made: enables or disables tuning by measurement. Default: enabled.
+  /// Enables or disables tuning by measurement, before the first device is made. Default: enabled.
   virtual void chooseByMeasuring(bool does) const;
   /// After `place`: free bytes of the device's memory. Throws.
   virtual int64_t freeBytes(int rank) const;
-  /// Returns a dry-run version of the settled kind, which does no work and counts the memory of
-  /// devices of its thread. Null: not supported.
+  /// Returns a dry-run version of the selected kind, which does no work and counts the memory of
+  /// its thread's devices. Null: not supported.
   virtual const DeviceKind *counted() const;
   /// Memory counted by a dry-run kind.
   virtual MemoryUse &use() const;
@@ -329,7 +333,7 @@ public:
 const DeviceKind &cpuDevices();
 /// NVIDIA GPUs (cuda/). Null, with the reason in `problem`, if their library is not found.
 const DeviceKind *cudaDevices(std::string &problem);
-/// Devices that the program's kernels are compiled for; for CPU kernels, the selected kind.
+/// Device kind that the program's kernels are compiled for; for CPU kernels, the selected kind.
 const DeviceKind *devicesOf(const tpc_program &program, std::string &problem);
 
 /// Device kind of ranks of this process: CPU, unless another one was selected before the first

@@ -13,7 +13,7 @@ namespace tpc::rt {
 namespace {
 
 constexpr auto period = std::chrono::milliseconds(100);
-/// After this process was stopped, the first check counts as at most this many seconds.
+/// After this process was stopped, the first check accounts for at most this many seconds.
 constexpr double longestLook = 0.5;
 /// Seconds for ranks to return after a run has failed.
 constexpr double graceForEnd = 5;
@@ -81,9 +81,9 @@ std::string DeviceMonitor::judgeWaits(double seconds, int &rank) {
     sum += beats.back().moves;
     anyOnDevice |= beats.back().onDevice;
   }
-  // If no rank waits for its device, the host transport detects the hang. If one waits, some rank
-  // that it waits for is waiting for its device too, or its device hangs: computation between two
-  // operations does not take that long.
+  // If no rank waits for its device, the host transport detects the hang. If one waits for its
+  // device, then either its device hangs or a rank that it waits for also waits for its device,
+  // because computation between two operations does not take that long.
   idle = anyOnDevice && sum == moves ? idle + seconds : 0;
   moves = sum;
   if (idle < world.timeout())

@@ -2,9 +2,9 @@
 //
 // A thread polls the devices of this process's ranks ten times a second. If communication between
 // devices has failed (a device failed, or a rank of another process is gone), it ends the world.
-// For ranks that are processes, core/Watchdog.h also monitors what their devices wait for. Where
-// all ranks are threads, or there is only one, this class detects that devices made no progress for
-// the world's timeout.
+// For ranks that are processes, core/Watchdog.h also monitors the waits of their devices. Where all
+// ranks are threads, or there is only one, this class detects that devices made no progress for the
+// world's timeout.
 //
 // A rank that waits in a driver or a library, for a hung device or for ranks that are gone, may not
 // return. If a failed world does not end, the process is ended.
@@ -32,7 +32,7 @@ public:
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();
 
-  /// Stops monitoring because the world ends.
+  /// Stops monitoring before the world ends.
   void leave();
 
 private:
@@ -44,7 +44,7 @@ private:
   Heartbeat heartbeatOf(int rank) const;
 
   World &world;
-  std::mutex mutex; // guards the following
+  std::mutex mutex; // guards the members below
   std::condition_variable changed;
   bool ending = false, hasLeft = false;
   bool ends = false; ///< the world is ending with an error

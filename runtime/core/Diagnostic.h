@@ -1,6 +1,6 @@
 //===- Diagnostic.h - Errors and notes on standard error ------------------===//
 //
-// Standard output may end in an unfinished line, such as the tokens so far of a prompt. If both
+// Standard output may end in an incomplete line, such as the first tokens of an answer. If both
 // streams go to the same terminal or file, a diagnostic starts on a line of its own.
 //
 //===----------------------------------------------------------------------===//
@@ -15,11 +15,13 @@ namespace tpc::rt {
 /// Prints "error: …"; `text` may have several lines. May be called from any thread.
 void printDiagnostic(const char *kind, const std::string &text);
 
-/// Whether standard output ends in the middle of a line, and standard error goes to the same place.
+/// Whether standard output ends in the middle of a line, and standard error goes to the same file
+/// or terminal.
 bool isMidLine();
 /// Sets whether standard output ends in the middle of a line.
 void setMidLine(bool is);
-/// Writes to this eventfd when that changes; -1 disables it. One watchdog at a time.
+/// Sets an eventfd that is signaled when that changes; -1 disables it. Only one watchdog may use
+/// it.
 void notifyMidLine(int event);
 /// Sets the same for rank 0's process, whose standard output this run shares.
 void setMidLineOfOther(bool is);

@@ -1,13 +1,12 @@
 //===- Exchange.h - Tensor blocks that ranks exchange ---------------------===//
 //
-// In each dimension a member owns ranges of indices before and after the exchange. For each part
-// that other members own, what a member needs and does not have is a box: one or more index ranges
-// per dimension. One of the owners sends the box.
+// In each dimension a member owns ranges of indices before and after the exchange. The elements
+// that a member needs from the shard of other members form a box: one or more index ranges per
+// dimension. One of the shard's owners sends the box.
 //
-// The owner of a part with the fewest bytes assigned so far sends the next box.
-// Boxes are assigned by descending size; equal sizes by ascending receiver rank. Ties between
-// owners go to the one at the receiver's coordinates on all other axes, then to the first. All
-// members therefore compute the same assignment.
+// Boxes are assigned by descending size; equal sizes by ascending receiver rank. Each goes to the
+// owner with the fewest assigned bytes. Ties go to the owner at the receiver's coordinates on all
+// other axes, then to the first owner. All members therefore compute the same assignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +31,7 @@ public:
   int64_t outBytes(int member) const { return bytesOf(after[member], after[member]); }
   /// Bytes of the largest input.
   int64_t largest() const;
-  /// Bytes that `from` sends to `to`; bytes that it keeps, if they are equal.
+  /// Bytes that `from` sends to `to`. If they are the same member: bytes that it keeps.
   int64_t bytesBetween(int from, int to) const {
     return gives(from, to) ? bytesOf(before[from], after[to]) : 0;
   }
@@ -48,7 +47,7 @@ private:
   };
   using Ranges = std::vector<Range>; // ascending
   using Box = std::vector<Ranges>;   // for each dimension
-  /// Contiguous elements of one dimension, with their offsets before and after.
+  /// Contiguous elements of one dimension, with their offsets before and after the exchange.
   using Run = TensorBlock::Run;
 
   /// Splits `size` over axes, for a member at these coordinates.
@@ -65,10 +64,10 @@ private:
 
   const Grid &grid;
   const ExchangeShape &shape;
-  std::vector<Box> before, after; // of each member
-  // of each member: the index of its part, and its index among the part's owners
+  std::vector<Box> before, after; // per member
+  // per member: the index of its shard, and its index among the shard's owners
   std::vector<int> parts, replicas;
-  std::vector<std::vector<int>> senders; // sender of each part to each member
+  std::vector<std::vector<int>> senders; // sender of each shard to each member
   int numParts = 1;
   int64_t busiest = 0;
 };
@@ -118,7 +117,7 @@ template <std::vector<int> ExchangeFactor::*factorAxes, std::vector<int> Exchang
 Exchange::Box Exchange::boxOf(const std::vector<int64_t> &coordinates) const {
   Box box;
   for (const ExchangeDim &dim : shape.dims) {
-    // Index ranges of all factors so far, major to minor.
+    // Index ranges of the factors processed so far, major to minor.
     Ranges all = {{0, 1}};
     for (const ExchangeFactor &factor : dim.factors) {
       Range own = split(factor.size, factor.*factorAxes, coordinates);
@@ -158,7 +157,7 @@ inline void Exchange::chooseSenders() {
   std::vector<int64_t> sent(members), received(members);
   for (int part = 0; part < numParts; ++part) {
     const std::vector<int> &list = having[part];
-    std::vector<std::pair<int64_t, int>> boxes; // negated bytes, and the receiver
+    std::vector<std::pair<int64_t, int>> boxes; // (-bytes, receiver)
     for (int to = 0; to < members; ++to)
       if (int64_t bytes = part == parts[to] ? 0 : bytesOf(before[list[0]], after[to]))
         boxes.push_back({-bytes, to});

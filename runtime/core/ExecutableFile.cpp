@@ -18,7 +18,7 @@ std::string ownFile() {
   char path[PATH_MAX];
   if (*library->l_name)
     return realpath(library->l_name, path) ? path : "";
-  // The link map has no name for the main executable. If the file was deleted, the text of the
+  // The link map has no name for the main executable. If the file was deleted, the target of the
   // symbolic link still contains its folder.
   ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : "";

@@ -10,9 +10,9 @@ namespace tpc::rt {
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
 
-// A waiter announces itself, then the kernel compares the word. A waker changes the word, then
-// checks for announcements. All accesses are sequentially consistent, so at least one side sees the
-// other.
+// A waiter increments the waiter count, then the kernel compares the word. A waker changes the
+// word, then reads the waiter count. All accesses are sequentially consistent, so no wake-up is
+// lost.
 
 void Futex::wakeAll() {
   if (sleepers.load(std::memory_order_seq_cst))

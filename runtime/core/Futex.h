@@ -19,7 +19,7 @@ public:
   void wakeAll();
 
   /// Waits for the first value for which `isDone` returns true. Returns nothing after `timeout`
-  /// seconds (0: no timeout) during which `counts` returned true; `counts` is polled.
+  /// seconds (0: no timeout). Only time in which `counts` returns true counts; it is polled.
   template <class Done, class Counts>
   std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
     Timeout patience(timeout);
@@ -41,8 +41,8 @@ public:
   }
 
 private:
-  /// Sleeps unless the value differs from `seen`. Spurious wake-ups are possible, and occur
-  /// regularly if the wait has a timeout.
+  /// Sleeps unless the value differs from `seen`. Spurious wake-ups are possible, and are regular
+  /// if the wait has a timeout.
   void sleep(uint32_t seen, bool endless);
 
   std::atomic<uint32_t> sleepers{0};

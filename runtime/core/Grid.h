@@ -14,13 +14,13 @@
 
 namespace tpc::rt {
 
-/// Part of a dimension that one coordinate owns.
+/// Shard of a dimension at one coordinate.
 struct Part {
   int64_t offset = 0;
   int64_t size = 0;
 };
 
-/// Balanced split of `n` over `parts` coordinates: the first `n % parts` get one more.
+/// Balanced split of `n` over `parts` coordinates: the first `n % parts` have one element more.
 inline Part partOf(int64_t n, int64_t parts, int64_t coordinate) {
   int64_t base = n / parts, extra = n % parts;
   return {coordinate * base + (coordinate < extra ? coordinate : extra),
@@ -35,8 +35,8 @@ struct Group {
   std::vector<int64_t> sizes; ///< sizes of the mask's axes, largest stride first
 
   int size() const { return static_cast<int>(ranks.size()); }
-  /// A member's part of a dimension of `n`. Several axes split it in turn, largest stride first, so
-  /// that the parts of ascending ranks are consecutive.
+  /// Returns a member's shard of a dimension of `n`. Several axes split it in turn, largest stride
+  /// first, so that the shards of ascending ranks are consecutive.
   Part part(int64_t n, int member) const;
 };
 

@@ -11,10 +11,10 @@
 namespace tpc::rt {
 
 struct Heartbeat {
-  /// it has waited for other ranks for a moment; false: it computes or transfers
+  /// it has waited for other ranks for some milliseconds; false: it computes or transfers
   bool waits = false;
-  bool onDevice = false;    ///< its device waits for some of `awaited`
-  bool left = false;        ///< it is at the end of a run
+  bool onDevice = false;    ///< its device waits for ranks in `awaited`
+  bool left = false;        ///< it has reached the end of the run
   bool isMidLine = false;   ///< its standard output, shared with standard error, ends in mid-line
   uint64_t moves = 0;       ///< changes with every transfer
   std::vector<int> awaited; ///< ranks that it waits for, ascending; truncated if many
@@ -27,7 +27,7 @@ struct Heartbeat {
 
   /// Serializes for a process of the same program. Long text is truncated.
   std::string encode() const;
-  /// Returns false if the bytes were not made by `encode` in a world of `size` ranks.
+  /// Returns false if the bytes are not an encoding in a world of `size` ranks.
   bool decode(std::string_view bytes, int size);
 };
 

@@ -28,9 +28,9 @@ namespace {
 constexpr double period = 0.5; ///< seconds between checks
 /// The first checks are more frequent, to observe ranks that end early.
 constexpr double firstPeriod = 0.1, firstSeconds = 2;
-/// Seconds between SIGTERM and the end by it.
+/// Seconds between SIGTERM and the end of the process.
 constexpr double graceForTermination = 0.5;
-/// Seconds for which a started rank may be absent.
+/// Maximum seconds for which a started rank may be absent.
 constexpr double graceForMissing = 1;
 /// A host may have many ranks; each process watches at most this many others.
 constexpr size_t maxWatched = 16;
@@ -80,8 +80,8 @@ std::vector<int64_t> childrenOf(int64_t process) {
   return children;
 }
 
-/// Process that started this one as a rank, beyond intermediate scripts, which have the rank's
-/// variable as well. None if ranks should outlive it.
+/// Process that started this one as a rank. Skips intermediate scripts, whose environment also has
+/// the rank. None if ranks should outlive the launcher.
 PeerProcess launcherOf(const Launcher &launcher) {
   if (!launcher.present() || (launcher.kind == Launcher::Kind::Torch && launcher.run.empty()))
     return {};
@@ -138,7 +138,7 @@ void Siblings::add(int64_t child, int depth, std::multimap<int, PeerProcess> &fo
     return;
   auto old = known.find(child);
   Known item = old != known.end() ? old->second : Known{rankOf(child), PeerProcess(child, true)};
-  // Before its exec, a child has the launcher's executable.
+  // Before exec, a child still has the launcher's executable.
   if (item.rank < 0) {
     for (int64_t below : depth > 0 ? childrenOf(child) : std::vector<int64_t>())
       add(below, depth - 1, found);
@@ -165,7 +165,7 @@ std::multimap<int, PeerProcess> Siblings::look() {
       ranks.insert(rank);
       add(child, deepest, found);
     } else if (isSameFile(child, parent.number())) {
-      quiet = false; // about to become a rank
+      quiet = false; // a child before its exec
     }
   }
   known = std::move(seen);
@@ -228,7 +228,7 @@ void LaunchMonitor::run() {
     if (now == Phase::Start && Termination::isRequested())
       endTerminated();
     auto time = Clock::now();
-    // After this process was stopped, the first check counts as one period.
+    // After this process was stopped, the first check accounts for one period.
     double passed = std::min(std::chrono::duration<double>(time - last).count(), period);
     last = time;
     waited += passed;
@@ -271,7 +271,7 @@ void LaunchMonitor::endTerminated() {
 
 void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
   std::multimap<int, PeerProcess> found = siblings.look();
-  // Ranks after this one, then from the first again.
+  // Checks ranks after this one first, then wraps around.
   std::set<int> ranks;
   for (auto &[rank, fate] : fates)
     ranks.insert(rank);
@@ -303,7 +303,7 @@ void LaunchMonitor::judgeSiblings(double passed, bool isFull, Phase now) {
               " ago " +
               (now == Phase::Start ? "(before all ranks had met)" : "(at the end of the run)"));
     }
-    // The rank that found it stopped has killed it, and reports it.
+    // Another rank has found it stopped, has killed it, and reports that.
     if (now == Phase::Start && fate.wasStopped && fate.gone >= firstPeriod)
       end(name, name + " is frozen: its process was stopped (before all ranks had met)");
     if (now == Phase::Start && fate.gone >= graceForOthers)
@@ -327,7 +327,7 @@ void LaunchMonitor::judgeMissing(double passed) {
   for (int rank = 0; expected == launcher.size && rank < expected; ++rank)
     if (!siblings.started().contains(rank))
       absent.push_back(rank);
-  // With several hosts, the ranks of this host are not known by number.
+  // With several hosts, the rank numbers of this host are unknown.
   std::string subject = std::to_string(expected - there) + " of the " + std::to_string(expected) +
                         " ranks of this host";
   bool isOne = expected - there == 1;
@@ -349,7 +349,7 @@ void LaunchMonitor::report(const std::string &subject, const std::string &messag
 void LaunchMonitor::end(const std::string &subject, const std::string &message) {
   ends.store(true);
   report(subject, message);
-  // All processes of this host detect the same, each at its next check.
+  // All processes of this host detect the same at their next check.
   poll(nullptr, 0, static_cast<int>(1.2e3 * period));
   for (auto &[rank, sibling] : siblings.look())
     if (sibling.isStopped())

@@ -3,7 +3,8 @@
 // Ranks watch each other (Watchdog.h) only after they have connected. Before and after that, a
 // thread of each process monitors the processes of this host through /proc:
 //
-//   * The launcher has ended: this process ends too, so that no rank is left over. Processes that a
+//   * The launcher has ended: this process ends too, so that no rank keeps running. Processes that
+//       a
 //     script started continue without it.
 //   * At start-up, and at the end of a process under MPI: a rank of the same launcher is stopped or
 //     has ended. The message names it; stopped ranks are killed.
@@ -35,22 +36,23 @@ public:
 
   /// Returns the current siblings by rank, without this process.
   std::multimap<int, PeerProcess> look();
-  /// Whether the launcher has a process as rank 0, of any program and run.
+  /// Whether the launcher started any process as rank 0, of any program and run.
   bool hasRankZero() const;
-  /// Whether the launcher has other processes as ranks, of any program and run.
+  /// Whether the launcher started other processes as ranks, of any program and run.
   bool exist() const;
 
-  /// Ranks, of any program, among the launcher's children at the last check, including this one.
+  /// Number of ranks, of any program, among the launcher's children at the last check, including
+  /// this one.
   const std::set<int> &started() const { return ranks; }
-  /// Whether the launcher was not starting a process at the last check.
+  /// Whether no child of the launcher was before its exec at the last check.
   bool isQuiet() const { return quiet; }
 
 private:
   /// Rank of a process; -1 if it is no sibling.
   int rankOf(int64_t process) const;
-  /// Rank that the launcher started a process as; -1: none, or it has ended.
+  /// Rank number that the launcher gave a process; -1: none, or the process has ended.
   int startedAs(int64_t process) const;
-  /// Adds siblings at or below a child of the launcher.
+  /// Adds the siblings among a child of the launcher and its descendants.
   void add(int64_t child, int depth, std::multimap<int, PeerProcess> &found);
 
   const Launcher launcher;
@@ -78,10 +80,10 @@ public:
   void enter(Phase phase);
   /// Whether this process is about to end because of a monitor's finding.
   static bool endsProcess();
-  /// Ranks watch each other from now on.
+  /// Called when the ranks have connected and watch each other.
   static void noteThatRanksHaveMet();
-  /// A rank has printed, or is about to print, why start-up failed. Ranks that end after that are
-  /// not named.
+  /// Called when a rank has printed, or is about to print, the reason of a failed start-up. Ranks
+  /// that end later are not named.
   static void noteFailure();
 
 private:
@@ -93,7 +95,7 @@ private:
   void run();
   /// `isFull`: also checks whether siblings are stopped, which takes longer.
   void judgeSiblings(double passed, bool isFull, Phase now);
-  /// Checks for ranks on this host that the launcher started and that are absent.
+  /// Checks for absent ranks that the launcher started on this host.
   void judgeMissing(double passed);
   /// After SIGTERM at start-up: ends this process by SIGTERM, after a short delay.
   [[noreturn]] void endTerminated();

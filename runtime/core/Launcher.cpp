@@ -1,4 +1,4 @@
-//===- Launcher.cpp - Launcher of this process, and its rank --------------===//
+//===- Launcher.cpp - Detection of the launcher and the rank --------------===//
 
 #include "core/Launcher.h"
 #include "core/LaunchMonitor.h"
@@ -30,8 +30,8 @@ void complain(Launcher &launcher, const std::string &what) {
     launcher.problem = what;
 }
 
-/// Returns the number in the first of the variables that has one, or -1. Reports variables before
-/// that one with another value.
+/// Returns the number in the first variable with a valid number, or -1. Reports earlier variables
+/// with other values.
 int numberIn(Launcher &launcher, std::initializer_list<const char *> names) {
   constexpr long largest = 1 << 24;
   for (const char *name : names) {
@@ -54,8 +54,7 @@ void checkRank(Launcher &launcher) {
 }
 
 bool detectMpi(Launcher &launcher) {
-  // Slurm's own variables are also set where nothing was launched (in a batch script), PMI's are
-  // not.
+  // Slurm's own variables are also set in a batch script, without a launch; PMI's are not.
   for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) {
       launcher.kind = Launcher::Kind::Mpi;
@@ -104,7 +103,7 @@ void findRendezvous(Launcher &launcher, int defaultPort) {
     bool own = !std::strcmp(variable, "TPC_PORT");
     if (port < 1 || port > 65535 - !own)
       complain(std::string(variable) + "=" + text + ": expected a number from 1 to " +
-               (own ? "65535" : "65534: ranks meet on the port behind it"));
+               (own ? "65535" : "65534: ranks use the next port"));
     launcher.port = static_cast<int>(port + !own);
   } else if (launcher.port == 0) {
     complain("neither MASTER_PORT nor TPC_PORT is set");
@@ -129,7 +128,7 @@ bool detectTorch(Launcher &launcher) {
 }
 
 bool detectSlurm(Launcher &launcher) {
-  // A batch script has SLURM_PROCID but is no step. Steps that Slurm creates itself, such as the
+  // A batch script has SLURM_PROCID but is not a step. Steps that Slurm creates itself, such as the
   // shell of salloc, have numbers at the end of the 32-bit range.
   long step = numberOf(get("SLURM_STEP_ID") ? get("SLURM_STEP_ID") : get("SLURM_STEPID"));
   if (step < 0 || step >= 0xfffffff0L || !get("SLURM_PROCID"))
@@ -152,10 +151,10 @@ bool detectSlurm(Launcher &launcher) {
   return true;
 }
 
-/// Reports a variable of a pair whose other half is not set, if no launcher sets both.
+/// Reports a variable of a pair if the other variable is not set and no launcher sets both.
 void findHalf(Launcher &launcher) {
   bool hasRank = get("RANK"), hasSize = get("WORLD_SIZE");
-  // Without these variables, the one found belongs to another program.
+  // Without these variables, the variable belongs to another program.
   bool isMeant = get("MASTER_ADDR") || get("MASTER_PORT") || get("TPC_PORT");
   if (hasRank == hasSize || !isMeant)
     return;

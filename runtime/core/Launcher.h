@@ -1,4 +1,4 @@
-//===- Launcher.h - Launcher of this process, and its rank ----------------===//
+//===- Launcher.h - Detection of the launcher and the rank ----------------===//
 
 #ifndef TPC_RT_CORE_LAUNCHER_H
 #define TPC_RT_CORE_LAUNCHER_H
@@ -12,7 +12,7 @@ struct Launcher {
   enum class Kind {
     None,  ///< all ranks are threads of this process
     Mpi,   ///< MPI launcher
-    Torch, ///< torchrun, or RANK and WORLD_SIZE set otherwise
+    Torch, ///< torchrun, or a script that sets RANK and WORLD_SIZE
     Slurm, ///< Slurm step, by srun without MPI
   };
   Kind kind = Kind::None;
@@ -43,7 +43,7 @@ struct Launcher {
 };
 
 /// Reads the variables of Open MPI, PMI and PMIx, then of torchrun, then of Slurm.
-/// TPC_TRANSPORT=threads ignores all of them; mpi and tcp ignore those of the other kind.
+/// TPC_TRANSPORT=threads ignores all of them; mpi and tcp ignore the other launchers.
 Launcher detectLauncher();
 
 /// First host of a Slurm host list: "node07" of "node[07-12,20],login".

@@ -34,7 +34,7 @@ bool MessageClaim::claim(const std::string &name) {
 }
 
 bool claimMessage(const std::string &run, const std::string &subject) {
-  // Never freed: processes that detect the same error later must find the name taken.
+  // Never freed, so that processes that detect the same error later find the name in use.
   auto *messageClaim = new MessageClaim;
   return messageClaim->claim("tpc-start-" + std::to_string(getuid()) + "-" +
                              toHexDigits(fnv1a(run + "\n" + subject)));

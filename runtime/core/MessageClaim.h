@@ -1,7 +1,7 @@
 //===- MessageClaim.h - Deduplication of an error message on one host -----===//
 //
 // Several processes of a host may detect the same error at once. The one that binds an abstract
-// socket of an agreed name prints it. The system frees the name as soon as that process ends.
+// socket with an agreed name prints it. The system frees the name as soon as that process ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ public:
   MessageClaim(const MessageClaim &) = delete;
   MessageClaim &operator=(const MessageClaim &) = delete;
 
-  /// Whether this process owns the name, now or from an earlier call. Also true if the system has
-  /// no abstract sockets.
+  /// Whether this process owns the name, now or from an earlier call. True if the system has no
+  /// abstract sockets.
   bool claim(const std::string &name);
 
 private:
@@ -28,7 +28,7 @@ private:
 };
 
 /// Whether this process should report a start-up error about `subject`: no other process of the run
-/// on this host has claimed it. `run`: a text that all processes of the run share.
+/// on this host has claimed it. `run`: a string that is equal in all processes of the run.
 bool claimMessage(const std::string &run, const std::string &subject);
 
 } // namespace tpc::rt

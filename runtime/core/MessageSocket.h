@@ -14,7 +14,8 @@ namespace tpc::rt {
 /// closes the socket. Neither function blocks.
 class MessageSocket {
 public:
-  /// Types of the messages between watchdogs. At start-up, also a part of the table of all ranks.
+  /// Types of the messages between watchdogs. At start-up, also the entries of the table of all
+  /// ranks.
   enum class MessageType : uint32_t { Heartbeat, Failed, Verdict, Terminated, Bye, Table };
   static constexpr size_t longest = 1024;
 

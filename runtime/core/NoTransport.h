@@ -1,6 +1,6 @@
 //===- NoTransport.h - Transport without peers ----------------------------===//
 //
-// For ranks whose devices do no work either (World::alone). Receive buffers stay unchanged.
+// For dry-run ranks, whose devices do no work (World::alone). Receive buffers stay unchanged.
 //
 //===----------------------------------------------------------------------===//
 

@@ -26,7 +26,7 @@ std::istringstream fieldsOf(const std::string &path) {
   return std::istringstream(at == std::string::npos ? "" : line.substr(at + 1));
 }
 
-/// A thread that runs, waits for a core, or waits for a disk cannot avoid its silence.
+/// A thread that runs, waits for a core, or waits for a disk cannot send heartbeats.
 bool anyThreadRuns(int64_t process) {
   std::error_code error;
   std::filesystem::directory_iterator tasks("/proc/" + std::to_string(process) + "/task", error);
@@ -144,7 +144,7 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   if (state == State::Traced)
     seconds = 0;
   bool isStopped = state == State::Stopped || state == State::Frozen;
-  // A thread that continues to wait for its next heartbeat has sent the earlier ones.
+  // A thread that starts a new wait has sent the heartbeat before it.
   constexpr uint64_t heartbeats = 4;
   cutOff = !isStopped && seconds >= ofCutOff && peer.countWaits() >= waits + heartbeats;
   double most = cutOff                 ? ofCutOff
@@ -164,7 +164,7 @@ std::string Silence::judge(bool heard, double passed, const PeerProcess &peer,
   return std::string("is frozen: ") +
          (state == State::Stopped  ? "its process was stopped"
           : state == State::Frozen ? "its control group was frozen"
-                                   : "its process says nothing") +
+                                   : "its process sends no heartbeats") +
          ", " + text + " ago";
 }
 

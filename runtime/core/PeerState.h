@@ -1,4 +1,4 @@
-//===- PeerState.h - Observable state of a process on this host -----------===//
+//===- PeerState.h - Observable state of another rank's process -----------===//
 
 #ifndef TPC_RT_CORE_PEERSTATE_H
 #define TPC_RT_CORE_PEERSTATE_H
@@ -41,12 +41,12 @@ public:
   State state() const;
   int64_t number() const { return process; }
   bool isStopped() const;
-  /// Whether it has certainly ended; false if it is unobservable for another reason.
+  /// Whether it has ended; false if unknown.
   bool hasEnded() const;
   /// Whether it is observable and not exiting.
   bool isAlive() const;
-  /// Number of waits of the thread that sends its heartbeats: its watchdog's thread, or, before
-  /// that exists, its first thread. 0 if unobservable.
+  /// Number of waits of the thread that sends its heartbeats: its watchdog thread, or, before that
+  /// exists, its main thread. 0 if unobservable.
   uint64_t countWaits() const;
   /// Sends SIGKILL if the number still belongs to that process.
   void kill() const;
@@ -56,20 +56,22 @@ private:
   uint64_t begin = 0; ///< 0: on another host
 };
 
-/// Time without a message from a peer that sends several per second.
+/// Silence of a peer: time without a message, although it sends several per second.
 class Silence {
 public:
-  /// Call at each check, after `passed` more seconds in which this process could listen. Returns
-  /// empty, or, if the silence is longer than for a live peer: "is frozen: its process was stopped,
-  /// 3 s ago". `address`: address of a peer on another host, for that text.
+  /// Call at each check; `passed`: seconds since the last check in which this process could
+  /// receive. Returns an empty string, or, if the silence exceeds that of a live peer: "is frozen:
+  /// its process was stopped, 3 s ago". `address`: address of a peer on another host, for that
+  /// text.
   std::string judge(bool heard, double passed, const PeerProcess &peer,
                     const std::string &address = "");
-  /// Seconds until a silent peer counts as frozen: one that is observably stopped; one that is
-  /// unobservable or has no running thread; one that is alive but gets no core.
+  /// Seconds of silence after which a peer counts as frozen, if it is observably stopped; if it is
+  /// unobservable or has no running thread; if it is alive but gets no core.
   static constexpr double ofStopped = 2.5, ofUnseen = 4, ofStarved = 60;
-  /// Seconds for a peer that keeps sending while nothing arrives.
+  /// The same for a peer that keeps sending while nothing arrives.
   static constexpr double ofCutOff = 3.5;
-  /// Whether the peer is alive but its messages do not arrive: after `judge` has returned a text.
+  /// Whether the peer is alive but its messages do not arrive. Valid after `judge` has returned a
+  /// text.
   bool isCutOff() const { return cutOff; }
 
 private:

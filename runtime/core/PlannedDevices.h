@@ -1,4 +1,4 @@
-//===- PlannedDevices.h - Dry-run devices for memory estimates ------------===//
+//===- PlannedDevices.h - Selection of dry-run devices for memory estimates ===//
 
 #ifndef TPC_RT_CORE_PLANNEDDEVICES_H
 #define TPC_RT_CORE_PLANNEDDEVICES_H
@@ -7,9 +7,9 @@
 
 namespace tpc::rt {
 
-/// Returns the selected device kind without memory behind it: its dry-run kind
-/// (DeviceKind::counted) if memory is counted before each new step. Otherwise the CPU kind;
-/// counting there pays only for long runs.
+/// Returns a device kind that allocates no memory: the dry-run version of the selected kind
+/// (DeviceKind::counted) if memory is estimated before each new step. Otherwise returns null for
+/// CPUs, where an estimate pays only for long runs.
 const DeviceKind &plannedDevices();
 
 } // namespace tpc::rt

@@ -1,9 +1,9 @@
 //===- Profile.h - Time profile of a step ---------------------------------===//
 //
-// A device wrapper that forwards all work, waits for its completion, and sums up seconds: by matmul
-// (m x k x n), batched matmul, attention (batch x heads x queries x keys x head size), kernel
-// (name) and copies. Waiting after each call removes overlap on the device, so a profiled step may
-// take longer than others.
+// A device wrapper that forwards all work, waits for its completion, and sums up seconds: of each
+// matmul (m x k x n), batched matmul, attention (batch x heads x queries x keys x head size),
+// kernel (name) and copy. Waiting after each call removes overlap on the device, so a profiled step
+// may take longer than others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ struct ProfileRow {
   std::string what; ///< sizes or name, without spaces
   int64_t count = 0;
   double seconds = 0;
-  double flops = 0; ///< of matmuls and attention: multiplications and additions
+  double flops = 0; ///< multiplications and additions of matmuls and attention
 };
 
 /// Wraps devices of `kind`, which must outlive the result.

@@ -13,16 +13,16 @@
 
 namespace tpc::rt {
 
-/// Maximum number of threads of this process, and the setting that limits it. Check it before
-/// starting threads.
+/// Maximum number of threads of this process, and the setting that limits it. Must be checked
+/// before threads start.
 struct ThreadLimit {
   int64_t threads;
   std::string setting;
 };
 ThreadLimit threadLimit();
 
-/// One thread for each number from 1 on; 0 is the caller. Threads are kept between runs, so that
-/// per-thread caches of libraries survive.
+/// One thread for each index from 1; index 0 is the caller. Threads are reused by later runs, so
+/// that per-thread caches of libraries survive.
 class RankThreads {
 public:
   RankThreads() = default;

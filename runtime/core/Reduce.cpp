@@ -1,7 +1,7 @@
 //===- Reduce.cpp - Reduction of the members' tensors ---------------------===//
 //
 // All transports use one set of kernels, so that results have the same bits everywhere. The
-// compiler vectorizes the loops: cache traffic bounds them, not arithmetic.
+// compiler vectorizes the loops, which are bound by cache traffic, not arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ struct Sum {
   }
 };
 // Same semantics as kernels (arith.maximumf): NaN propagates, and 0 exceeds -0. The result is
-// therefore independent of the order of the parts.
+// therefore independent of the order of operands.
 template <typename T> bool isNegative(T x) {
   if constexpr (std::is_integral_v<T>)
     return x < 0;

@@ -10,9 +10,9 @@
 namespace tpc::rt {
 namespace {
 
-/// Candidate paths in the order in which they are tried. The last one is a bare name: the dynamic
-/// linker searches the executable's run path (the compiler's runtime folder) and its default
-/// folders.
+/// Candidate paths in the order in which they are tried. The last candidate is a bare file name:
+/// the dynamic linker searches the executable's run path (the compiler's runtime folder) and its
+/// default folders.
 std::vector<std::string> candidates(const std::string &name) {
   std::vector<std::string> paths;
   auto add = [&](const std::string &folder) {

@@ -12,10 +12,10 @@
 
 namespace tpc::rt {
 
-/// Sampling settings of a row: the largest score, or the largest with noise. With top-k or top-p,
-/// the device returns the largest scores instead. Scores are logits, after `penalty` for tokens of
-/// the sequence, divided by `temperature`. With a penalty, one bit per token of the vocabulary
-/// follows in memory: whether the sequence has the token.
+/// Sampling settings of a row. The device returns the largest score, with noise if the row is
+/// sampled, or, with top-k or top-p, several largest scores. Scores are logits, after `penalty` for
+/// tokens of the sequence, divided by `temperature`. With a penalty, one bit per token of the
+/// vocabulary follows in memory: whether the sequence contains the token.
 struct RowSampling {
   int32_t isWanted, isDrawn;
   float temperature; ///< 1: scores are logits
@@ -23,7 +23,7 @@ struct RowSampling {
   uint64_t seed, sequence;
   float penalty; ///< 1: none
   int32_t shown; ///< number of largest scores to return instead of the best; at most maxShown
-  int32_t place; ///< offset of the first of them: sum of `shown` over the rows before
+  int32_t place; ///< offset of the first of them: sum of `shown` over earlier rows
   int32_t unused;
 
   static constexpr int64_t maxShown = 1024;
@@ -32,7 +32,7 @@ struct RowSampling {
     return static_cast<int64_t>(sizeof(RowSampling)) + (vocabulary + 63) / 64 * 8;
   }
 };
-static_assert(sizeof(RowSampling) == 48, "kernels and tensors of i64 have it so");
+static_assert(sizeof(RowSampling) == 48, "size assumed by kernels and i64 tensors");
 
 /// Logits [rows, count] of tokens from `first` on, in device memory. `settings` has one entry per
 /// row, `settingsBytes` apart.
@@ -44,7 +44,7 @@ struct SamplingRequest {
   int64_t settingsBytes;
 };
 
-/// Bins of score distances from the largest.
+/// Number of bins for the distances of scores from the largest score.
 constexpr int numBins = 512;
 
 /// Results in device memory, valid until the next step starts. For rows that return their largest

@@ -1,9 +1,9 @@
 /* SpinWait.h - Spin-then-sleep policy of waits
  *
  * Shared by ranks that are threads, by processes, and by the threads of a rank. If every computing
- * thread has a core, a waiter spins for about as long as it takes to put a core to sleep and to
- * wake it. Otherwise spinning would take the core from the thread that it waits for, so the waiter
- * sleeps at once. Plain C, for the MPI shim. */
+ * thread has a core, a waiter spins for about the time that putting a core to sleep and waking it
+ * takes. Otherwise spinning could use the core of the awaited thread, so the waiter sleeps at once.
+ * Plain C, for the MPI shim. */
 #ifndef TPC_RT_CORE_SPINWAIT_H
 #define TPC_RT_CORE_SPINWAIT_H
 
@@ -30,7 +30,7 @@ static inline int64_t tpc_spin_clock(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* `yields`: number of yields before sleep. 0 where the awaited event ends the sleep. */
+/* `yields`: number of yields before sleep. 0 if the awaited event also ends the sleep. */
 static inline tpc_spin tpc_spin_begin(int may_spin, int32_t yields) {
   tpc_spin spin = {may_spin != 0, yields, 0, 0};
   return spin;

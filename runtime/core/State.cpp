@@ -59,6 +59,6 @@ extern "C" void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes) {
     return ctx->state.get(*ctx->device, index, all) + before;
   } catch (const std::bad_alloc &) {
     fail(*ctx, "out of memory: a cache takes " + std::to_string(all) +
-                   " bytes; ask for fewer or shorter sequences");
+                   " bytes; use fewer or shorter sequences");
   }
 }

@@ -10,22 +10,22 @@
 
 namespace tpc::rt {
 
-/// A rank's parts of the caches, in device memory. A part is allocated when a step first requests
-/// it, and stays in place while the same size is requested.
+/// A rank's shards of the caches, in device memory. A shard is allocated when a step first requests
+/// it, and keeps its address while the same size is requested.
 class StateMemory {
 public:
-  /// Returns the part `index` of `bytes` bytes with unspecified contents; unwritten entries are
-  /// never read. Throws std::bad_alloc.
+  /// Returns shard `index` with `bytes` bytes. Its contents are unspecified at first; unwritten
+  /// entries are never read. Throws std::bad_alloc.
   std::byte *get(Device &device, int32_t index, int64_t bytes);
 
-  /// Returns the part `index` as last requested; empty if it was not.
+  /// Returns shard `index` as last requested; empty if it was never requested.
   std::span<std::byte> find(int32_t index) const;
 
-  /// Fills all parts with zeros. This commits the memory of their whole capacity.
+  /// Fills all shards with zeros. This commits the memory of their whole capacity.
   void clear(Device &device);
-  /// Bytes of all parts.
+  /// Bytes of all shards.
   int64_t bytes() const;
-  /// A number that changes whenever a part is reallocated.
+  /// A number that changes whenever a shard is reallocated.
   uint64_t moves() const { return numMoves; }
 
 private:

@@ -35,7 +35,7 @@ void runStage(tpc_context &ctx, const tpc_program &program, int stage,
 }
 
 void StepCache::runFunction(const Key &key) {
-  // The step may change its copy.
+  // The step may change the device's copy.
   std::vector<int64_t> env = key.env;
   key.program->stages[key.stage](&ctx, env.data());
 }
@@ -44,7 +44,7 @@ static std::type_index kindOf(const OutputSink *outputs) {
   return outputs ? typeid(*outputs) : typeid(void);
 }
 
-// Input addresses of a shape follow from the sizes.
+// The sizes of a shape determine the input addresses.
 bool StepCache::isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
                          size_t inputs, int64_t stateRows, int64_t stateRow) const {
   if (!ctx.device->canRecord() || ctx.worldSize() == 1 || !ctx.transport->isOnDevice())
@@ -75,7 +75,7 @@ tpc_status StepCache::run(const tpc_program &program, int stage, const std::vect
     return device.endStep();
   }
   if (device.memoryVersion() != moves)
-    throw std::logic_error("internal error: memory has moved behind a step of a known shape");
+    throw std::logic_error("internal error: memory has moved in a step of a known shape");
   if (!shape.isRecorded) {
     record(shape);
   } else {

@@ -5,14 +5,14 @@
 // within the step is recorded with it (tpc_context::noted).
 //
 // The first step of a shape allocates what it needs: memory, matmul plans, argument buffers. After
-// it, ranks that communicate on devices agree: all of them record a step, the same one, or none
-// does, as communication libraries require. If memory moved on any rank, all record again. Eviction
+// it, ranks that communicate on devices agree to record the same step on all ranks or on none, as
+// communication libraries require. If memory moved on any rank, all ranks record again. Eviction
 // depends only on the sequence of shapes, so all ranks evict the same shapes. If caches were
 // reallocated, all shapes are dropped: the next step of each allocates again.
 //
-// A step is not recorded, and runs its function each time, if the host takes part in it. That is
-// where tensors pass through host memory: no communication library for GPUs, shared GPUs, or max
-// and min of floats. The device's prepareRecording alone decides this.
+// A step that involves the host is not recorded, and runs its function each time. The host is
+// involved if tensors pass through host memory: no communication library for GPUs, shared GPUs, or
+// max and min of floats. The device's prepareRecording alone decides this.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,12 +43,12 @@ public:
   explicit StepCache(tpc_context &ctx) : ctx(ctx) {}
   /// Runs a step between the device's beginStep and endStep; calls endStep.
   tpc_status run(const tpc_program &program, int stage, const std::vector<int64_t> &env);
-  /// Whether ranks need not agree after such a step, for this part of the caches. The same on all
-  /// ranks.
+  /// Whether ranks can skip the agreement after such a step, for these rows of the caches. The same
+  /// on all ranks.
   bool isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
                 size_t inputs, int64_t stateRows, int64_t stateRow) const;
-  /// Drops all recordings. Collective if there is a collective backend: recordings must be dropped
-  /// before its communicators.
+  /// Drops all recordings. Collective if there is a collective backend: recordings must be
+  /// destroyed before its communicators.
   void forget();
 
 private:
@@ -57,15 +57,16 @@ private:
     int stage;
     std::vector<int64_t> env;
     std::vector<const void *> inputs;
-    int64_t stateRows, stateRow; ///< part of the caches that the step uses
-    std::type_index outputs;     ///< type of the output sink: sinks of one type take outputs alike
+    int64_t stateRows, stateRow; ///< rows of the caches that the step uses
+    std::type_index outputs;     ///< type of the output sink; sinks of the same type handle outputs
+                                 ///< identically
     bool operator==(const Key &) const = default;
   };
   struct Shape {
     Key key;
     std::unique_ptr<Recording> recording; ///< null: the shape cannot be replayed
     bool isRecorded = false;
-    Counters counters;                           ///< of one step
+    Counters counters;                           ///< number of bytes in one step
     std::vector<std::function<void()>> hostWork; ///< host work of a replay
   };
   tpc_status runFirst(Key key);

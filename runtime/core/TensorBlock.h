@@ -1,7 +1,8 @@
 //===- TensorBlock.h - Block of a tensor that one rank sends to another ---===//
 //
-// In each dimension the block has runs of indices, contiguous in the sender's and the receiver's
-// tensor. The block consists of all their combinations. A message contains it densely, row by row.
+// In each dimension the block has runs of indices that are contiguous in the sender's and the
+// receiver's tensor. The block consists of all combinations of these runs. A message contains the
+// block densely, in row-major order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +38,7 @@ public:
 
   /// Empty block.
   TensorBlock() = default;
-  /// `element`: contiguous bytes at each combination of indices.
+  /// `element`: number of contiguous bytes at each combination of indices.
   TensorBlock(std::vector<Dim> dims, int64_t element) : dims(std::move(dims)), element(element) {}
 
   int64_t bytes() const {
@@ -47,11 +48,12 @@ public:
     return bytes;
   }
 
-  /// Calls `use(from, to, bytes)`, with offsets on the two sides, for each contiguous range.
+  /// Calls `use(from, to, bytes)` for each contiguous range, with its offsets in source and
+  /// destination.
   template <typename Fn> void forEachCopy(Side from, Side to, Fn use) const {
     forEachBox(from, to, [&](const Box &box) { loop(box, 0, box.begin, use); });
   }
-  /// Returns the same as strided copies.
+  /// Returns the same ranges as strided copies.
   std::vector<StridedCopy> copies(Side from, Side to) const;
 
   void copyThrough(void *target, const void *source) const { move(target, Target, source, Source); }
@@ -59,8 +61,8 @@ public:
   void unpack(void *target, const void *message) const { move(target, Target, message, Message); }
 
 private:
-  using Pair = std::array<int64_t, 2>; // on two sides
-  /// One run of each dimension.
+  using Pair = std::array<int64_t, 2>; // in source and destination
+  /// One combination: a run of each dimension.
   struct Box {
     struct Loop {
       int64_t size;
@@ -98,20 +100,20 @@ private:
     if (bytes() == 0)
       return;
     size_t count = dims.size();
-    std::vector<int64_t> message(count + 1, element); // bytes of an index, and of all
+    std::vector<int64_t> message(count + 1, element); // bytes of one index, and of all indices
     for (size_t d = count; d-- > 0;)
       message[d] = message[d + 1] * sizeOf(dims[d]);
     auto stride = [&](size_t d, Side side) {
       return side == Source ? dims[d].source : side == Target ? dims[d].target : message[d + 1];
     };
     std::vector<size_t> chosen(count, 0);
-    std::vector<int64_t> before(count, 0); // indices of the runs before the chosen ones
+    std::vector<int64_t> before(count, 0); // numbers of indices in earlier runs
     Box box;
     for (;;) {
       box.loops.clear();
       box.begin = {0, 0};
       box.width = element;
-      // Dimensions that are contiguous on both sides are merged into the block or into the next
+      // Dimensions that are contiguous on both sides are merged into the element or into the next
       // inner loop.
       for (size_t d = count; d-- > 0;) {
         const Run &run = dims[d].runs[chosen[d]];

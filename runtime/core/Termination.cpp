@@ -10,7 +10,7 @@ namespace tpc::rt {
 
 namespace {
 
-std::mutex mutex; // guards the next
+std::mutex mutex; // guards the members below
 int expecting = 0;
 std::atomic<bool> requested{false};
 std::atomic<int> descriptor{-1};
@@ -43,7 +43,7 @@ void Termination::forget() {
   struct sigaction old;
   if (--expecting == 0 && sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == note)
     std::signal(SIGTERM, SIG_DFL);
-  // A signal that arrived too late for the watchdog is raised again.
+  // Raises a signal again that arrived too late for the watchdog.
   if (expecting == 0 && requested.load())
     std::raise(SIGTERM);
 }

@@ -1,7 +1,7 @@
 //===- Termination.h - SIGTERM from a launcher ----------------------------===//
 //
-// A launcher sends SIGTERM to all processes as soon as one has died. The watchdog's thread
-// (Watchdog.h) first reports which one died.
+// A launcher sends SIGTERM to all processes as soon as one has died. Before this process ends, the
+// watchdog's thread (Watchdog.h) reports which process died.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +12,8 @@ namespace tpc::rt {
 
 class Termination {
 public:
-  /// Notes SIGTERM from now on, until as many calls of `forget`. A handler that the process has
-  /// installed itself stays.
+  /// Records SIGTERM instead of ending the process, until `forget` has been called as often. Does
+  /// not replace a handler that the process has installed itself.
   static void expect();
   static void forget();
   static bool isRequested();

@@ -1,8 +1,7 @@
 //===- Timeout.h - Timeout of a wait for another rank ---------------------===//
 //
 // A rank that waits for others longer than the world's timeout ends the run. Only time in which
-// this process could run counts: after a process was stopped and continued, the stopped time is
-// excluded.
+// this process could run counts: while a process is stopped, time does not count.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,21 +12,20 @@
 
 namespace tpc::rt {
 
-/// Grace period in seconds. An error that may be only a consequence of another rank's end is
-/// reported this late, so that the watchdog of that rank can name it first; under mpirun this takes
-/// as long.
+/// Grace period in seconds. An error that another rank's end may have caused is reported after this
+/// delay, so that the watchdog of that rank can name it first. Under mpirun this takes that long.
 constexpr double graceForOthers = 3;
 
 class Timeout {
 public:
-  /// `seconds`: 0 for no timeout. `whole`: an enclosing wait. Each check counts for both, and this
-  /// wait is over as soon as the enclosing one is.
+  /// `seconds`: 0 for no timeout. `whole`: an enclosing wait. Each check advances both, and this
+  /// wait ends when the enclosing one does.
   explicit Timeout(double seconds, Timeout *whole = nullptr) : limit(seconds), whole(whole) {}
 
   /// Maximum sleep between two checks, in seconds.
   static constexpr double longestLook = 0.5;
 
-  /// Call at each check. Unless the time since the last check counts, the timeout restarts.
+  /// Call at each check. The timeout restarts if the time since the last check does not count.
   bool isOver(bool counts = true) {
     bool wholeIsOver = whole && whole->isOver(counts);
     if (limit <= 0)

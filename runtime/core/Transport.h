@@ -2,8 +2,8 @@
 //
 // One object per rank. The ABI's entry points (Collectives.cpp) check arguments, count, and handle
 // groups of one and empty tensors. Calls here have at least two members, and at least one element
-// somewhere in the group. All members call with the same numbers. Transports over host memory
-// reduce in ascending rank order, with the kernels of Reduce.h.
+// on some member. All members pass the same sizes. Transports over host memory reduce in ascending
+// rank order, with the kernels of Reduce.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +21,8 @@
 
 namespace tpc::rt {
 
-/// Sizes of an all-to-all: in [outer, a, middle, own part of b, inner], out [outer, own part of a,
-/// middle, b, inner], or with a and b swapped. `inner` is in bytes.
+/// Sizes of an all-to-all: input [outer, a, middle, own shard of b, inner], output [outer, own
+/// shard of a, middle, b, inner], or with a and b swapped. `inner` is in bytes.
 struct AllToAllShape {
   int64_t outer, a, middle, b, inner;
   bool splitFirst;
@@ -73,11 +73,11 @@ public:
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
-  /// Transport of host memory: this one, or the one below it.
+  /// Returns the transport of host memory: this one, or the one that it wraps.
   virtual Transport &onHost() { return *this; }
 
-  /// Transport for this reduction: this one, or the one below it if this one would give another
-  /// result. The same on all ranks.
+  /// Returns the transport for this reduction: this one, or the one that it wraps if this one would
+  /// give another result. The same on all ranks.
   virtual Transport &forReduction(tpc_dtype, tpc_reduction) { return *this; }
 
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
@@ -98,16 +98,17 @@ public:
   virtual void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                          int root) = 0;
 
-  /// To and from a world rank. Messages of one pair arrive in order; the receiver knows their size.
+  /// Sends to or receives from a world rank. Messages of a pair arrive in order; the receiver
+  /// passes their size.
   virtual void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) = 0;
   virtual void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) = 0;
 
-  /// Sends host memory in a separate order, for messages against the direction of steps. `post`
-  /// does not block: the message is buffered until the peer takes it. At most as many messages as
-  /// ranks may be in flight between a pair.
+  /// Sends host memory in an order separate from `send`, for messages against the direction of the
+  /// pipeline. `post` does not block: the message is buffered until the peer receives it. The
+  /// number of messages in flight between a pair is at most the number of ranks.
   virtual void post(tpc_context &ctx, int peer, const void *data, int64_t bytes);
   virtual void take(tpc_context &ctx, int peer, void *data, int64_t bytes);
-  /// Waits until posted messages no longer need this rank.
+  /// Waits until the delivery of posted messages no longer needs this rank.
   virtual void flushPosts(tpc_context &ctx);
 
   /// Collective over the world, for start-up and for assembling outputs; not counted.
@@ -120,14 +121,14 @@ public:
                            std::vector<std::vector<std::byte>> &gathered) = 0;
 
   /// Wakes all waiting ranks. Called once for the world's first error, on the failing rank's
-  /// thread, after the message is kept. May not return (MPI prints and aborts).
+  /// thread, after the message is stored. Does not return under MPI, which prints and aborts.
   virtual void abortWorld(int rank, const std::string &message) = 0;
 
-  /// Enqueued operation that the device waits in. Any thread may query it.
+  /// Returns the enqueued operation that the device waits in. Any thread may call it.
   struct DeviceWait {
     std::string at;           ///< "in all_reduce 17 of '/lm_head/MatMul' over 'tp'"
     std::vector<int> awaited; ///< ranks that it may wait for
-    /// For a collective: its group's axes, and its sequence number. 0: none.
+    /// The axes of a collective's group, and its sequence number; 0 for other operations.
     uint32_t axes = 0;
     uint64_t number = 0;
   };

@@ -25,12 +25,12 @@ namespace tpc::rt {
 namespace {
 
 constexpr double period = 0.1; ///< seconds between heartbeats
-/// After this process was stopped, the first iteration counts as at most this many seconds.
+/// After this process was stopped, the first iteration accounts for at most this many seconds.
 constexpr double longestStep = 0.5;
-/// A launcher ends all processes as soon as one has ended: the process at fault ends first, or soon
-/// after.
+/// A launcher ends all processes as soon as one has ended: the failed process ends first, or soon
+/// after the first one.
 constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
-/// Launchers signal all ranks within this many seconds. A rank that is signaled alone lives on
+/// Launchers signal all ranks within this many seconds. A rank that is signaled alone continues
 /// until the others have named it.
 constexpr double graceForOthersToBeAsked = 0.4, graceForTerminatedAlone = 1.2;
 /// The last messages of an ended process may still be in flight.
@@ -65,7 +65,7 @@ Watchdog::~Watchdog() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
-    // An error of this process is still unreported: it does not wait for the others.
+    // This process has an unreported error, so it does not wait for the others.
     informed = std::uncaught_exceptions() > 0;
   }
   eventfd_write(wakeUp, 1);
@@ -158,7 +158,7 @@ void Watchdog::run() {
                           0});
       else
         hasPending |= other.channel && !other.sentBye;
-    // Checks are more frequent while a peer, or this process, may be about to be given up.
+    // Checks more often while a peer or this process may have failed.
     if (terminated >= 0)
       polled[1].fd = -1;
     double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilHeartbeat, 0.0);
@@ -334,7 +334,8 @@ void Watchdog::reportOwnTermination() {
 
 bool Watchdog::waitsForEnded(int waiting) const {
   const Heartbeat &heartbeat = others[waiting].heartbeat;
-  // A device's awaited members may have done their part; the heartbeat does not distinguish them.
+  // Members that a device waits for may already have called the operation; the heartbeat does not
+  // distinguish that.
   return heartbeat.waits && !heartbeat.left && !heartbeat.onDevice &&
          std::any_of(heartbeat.awaited.begin(), heartbeat.awaited.end(),
                      [&](int of) { return others[of].heartbeat.left || others[of].sentBye; });
@@ -368,7 +369,7 @@ void Watchdog::judgeWaits(double seconds) {
   }
   if (!isHub())
     return;
-  // A CPU may compute for long. If a device waits, some device that it waits for is waiting too, or
+  // A CPU may compute for long. If a device waits, another device that it waits for also waits, or
   // hangs: computation between two operations does not take that long.
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)

@@ -13,10 +13,10 @@
 //   * A process that received SIGTERM alone. Launchers send it to all.
 //   * All ranks wait for each other, and nothing is transferred, for `timeout` seconds: a deadlock.
 //     While any rank computes or transfers, this time does not count.
-//   * A rank waits for another that is at the end of the run.
+//   * A rank waits for another rank that has reached the end of the run.
 //
 // All other ranks watch rank 0. If it is gone, the first to detect this reports it, once on each
-// host. Frozen processes are killed by the processes of their host, so that none is left over.
+// host. Processes of the same host kill frozen processes, so that none remains.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,14 +47,14 @@ public:
     std::unique_ptr<MessageSocket> channel; ///< rank 0: to each other rank; other ranks: to rank 0
     int64_t process = 0;                    ///< process number on its host
     uint64_t host = 0;   ///< equal for processes that can see each other's numbers
-    std::string address; ///< of its host, for messages
+    std::string address; ///< name or address of its host, for messages
   };
 
   /// `members` by rank. `timeout`: as Session::timeout; 0 also disables the check for frozen
   /// processes.
   Watchdog(int rank, std::vector<Member> members, double timeout);
-  /// Collective: this process ends in order. Returns when all do, or at once during stack
-  /// unwinding.
+  /// Collective: orderly end of this process. Returns when all processes end, or at once during
+  /// stack unwinding.
   ~Watchdog();
 
   /// Sets the running world, whose grid names ranks, or null.
@@ -62,14 +62,14 @@ public:
   /// Sets the description of work outside of collectives; default: "at the start".
   void follow(const std::atomic<const char *> &doing);
 
-  /// The rank has waited for some milliseconds for these ranks.
+  /// Records that the rank has waited for these ranks for some milliseconds.
   void waitsFor(const std::vector<int> &awaited);
   /// Records progress: a transfer, or the end of a wait.
   void moves();
-  /// Sets whether the rank is at the end of a run.
+  /// Sets whether the rank has reached the end of a run.
   void setLeft(bool left);
-  /// Reports that this rank has failed and has printed why. Returns when the others, which then
-  /// end, are informed.
+  /// Informs the other ranks that this rank has failed and has printed the reason; they then end.
+  /// Returns when they are informed.
   void failWorld();
   /// "rank 1 (tp 1)"
   std::string describe(int rank) const;
@@ -83,7 +83,7 @@ private:
   /// Current heartbeat of this rank.
   Heartbeat heartbeat() const;
   void receive(int from, MessageSocket::MessageType word, std::string_view text);
-  /// Checks all ranks, after `seconds` more in which this process could run.
+  /// Checks all ranks; `seconds`: time since the last check in which this process could run.
   void judge(double seconds);
   void judgeLine(int of, double seconds);
   /// Checks whether only some ranks, this one or another, received SIGTERM.
@@ -95,10 +95,10 @@ private:
   /// Whether all have sent Bye, or rank 0 has.
   bool isOver() const;
   std::string lastSeen(int of) const;
-  /// Hang analysis of the known state of all ranks.
+  /// Returns the hang analysis of the known states of all ranks.
   HangDetector hangDetector() const;
-  /// Ends all processes. `culprit`: rank whose process is to be killed, or -1. `isCut`: the error
-  /// is a broken connection, which the rank at its other end may report as well.
+  /// Ends all processes. `culprit`: rank whose process is killed, or -1. `isCut`: the error is a
+  /// broken connection, which the rank at the other end may also report.
   [[noreturn]] void endAll(const std::string &error, int culprit, bool reportsWaits,
                            bool isCut = false);
   /// Informs the other ranks, and gives them a moment.
@@ -106,12 +106,12 @@ private:
   void reportOwnWait();
   /// Ends this process without informing the others.
   [[noreturn]] void leave();
-  /// Kills the processes of this host that cannot end by themselves: all that are stopped, and that
-  /// of `culprit`, if any.
+  /// Kills the processes of this host that cannot end by themselves: stopped ones, and that of
+  /// `culprit`, if any.
   void killStopped(int culprit) const;
   /// Whether this rank reports why the run ends: one rank per host does.
   bool claimReport(bool isCut);
-  /// Whether another process of this host has not ended yet and is not stopped.
+  /// Whether another process of this host still runs and is not stopped.
   bool hasLivePeerOnHost() const;
   [[noreturn]] void endByLauncher();
 
@@ -119,7 +119,7 @@ private:
   const double timeout;
   std::vector<Other> others; ///< by rank
 
-  mutable std::mutex mutex; // guards the following
+  mutable std::mutex mutex; // guards the members below
   World *world = nullptr;
   const std::atomic<const char *> *doing = nullptr;
   bool waits = false;

@@ -55,7 +55,7 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
                                       : MessageSocket::MessageType::Failed,
                               isHub() ? text : std::string_view());
   // Waits until they have ended, so that no launcher ends them before their messages.
-  bool answered = false; // rank 0 does
+  bool answered = false; // rank 0 reports it
   for (int i = 0; i < 100 && !answered; ++i) {
     bool anyOpen = false;
     for (size_t j = 0; j < others.size(); ++j)
@@ -73,7 +73,7 @@ void Watchdog::informOthers(int culprit, bool reportsWaits) {
 }
 
 void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, bool isCut) {
-  // The launch monitor has found an error, and reports it.
+  // The launch monitor reports an error.
   if (LaunchMonitor::endsProcess())
     for (;;)
       poll(nullptr, 0, 1000);
@@ -82,12 +82,12 @@ void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, 
     printDiagnostic(reports ? "error" : "note", error);
   if (reportsWaits)
     reportOwnWait();
-  // Over a connection that is cut in one direction, rank 0 is still informed.
+  // If the connection is cut in one direction only, rank 0 still receives this.
   if (isHub() || isCut)
     informOthers(culprit, reportsWaits);
   if (!isHub() || isCut)
-    // Rank 0 cannot inform the others. The reporting rank stays until they have ended, so that none
-    // of them reports as well; they wait a moment, because it may be killed before it has reported.
+    // Rank 0 cannot inform the others. The reporting rank waits until they have ended, so that none
+    // of them reports the same. They wait briefly, because it may be killed before it has reported.
     for (int i = 0; reports ? i < 100 && hasLivePeerOnHost() : i < 30; ++i) {
       poll(nullptr, 0, 10);
       if (!reports && !isCut && !error.empty() && (reports = claimReport(isCut)))
@@ -100,7 +100,7 @@ void Watchdog::endAll(const std::string &error, int culprit, bool reportsWaits, 
 void Watchdog::leave() {
   std::lock_guard<std::mutex> lock(mutex);
   // A rank that waits for a device must not continue with data that was not computed: the run has
-  // failed, and the reason is reported.
+  // already failed and reported its reason.
   if (world && world->monitorsDevices()) {
     world->recordError(rank, "");
     world->abortDevices();

@@ -19,14 +19,14 @@ namespace tpc::rt {
 
 class Matrix;
 
-/// One loop index: its extent, and the strides of its destination and source elements.
+/// A loop index: its extent, and its strides in destination and source.
 struct LoadFactor {
   int64_t size, to, from;
   /// If not empty, offsets of the source elements instead of a stride. Only for `draw`.
   std::span<const int64_t> offsets;
 };
 
-/// Random numbers as a function of the element's index (program/RandomWeights.h).
+/// Random numbers that are functions of the element's index (program/RandomWeights.h).
 struct Generator {
   uint64_t key;
   float mean, scale;
@@ -36,9 +36,9 @@ struct Generator {
 class WeightLoader {
 public:
   virtual ~WeightLoader();
-  /// Maximum bytes that the host writes at a time; tables of offsets included.
+  /// Maximum number of bytes that the host writes at a time, including tables of offsets.
   virtual int64_t maxBytes() const = 0;
-  /// Maximum number of elements drawn at a time.
+  /// Maximum number of random elements generated at a time.
   virtual int64_t maxElements() const { return 1 << 28; }
 
   /// Returns the address to which the host writes `bytes` of a file's elements.

@@ -19,7 +19,7 @@ namespace tpc::rt {
 
 namespace {
 
-// For endTerminated: the running world.
+// The running world, for endTerminated.
 std::atomic<World *> running{nullptr};
 
 } // namespace
@@ -36,7 +36,7 @@ void endTerminated() {
 }
 
 void endTerminated(const World &world) {
-  // Empty: another rank has printed it.
+  // Empty if another rank has printed it.
   if (std::string message = world.errorMessage(); !message.empty())
     endWith(message);
   _exit(1);
@@ -118,13 +118,13 @@ void World::monitorDevices() {
 
 World::~World() {
   isEnding.store(true);
-  // Collective, so on the ranks' threads. Work that a failed run has left is not waited for.
+  // Runs on the ranks' threads, because it is collective. Does not wait for work of a failed run.
   if (hasRun && local(0).transport->isOnDevice())
     threadsOfRanks.run(numLocal(), [&](int index) {
       try {
         local(index).transport->disconnect(local(index));
       } catch (const std::exception &) {
-        // No rank is left to receive it, and nothing depends on it.
+        // No rank can receive the error any more, and no result depends on it.
       }
     });
   if (theSession)
@@ -209,7 +209,7 @@ std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) c
     return Transport::DeviceWait{pending->empty() ? "waiting for its device"
                                                   : "computing on its device, in " + *pending,
                                  {}};
-  // The rank is about to communicate, and is in a library call.
+  // The rank is in a library call before its communication.
   Transport::DeviceWait wait{"in " + describeCommunication(seen), {}};
   for (int member : theGrid.groupOf(ctx.rank, seen.axes).ranks)
     if (member != ctx.rank)

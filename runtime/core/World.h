@@ -6,9 +6,10 @@
 //   Launcher launcher = detectLauncher();
 //   std::shared_ptr<Session> session;
 //   if (launcher.present && !(session = joinLauncher(launcher, error)))
-//     ... say `error`, exit
-//   ... compareRanks(session, identity): do all run the same?
-//   ... compare session->size() with the grid's; session->agree() on errors that all ranks may find
+//     ... print `error`, exit
+//   ... compareRanks(session, identity): is the run the same on all?
+//   ... compare session->size() with the grid's; session->agree() on errors that all ranks may
+//   detect
 //   auto world = session ? World::processes(grid, threads, session) : World::threads(grid,
 //   threads); std::optional<std::string> error = world->run([&](tpc_context &ctx) { ... });
 //
@@ -45,45 +46,46 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int ranksOnHost() const = 0;
-  /// Cores that the ranks of this host may use together, whether each rank may use all or not.
+  /// Number of cores that the ranks of this host may use together, whether or not each rank may use
+  /// all of them.
   virtual int coresOnHost() const = 0;
   virtual std::unique_ptr<Transport> makeTransport(World &world) = 0;
-  /// Collective. Whether any rank has an error, and whether this rank reports it. For errors that
-  /// every rank may detect at once, such as bad input.
+  /// Collective. Returns whether any rank has an error, and whether this rank reports it. For
+  /// errors that every rank may detect at once, such as invalid input.
   struct Agreement {
     bool failed = false;
     bool isReporter = false; ///< the lowest rank with an error
   };
   virtual Agreement agree(bool hasError) = 0;
-  /// Collective. The lowest rank whose text differs from rank 0's, or -1.
+  /// Collective. Returns the lowest rank whose text differs from rank 0's, or -1.
   virtual int firstDifference(std::string_view text) = 0;
-  /// Collective. The text of each rank.
+  /// Collective. Returns the text of each rank.
   virtual std::vector<std::string> textsOfAll(std::string_view text) = 0;
   /// Ends a run on this rank. Collective; returns when all ranks are there.
   virtual void leave(tpc_context &ctx) = 0;
   /// "mpi", "tcp"
   virtual const char *transportName() const = 0;
-  /// Sets the world that runs on it, for messages that name ranks; null: none.
+  /// Sets the world that runs in this session, for messages that name ranks; null: none.
   virtual void observe(World *world) = 0;
 
-  /// Current work outside of a run, or of a run outside of collectives, for hang messages: "while
-  /// weights are loaded". A static string.
+  /// Current work outside of collectives, for hang messages: "while weights are loaded". A static
+  /// string.
   std::atomic<const char *> doing = "at the start";
 
   /// Monitors the launcher during the session's lifetime.
   std::unique_ptr<LaunchMonitor> launch;
 };
 
-/// Property that must be equal on all ranks: its name ("grid"), and its value in words or as a
+/// Property that must be equal on all ranks: its name ("grid"), and its value as text or as a
 /// digest.
 struct Trait {
   std::string what, value;
 };
 
-/// Compares traits over all processes, one after the other. Ranks must pass the same names, however
-/// different their programs are. The error names the lowest rank that differs from rank 0, and the
-/// first differing trait. Only rank 0 returns the text; other ranks return an empty one, so that it
-/// is printed once. Does nothing for threads.
+/// Compares traits over all processes, one after the other. Ranks must pass the same names, even if
+/// their programs differ. The error names the lowest rank that differs from rank 0, and the first
+/// differing trait. Only rank 0 returns the text; other ranks return an empty one, so that it is
+/// printed once. Does nothing for threads.
 std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits);
 
 /// Joins the launcher's world. Null, with a message, on failure. `timeout`: seconds after which a
@@ -102,7 +104,7 @@ public:
   virtual std::unique_ptr<Transport> makeTransport(int rank) = 0;
   /// Starts a run of all ranks.
   virtual void enter() = 0;
-  /// Records that `rank` has ended, and wakes ranks that wait for it now or later.
+  /// Records that `rank` has ended, and wakes ranks that wait for it, now or later.
   virtual void leave(int rank) = 0;
   /// Whether the rank waits for others, or has ended.
   virtual bool isWaiting(int rank) = 0;
@@ -136,9 +138,9 @@ public:
   LocalRanks *localThreads() { return localRanks.get(); }
 
   /// Runs `fn` on every rank of this process, each on its own thread, which is kept for the next
-  /// run (rank 0, or the only one, on the caller's). Returns when all have ended: the first error,
-  /// or nothing. Exceptions other than RankStopped that leave `fn` count as errors of that rank.
-  /// May be called again after success.
+  /// run (rank 0, or the only one, runs on the caller's thread). Returns when all have ended, with
+  /// the first error or nothing. Exceptions other than RankStopped that leave `fn` count as errors
+  /// of that rank. May be called again after success.
   std::optional<std::string> run(const std::function<void(tpc_context &)> &fn);
 
   /// Sets the axis masks over which ranks will communicate; default: any. Before the first run.
@@ -159,13 +161,13 @@ public:
   /// a waiting rank. `awaited`: ranks that it waits for.
   std::string describeWait(int rank, const CurrentOperation &activity,
                            const std::vector<int> &awaited) const;
-  /// The same for a wait outside of steps: `what` is "at the start, ", or null.
+  /// The same for a wait outside of steps; `what`: "at the start, ", or null.
   std::string describeWait(int rank, const char *what, const std::vector<int> &awaited) const;
   /// "has waited for 10 s (--timeout=10)"
   std::string describeTimeout() const;
 
-  /// For monitors, of a rank of this process: what its device waits for (other ranks or its own
-  /// work), and a number that changes with its progress.
+  /// For monitors: the wait of a rank's device (for other ranks or its own work), and a number that
+  /// changes with its progress. The rank must be in this process.
   std::optional<Transport::DeviceWait> deviceWait(const tpc_context &ctx) const;
   uint64_t deviceMoves(const tpc_context &ctx) const;
   /// Aborts the communication of this process's devices, because ranks have failed or are about to
@@ -176,13 +178,13 @@ public:
   bool monitorsDevices() const { return deviceMonitor != nullptr; }
 
   bool runs() const { return isRunning.load(); }
-  /// Whether it is being destroyed.
+  /// Whether the world is being destroyed.
   bool ends() const { return isEnding.load(); }
   bool failed() const { return hasFailed.load(std::memory_order_acquire); }
   /// First error message and its rank.
   std::string errorMessage() const;
   int errorRank() const;
-  /// Keeps the first error; returns true for it. Use `rt::fail` instead of calling this.
+  /// Stores the first error and returns true for it. Call `rt::fail` instead.
   bool recordError(int rank, const std::string &message);
 
 private:
@@ -209,18 +211,18 @@ private:
   mutable std::mutex errorMutex;
   std::string firstError;
   int firstErrorRank = -1;
-  std::unique_ptr<DeviceMonitor> deviceMonitor; ///< null: not needed; uses the members above
+  std::unique_ptr<DeviceMonitor> deviceMonitor; ///< null if not needed; uses the members above
   std::vector<std::unique_ptr<tpc_context>> contexts;
   RankThreads threadsOfRanks;
-  std::mutex abortMutex; // guards the next
+  std::mutex abortMutex; // guards the members below
   std::thread aborting;
   std::atomic<bool> hasAborted{false};
 };
 
-/// For `std::set_terminate`, in programs. An error could not unwind some frame: prints the message
-/// and exits with status 1. `World::run` leaves the process's handler unchanged.
+/// For `std::set_terminate`, in programs. Called if an error could not unwind a frame: prints the
+/// message and exits with status 1. `World::run` leaves the process's handler unchanged.
 [[noreturn]] void endTerminated();
-/// The same, for this world.
+/// The same for this world.
 [[noreturn]] void endTerminated(const World &world);
 
 /// Runs `ranks` threads on one axis, for tests and small programs. Returns the first error, or

@@ -18,7 +18,7 @@ namespace {
 /// Whole cache lines, so that threads share none.
 int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/// Keys of a sequence that some query sees, by causality and window.
+/// Keys of a sequence that are visible to some query, by causality and window.
 struct VisibleKeys {
   int64_t begin = 0, end;
 
@@ -30,12 +30,13 @@ struct VisibleKeys {
       begin = std::clamp<int64_t>(a.window_offset + before + 1, 0, end);
   }
 
-  // Parts start at multiples, whatever the window: a key's part depends only on its index.
+  // Ranges of keys start at multiples, whatever the window, so that a key's range depends only on
+  // its index.
   int64_t firstPart() const { return begin / decodeKeys; }
   int64_t parts() const { return begin < end ? (end - 1) / decodeKeys - firstPart() + 1 : 0; }
 };
 
-/// Number of unfinished parts of a KV head's keys.
+/// Number of unfinished ranges of a KV head's keys.
 struct alignas(64) PartsLeft {
   std::atomic<int64_t> parts;
 };
@@ -44,7 +45,7 @@ struct alignas(64) PartsLeft {
 
 void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
   const KernelTable &kernel = kernels();
-  // Maximum number of keys that a query sees.
+  // Maximum number of keys that are visible to a query.
   int64_t keys = a.causal && a.windowed
                      ? std::clamp<int64_t>(a.causal_offset - a.window_offset, 0, a.seq_k)
                      : a.seq_k;
@@ -68,11 +69,11 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
     most = std::max(most, visible.parts());
     keys = std::max(keys, visible.end - visible.begin);
   }
-  // With few rows, reading a key costs as much as computing with it eight times.
+  // Reading a key costs as much as computing eight rows with it.
   int64_t rows = std::max<int64_t>(a.seq_q * (a.heads_q / a.heads_kv), 8);
   int threads = threadsFor(ctx, pairs * rows, a.head_size + a.value_size, keys);
   int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
-  // For growing sequences the final size, so that memory use stays constant.
+  // Uses the final size of growing sequences, so that memory use stays constant.
   int64_t ofPair = wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : most) * part);
   Scratch memory(scratch, threads * each + pairs * ofPair);
   float *decoded = memory.data + threads * each;
@@ -101,7 +102,7 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
 }
 
 bool isFasterByKeys(const tpc_attention_args &a) {
-  // From there on blocks of queries fill half of their lanes.
+  // From this number on, blocks of queries fill at least half of their lanes.
   return a.seq_q <= 8;
 }
 

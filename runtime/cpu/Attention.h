@@ -11,10 +11,10 @@ namespace tpc::rt {
 /// One task per block of queries of one head: AttentionKernel.h.
 void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
-/// One task per part of one KV head's keys: DecodeAttention.h.
+/// One task per range of one KV head's keys: DecodeAttention.h.
 void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &args);
 
-/// Whether attendByKeys is the faster one.
+/// Whether attendByKeys is faster.
 bool isFasterByKeys(const tpc_attention_args &args);
 
 } // namespace tpc::rt

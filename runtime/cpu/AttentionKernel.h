@@ -30,7 +30,7 @@ TPC_INLINE int64_t roundUp(int64_t n, int64_t step) { return (n + step - 1) / st
 struct AttentionTask {
   const tpc_attention_args &args;
   int64_t batch = 0, head = 0, query0 = 0;
-  int64_t queries = 0;  ///< valid queries of the block
+  int64_t queries = 0;  ///< number of valid queries of the block
   int64_t firstKey = 0; ///< first key that a query of the block may see
   int64_t keys = 0;     ///< number of keys from there on
   int64_t before = 0;   ///< keys before the first query, by `lengths`
@@ -43,12 +43,12 @@ struct AttentionTask {
   float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
 };
 
-/// Number of keys of this sequence before its first query, where that is dynamic.
+/// Number of keys of this sequence before its first query, if dynamic.
 inline int64_t keysBefore(const tpc_attention_args &a, int64_t batch) {
   return a.lengths ? a.lengths[batch] : 0;
 }
 
-/// Address of a key of a KV head.
+/// Returns the address of a key of a KV head.
 inline const float *keyAt(const tpc_attention_args &a, int64_t batch, int64_t kvHead, int64_t key) {
   int64_t head = a.lengths ? batch * a.k_batch_stride + kvHead * a.k_head_stride
                            : batch * a.seq_k * a.k_row_stride + kvHead * a.head_size;
@@ -61,7 +61,7 @@ inline const float *valueAt(const tpc_attention_args &a, int64_t batch, int64_t 
   return a.v + head + key * a.v_row_stride;
 }
 
-/// Maximum number of keys that one block of queries may see.
+/// Maximum number of keys that are visible to a block of queries.
 inline int64_t maxKeys(const tpc_attention_args &a) {
   if (!a.causal || !a.windowed)
     return a.seq_k;
@@ -165,7 +165,7 @@ inline void hide(const AttentionTask &t) {
           store(t.scores + j * queryBlock + v * lanes, splat(none));
   const IntVec lane = laneNumbers();
   if (a.causal) {
-    // The first query of the block sees keys up to this one.
+    // Last key visible to the block's first query.
     int64_t last = t.query0 + a.causal_offset + t.before - t.firstKey;
     for (int64_t j = last + 1 > 0 ? last + 1 : 0; j < t.keys; ++j)
       for (int v = 0; v < queryVecs; ++v) {
@@ -175,7 +175,8 @@ inline void hide(const AttentionTask &t) {
       }
   }
   if (a.windowed) {
-    // The first query of the block sees keys after this one; each later query starts one later.
+    // The first key visible to the block's first query is the one after this; for each later query
+    // it is one later.
     int64_t before = t.query0 + a.window_offset + t.before - t.firstKey;
     for (int64_t j = 0; j < smaller(t.keys, before + queryBlock); ++j)
       for (int v = 0; v < queryVecs; ++v) {

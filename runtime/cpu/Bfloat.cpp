@@ -22,8 +22,8 @@ extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   return result;
 }
 
-/// Goes through a float whose lowest bit records whether bits were cut off, so that it rounds only
-/// once.
+/// Converts through a float whose lowest bit records whether lower bits were lost, so that the
+/// value is rounded only once.
 extern "C" __attribute__((weak)) __bf16 __truncdfbf2(double x) {
   auto single = static_cast<float>(x);
   uint32_t bits;

@@ -26,8 +26,8 @@ void CpuDevice::copy(void *to, const void *from, int64_t bytes) {
 void CpuDevice::launch(int32_t kernel, void *const *operands, int32_t, int64_t rows,
                        int64_t grain) {
   tpc_kernel_fn function = program->kernels[kernel].function;
-  // At least `grain` rows each, and a few chunks per thread: enough for load balance, few enough to
-  // keep a thread on adjacent rows.
+  // Chunks have at least `grain` rows. A few chunks per thread suffice for load balance and keep a
+  // thread on adjacent rows.
   int64_t most = ctx.threadsPerRank == 1 ? 1 : 3 * ctx.threadsPerRank;
   int64_t pieces = std::clamp<int64_t>(rows / grain, 1, most);
   forEachTask(ctx, ctx.threadsPerRank, pieces, [&](int64_t piece, int) {
@@ -55,7 +55,7 @@ public:
     if (!wanted || !*wanted || kernelsNamed(wanted))
       return "";
     return std::string("TPC_CPU=") + wanted +
-           ": there are no such kernels, or this processor cannot run them; the best here are " +
+           ": unknown kernels, or this processor cannot run them; the best supported are " +
            rt::kernels().name;
   }
   const DeviceKind *withProducts(const std::string &name, std::string &problem) const override {

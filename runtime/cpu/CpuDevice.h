@@ -17,13 +17,13 @@
 
 namespace tpc::rt {
 
-/// Right operand in panels (GemmJob), or the transpose of a dense matrix, used in place: matmuls
-/// pack panels of it on the fly, which is cheap for more than a few rows.
+/// Right operand in panels (GemmJob), or the transpose of a dense matrix, used in place. Matmuls
+/// pack panels of the latter on the fly, which is cheap for more than a few rows.
 class PackedMatrix : public Matrix {
 public:
   /// Throws std::bad_alloc.
   PackedMatrix(int64_t k, int64_t n) : PackedMatrix(k, n, allocate(bytesFor(k, n))) {}
-  /// Uses existing panels.
+  /// Makes a matrix of existing panels.
   PackedMatrix(int64_t k, int64_t n, std::shared_ptr<float> panels)
       : Matrix(k, n), panels(std::move(panels)) {}
   PackedMatrix(const float *transposed, int64_t k, int64_t n)

@@ -1,16 +1,16 @@
-//===- DecodeAttention.h - Attention of few queries, by parts of the keys -===//
+//===- DecodeAttention.h - Attention of few queries, split along keys -----===//
 //
 // With few queries, as in token-by-token generation, AttentionKernel.h would leave most lanes of
 // its transposed scores empty, and tasks of one head each would read grouped keys once per query
-// head. Here a task has a part of the keys of one KV head, and all query heads that share it. Each
+// head. Here a task has a range of keys of one KV head, for all query heads that share it. Each
 // query and head has a row of scores, [row, key], so that masks and softmax run along keys. Keys
 // and values are read once.
 //
-// A part's softmax is relative to the part's own maximum score. `mergeDecoded` combines the parts
-// of a row in ascending order. The bits depend only on the keys of each part, which follow from
-// their indices, not on threads or other rows.
+// The softmax of a range is relative to the range's own maximum score. `mergeDecoded` combines the
+// ranges of a row in ascending order. Ranges depend only on key indices, so bits do not depend on
+// threads or other rows.
 //
-// Order of operations and NaN semantics are those of AttentionKernel.h.
+// Order of operations and NaN semantics are the same as in AttentionKernel.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ struct DecodeTask {
   int64_t batch, group, head0; ///< `group` query heads from `head0` on
   int64_t key0, keys;
   int64_t before;                         ///< keys before the first query, by `lengths`
-  const float *k = nullptr, *v = nullptr; ///< of the first key
+  const float *k = nullptr, *v = nullptr; ///< index of the first key
   float *q = nullptr;                     ///< [rows, head_size rounded up], scaled
   float *scores = nullptr;                ///< [rows, decodeKeys]
   float *keyBlock = nullptr;              ///< [lanes, head_size rounded up]
@@ -38,7 +38,7 @@ struct DecodeTask {
   int64_t head(int64_t row) const { return head0 + row % group; }
 };
 
-/// Floats of a part's result per row: sums of values, maximum score, sum of exp(score - maximum).
+/// Floats per row of a range's result: sums of values, maximum score, sum of exp(score - maximum).
 inline int64_t decodedRow(const tpc_attention_args &a) {
   return roundUp(a.value_size, panelWidth) + lanes;
 }
@@ -78,7 +78,7 @@ TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
   return x[0];
 }
 
-/// Scores of one vector of keys, for all rows. Keys beyond the last repeat it; they are hidden
+/// Scores of one vector of keys, for all rows. Lanes beyond the last key repeat it; they are masked
 /// later.
 inline void scoreRows(const DecodeTask &t) {
   const int64_t size = t.args.head_size, width = roundUp(size, lanes), whole = size / lanes * lanes;
@@ -165,7 +165,7 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
     scores[j] = none;
 }
 
-/// Turns a row of scores into exp(score - most), and gives `most` and the sum.
+/// Turns a row of scores into exp(score - most), and returns `most` and the sum.
 inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &rowTotal) {
   float *scores = t.scores + row * decodeKeys, each[lanes];
   Vec most = splat(-__builtin_inff());
@@ -177,7 +177,7 @@ inline void softmaxRow(const DecodeTask &t, int64_t row, float &rowMax, float &r
   rowMax = each[0];
   for (int i = 1; i < lanes; ++i)
     rowMax = each[i] > rowMax ? each[i] : rowMax;
-  // In a part without visible keys for the row, all are 0.
+  // In a range without visible keys for the row, all are 0.
   most = splat(rowMax == -__builtin_inff() ? 0 : rowMax);
   Vec total = {};
   for (int64_t j = 0; j < t.keys; j += lanes) {
@@ -212,7 +212,7 @@ TPC_INLINE void decodeTileOf(int64_t rows, const DecodeTask &t, const float *sco
   decodeTile<R, P>(t, scores, values, valueStride, out, outStride);
 }
 
-/// out[row, :] = sum over the part's keys of exp(score - most) * value.
+/// out[row, :] = sum over the range's keys of exp(score - most) * value.
 inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride) {
   int64_t size = t.args.value_size, rows = t.rows();
   int64_t tiles = (rows + maxTileRows - 1) / maxTileRows;

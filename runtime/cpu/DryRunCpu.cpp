@@ -10,7 +10,7 @@
 namespace tpc::rt {
 namespace {
 
-/// Memory use of the devices that a thread has made.
+/// Memory use of the devices that a thread creates.
 struct Count {
   MemoryUse use;
   void add(int64_t bytes) {
@@ -50,7 +50,7 @@ public:
   void *allocate(int64_t bytes) override {
     if (bytes < 0)
       return nullptr;
-    // Reserves addresses without memory, so that address arithmetic is valid.
+    // Reserves address space without memory, so that address arithmetic is valid.
     void *memory = mmap(nullptr, static_cast<size_t>(std::max<int64_t>(bytes, 1)), PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)

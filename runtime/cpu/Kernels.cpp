@@ -24,7 +24,7 @@ struct Features {
     bool fma = c >> 12 & 1, saves = c >> 27 & 1, avx = c >> 28 & 1;
     if (!saves || !avx || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
       return;
-    // Registers that the system saves: bits 1 and 2 for AVX, also 5 to 7 for AVX-512.
+    // Registers that the operating system saves: bits 1 and 2 for AVX, and 5 to 7 for AVX-512.
     unsigned low, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     avx2 = fma && (b >> 5 & 1) && (low & 6) == 6;

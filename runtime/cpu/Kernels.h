@@ -25,8 +25,8 @@ struct GemmJob {
   int64_t xStride; ///< elements between rows
   const float *packed;
   const float *bias, *residual; ///< or null
-  float *out;                   ///< may be `residual`
-  int64_t outStride;            ///< also of `residual`
+  float *out;                   ///< may alias `residual`
+  int64_t outStride;            ///< stride of `residual` too
   int64_t m, k, n;
   int32_t epilogue;
 };
@@ -65,7 +65,7 @@ struct KernelTable {
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
 
-  /// Attention of few queries, by parts of the keys (DecodeAttention.h). Floats of `scratch` for a
+  /// Attention of few queries, split along keys (DecodeAttention.h). Floats of `scratch` for a
   /// task, and floats of its result.
   int64_t (*decodeScratch)(const tpc_attention_args &args);
   int64_t (*decodedFloats)(const tpc_attention_args &args);
@@ -73,8 +73,8 @@ struct KernelTable {
   /// key1), at least one.
   void (*decode)(const tpc_attention_args &args, int64_t batch, int64_t kvHead, int64_t key0,
                  int64_t key1, float *scratch, float *decoded);
-  /// Combines the results of `parts` tasks, in key order. Parts whose keys no query sees may be
-  /// missing.
+  /// Combines the results of `parts` tasks, in key order. Tasks without visible keys may be
+  /// omitted.
   void (*mergeDecoded)(const tpc_attention_args &args, int64_t batch, int64_t kvHead,
                        const float *decoded, int64_t parts);
 

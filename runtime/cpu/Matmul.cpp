@@ -20,7 +20,7 @@ int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct GemmTasks {
   int64_t rowBlocks, panelBlocks;
 
-  /// Large tasks are fastest, but every thread should have several.
+  /// Large tasks are fastest, but each thread should have several for load balance.
   GemmTasks(const KernelTable &kernel, int64_t m, int64_t panels, int threads) {
     rowBlocks = divideUp(m, maxGemmRows);
     panelBlocks = divideUp(panels, maxGemmPanels);

@@ -21,7 +21,7 @@ struct Attempt {
     if (!file) {
       const char *reason = dlerror();
       return std::string("it cannot be loaded: ") + (reason ? reason : "unknown reason") +
-             "; LD_LIBRARY_PATH says where it is";
+             "; set LD_LIBRARY_PATH to its folder";
     }
     const char *missing = nullptr;
     auto find = [&]<class Function>(Function *&function, const char *name) {
@@ -37,7 +37,7 @@ struct Attempt {
     const Version &version = *entries.version();
     if (version.major != 3)
       return "it is version " + std::to_string(version.major) + ": oneDNN 3 is needed";
-    // The rank's own threads split the work: the library's threads would compete for their cores.
+    // The rank's own threads divide the work; the library's threads would compete for their cores.
     if (version.cpuRuntime == openMp) {
       entries.setThreads = reinterpret_cast<void (*)(int)>(dlsym(file, "omp_set_num_threads"));
       if (!entries.setThreads)

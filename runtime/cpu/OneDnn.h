@@ -33,7 +33,7 @@ struct Argument {
   Memory *memory;
 };
 
-// Enumerations of the library, as far as used.
+// Enumerators of the library that this runtime uses.
 using Enum = int32_t;
 constexpr Enum success = 0;
 constexpr Enum cpuEngine = 1;
@@ -81,10 +81,11 @@ struct Library {
 #define TPC_DECLARE_POINTER(name, result, arguments) result(*name) arguments = nullptr;
   TPC_ONEDNN_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
-  /// Null if it has no threads of its own.
+  /// Null if the library has no threads of its own.
   void (*setThreads)(int) = nullptr;
   Engine *engine = nullptr;
-  Attributes *attributes = nullptr; ///< no approximations, caller-provided scratchpads
+  Attributes *attributes = nullptr; ///< default attributes: no approximations, caller-provided
+                                    ///< scratchpads
 
   /// "oneDNN 3.2.0 (avx2)"
   std::string describe() const;

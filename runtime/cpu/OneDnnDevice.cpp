@@ -63,7 +63,7 @@ public:
   const Enum status;
 };
 
-/// This thread's stream. oneDNN uses no other thread.
+/// Returns this thread's stream. oneDNN uses only this thread.
 Stream *threadStream() {
   struct Own {
     Own() {
@@ -153,7 +153,7 @@ private:
   Made made;
 };
 
-/// Matmul primitives by size, for all ranks of the process; they are few, and never freed.
+/// Matmul primitives by size, shared by all ranks of the process. They are few and never freed.
 const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, bool transposed) {
   static std::mutex mutex;
   static std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>, std::unique_ptr<Multiply>>
@@ -162,7 +162,7 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   auto find = [&](int64_t rows, int64_t stride, auto weightsDesc) -> const Multiply & {
     auto &entry = all[{rows, k, n, stride, transposed}];
     if (!entry) {
-      // Lives until the code is generated, which stores the layout.
+      // Exists until the code is generated, which stores the layout.
       auto desc = weightsDesc();
       entry = std::make_unique<Multiply>(rows, k, n, stride, &*desc);
     }
@@ -170,7 +170,7 @@ const Multiply &multiply(int64_t m, int64_t k, int64_t n, int64_t outStride, boo
   };
   if (transposed)
     return find(m, outStride, [&] { return tpc::rt::describe(k, n, 1, k); });
-  // All others use the preferred layout of whole blocks.
+  // All other sizes use the preferred layout of whole blocks.
   const Multiply &whole = find(blockRows, n, [&] {
     int64_t sizes[] = {k, n};
     MemoryDesc *desc = nullptr;
@@ -317,12 +317,12 @@ public:
 private:
   void multiplyOne(const Products &all, const Product &p, const OneDnnMatrix &matrix) {
     int64_t m = all.m, k = matrix.k, n = matrix.n;
-    // If `out` is the residual, the sums are in a separate buffer.
+    // If `out` aliases the residual, the sums are in a separate buffer.
     bool direct = !p.residual;
     auto find = [&](int64_t rows, const Panel &panel) -> const Multiply & {
       return rt::multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix.isTransposed);
     };
-    // All block shapes: whole blocks, the last rows, the last columns.
+    // Computes all block shapes: whole blocks, the last rows, the last columns.
     int64_t blocks = (m + blockRows - 1) / blockRows, lastRows = m - (blocks - 1) * blockRows;
     const Multiply *made[2][2];
     size_t padBytes = 0;

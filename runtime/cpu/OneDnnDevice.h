@@ -2,8 +2,8 @@
 //
 // oneDNN computes only matmuls with weights; CpuDevice computes the rest. A matmul is split into
 // blocks of fixed size, which the rank's threads compute one by one. The split, and therefore the
-// bits, do not depend on the number of threads. Unlike in the built-in matmuls, they may depend on
-// the number of rows. Bias, activation and residual are applied to a block while it is in the
+// bits, do not depend on the number of threads. Unlike with the built-in matmuls, bits may depend
+// on the number of rows. Bias, activation and residual are applied to a block while it is in the
 // cache, by the built-in functions.
 //
 //===----------------------------------------------------------------------===//

@@ -42,7 +42,7 @@ public:
           serve(number, seen);
         });
       } catch (const std::system_error &) {
-        helpers = unsigned(threads.size()); // fewer helpers suffice
+        helpers = unsigned(threads.size()); // limits the number of helpers
       }
     }
     region = &newRegion;
@@ -55,9 +55,10 @@ public:
   }
 
 private:
-  // `word` has the region's number (a counter, so that each one is new) and its number of helpers.
-  // `gate` has the region that may be entered, while it is open, and the number of helpers inside.
-  // Helpers that arrive after the last task was taken stay outside and are not waited for.
+  // `word` contains the region's number (a counter, so that each number is unique) and its number
+  // of helpers. `gate` contains the number of the open region, if any, and the number of helpers
+  // inside. Helpers that arrive after the last task was taken do not enter, and the caller does not
+  // wait for them.
   static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, open = 0x1000, next = 0x2000;
 
   /// Counter of the next region.

@@ -1,6 +1,6 @@
 //===- Parallel.h - Threads of one rank -----------------------------------===//
 //
-// Each rank's thread has its own pool of helpers, created on first use. They wait as ranks do
+// Each rank's thread has its own pool of helpers, created on first use. Helpers wait like ranks do
 // (core/Futex.h).
 //
 //===----------------------------------------------------------------------===//
@@ -19,8 +19,8 @@ namespace tpc::rt {
 int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n);
 
 /// Calls fn(state, task, worker) for all tasks in [0, tasks), each once, on up to `threads`
-/// threads; worker < threads. Free threads take tasks in ascending order, so that a thread without
-/// a core delays no other.
+/// threads; worker < threads. Free threads take tasks in ascending order, so that a preempted
+/// thread does not delay others.
 void runTasks(const tpc_context &ctx, int threads, int64_t tasks,
               void (*fn)(void *state, int64_t task, int worker), void *state);
 

@@ -30,7 +30,7 @@ TPC_INLINE Vec select(IntVec mask, Vec a, Vec b) {
   return floatOf((mask & bitsOf(a)) | (~mask & bitsOf(b)));
 }
 
-// a0 b0 a1 b1 …: of the first halves, and of the second.
+// a0 b0 a1 b1 …: for the first halves, and for the second halves.
 #if TPC_LANES == 4
 #define TPC_SHUFFLE(a, b, i) __builtin_shufflevector(a, b, i, 4 + i, i + 1, 5 + i)
 #elif TPC_LANES == 8
@@ -58,7 +58,8 @@ TPC_INLINE Vec fma(Vec x, Vec y, Vec z) {
   DoubleVec q = sum - p, error = (p - (sum - q)) + (c - q);
   LongVec bits = reinterpret_cast<LongVec &>(sum);
   LongVec isEven = (bits & 1) == 0, isMore = error > 0, isLess = error < 0;
-  // Toward the error: magnitude plus one if the signs of sum and error agree, else minus one.
+  // Moves the sum toward the exact value: magnitude plus one if the signs of sum and error agree,
+  // else minus one.
   LongVec step = (isMore | isLess) & (((isMore ^ (sum < 0)) & 2) - 1);
   bits += step & isEven;
   return __builtin_convertvector(reinterpret_cast<DoubleVec &>(bits), Vec);

@@ -2,8 +2,8 @@
 //
 // libtpc_cuda.so loads NVIDIA's driver and libraries; it is itself loaded when a GPU program
 // starts. It exports the functions below. They return C++ objects of core/Device.h; `tag` ensures
-// that both sides are built from the same headers. Errors are thrown as exceptions of the standard
-// library.
+// that program and library are built from the same headers. Errors are thrown as exceptions of the
+// standard library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ namespace tpc::rt::cuda {
 constexpr const char *libraryName = "libtpc_cuda.so";
 constexpr const char *entryName = "tpc_cuda_devices";
 
-/// Digest of the headers that both sides include.
+/// Digest of the headers that program and library include.
 constexpr const char *tag = TPC_DEVICE_INTERFACE;
 
 /// Returns null and sets `problem` if there is no driver or no usable one. `tag` is the caller's.

@@ -11,7 +11,8 @@ namespace tpc::rt {
 const DeviceKind *cudaDevices(std::string &problem) {
   const std::string why = "this program computes on GPUs, but ";
   std::string reason;
-  // The library is never unloaded: a thread may end in it, and its objects are in use until then.
+  // The library is never unloaded, because a thread may still use its code or objects at the end of
+  // the process.
   void *library = loadRuntimeLibrary(cuda::libraryName, RTLD_NOW | RTLD_LOCAL, reason);
   auto *entry =
       library ? reinterpret_cast<cuda::Entry *>(dlsym(library, cuda::entryName)) : nullptr;

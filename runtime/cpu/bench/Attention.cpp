@@ -2,8 +2,8 @@
 //
 //   tpc-attention-bench [THREADS]
 //
-// Best times of attention by blocks of queries and by parts of the keys (cpu/Attention.h), with KV
-// caches larger than the CPU's caches, and of reading the same keys and values once. All three
+// Measures attention by blocks of queries and by ranges of keys (cpu/Attention.h), with KV caches
+// larger than the CPU's caches, and the time of reading the same keys and values once. All three
 // alternate, so that other load on the machine affects all of them.
 //
 //===----------------------------------------------------------------------===//

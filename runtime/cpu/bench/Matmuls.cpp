@@ -2,7 +2,7 @@
 //
 //   tpc-products-bench [THREADS]
 //
-// Best times of f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
+// Measures f32 matmuls of GPT-2's shapes: tpc's, and, if libdnnl.so.3 is found, those of
 // --products=onednn. Both alternate, so that other load on the machine affects both.
 //
 //===----------------------------------------------------------------------===//

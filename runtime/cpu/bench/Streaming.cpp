@@ -3,7 +3,7 @@
 //   tpc-streaming-bench [THREADS [MEGABYTES [PASSES]]]
 //
 // Lower bound of the time of a token: all weights are read once. Each thread reads and sums its
-// part of the memory in order. Prints as JSON the bytes per second of the median pass and of the
+// range of the memory in order. Prints as JSON the bytes per second of the median pass and of the
 // best pass.
 //
 //===----------------------------------------------------------------------===//

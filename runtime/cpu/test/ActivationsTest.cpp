@@ -53,7 +53,7 @@ TEST(Activations, KeepNaN) {
     }
 }
 
-// Bit-identical to kernels, too (test_rounding.py).
+// Results must also be bit-identical to kernels (test_rounding.py).
 TEST(Activations, KnowSpecialValues) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   for (const KernelTable *table : allTables())
@@ -71,7 +71,7 @@ TEST(Activations, KnowSpecialValues) {
       }
 }
 
-// Multiplications and additions are fused everywhere, also on CPUs without FMA.
+// Multiplications and additions are fused on all CPUs, including those without FMA.
 TEST(Activations, HaveTheSameBitsOnAllProcessors) {
   std::vector<float> x = {0, 1e-20f, 1e-45f, 3e38f, INFINITY, 86.98f, 87, 88.72283f, 88.72284f};
   for (float range : {1e-3f, 1.f, 10.f, 100.f})

@@ -118,7 +118,7 @@ struct Case {
     compare(expected, tolerance, what + ", by the ABI");
   }
 
-  /// Runs the decode kernels part by part.
+  /// Runs the decode kernels, one range of keys at a time.
   void decode(const KernelTable &table) {
     if (args.heads_q == 0)
       return;

@@ -65,7 +65,7 @@ void addMasks(Case &c, bool perHead) {
   for (size_t i = 0; i < c.mask.size(); ++i)
     c.mask[i] = i * 7919 % 5 < 2 ? 0 : static_cast<uint8_t>(i % 3 + 1);
   for (int64_t j = 0; j < a.seq_k; ++j)
-    c.mask[j] = 0; // the first row sees no key
+    c.mask[j] = 0; // the first row has no visible key
   a.mask = c.mask.data();
   a.mask_head_stride = perHead ? a.seq_q * a.seq_k : 0;
   a.mask_batch_stride = (perHead ? a.heads_q : 1) * a.seq_q * a.seq_k;
@@ -108,7 +108,7 @@ TEST(Attention, AdditiveBias) {
       c.args.bias = c.bias.data();
       c.args.bias_batch_stride = 33 * 20;
       c.args.masked_row = maskedRow;
-      // Next to 10000, a score keeps three decimals.
+      // Added to 10000, a score has three decimals.
       c.check("bias " + std::to_string(hidden), hidden == -10000.0f ? 2e-3 : 5e-6);
     }
 }
@@ -191,7 +191,7 @@ TEST(Attention, Slopes) {
       c.args.causal_offset = 9;
       c.args.windowed = windowed;
       c.args.window_offset = 9 - 20;
-      // Next to 3000, a score keeps three decimals.
+      // Added to 3000, a score has three decimals.
       c.check("slopes at " + std::to_string(offset), offset == 1000 ? 1e-3 : 5e-6);
     }
 }
@@ -203,7 +203,7 @@ TEST(Attention, SlopesAddLikeABias) {
   c.args.slopes_offset = 13;
   std::vector<float> first = expectedOf(c.args);
   c.args.slopes = nullptr;
-  // Slopes on key indices instead of distances: scores of a row change by a constant.
+  // Slopes times key indices instead of distances: scores of a row change by a constant.
   for (int64_t h = 0; h < 2; ++h)
     for (int64_t i = 0; i < 20; ++i)
       for (int64_t j = 0; j < 33; ++j)

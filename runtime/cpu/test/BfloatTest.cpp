@@ -21,7 +21,7 @@ static uint16_t rounded(uint32_t bits) {
   return bitsOf(__truncsfbf2(x));
 }
 
-// Bits that an intermediate float would lose decide ties.
+// Cases in which bits that an intermediate float would lose decide a tie.
 TEST(Bfloat, RoundsDoublesOnce) {
   for (double sign : {1.0, -1.0}) {
     auto of = [&](double x) { return bitsOf(__truncdfbf2(sign * x)) & 0x7fff; };

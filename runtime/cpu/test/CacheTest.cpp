@@ -13,8 +13,8 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Keys and values [batch, heads, capacity, size], in cache layout. Entries that no query sees are
-/// NaN.
+/// Keys and values [batch, heads, capacity, size], in cache layout. Entries that are visible to no
+/// query are NaN.
 struct CacheCase : Case {
   std::vector<int64_t> lengths;
 
@@ -80,7 +80,8 @@ TEST(Cache, SlopesSeeTheLength) {
 }
 
 TEST(Cache, PaddingBehindTheCapacityHurtsNobody) {
-  // The last two queries of the second sequence are after the last entry: they see all.
+  // The last two queries of the second sequence are after the last entry, so that all keys are
+  // visible to them.
   CacheCase c({0, 10}, 4, 12, 2);
   std::vector<float> expected = expectedOf(c.args);
   c.check("padding");
@@ -149,7 +150,7 @@ TEST(Cache, StateStaysWhereItIs) {
   EXPECT_NE(other, first);
   EXPECT_EQ(tpc_state(&ctx, 1, 64), first);
   EXPECT_EQ(first[15], 7.0f);
-  // Another size reallocates the part.
+  // Another size reallocates the shard.
   uint64_t moves = ctx.state.moves();
   EXPECT_EQ(ctx.state.bytes(), 128);
   static_cast<float *>(tpc_state(&ctx, 1, 128))[31] = 1;

@@ -1,6 +1,7 @@
 //===- DecodeAttentionTest.cpp - Attention of few queries -----------------===//
 //
-// Covers several parts of keys. AttentionTest.cpp also runs its cases by keys, but within one part.
+// Covers several ranges of keys. AttentionTest.cpp also runs its cases split along keys, but within
+// one range.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +41,7 @@ TEST(DecodeAttention, SizesAroundParts) {
 }
 
 TEST(DecodeAttention, ManyRows) {
-  // More than a tile, and tails of heads, values and panels.
+  // Sizes above a tile, and remainders of heads, values and panels.
   Case c(1, 4, 300, 26, 20, 37, 13);
   c.check("52 rows");
 }
@@ -77,7 +78,7 @@ TEST(DecodeAttention, SameBitsForEveryNumberOfThreads) {
 }
 
 TEST(DecodeAttention, ARowHasTheBitsOfTheRowAlone) {
-  // Independent of the rest of its batch, its group, and its step.
+  // The result of a query must not depend on the rest of its batch, group, or step.
   constexpr int64_t keys = 600, size = 24;
   for (const KernelTable *table : allTables()) {
     Case c = step(3, 4, keys, 6, 3, size);
@@ -100,7 +101,7 @@ TEST(DecodeAttention, ARowHasTheBitsOfTheRowAlone) {
 }
 
 TEST(DecodeAttention, KeysThatNobodySeesAreNotRead) {
-  // After the last query, and before the first query's window: with partly visible parts.
+  // Keys after the last query, and before the first query's window; some ranges are partly visible.
   for (int64_t position : {3, 255, 256, 600})
     for (int64_t window : {1, 40, 256, 2000}) {
       Case c = step(1, 1, 700, 2, 2);
@@ -152,7 +153,7 @@ TEST(DecodeAttention, SlopesAndSoftcapAcrossParts) {
 }
 
 TEST(DecodeAttention, TheLargestScoreInAnyPart) {
-  // Others vanish next to it, in their own part and in other parts.
+  // The weight of all other keys underflows, in the same range and in other ranges.
   for (int64_t at : {0, 300, 699}) {
     Case c(1, 1, 700, 1, 8, 8);
     for (int64_t d = 0; d < 8; ++d)
@@ -162,7 +163,7 @@ TEST(DecodeAttention, TheLargestScoreInAnyPart) {
 }
 
 TEST(DecodeAttention, NaNStaysInItsRow) {
-  // In a query, in a key that one row sees, and in a row that sees no other key.
+  // NaN in a query, in a key visible to one row, and in a row with no other visible key.
   Case c = step(1, 3, 600, 2, 2);
   c.q[(1 * 2 + 1) * 16] = nan;
   c.k[599 * 16] = nan;

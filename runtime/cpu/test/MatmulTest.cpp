@@ -41,7 +41,7 @@ TEST(Gemm, AgreesForAllRemainders) {
           std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                              residual = numbers(m * n, 4);
           std::vector<float> panels = packed(*table, w, k, n), out = residual;
-          // out is residual, as in a transformer's layers.
+          // out aliases residual, as in a transformer's layers.
           GemmJob job{x.data(), k, panels.data(),    bias.data(), out.data(), out.data(), n, m,
                       k,        n, TPC_EPILOGUE_NONE};
           table->gemm(
@@ -65,7 +65,7 @@ struct OneRank {
   tpc_context *ctx() { return &world->local(0); }
   void setParameter(const std::vector<float> &w, int64_t k, int64_t n) {
     auto matrix = std::make_shared<PackedMatrix>(k, n);
-    // In uneven chunks, as a loader may set them.
+    // Sets rows in uneven chunks, as a loader may do.
     for (int64_t row = 0, step = 1; row < k; row += step, step = step % 5 + 1)
       matrix->setRows(row, std::min(k, row + step), w.data() + row * n);
     ctx()->data.matrices = {std::move(matrix), nullptr};
@@ -210,7 +210,7 @@ TEST(Matmul, SameBitsForEveryBatchAndNumberOfThreads) {
   }
 }
 
-// Each has the same bits as alone, whatever panels of others share its tasks.
+// Each matmul has the same bits as alone, whatever panels of other matmuls share its tasks.
 TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
   int64_t k = 70;
   std::vector<int64_t> columns{131, 1, 0, 64, 33};
@@ -347,7 +347,7 @@ TEST(Launch, FailsAtTheEndOfAStepWithAMissingIndex) {
     program.stages = &stage;
     auto error = rank.world->run([&](tpc_context &ctx) { runStage(ctx, program, 0, {}); });
     ASSERT_TRUE(error);
-    // One of them, for all of the kernel's rows: its threads end as usual.
+    // One error is reported for all of the kernel's rows, and its threads end as usual.
     EXPECT_TRUE(std::regex_match(
         *error,
         std::regex("(rank 0: )?node '/gather' looks up index -1[0-9]+ of 7; valid are -7 to 6")))

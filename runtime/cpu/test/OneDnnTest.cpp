@@ -28,8 +28,8 @@ TEST(OneDnn, IsNamedByItsDevices) {
 namespace tpc::rt::onednn {
 namespace {
 
-/// Whether two functions have the same calling convention: pointee types may have other names, and
-/// enumerations are integers.
+/// Whether two functions have the same calling convention: pointee types may have different names,
+/// and enumerations are integers.
 template <class A, class B> struct Alike {
   static constexpr bool value = sizeof(A) == sizeof(B) &&
                                 std::is_pointer_v<A> == std::is_pointer_v<B> &&

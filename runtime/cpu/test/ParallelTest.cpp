@@ -11,7 +11,7 @@ using namespace tpc::rt;
 namespace {
 
 /// Regions follow each other faster than helpers wake: a late helper must neither run tasks of an
-/// ended region nor count for another one.
+/// ended region nor be counted in another one.
 TEST(Parallel, EachTaskRunsOnceInItsRegion) {
   auto world = World::threads(Grid({{"tp", 1}}), 8);
   tpc_context &ctx = world->local(0);
@@ -33,13 +33,13 @@ TEST(Parallel, EachTaskRunsOnceInItsRegion) {
   }
 }
 
-/// Helpers inside a region are waited for.
+/// The caller waits for helpers inside a region.
 TEST(Parallel, EndsWhenAllTasksHave) {
   auto world = World::threads(Grid({{"tp", 1}}), 2);
   for (int round = 0; round < 100; ++round) {
     std::atomic<int> begun{0}, done{0};
     forEachTask(world->local(0), 2, 2, [&](int64_t, int) {
-      // Both at once, so that one of them runs on a helper.
+      // Both tasks must run concurrently, so one of them runs on a helper.
       for (++begun; begun < 2;)
         sched_yield();
       ++done;

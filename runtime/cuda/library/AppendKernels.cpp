@@ -1,12 +1,11 @@
 //===- AppendKernels.cpp - kernels that append to KV caches ---------------===//
 //
-// These kernels are written in PTX because they depend on no program: all parameters come with the
-// call. They read the lengths on the device, so a recorded launch appends after the lengths at
-// replay time.
+// These kernels are hand-written PTX, because they do not depend on the program: all sizes are
+// parameters of the call. They read the lengths on the device, so a recorded launch appends after
+// the lengths at replay time.
 //
-// Consecutive threads have consecutive vectors of the cache: of a row, then of the rows of a
-// sequence's head, then of the next head. In the source, rows have strides, and each row is
-// contiguous.
+// Consecutive threads copy consecutive vectors of the cache: those of a row, then the other rows of
+// the same head, then the next head. In the source, rows are strided, and each row is contiguous.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +17,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-// A length that leaves no room is compared on its own: its sum with a row number may overflow.
+// Compares a length without room separately, because its sum with a row number may overflow.
 constexpr const char *text = R"(
 .visible .entry tpc_append_WIDTH(
   .param .u64 cache_, .param .u64 fresh_, .param .u64 lengths_,

@@ -13,8 +13,8 @@ std::string appendKernels();
 inline constexpr const char *appendKernelNames[] = {"tpc_append_16", "tpc_append_8", "tpc_append_4",
                                                     "tpc_append_2"};
 
-/// Kernel choice and parameters for one append call. A thread moves one vector at a time: the
-/// largest number of bytes that divides all pointers, rows and strides.
+/// Kernel choice and parameters for one append call. A thread copies one vector at a time; its size
+/// is the largest that divides all pointers, rows and strides.
 struct AppendLaunch {
   static constexpr unsigned threads = 256;
   static constexpr int widths[] = {16, 8, 4, 2};
@@ -28,13 +28,13 @@ struct AppendLaunch {
   int64_t capacity;
   uint32_t heads, sequence;
   uint32_t pieces; ///< vectors per row
-  uint32_t count;  ///< vectors in all
+  uint32_t count;  ///< total number of vectors
 
-  /// One block per `threads` vectors, up to a few times the number of blocks that a GPU with so
-  /// many multiprocessors runs at once.
+  /// Number of blocks: one per `threads` vectors, up to a few times the number of blocks that a GPU
+  /// with this many multiprocessors runs at once.
   int64_t blocks(int multiprocessors) const;
 
-  /// Throws if there are more vectors than 32-bit thread indices can number.
+  /// Throws if the number of vectors exceeds 32-bit thread indices.
   explicit AppendLaunch(const tpc_append_args &args);
 
   template <class Visit> void forEachParameter(Visit visit) {

@@ -43,7 +43,8 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
   int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
   if (bytes > workspaceBytes) {
-    InFlightOperations::synchronize(driver, stream); // the old workspace is in use until then
+    InFlightOperations::synchronize(driver, stream); // the old workspace is in use until all work
+                                                     // is done
     workspace.reset();
     ++moves;
     workspace = std::make_unique<Block>(driver, bytes);

@@ -25,8 +25,8 @@ public:
   void beginStep() { used = 0; }
   void compute(Kernels &kernels, const tpc_attention_args &args);
 
-  /// Bytes of the arguments of this step's calls. A recorded step has its slots in a block of its
-  /// own, of this size, which is written once, after the recording.
+  /// Bytes of the arguments of this step's calls. A recorded step has its slots in a separate block
+  /// of this size, which is written once, after the recording.
   int64_t bytesOfStep() const { return static_cast<int64_t>(used * sizeof(tpc_attention_args)); }
   void beginRecording(Address places) {
     recorded = places;
@@ -37,7 +37,7 @@ public:
     recorded = 0;
     isRecording = false;
   }
-  /// Changes when the workspace is freed.
+  /// A number that changes when the workspace is freed.
   uint64_t memoryVersion() const { return moves; }
 
 private:
@@ -57,7 +57,7 @@ private:
   Stream stream;
   FusedAttention fused;
   std::vector<std::unique_ptr<Piece>> pieces;
-  size_t used = 0;      // calls of this step
+  size_t used = 0;      // number of calls in this step
   Address recorded = 0; // 0: not recording, or no call uses generated kernels
   bool isRecording = false;
   std::unique_ptr<Block> workspace;

@@ -14,7 +14,7 @@ constexpr int64_t minBlockBytes = 256;
 inline Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
 inline void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }
 
-/// Owned GPU memory. Nothing may use it when it is destroyed. Throws std::bad_alloc.
+/// Owned GPU memory. It must be unused when it is destroyed. Throws std::bad_alloc.
 class Block {
 public:
   Block(const Driver &driver, int64_t bytes) : bytes(bytes), driver(&driver) {

@@ -29,7 +29,7 @@ def test_need_is_what_is_taken(tpcc, tmp_path, grid):
     ).refused(
         "Nothing was loaded",
         "caches",
-        "ask for fewer or shorter sequences",
+        "use fewer or shorter sequences",
         "a step with batch=1, capacity=128, sequence=64 or batch=4, capacity=128, sequence=1 ",
     )
     assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]) == most
@@ -72,7 +72,7 @@ def test_a_gpu_without_room_for_caches(tpcc, transport):
         if "a cache takes" in texts[-1]:
             break
     assert re.fullmatch(
-        r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences",
+        r"rank 1: out of memory: a cache takes \d+ bytes; use fewer or shorter sequences",
         texts[-1],
     ), texts
 
