@@ -82,7 +82,7 @@ TEST_F(Linked, ABrokenBackendEndsTheRun) {
   });
   ASSERT_TRUE(error);
   expectIn(
-      "late links over 'tp' (ranks 0, 1): the cable was cut, at or behind all_reduce 6 over 'tp'",
+      "late links over 'tp' (ranks 0, 1): the cable was cut, at or after all_reduce 6 over 'tp'",
       *error);
 }
 

@@ -20,13 +20,13 @@ public:
     std::vector<uint64_t> cancelled;
     bool isLast = false; ///< no requests follow
   };
-  /// Called before each step, on all processes or on none (GenerationMode::asks). `wait`: nothing
-  /// is running, so the call blocks until there is input.
+  /// Called before each step, on all processes or on none (GenerationMode::asks). `wait`: no
+  /// request is running, so the call blocks until input arrives.
   virtual ClientInput pollInput(bool wait);
 
   virtual void onToken(uint64_t request, int64_t token, int64_t index) = 0;
   virtual void onFinish(uint64_t request, Finish why, const std::string &message) = 0;
-  /// Called after all tokens of a step were passed on.
+  /// Called after all tokens of a step were delivered.
   virtual void afterStep() {}
   /// Receives the logits of one position, if they were requested.
   virtual void onLogits(std::vector<float>) {}

@@ -82,7 +82,8 @@ int64_t Sampler::Filtered::totalBySums() const {
 
 void Sampler::Filtered::decideBySums() {
   int64_t needed = neededOf(totalBySums());
-  // The certain tokens are a prefix of those that top-k keeps. It decides if top-p ends within it.
+  // The known tokens are a prefix of those that top-k keeps. They suffice if top-p ends within the
+  // prefix.
   if (size_t kept = countKept(certain, 0, needed); kept < certain.size()) {
     decide(std::span(certain).first(kept), noToken);
     return;

@@ -24,7 +24,7 @@ public:
   void setCertain(std::vector<Ranked> tokens, bool complete);
   /// Sets counts and weights of all tokens, by bin.
   void setSums(std::span<const int64_t> counts, std::span<const int64_t> weights);
-  /// Sets all tokens of the bin, and the best token with noise of the bins before it.
+  /// Sets all tokens of the bin, and the best token with noise of earlier bins.
   void setBin(std::vector<Ranked> tokens, Ranked bestBefore);
 
   float largest() const { return scoreOf(certain[0]); }
@@ -39,7 +39,7 @@ private:
   int64_t weightOf(Ranked ranked) const {
     return weightBelow(below(scoreOf(ranked), scoreOf(certain[0])));
   }
-  /// Returns how many of `tokens` top-p keeps. They follow tokens of total weight `before`; top-p
+  /// Returns how many of `tokens` top-p keeps. `before` is the weight of earlier tokens; top-p
   /// keeps tokens until the weight `needed` is reached.
   size_t countKept(std::span<const Ranked> tokens, int64_t before, int64_t needed) const;
   int64_t neededOf(int64_t total) const;
@@ -54,7 +54,7 @@ private:
   bool isComplete = false;
   std::vector<int64_t> counts, weights;
   int wanted = -1;
-  /// Bin in which top-k ends, and the tokens of it that top-k keeps.
+  /// Bin in which top-k ends, and the number of its tokens that top-k keeps.
   int lastBin = -1;
   std::vector<Ranked> lastTokens;
   Ranked token = noToken;

@@ -133,7 +133,7 @@ public:
 
   void run(Execution &execution) override {
     TokenGenerator generator(execution, manifest, limits);
-    // The reader may close the pipe. Writing then fails, and the run ends with a message.
+    // If the reader closes the pipe, a write fails, and the run ends with a message.
     std::signal(SIGPIPE, SIG_IGN);
     if (options.serves) {
       Service service(STDIN_FILENO, STDOUT_FILENO, manifest, limits, defaults);

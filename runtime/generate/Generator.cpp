@@ -32,7 +32,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
       loops.back()->add(request);
   }
   int first = execution.local(0).rank;
-  // All ranks detect together that a step has new sizes; the loop stops only then.
+  // All ranks detect at the same point that a step has new sizes; only then does the loop stop.
   for (bool isDone = false; !isDone;) {
     execution.each([&](tpc_context &ctx) {
       RankLoop &loop = *loops[static_cast<size_t>(ctx.rank - first)];
@@ -44,7 +44,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
     if (!isDone)
       execution.prepareSizes(loops[0]->next());
   }
-  // The last stage of this process: it samples if it is the last of all.
+  // The last stage of this process; it samples if it is the last stage of the program.
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;

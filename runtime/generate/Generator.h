@@ -25,7 +25,7 @@ struct GenerationMode {
 class TokenGenerator {
 public:
   /// Throws UserError if the program cannot generate, or not with these limits. The execution may
-  /// run other steps in between.
+  /// run other steps between calls.
   TokenGenerator(Execution &execution, const Manifest &manifest, GenerationLimits limits);
 
   const GenerationLimits &limits() const { return theLimits; }
@@ -40,7 +40,8 @@ public:
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
-    int64_t bytes = 0; ///< logits copied from device to host, on the rank that copied the most
+    int64_t bytes = 0; ///< logits bytes copied from device to host, on the rank that copied the
+                       ///< most
   };
   const Counts &counts() const { return theCounts; }
 
@@ -60,23 +61,23 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
                   int64_t sequence);
 /// Adds an input with the sampling settings, for devices that sample.
 void addSamplingInput(Inputs &inputs, const Generation &generation);
-/// Whether a new step shape costs more than the padding that avoids it: devices count memory, tune,
-/// and record per shape.
+/// Whether a new step shape costs more than the padding that avoids it, because devices estimate
+/// memory, tune, and record per shape.
 bool prefersFewShapes();
-/// Whether data-parallel replicas have rows of their own. A step then always covers all rows;
+/// Whether each data-parallel replica has its own rows. A step then always covers all rows;
 /// otherwise a prompt runs alone.
 bool hasReplicas(const Manifest &manifest);
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits);
 
-/// Returns the steps with the maximum memory: a prompt chunk of `longest` tokens, and one token of
-/// each sequence.
+/// Returns the steps that need the most memory: a prompt chunk of `longest` tokens, and one token
+/// of each sequence.
 std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest);
 /// "2 sequences of at most 64 tokens, prompts by 64"
 std::string limitsText(const GenerationLimits &limits);
 
-/// Returns the capacity of a sequence: `asked`, else `needed` up to the model's maximum, else the
-/// model's maximum.
+/// Returns the capacity of a sequence: `asked` if given, else `needed` up to the model's maximum,
+/// else the model's maximum.
 int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
                    std::optional<int64_t> needed);
 

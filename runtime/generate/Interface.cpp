@@ -110,7 +110,7 @@ void check(const Manifest &manifest, const GenerationLimits &limits,
 
 /// Computes slots and capacity: from the model's flags, else the maximum of these requests and all
 /// earlier ones, so that memory is rarely reallocated. Throws UserError if a request is invalid; a
-/// rejected call has no lasting effect.
+/// rejected call changes nothing.
 GenerationLimits limitsOf(Model &model, const Manifest &manifest,
                           const std::vector<GenerationRequest> &requests, int64_t together) {
   constexpr int64_t step = 64, maximum = std::numeric_limits<int64_t>::max();
@@ -135,7 +135,7 @@ GenerationLimits limitsOf(Model &model, const Manifest &manifest,
 }
 
 /// Runs on the model's thread before anything is allocated. Throws UserError if memory does not
-/// suffice; later calls then do not reserve as much.
+/// suffice; later calls then reserve less.
 void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &limits) {
   Model::Room &room = model.room();
   std::lock_guard<std::mutex> lock(room.mutex);
@@ -232,7 +232,7 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
       require(requests, "the list of requests");
       asked.push_back(requestOf(requests[i], i));
     }
-    // Invalid requests are reported here, not with the first token.
+    // Reports invalid requests here, not with the first token.
     GenerationLimits limits = limitsOf(opened, manifest, asked, std::ssize(asked));
     auto made = std::make_unique<tpc_generation>();
     tpc_generation *client = made.get();

@@ -81,7 +81,7 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   });
 }
 
-/// Returns begin and length of the box's part in these dimensions, if it is contiguous.
+/// Returns begin and length of the box's range in these dimensions, if it is contiguous.
 static std::optional<std::pair<int64_t, int64_t>>
 runOf(int32_t dims, const int64_t *global, const int64_t *offset, const int64_t *size) {
   int64_t begin = 0, count = 1;

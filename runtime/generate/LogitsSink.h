@@ -1,8 +1,8 @@
 //===- LogitsSink.h - sink for the logits of a rank -----------------------===//
 //
-// A step delivers logits as it delivers outputs: in blocks of the whole tensor. They stay on the
-// rank that computed them. If its device samples, they stay on the device, and the sink receives
-// the sampling results of each row instead.
+// A step delivers logits like outputs, as blocks of the whole tensor. They stay on the rank that
+// computed them. If its device samples, they stay on the device, and the sink receives the sampling
+// results of each row instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,19 +22,20 @@ public:
 
   /// Prepares for a step with `rows` rows of logits, of which `wanted` are sampled (ascending).
   /// `samplingInput`: the additional step input with the sampling settings (addSamplingInput); null
-  /// if there is none. It must not change until tokens are sampled.
+  /// if there is none. The input must not change until tokens are sampled.
   void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *samplingInput);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// Returns the delivered pieces of the wanted rows, with rows numbered by their index in
-  /// `wanted`. Copies the largest tokens that the device found for rows that need them.
+  /// Returns the delivered vocabulary shards of the wanted rows; rows are indices into `wanted`.
+  /// For rows that need them, copies the largest tokens from the device.
   std::vector<LogitsPiece> pieces(tpc_context &ctx);
-  /// Copies sums by bin, or all scores, of a piece that has its largest tokens.
+  /// Copies sums by bin, or all scores, of a vocabulary shard whose largest tokens the device has
+  /// computed.
   void copySums(tpc_context &ctx, size_t piece, float largest, std::span<int64_t> sums);
   void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
-  /// Bytes copied in this step from a device that is not the host.
+  /// Number of bytes that this step copied from a device other than the host.
   int64_t copiedBytes() const { return copied; }
 
 private:
@@ -43,13 +44,13 @@ private:
     int32_t rank;
     int64_t global[maxRank], offset[maxRank], size[maxRank], stride[maxRank];
     int64_t begin; ///< offset of the first element in the source
-    int32_t run;   ///< dimensions from here on are contiguous
+    int32_t run;   ///< first dimension of the contiguous suffix
   };
   /// A block of dense rows, with a contiguous range of tokens.
   struct Rows {
     int64_t row, rows, first, count;
   };
-  /// Logits from `begin` on, or the device's result for a part of its rows.
+  /// Logits from `begin` on, or the device's result for some of its rows.
   struct StoredLogits {
     int64_t row, first, begin, count;
     Ranked best;
@@ -69,7 +70,7 @@ private:
     size_t begin; ///< offset of its largest tokens in `largest`
   };
   const int32_t output;
-  const size_t numInputs; ///< number of the program's inputs
+  const size_t numInputs; ///< number of inputs of the program
   const tpc_dtype dtype;
   const int64_t vocabulary;
   int64_t rows = 0, copied = 0;

@@ -22,7 +22,7 @@ double logOf(double x) {
 
 double expOf(double x) {
   // x = n log 2 + r, with log 2 split into two terms, the first with few bits. Adding 1.5 * 2^52
-  // leaves n in the low bits.
+  // moves n into the low bits.
   constexpr double shift = 0x1.8p52;
   double shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
   double r = (x - n * 0.693145751953125) - n * 1.4286068203094172e-06;

@@ -55,7 +55,7 @@ double expOf(double x);
 /// largest sum of score and noise is drawn with its softmax probability.
 double gumbelOf(uint32_t bits);
 
-/// Upper bound of gumbelOf(bits): -log(u) >= 1 - u, and the leading zeros of 1 - u are counted.
+/// Upper bound of gumbelOf(bits): by -log(u) >= 1 - u and the number of leading zeros of 1 - u.
 inline float gumbelBound(uint32_t bits) {
   return 0.6931472f * static_cast<float>(std::countl_zero(~bits) + 1) + 1e-4f;
 }

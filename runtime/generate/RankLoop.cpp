@@ -19,7 +19,7 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 int64_t codeOf(const SampledToken &token) { return token.isNaN ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
-/// `place`: number of largest tokens of the rows before.
+/// `place`: number of largest tokens of all earlier rows.
 RowSampling samplingOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,
@@ -101,7 +101,7 @@ void RankLoop::readInput(const std::string &text) {
     if (line[0] == 'r') {
       ClientLine parsed = parseClientLine(std::string_view(line).substr(1), mode.defaults);
       GenerationRequest &request = *parsed.request;
-      // Requests without a seed each get a random stream of their own.
+      // Each request without a seed has its own random stream.
       if (!parsed.hasSeed)
         request.stream = numRequests + 1;
       ++numRequests;
@@ -201,7 +201,7 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
 }
 
 std::vector<int64_t> RankLoop::sample(tpc_context &ctx, const StepItem &item) {
-  // If all logits are kept, this selects the rows of last tokens.
+  // If all logits are computed, selects the rows of last tokens.
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
   for (int64_t row : item.sampled) {
@@ -313,13 +313,13 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
     if (current) {
       nextInputs = &inputsOf(ctx, *current);
       bool isPrepared = execution.isPrepared(*nextInputs);
-      // If ranks must agree on the step, pending tokens are received first: messages would
+      // If ranks must agree on the step, they first receive pending tokens, because messages would
       // interleave.
       if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {
         runItem(ctx, execution, client);
         continue;
       }
-      // No rank may wait for one that has left the loop.
+      // No rank may wait for a rank that has left the loop.
       if (!isPrepared && out.empty()) {
         ranks->flush();
         return false;

@@ -1,8 +1,8 @@
 //===- RankLoop.h - generation loop of one rank ---------------------------===//
 //
 // Runs the steps of the schedule, the same on all ranks. A step of a group needs the tokens of the
-// group's previous step. With several groups, the others run meanwhile: the last stage samples as
-// soon as it has logits, and earlier stages receive the tokens before they need them.
+// group's previous step. With several groups, other groups run in between. The last stage samples
+// as soon as it has logits, and earlier stages receive the tokens when they need them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ namespace tpc::rt {
 
 class RankLoop {
 public:
-  /// For one call of TokenGenerator::generate.
+  /// Loop of one call of TokenGenerator::generate.
   RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode);
 
   void add(GenerationRequest request) { schedule.add(std::move(request)); }
@@ -62,10 +62,11 @@ private:
   std::optional<WorldRanks> ranks;
   bool hasInput;
   uint64_t numRequests = 0; ///< requests received from the client
-  /// By rows and tokens of a step. Addresses stay valid because recorded steps contain them.
+  /// Inputs by rows and tokens of a step. Addresses must stay valid, because recorded steps contain
+  /// them.
   std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
-  std::optional<StepItem> current; ///< taken from the schedule, but not run
+  std::optional<StepItem> current; ///< next item of the schedule, not yet run
   std::deque<InFlightStep> out;
   std::vector<std::vector<std::byte>> gathered;
   TokenGenerator::Counts theCounts;

@@ -37,7 +37,8 @@ Prompts readNpyPrompts(const std::string &path) {
   return prompts;
 }
 
-/// Text of an invalid id for messages: its first characters, or the type of a nested value.
+/// Returns the text of an invalid id for messages: its first characters, or the type of a nested
+/// value.
 std::string textOf(const json &value) {
   constexpr size_t maximum = 40;
   std::string text = value.is_primitive() ? value.dump() : value.type_name();

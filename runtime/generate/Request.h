@@ -17,8 +17,8 @@ struct GenerationRequest {
   int64_t maxNewTokens = 64;
   SamplingSettings sampling;
   std::vector<int64_t> stopIds;
-  /// Random stream of the request: two requests with equal seeds draw the same numbers only if
-  /// their streams are equal.
+  /// Random stream of the request: two requests use the same random numbers only if seeds and
+  /// streams are equal.
   uint64_t stream = 0;
 };
 
@@ -39,11 +39,11 @@ struct GenerationLimits {
   int64_t chunk = kPrefillChunk; ///< prompt tokens per step
 };
 
-/// Converts a temperature or penalty to the sampler's f32. Throws UserError, which spells the given
-/// number, if it is finite and too large for f32.
+/// Converts a temperature or penalty to the sampler's f32. Throws UserError, with the given number,
+/// if it is finite and too large for f32.
 float narrowSetting(const std::string &name, double value);
 
-/// Returns the problem of an invalid request, else an empty string.
+/// Returns the error of an invalid request, or an empty string.
 std::string problemOf(const GenerationRequest &request, const Generation &generation,
                       int64_t capacity);
 

@@ -39,7 +39,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
   }
 }
 
-/// Returns the largest score of a non-empty piece; NaN compares as the largest.
+/// Returns the largest score of a non-empty shard; NaN compares as the largest.
 static Ranked largestScore(int64_t first, std::span<const float> scores) {
   int32_t key = std::numeric_limits<int32_t>::min();
   for (float score : scores)
@@ -50,8 +50,8 @@ static Ranked largestScore(int64_t first, std::span<const float> scores) {
   return rank(key, first + static_cast<int64_t>(at));
 }
 
-/// Returns the largest score with noise. For most tokens the leading random bits bound the noise
-/// and rule the token out.
+/// Returns the largest score with noise. For most tokens, the leading random bits give a bound of
+/// the noise that excludes the token.
 static Ranked largestDrawn(int64_t first, std::span<const float> scores, const Draw &draw) {
   Ranked best = noToken;
   float minimum = -std::numeric_limits<float>::infinity();
@@ -134,8 +134,8 @@ int64_t Sampler::tokensOf(size_t index) const {
 
 void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
                             std::vector<Filtered> &filtered, std::vector<SampledToken> &tokens) {
-  // For each filtered row: the rank's number of tokens, and the largest ones. For other rows: the
-  // best token.
+  // Message of a rank. For each filtered row: the rank's number of tokens, and the largest ones.
+  // For other rows: the best token.
   mine.clear();
   auto next = filtered.begin();
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -165,7 +165,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
       int64_t count = std::min(all[member], next->row.shown());
       merged.insert(merged.end(), all.begin() + static_cast<int64_t>(member) + 1,
                     all.begin() + static_cast<int64_t>(member) + 1 + count);
-      // The rank may have others, smaller than the last one it sent.
+      // The rank may have other tokens, smaller than the last one that it sent.
       if (all[member] > count)
         bound = std::max(bound, merged.back());
     }
@@ -224,8 +224,8 @@ void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
 }
 
 void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
-  // For each row: the best token of the bins before, and the tokens of the bin. One rank may have
-  // all of them.
+  // Message of a rank, for each row: the best token of earlier bins, and the tokens of the bin. One
+  // rank may have all tokens of the bin.
   mine.clear();
   for (const Filtered *each : open) {
     size_t begin = mine.size();

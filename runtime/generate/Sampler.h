@@ -1,9 +1,9 @@
 //===- Sampler.h - sampling from sharded logits ---------------------------===//
 //
-// Each rank has pieces of the vocabulary for some rows, or none. All ranks take part, and all get
-// the result. Logits are not gathered; ranks exchange:
+// Each rank has vocabulary shards of some rows, or none. All ranks participate and receive the
+// result. Logits are not gathered; ranks exchange:
 //   greedy, or unfiltered sampling        one reduction: the largest score, with its token
-//   top-k, top-p                          a gather of the largest scores of each piece
+//   top-k, top-p                          a gather of the largest scores of each shard
 //   top-p beyond the gathered tokens      sums of weights, by bins of the distance from the largest
 //                                         score; then, if still undecided, the scores of one bin
 // In all cases the result equals that of unsharded logits bit for bit: no candidate is dropped, and
@@ -33,7 +33,7 @@ public:
   virtual void gather(std::span<const int64_t> mine, std::span<int64_t> all) = 0;
 };
 
-/// Sampling inputs of a row that all ranks have.
+/// Sampling inputs of a row, equal on all ranks.
 struct SampledRow {
   SamplingSettings settings;
   std::span<const int64_t> seen; ///< distinct tokens of the sequence
@@ -44,13 +44,13 @@ struct SampledRow {
   bool isPenalized() const { return settings.repetitionPenalty != 1 && !seen.empty(); }
   /// Divisor of the scores.
   float temperature() const { return settings.isGreedy() ? 1 : settings.temperature; }
-  /// Number of largest tokens that each rank contributes first: enough to decide top-k alone,
-  /// unless k is very large. 0: only the best.
+  /// Number of largest tokens that each rank contributes first. It suffices for top-k alone, unless
+  /// k is very large. 0: only the best token.
   int64_t shown() const;
 };
 
 /// Logits of a row on a rank, of tokens [first, first + logits.size()). Or the device's result for
-/// `count` tokens: the best one; for a filtered row instead the shown() largest, in any order.
+/// `count` tokens: the best token; for a filtered row, the shown() largest tokens, in any order.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
@@ -59,7 +59,7 @@ struct LogitsPiece {
   std::span<const Ranked> largest;
 };
 
-/// Data of filtered rows on a device, besides the largest tokens.
+/// Data of filtered rows on a device, in addition to the largest tokens.
 class DevicePieces {
 public:
   virtual ~DevicePieces();
@@ -70,27 +70,27 @@ public:
 
 struct SampledToken {
   int64_t token = -1;
-  bool isNaN = false; ///< the logit of `token`, and possibly others, is NaN
+  bool isNaN = false; ///< the logit of `token` is NaN; others may be too
 };
 
 /// Sampler of one rank. Reuses its memory between steps.
 class Sampler {
 public:
-  /// Collective. Pieces of a row do not overlap; each row has at least one on some rank.
+  /// Collective. Shards of a row do not overlap; each row has at least one shard.
   std::vector<SampledToken> sample(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                    std::span<const LogitsPiece> pieces,
                                    DevicePieces *device = nullptr);
 
   struct Counts {
     int64_t steps = 0, rounds = 0;
-    int64_t extra = 0; ///< rounds beyond the third of a step
+    int64_t extra = 0; ///< number of exchanges beyond the third of a step
   };
   const Counts &counts() const { return theCounts; }
 
 private:
   class Filtered;
   void score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces);
-  /// Best token, after noise if the row has any.
+  /// Best token of a row, with noise if the row is sampled.
   Ranked bestOf(const SampledRow &row, size_t index) const;
   /// Returns the `count` largest tokens of a row, in descending order.
   std::vector<Ranked> largestOf(size_t index, int64_t count) const;
@@ -100,7 +100,7 @@ private:
   void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open, DevicePieces *device);
   void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
 
-  /// Scores on this rank by row, or the device's result for them.
+  /// Scores of this rank by row, or the device's result.
   struct Scored {
     size_t piece;
     int64_t first, count;

@@ -41,7 +41,7 @@ void Schedule::cancel(uint64_t number) {
   for (SlotGroup &group : groups)
     for (int64_t i = group.begin; i < group.end; ++i)
       if (Slot &slot = slots[static_cast<size_t>(i)]; slot.number == number) {
-        // A step in progress still writes into the slot.
+        // A running step still writes to the slot.
         if (group.isInFlight)
           slot.isCancelled = true;
         else
@@ -57,7 +57,7 @@ void Schedule::end(Slot &slot, Finish why, const std::string &message) {
 
 void Schedule::admit() {
   while (!waiting.empty()) {
-    // The first free slot of the group with the most free slots, so that running slots stay
+    // Takes the first free slot of the group with the most free slots, so that running slots stay
     // adjacent.
     Slot *found = nullptr;
     int64_t maximum = 0;
@@ -108,8 +108,8 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
   if (chosen.empty())
     return std::nullopt;
   group.wasPrompt = isPrompt;
-  // Prompts of different lengths in one step would be padded. The oldest runs alone, unless a step
-  // covers all rows of a group anyway.
+  // Prompts of different lengths in one step would need padding. So the oldest prompt runs alone,
+  // unless a step covers all rows of a group anyway.
   if (isPrompt && !wholeGroups) {
     auto age = [&](int64_t i) { return *slots[static_cast<size_t>(i)].number; };
     chosen = {*std::min_element(chosen.begin(), chosen.end(),

@@ -1,15 +1,15 @@
 //===- Schedule.h - continuous-batching scheduler -------------------------===//
 //
-// Requests wait for a slot, which is a row of the caches. A prompt is processed in chunks, then one
-// token at a time. Slots past their prompt share a step. Prompt chunks alternate with steps of the
-// running slots, so that neither waits for the other.
+// A request waits for a slot, a row of the caches. A prompt is processed in chunks, then one token
+// at a time. Slots past their prompt share a step. Prompt chunks alternate with steps of the
+// running slots, so that neither blocks the other.
 //
 // Slots form groups. The next step of a group needs the tokens of its previous one; steps of other
 // groups do not. With as many groups as pipeline stages, all stages are busy.
 //
-// If a new step shape is expensive (a GPU tunes and records each shape), only few shapes are used:
-// a power of two of rows, aligned to a multiple of it, within the slots; and a power of two, or a
-// multiple of 64, of prompt tokens.
+// If a new step shape is expensive (a GPU tunes and records each shape), only few shapes are used.
+// The number of rows is a power of two, and the first row a multiple of it. The number of prompt
+// tokens is a power of two or a multiple of 64.
 //
 // Every rank has a copy and updates it in the same order, so that all agree on the next step.
 //
@@ -67,7 +67,7 @@ public:
 
   /// Whether no request is waiting or running.
   bool isIdle() const { return waiting.empty() && running == 0; }
-  /// Returns a step that can run before the unfinished ones end; nullopt if there is none.
+  /// Returns a step that can run before the unfinished steps end; nullopt if there is none.
   std::optional<StepItem> next();
   /// Returns the rows of an item to sample. Valid until the item is finished.
   std::vector<SampledRow> rowsOf(const StepItem &item) const;
@@ -86,7 +86,7 @@ private:
     GenerationRequest request;
     int64_t length = 0;    ///< tokens in the caches
     int64_t generated = 0; ///< tokens sampled
-    int64_t token = 0;     ///< the last one sampled
+    int64_t token = 0;     ///< last sampled token
     std::vector<int64_t> seen;
     std::set<int64_t> isSeen;
     bool isCancelled = false;
@@ -99,8 +99,8 @@ private:
   };
   struct SlotGroup {
     int64_t begin, end;
-    bool isInFlight = false; ///< one of its items is not finished
-    bool wasPrompt = false;  ///< its last item was a prompt chunk
+    bool isInFlight = false; ///< an item of the group is not finished
+    bool wasPrompt = false;  ///< the group's last item was a prompt chunk
   };
 
   void admit();

@@ -21,7 +21,7 @@
 
 namespace tpc::rt {
 
-/// A token with its score. `noToken` is less than all.
+/// A token with its score. `noToken` is less than all tokens.
 using Ranked = int64_t;
 constexpr Ranked noToken = std::numeric_limits<int64_t>::min();
 
@@ -46,7 +46,7 @@ inline float scoreOf(Ranked ranked) {
   return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff));
 }
 
-/// Distance of a score from the largest; 0 if both are the same infinity.
+/// Distance of a score from the largest score; 0 if both are the same infinity.
 inline double below(float score, float largest) {
   return score == largest ? 0 : static_cast<double>(largest) - static_cast<double>(score);
 }
@@ -58,7 +58,7 @@ inline int64_t weightBelow(double distance) {
 }
 constexpr int64_t maxTokens = int64_t(1) << 22;
 
-/// Bin of a distance from the largest score. Tokens of the last bin have no weight.
+/// Bin of a distance from the largest score. Tokens of the last bin have weight 0.
 inline int binOf(double distance) {
   return static_cast<int>(std::min(distance * 16, static_cast<double>(numBins - 1)));
 }

@@ -9,16 +9,17 @@
 
 namespace tpc::rt {
 
-/// Settings in the order in which they apply, which is Hugging Face's.
+/// Settings in the order of application, the same as Hugging Face's.
 struct SamplingSettings {
-  /// Scores of the distinct tokens of the sequence are divided by it if positive, else multiplied.
+  /// Scores of the distinct tokens of the sequence are divided by the penalty if positive, else
+  /// multiplied.
   /// 1: none.
   float repetitionPenalty = 1;
-  /// Divisor of the scores. 0, or a value so small that scores would overflow: takes the largest
-  /// score and ignores the settings below.
+  /// Divisor of the scores. With 0, or a value so small that scores would overflow, the largest
+  /// score is selected and the settings below are ignored.
   float temperature = 0;
-  int64_t topK = 0; ///< keeps this many largest scores; 0: all
-  double topP = 1;  ///< of these, keeps the fewest with this probability; 1: all
+  int64_t topK = 0; ///< number of largest scores that remain; 0: all
+  double topP = 1;  ///< minimum total probability of the tokens that remain; 1: all
   uint64_t seed = 0;
 
   static constexpr float minTemperature = 1e-30f;

@@ -2,8 +2,8 @@
 //
 // Sliding-window caches have a capacity below the maximum sequence length. They store the tokens of
 // each sequence from a base position on. If a step's tokens do not fit after them, the last window
-// - 1 tokens, which later tokens can still see, are first moved to the front. This happens once in
-// as many steps as the remaining capacity lasts.
+// - 1 tokens, which are still visible to later tokens, are first moved to the front. This happens
+//   only when the remaining capacity is used up.
 //
 //===----------------------------------------------------------------------===//
 

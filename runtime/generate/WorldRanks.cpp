@@ -63,7 +63,7 @@ void WorldRanks::flush() {
   transport.flushPosts(ctx);
 }
 
-/// With pipeline stages this uses messages: a collective would make the stages wait for each other.
+/// With pipeline stages this uses messages: a collective would synchronize the stages.
 void WorldRanks::broadcastBytes(std::span<std::byte> bytes) {
   auto count = static_cast<int64_t>(bytes.size());
   if (stages.size() == 1)

@@ -23,10 +23,10 @@ public:
 
   /// Whether this rank samples.
   bool isLastStage() const { return stage == std::ssize(stages) - 1; }
-  /// The last stage sends, without waiting; earlier stages receive the same count.
+  /// The last stage sends without blocking; earlier stages receive the same number of values.
   void sendToEarlier(std::span<const int64_t> numbers);
   void receiveFromLast(std::span<int64_t> numbers);
-  /// Waits at the end until earlier stages have received everything.
+  /// At the end, waits until earlier stages have received all messages.
   void flush();
   /// Broadcasts a text of rank 0.
   void broadcast(std::string &text);
@@ -39,7 +39,7 @@ private:
   Transport &transport;
   const Group &group;
   int stage = 0;
-  std::vector<int> stages; ///< ranks with this one's other coordinates, by stage
+  std::vector<int> stages; ///< ranks with the same coordinates on other axes, by stage
 };
 
 } // namespace tpc::rt

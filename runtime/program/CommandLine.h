@@ -28,17 +28,17 @@ struct Options {
   SymbolValues shape;
   GenerationOptions generation;
   std::string weights;
-  bool verifyWeights = false; ///< read all weight bytes, not samples
+  bool verifyWeights = false; ///< digests of all weight bytes, not of samples
   std::string products = "tpc";
   bool shareGpus = false;     ///< several ranks may share one GPU
   bool deterministic = false; ///< no tuning by measurement
-  bool embedded = false;      ///< within a process that continues afterwards
+  bool embedded = false;      ///< loaded into a process that continues afterwards
   int threadsPerRank = 0;     ///< 0: cores divided by ranks
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench prints a time profile
   /// Seconds after which a rank that waits for another ends the run; 0: never. The default on CPUs
-  /// is PyTorch's default for CPU process groups, because a rank may compute for long. On GPUs it
-  /// is shorter.
+  /// equals PyTorch's for CPU process groups, because a rank may compute for long. On GPUs it is
+  /// shorter.
   std::optional<double> timeoutGiven;
   static constexpr double cpuTimeout = 1800, gpuTimeout = 60;
   double timeout = cpuTimeout; ///< effective value

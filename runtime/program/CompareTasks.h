@@ -9,8 +9,9 @@
 
 namespace tpc::rt {
 
-/// Traits of the run's flags: ranks that differ in one communicate differently. Excludes flags of a
-/// single process, such as --verbose or --threads, and file names, which may differ between hosts.
+/// Traits of the run's flags: ranks that differ in one would communicate differently. Excludes
+/// flags of a single process, such as --verbose or --threads, and file names, which may differ
+/// between hosts.
 std::vector<Trait> traitsOfTask(const Options &options);
 
 /// Sizes of a run's first inputs, and the number of runs.

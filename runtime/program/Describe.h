@@ -7,9 +7,9 @@
 
 namespace tpc::rt {
 
-/// Description for people.
+/// Human-readable description.
 std::string describe(const Manifest &manifest);
-/// The same, and each parameter's bytes per rank, as JSON.
+/// The same as JSON, with each parameter's bytes per rank.
 std::string describeJson(const Manifest &manifest);
 
 /// Description of an input's default.

@@ -22,7 +22,7 @@ namespace {
 /// buffers between ranks. An estimate, used only in notes.
 constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
 
-/// Makes ranks of this thread on another kind of device during its lifetime.
+/// During its lifetime, ranks of this thread use another kind of device.
 class OnDevices {
 public:
   explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { selectDevices(kind); }
@@ -34,7 +34,7 @@ private:
   const DeviceKind &before;
 };
 
-/// Ignores outputs, which would be in host memory.
+/// Ignores outputs, which are in host memory.
 struct NoOutputs : OutputSink {
   void take(tpc_context &, int32_t, const void *, int32_t, const int64_t *, const int64_t *,
             const int64_t *, const Selection *) override {}
@@ -74,7 +74,7 @@ std::string sizeText(int64_t bytes) {
   return text;
 }
 
-/// With the exact number.
+/// Returns the size with the exact number of bytes.
 std::string exactText(int64_t bytes) {
   return sizeText(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
@@ -86,7 +86,7 @@ std::string listOf(const std::vector<const Row *> &rows) {
   return text;
 }
 
-/// Sizes of a task's steps: one of them needs the most memory.
+/// Sizes of a task's steps, one of which needs the most memory.
 std::string sizesOf(std::span<const Inputs> steps) {
   std::vector<std::string> found;
   for (const Inputs &step : steps)
@@ -153,7 +153,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
       ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
       runStep(ctx, program, manifest, inputs);
     };
-    // Repeated steps of these sizes: the frame stack grows in the first of each.
+    // Repeats steps of these sizes, because the frame stack grows in the first step of each size.
     for (const Inputs &inputs : steps)
       run(inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
@@ -176,7 +176,7 @@ MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
 }
 
 namespace {
-/// Memory and swap of this machine, or the limit of its container.
+/// Bytes of memory and swap of this machine, or the limit of its container.
 int64_t bytesOfMachine() {
   struct sysinfo info = {};
   if (sysinfo(&info) != 0)
@@ -191,7 +191,7 @@ int64_t bytesOfMachine() {
 
 void checkHostMemory(const tpc_program &program, const Manifest &manifest,
                      std::span<const Inputs> steps, int first, int end, const std::string &room) {
-  double need = 0; // a sum may overflow 64 bits
+  double need = 0; // sums may overflow 64 bits
   MemoryNeed one;
   for (int rank = first; rank < end; ++rank) {
     one = estimateMemory(program, manifest, steps, rank);

@@ -1,8 +1,7 @@
 //===- EstimateMemory.h - Estimate of device memory -----------------------===//
 //
 // If a device kind supports dry runs (core/Device.h), a rank's start and steps run on a dry-run
-// device before the first real device is made. The estimate therefore comes from the code that will
-// run.
+// device before the first real device is made. So the estimate uses the same code as the run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +27,7 @@ struct MemoryNeed {
   std::vector<std::string> pendingTunings;
 };
 
-/// For one rank and a sequence of steps with these inputs. Throws UserError.
+/// Returns the memory of one rank for a sequence of steps with these inputs. Throws UserError.
 MemoryNeed estimateMemory(const tpc_program &program, const Manifest &manifest,
                           std::span<const Inputs> steps, int rank);
 

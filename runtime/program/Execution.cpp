@@ -77,7 +77,7 @@ std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
-/// Like agreeOn, for work on files, which may differ between hosts: an error names its rank.
+/// Like agreeOn, for files, which may differ between hosts: an error names its rank.
 void agreeOnFiles(Session *session, const std::function<void()> &work) {
   agreeOn(session, [&] {
     try {
@@ -104,8 +104,8 @@ void agreeOn(Session *session, const std::function<void()> &work) {
   if (session) {
     Session::Agreement agreement = session->agree(failed);
     failed = agreement.failed;
-    // A launcher ends all processes as soon as one exits with an error. So processes agree again,
-    // after one of them has printed the error.
+    // A launcher ends all processes as soon as one exits with an error. So processes agree once
+    // more after one of them has printed the error.
     if (agreement.isReporter)
       printError(message);
     if (failed)
@@ -126,9 +126,9 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     : program(program), manifest(manifest), embedded(options.embedded),
       choices(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
-  // Allocates large blocks by mmap. By default the C library raises this threshold whenever such a
-  // block is freed. Then a tenth of the memory, freed while weights are loaded, would not return to
-  // the system.
+  // Fixes the size above which blocks are allocated by mmap. By default the C library raises this
+  // threshold whenever such a block is freed. Then about a tenth of the memory, freed while weights
+  // are loaded, would not return to the system.
   if (!embedded)
     mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
@@ -285,8 +285,8 @@ Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int 
       double begin = now();
       runStage(ctx, inputs);
       ctx.transport->barrier(ctx);
-      // Writes the caches: reads of unwritten memory all reach one page of zeros, which is much
-      // faster.
+      // Writes to the caches, because reads of unwritten memory map to a single zero page and would
+      // be too fast.
       if (i == 0)
         ctx.state.clear(*ctx.device);
       if (ctx.rank != 0)

@@ -30,13 +30,13 @@ class Execution {
 public:
   /// Starts the world (of `session`'s processes if given) and loads the weights. Throws UserError.
   /// Errors on GPUs end the process, unless it is embedded (`options.embedded`): then the memory of
-  /// failed devices stays allocated until it ends.
+  /// failed devices stays allocated until the process ends.
   Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
             std::shared_ptr<Session> session);
 
   bool isRankZero() { return world->local(0).rank == 0; }
   Session *session() { return world->session(); }
-  /// Whether a rank has failed: no function below may be called any more.
+  /// Whether a rank has failed: no function below may then be called.
   bool hasFailed() const { return !world || world->failed(); }
   /// "threads", "mpi" or "tcp".
   const char *transportName() const { return transport; }
@@ -54,23 +54,24 @@ public:
     /// Seconds of each of the last `repeat` steps, from all ranks ready until all done, measured on
     /// rank 0.
     std::vector<double> seconds;
-    /// of each rank: communication of the last step
+    /// communication of each rank in the last step
     std::vector<std::vector<Counters::Row>> counters;
-    /// of each rank: sum over the last `repeat` steps
+    /// per rank, summed over the last `repeat` steps
     std::vector<std::vector<ProfileRow>> profiles;
   };
   /// Runs `warmup + repeat` steps.
   Measurement measure(const Inputs &inputs, int warmup, int repeat);
-  /// Collective. Communication of each rank since the program started, in rank 0's process.
+  /// Collective. Returns the communication of each rank since the program started, in rank 0's
+  /// process.
   std::vector<std::vector<Counters::Row>> counters();
 
   /// For callers that run steps on ranks themselves, within `each`: whether memory for steps of
-  /// these sizes has been prepared. Preparation happens outside of `each`, once, collectively.
+  /// these sizes has been prepared. Preparation is a collective call outside of `each`.
   bool isPrepared(const Inputs &inputs) const;
   void prepareSizes(const Inputs &inputs);
-  /// Whether a rank can run such a step without other communication than the program's.
+  /// Whether a rank can run such a step without communication other than the program's.
   bool isAgreed(const tpc_context &ctx, const Inputs &inputs) const;
-  /// Runs a step on one rank. Outputs go to ctx.outputs; nothing is assembled.
+  /// Runs a step on one rank. Outputs go to ctx.outputs and are not assembled.
   void runRank(tpc_context &ctx, const Inputs &inputs);
   /// Runs `fn` on all ranks of this process. Throws UserError.
   void each(const std::function<void(tpc_context &)> &fn) { run(fn); }

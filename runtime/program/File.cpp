@@ -21,7 +21,7 @@ namespace {
 /// Linux transfers at most 2 GiB per call.
 constexpr uint64_t maxTransfer = uint64_t(1) << 30;
 
-/// Final target of the links at `path`; it need not exist.
+/// Returns the final target of the links at `path`; it need not exist.
 std::string endOfLinks(std::string path) {
   namespace fs = std::filesystem;
   for (int links = 0; links < 40; ++links) {
@@ -52,7 +52,7 @@ File::File(const std::string &path) : name(path) {
 
 File::~File() { close(fd); }
 
-/// Size and time stamps at one moment, in nanoseconds.
+/// Size and time stamps (in nanoseconds) at one moment.
 struct File::Stamp {
   int64_t bytes, modified, changed;
   uint64_t links;
@@ -63,7 +63,7 @@ static int64_t nanoseconds(const timespec &time) {
 }
 
 File::Stamp File::readStamp() const {
-  // A network file system queries its server when a file is opened.
+  // Opening a file makes a network file system query its server.
   int again = open((processFiles + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status = {};
   bool isRead = fstat(again < 0 ? fd : again, &status) == 0;
@@ -78,7 +78,7 @@ File::Stamp File::readStamp() const {
 
 void File::watch() {
   constexpr int64_t tick = 20'000'000,
-                    coarseTick = 2'000'000'000; // clock ticks of kernels, and of old file systems
+                    coarseTick = 2'000'000'000; // clock ticks of kernels and of old file systems
   for (int turn = 0; turn < 5; ++turn) {
     watched = std::make_unique<Stamp>(readStamp());
     timespec now = {};
@@ -98,7 +98,7 @@ std::string File::change() const {
            std::to_string(watched->bytes);
   if (now.modified != watched->modified)
     return "it was written to";
-  // Adding or removing a name of the file changes its change time, but not its bytes.
+  // Adding or removing a link to the file changes its change time, but not its bytes.
   if (now.changed != watched->changed && now.links == watched->links)
     return "its time of change is another";
   return "";
@@ -126,8 +126,8 @@ bool isReadableFile(const std::string &path) {
 }
 
 OutputFile::OutputFile(const std::string &path) : name(path) {
-  // A link stays a link. /dev/stdout may link to a file without a name, or, if closed, to nothing:
-  // a link without a target names a file to create.
+  // Resolves links instead of replacing them. /dev/stdout may link to an unnamed file or, if
+  // closed, to no file. A link without a target is the path of a file to create.
   std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr), std::free);
   std::string target = real ? real.get() : endOfLinks(path);
   // Device files such as /dev/null are written directly: there is nothing to rename.

@@ -28,7 +28,7 @@ public:
   /// write), and records size and time stamps for `change`.
   void watch();
   /// Returns the difference from the last `watch`, such as "it was written to", or nothing.
-  /// Renaming over the file or removing it is no change: the descriptor stays open.
+  /// Replacing the file by renaming, or removing it, does not count: the descriptor stays open.
   std::string change() const;
 
 private:

@@ -106,13 +106,13 @@ bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
 std::string generationHelp(const std::string &program) {
   return "Generate tokens:\n  " + program +
          " --prompt-ids 12,7,99 --max-new-tokens 64\n"
-         "Serve requests, a line of JSON each, and give tokens as they come:\n  " +
+         "Serve requests, one line of JSON each, and print tokens as they are generated:\n  " +
          program + R"( --serve-stdin --max-batch 4
   {"id":"a","ids":[12,7,99],"max_new_tokens":64,"temperature":0.8,"top_k":40,"top_p":0.95,"seed":1,
    "repetition_penalty":1.1,"stop_ids":[2]}     in, on one line; or {"cancel":"a"}
   {"id":"a","token":5,"index":0}                out, and at the end {"id":"a","finish":"stop|length|cancelled|error"}
 
-Flags of generation (with --serve-stdin: what holds where a request says nothing):
+Flags of generation (with --serve-stdin: defaults of requests):
   --prompt-ids IDS         a prompt: 12,7,99, or a file with one or several: .json (a list, or a list of lists) or .npy.
                            Repeatable. Each prompt's tokens are a line on standard output
   --max-new-tokens N       (64)

@@ -21,7 +21,7 @@ struct GenerationOptions {
   std::vector<int64_t> stopIds;
   std::string logits; ///< output file of logits; empty: none
 
-  /// First of these flags that was given; empty: none.
+  /// First of these flags on the command line; empty: none.
   std::string firstFlag;
   void note(const std::string &flag) {
     if (firstFlag.empty())
@@ -29,14 +29,15 @@ struct GenerationOptions {
   }
 };
 
-/// Sets the flag, if it is one of these. `value` is called once and returns its value.
+/// Sets the flag, if it is one of these. `value` is called at most once and returns the flag's
+/// value.
 bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
                        const std::function<std::string()> &value);
 
-/// Parses "12,7,99". Nothing, if the text is not a list of integers.
+/// Parses "12,7,99". Returns nothing if the text is not a list of integers.
 std::optional<std::vector<int64_t>> parseIds(const std::string &text);
 
-/// Text of --help on these flags.
+/// --help text of these flags.
 std::string generationHelp(const std::string &program);
 
 } // namespace tpc::rt

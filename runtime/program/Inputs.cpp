@@ -51,7 +51,7 @@ void convertIds(const Port &port, const std::string &what, Inputs &inputs, Tenso
   tensor = std::move(converted);
 }
 
-/// Checks a shape against the manifest and binds symbols that are a whole dimension. `boundBy`
+/// Compares a shape with the manifest, and binds symbols that are a whole dimension. `boundBy`
 /// records the input that bound each symbol.
 void bindShape(const Port &port, const std::string &what, const Tensor &tensor,
                SymbolValues &symbols, std::map<std::string, std::string> &boundBy) {
@@ -109,7 +109,7 @@ int64_t integerAt(const Tensor &tensor, int64_t i) {
                                    : static_cast<int64_t>(numberAt(tensor, i));
 }
 
-/// Value after a cast between integers.
+/// Returns the value after an integer cast.
 int64_t wrap(int64_t value, tpc_dtype dtype) {
   switch (dtype) {
   case TPC_I32:
@@ -140,7 +140,7 @@ void checkRange(const Port &port, const Tensor &tensor) {
       if (value != given)
         text += ", which is cast to " + std::to_string(value) + ",";
     } else {
-      // The program casts it, which drops fractions; NaN is no valid row.
+      // The program casts the value, which drops fractions; NaN is not a valid row.
       double value = numberAt(tensor, i), row = std::trunc(value);
       if (row >= static_cast<double>(low) && row <= static_cast<double>(high))
         continue;
@@ -155,7 +155,7 @@ void checkRange(const Port &port, const Tensor &tensor) {
   }
 }
 
-/// Sets one element of any dtype.
+/// Sets an element of any type.
 void put(Tensor &tensor, int64_t index, double value) {
   switch (tensor.dtype) {
   case TPC_F32:
@@ -202,8 +202,8 @@ bool isHidden(const Tensor &mask, int64_t i) {
                      [](std::byte byte) { return byte == std::byte(0); });
 }
 
-/// Positions of the last `count` tokens in each row of a mask, as Hugging Face counts them: number
-/// of visible tokens before; 1 for a hidden token.
+/// Positions of the last `count` tokens in each row of a mask, with Hugging Face's convention: the
+/// number of earlier visible tokens; 1 for a hidden token.
 Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
                      const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
@@ -223,7 +223,7 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
       int64_t position = hidden ? 1 : seen++;
       if (i < tokens - count)
         continue;
-      // One row of positions for all rows of tokens: they must agree.
+      // One row of positions serves all rows of tokens, so their masks must agree.
       if (row >= own && integerAt(tensor, at) != position)
         throw UserError("input '" + port.name + "' must be given: it has one row, and rows of '" +
                         maskPort.name + "' hide different tokens");
@@ -233,7 +233,7 @@ Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
   return tensor;
 }
 
-/// Default of an omitted input. Masks that it depends on are already set.
+/// Default of an omitted input. Masks that the default depends on are already set.
 Tensor makeDefault(const Manifest &manifest, const Port &port, const Inputs &inputs) {
   if (port.mask >= 0)
     return makePositions(port, manifest.inputs[port.mask], inputs.tensors[port.mask],
@@ -414,7 +414,7 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   return completeInputs(manifest, names, read, ": give --input NAME=FILE.npy", given);
 }
 
-/// For a step that generates: all tokens are real, after as many cached tokens as fit.
+/// For a generating step: all tokens are valid, and caches contain as many earlier tokens as fit.
 static void fillSteps(const Generation &generation, Inputs &inputs) {
   int64_t sequence = inputs.symbols.at(generation.sequence),
           capacity = inputs.symbols.at(generation.capacity);

@@ -1,7 +1,7 @@
 //===- Inputs.h - Reading, checking and completion of a step's inputs -----===//
 //
-// All of this happens on every process before the first collective, so that invalid input is an
-// error and not a hang.
+// Every process does this before the first collective, so that invalid input causes an error, not a
+// hang.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,16 +19,16 @@ namespace tpc::rt {
 class OutputSink;
 
 /// All inputs of one step, by index in manifest.inputs, and the values of all symbols. Additional
-/// device inputs that are not the program's may follow.
+/// device inputs, which are not inputs of the program, may follow.
 struct Inputs {
   std::vector<Tensor> tensors;
   SymbolValues symbols;
-  /// For programs with state: sequences that there is state for (0: as many as the step has),
-  /// number of sequences in the step, and the first of them.
+  /// For programs with caches: capacity in sequences (0: number of sequences in the step), number
+  /// of sequences in the step, and the first of them.
   int64_t stateRows = 0, stepRows = 0, stateRow = 0;
   /// For memory estimates: sink whose device memory is counted. Null: outputs are dropped.
   std::shared_ptr<OutputSink> outputs;
-  /// For the user, such as a conversion of ids.
+  /// Notes for the user, such as a conversion of ids.
   std::vector<std::string> notes;
 
   /// Digest of sizes and values.
@@ -46,9 +46,9 @@ struct Given {
 /// Throws UserError if a size of --shape is not one of the program's symbols.
 void checkSizeNames(const SymbolValues &sizes, const Manifest &manifest);
 
-/// `take` returns the inputs called `names`, in program order. Binds symbols from their shapes and
+/// `take` returns the inputs with `names`, in program order. Binds symbols from their shapes and
 /// from `given` (--shape), fills in defaults, and checks ids and constraints. Throws UserError.
-/// `giveIt`: how to pass a missing input NAME.
+/// `giveIt`: instruction for passing a missing input NAME.
 Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
                       const std::function<Given(const Port &)> &take, const char *giveIt,
                       const SymbolValues &given);
@@ -64,8 +64,8 @@ Inputs makeInputs(const Manifest &manifest, const SymbolValues &given);
 /// Sizes of an input or output.
 Shape shapeOf(const Port &port, const SymbolValues &symbols);
 
-/// Tokens of a step: batch times sequence, from the first input with at least two dimensions;
-/// otherwise the size of the first dimension.
+/// Number of tokens of a step: batch times sequence, from the first input with at least two
+/// dimensions; otherwise the size of the first dimension.
 int64_t tokensOf(const Inputs &inputs);
 
 } // namespace tpc::rt

@@ -20,7 +20,7 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Results for the user, with the tensors that they are views of.
+/// Results for the user, with the tensors that they refer to.
 struct Results : tpc_results {
   std::vector<Tensor> owned;
   std::vector<tpc_tensor> views;

@@ -24,7 +24,7 @@ namespace tpc::rt {
 /// Sets the text of the calling thread's tpc_last_error.
 int keepError(int status, const char *message);
 
-/// Calls `fn` and converts exceptions to a status: none leaves the library.
+/// Calls `fn` and converts exceptions to a status, so that no exception leaves the library.
 template <class Fn> int guarded(Fn fn) {
   try {
     fn();
@@ -48,8 +48,8 @@ inline void require(const void *pointer, const char *what) {
     throw UserError(std::string(what) + " is null");
 }
 
-/// For programs that generate (defined in generate/): logits of the token after each row of ids,
-/// the only input. Throws as `Model::run` does.
+/// For generating programs (defined in generate/): returns the logits of the token after each row
+/// of ids, the only input. Throws as `Model::run` does.
 std::vector<Tensor> runPrompts(Model &model, const Manifest &manifest,
                                const std::vector<std::string> &names,
                                const std::function<Given(const Port &)> &take);

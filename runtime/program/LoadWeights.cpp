@@ -1,9 +1,10 @@
-//===- LoadWeights.cpp - Loading of a rank's part of a weight file --------===//
+//===- LoadWeights.cpp - Loading of a rank's shard of a weight file -------===//
 //
 // Source tensors are mapped one at a time and unmapped after the copy. File pages belong to the
-// page cache, so a rank's own memory is only its part. A part is gathered in blocks of rows of its
-// first dimension: dense parameters in place, packed ones through a small buffer. If the device
-// loads weights itself (UploadWeights.cpp), one allocation contains all of them.
+// page cache, so a rank's own memory contains only its shard. A shard is gathered in blocks of rows
+// of its first dimension: dense parameters at their final address, packed ones through a small
+// buffer. If the device loads weights itself (UploadWeights.cpp), one allocation contains all of
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,13 +35,13 @@ struct LoadedWeights : RankState {
       return static_cast<std::byte *>(dense.emplace_back(device, bytes).data());
     } catch (const std::bad_alloc &) {
       throw OutOfMemory("weights take " + std::to_string(bytes) +
-                        " bytes, which are not there; split the model over more ranks");
+                        " bytes, more than is available; split the model over more ranks");
     }
   }
 };
 
 template <class T> T readAs(const std::byte *from) {
-  T value; // the file's offset may be unaligned
+  T value; // the offset in the file may be unaligned
   std::memcpy(&value, from, sizeof value);
   return value;
 }
@@ -100,8 +101,8 @@ struct Converted {
   }
 };
 
-/// Random values, rounded to the source's type; only floats of up to 32 bits are drawn, others are
-/// zero.
+/// Random values, rounded to the source's type; only floats of up to 32 bits are random, other
+/// types are zero.
 struct Drawn {
   RandomSource source;
   tpc_dtype dtype, sourceDtype;
@@ -123,12 +124,12 @@ struct Drawn {
   }
 };
 
-/// For dry-run devices: nothing is copied.
+/// For dry-run devices: copies nothing.
 struct Nothing {
   void copy(std::byte *, int64_t, int64_t, int64_t) const {}
 };
 
-/// Makes the last factor, which one copy handles, evenly spaced: a single element if necessary.
+/// Makes the last factor, which one copy covers, evenly spaced: if necessary, a single element.
 void endEvenly(std::vector<ViewFactor> &factors) {
   if (!factors.empty() && !factors.back().offsets.empty())
     factors.push_back({1, 1, {}, {}});
@@ -150,7 +151,7 @@ std::vector<ViewFactor> merged(std::vector<ViewFactor> factors) {
   return result;
 }
 
-/// Copies parts of a view, dense and row-major.
+/// Copies slices of a view to dense, row-major memory.
 template <class Source> class Gather {
 public:
   Gather(const Source &source, const LocalView &view, int64_t elementBytes)
@@ -197,7 +198,7 @@ private:
       copyRow(from + factor->at(i), factor + 1, to + i * inner * elementBytes, inner);
   }
 
-  /// Copies one element of each row, `step` elements apart in `to`: in runs of the rows' last
+  /// Copies one element of each row, `step` elements apart in `to`, in runs along the rows' last
   /// factor.
   void copyColumn(int64_t row0, int64_t row1, int64_t from, std::byte *to, int64_t step) const {
     int64_t run = rows.empty() ? 1 : rows.back().size,
@@ -208,7 +209,7 @@ private:
       if (step == 1) {
         source.copy(at, from + rowOffset(row), count, stride);
       } else {
-        // The file is read forward, and the destination is small.
+        // Reads the file forward; the destination is small.
         std::byte piece[64 * 8];
         for (int64_t done = 0; done < count; done += 64) {
           int64_t length = std::min<int64_t>(64, count - done);
@@ -273,7 +274,7 @@ void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, i
   }
 }
 
-/// Makes the matrix of a parameter, and those packed next to it.
+/// Makes the matrix of a parameter, and the matrices that are packed next to it.
 void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
   std::vector<int> group{first};
   std::vector<int64_t> widths;
@@ -293,7 +294,7 @@ void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
     ctx.data.matrices[group[i]] = std::move(matrices[i]);
 }
 
-/// Points a shared parameter to its existing memory.
+/// Makes a shared parameter refer to its existing memory.
 void share(tpc_context &ctx, const Manifest &manifest, int index) {
   const Parameter &parameter = manifest.parameters[index];
   if (parameter.transposeOf >= 0) {
@@ -307,8 +308,8 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
   }
 }
 
-/// Allocates one block for all of the rank's parameters, dense, for a device that loads them.
-/// Returns their addresses.
+/// Allocates one block for all dense parameters of the rank, for a device that loads them. Returns
+/// their addresses.
 std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, WeightLoader &loader,
                              LoadedWeights &loaded) {
   std::vector<void *> places(manifest.parameters.size(), nullptr);

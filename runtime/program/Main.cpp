@@ -38,12 +38,13 @@ using namespace tpc::rt;
 
 namespace {
 
-/// Reports an error that each process detects by itself. Rank 0 reports it. The other ranks wait
-/// briefly, because a launcher ends all as soon as one has failed. They report it if rank 0 is
-/// alive, which then has not detected the error, and if no launcher with other processes is found.
+/// Reports an error that each process detects by itself. Rank 0 prints it. Other ranks wait
+/// briefly, because a launcher ends all processes as soon as one has failed. Then they print it if
+/// rank 0 is still alive, and so has not detected the error, or if no launcher with other processes
+/// is found.
 [[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
   bool exists = launcher.size <= 0 || launcher.rank < launcher.size;
-  if (launcher.rank <= 0 || !exists) // no other process has the wrong number
+  if (launcher.rank <= 0 || !exists) // only this process has the wrong number
     throw UserError(message);
   bool isAlone = launcher.localSize < 0 && !Siblings(launcher).exist();
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -51,7 +52,7 @@ namespace {
   throw UserError(isOwn ? "rank " + std::to_string(launcher.rank) + ": " + message : "");
 }
 
-/// Traits that must be equal on all ranks, or they would deadlock.
+/// Traits that must be equal on all ranks; differences could cause a deadlock.
 std::vector<Trait> traitsOf(const Manifest &manifest) {
   std::string grid;
   for (const Grid::Axis &axis : manifest.grid.axes())
@@ -83,7 +84,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
            options.program + " …\nor, all ranks in one process, without a launcher:\n  " +
            "TPC_TRANSPORT=threads " + options.program + " …";
   };
-  // Nonexistent ranks would be waited for. If rank 0 has another size, it receives this rank's
+  // Ranks would wait for nonexistent ones. If rank 0 has another size, it receives this rank's
   // error.
   constexpr double secondsToTell = 2;
   bool isOther = launcher.problem.empty() && launcher.size > 0 && launcher.size != ranks;
@@ -98,13 +99,14 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   if (!session && launcher.kind == Launcher::Kind::Mpi)
     refuseOnce(launcher, error);
   if (!session) {
-    // Processes end as soon as one has: rank 0 may still be about to report the error.
+    // A launcher ends all processes as soon as one has ended; rank 0 may still be about to report
+    // the error.
     if (error.empty())
       std::this_thread::sleep_for(std::chrono::seconds(1));
     throw UserError(error);
   }
   session->doing = "while programs are compared";
-  // First of all, because later steps communicate and require equal programs.
+  // Compared first, because later steps communicate and require equal programs.
   std::optional<std::string> difference = compareRanks(session.get(), traitsOf(manifest));
   agreeOn(session.get(), [&] {
     if (difference)
@@ -115,7 +117,8 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   return session;
 }
 
-/// Checks that outputs are writable before the work. In a batch, one output per folder is checked.
+/// Checks that outputs are writable before any other work. In a batch, checks one output per
+/// folder.
 void checkWritable(const std::vector<Request> &requests, bool makesFolders) {
   std::set<std::filesystem::path> folders;
   for (const Request &request : requests)
@@ -150,7 +153,7 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
   }
 }
 
-/// Processes read the same files; if they differ on some host, collectives would not match.
+/// Processes read the same files; if the files differ on some host, collectives would not match.
 void compareInputs(Execution &execution, const std::string &digest,
                    const char *what = "read other inputs than rank 0: the same files must be on "
                                       "all hosts") {
@@ -249,7 +252,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     note(found);
   if (task && !program.gpu_code)
     agreeOn(session.get(), [&] {
-      // The host's ranks are known by number only if all ranks are on this host.
+      // The rank numbers of this host are known only if all ranks are on this host.
       bool areAllHere = !session || session->ranksOnHost() == manifest.grid.numRanks();
       int first = areAllHere ? 0 : session->rank();
       checkHostMemory(program, manifest, steps, first,
@@ -292,8 +295,8 @@ void checkEnvironment() {
     throw UserError(problem);
 }
 
-/// Occupies closed standard descriptors. The next opened file, such as one of weights, would
-/// otherwise get such a number and be overwritten. Writes to closed standard output still fail.
+/// Opens closed standard descriptors. The next opened file, such as a weight file, would otherwise
+/// get such a number, and messages would overwrite it. Writes to closed standard output still fail.
 void occupyStandardDescriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0)
@@ -321,8 +324,8 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
                      (options.generation.maxSequence || manifest.generation->maxSequence);
     if (isPlanned && program.gpu_code)
       text += "Memory for " + makeGeneration(manifest, options)->limitsText() +
-              ": with --verbose a start says it, before it loads anything; what a step and the "
-              "GPU's libraries take is known only where they are\n";
+              ": a run with --verbose prints it before loading; the memory of a step and of the "
+              "GPU's libraries is known only on a machine with the GPU\n";
     else if (isPlanned)
       text += planText(program, manifest, *makeGeneration(manifest, options));
     if (launcher.rank <= 0)
@@ -336,7 +339,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   } else {
     run(program, manifest, options, launcher);
   }
-  // Output larger than the buffer has failed before the flush.
+  // If the output exceeds the buffer, a write has failed before this flush.
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw UserError("cannot write to standard output");
   return 0;
@@ -345,7 +348,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
 } // namespace
 
 extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
-  // A file beyond the size limit then makes write() fail, which cleans up and reports it.
+  // A write beyond the file size limit then fails with an error, which is reported after cleanup.
   std::signal(SIGXFSZ, SIG_IGN);
   occupyStandardDescriptors();
   std::set_terminate(endTerminated);

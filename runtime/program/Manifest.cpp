@@ -108,7 +108,7 @@ Port readPort(const Node &node, const Manifest &manifest) {
   return port;
 }
 
-/// Finds the masks that default positions follow, once all inputs are known.
+/// Finds the masks of default positions, once all inputs are known.
 void findMasks(const Node &inputs, std::vector<Port> &ports) {
   size_t index = 0;
   inputs.each([&](const Node &node) {

@@ -26,7 +26,7 @@ struct Port {
   /// from the number of earlier tokens.
   int mask = -1;
   std::string past = "0";
-  std::string required; ///< reason why the input has no default, where one would be expected
+  std::string required; ///< reason for a missing default, where a default would be expected
   /// Inclusive.
   std::optional<std::pair<int64_t, int64_t>> range;
   std::string rangeOf;
@@ -52,8 +52,8 @@ struct WeightFile {
   std::vector<Tensor> tensors;
 };
 
-/// One factor of a dimension: `size` elements, `stride` apart in the source, or at `offsets` if not
-/// evenly spaced (heads in blocks, replicated KV heads). Split over `axes` in turn.
+/// A factor of a dimension: `size` elements, `stride` apart in the source, or at `offsets` if not
+/// evenly spaced (heads in blocks, replicated KV heads). `axes` split it in turn.
 struct ViewFactor {
   int64_t size = 1, stride = 0;
   std::vector<int> axes; ///< indices in grid order
@@ -70,23 +70,24 @@ struct Parameter {
   tpc_dtype sourceDtype = TPC_F32; ///< type in the file; converted at load if different
   int file = -1;
   int64_t offset = 0, bytes = 0;             ///< of the source tensor in the file
-  int64_t viewOffset = 0;                    ///< elements from `offset`
-  std::vector<std::vector<ViewFactor>> dims; ///< of the global value, each major to minor
+  int64_t viewOffset = 0;                    ///< in elements, relative to `offset`
+  std::vector<std::vector<ViewFactor>> dims; ///< dimensions of the global value; factors of each,
+                                             ///< major to minor
   Shape sourceShape;
   bool matmulRhs = false;
-  /// For a matmul_rhs in a fused matmul: the earlier parameter of the stage after whose columns its
-  /// own are packed; or -1.
+  /// For a matmul_rhs in a fused matmul: the earlier parameter of the stage whose packed columns
+  /// precede its own; or -1.
   int beside = -1;
   /// Earlier parameter of the stage with the same value and use; or -1.
   int sameAs = -1;
-  /// For a matmul_rhs: a dense parameter of the stage that is its transpose, which matmuls can read
-  /// directly; or -1. A tied embedding and head are therefore stored once.
+  /// For a matmul_rhs: a dense parameter of the stage that is its transpose and that matmuls can
+  /// read directly; or -1. A tied embedding and head are therefore stored once.
   int transposeOf = -1;
   bool isShared() const { return sameAs >= 0 || transposeOf >= 0; }
   Init init = Init::Normal;
 };
 
-/// Cache that a rank keeps between steps: keys or values of a layer, for all sequences.
+/// Cache that persists between steps: keys or values of a layer, for all sequences.
 struct Cache {
   std::string name;
   int stage = 0;
@@ -95,13 +96,13 @@ struct Cache {
   std::vector<std::vector<int>> axes; ///< axes that split each dimension; indices in grid order
 };
 
-/// Generation interface of a program compiled with --generate: a step takes some tokens of each
-/// row; the caches contain the earlier ones.
+/// Generation interface of a program compiled with --generate: a step takes new tokens of each row;
+/// the caches contain the earlier tokens.
 struct Generation {
   int tokens = 0, lengths = 0, counts = 0; ///< input indices
   int logits = 0;                          ///< output index
   std::string batch, sequence, capacity;   ///< symbol names
-  bool lastOnly = true;                    ///< logits of each row's last token only
+  bool lastOnly = true;                    ///< only the logits of each row's last token
   int64_t vocabulary = 0;                  ///< size of the logits' last dimension
   /// steps in flight at a time, each of different sequences
   int inFlight = 1;
@@ -111,7 +112,7 @@ struct Generation {
   /// Sliding-window caches with capacity `room`. Each token of a step attends to the last `window`
   /// tokens, including itself.
   struct Windowed {
-    int lengths = 0; ///< input: number of tokens in these caches
+    int lengths = 0; ///< input with the number of tokens in these caches
     std::string room;
     int64_t window = 0;
   };
@@ -122,12 +123,12 @@ struct Manifest {
   std::string name, compiler, source, schedule;
   std::string digest;      ///< digest of the manifest's text
   std::string notVerified; ///< verifiers that were skipped; empty if none
-  /// Why the program was proved, but not also run at small sizes; empty if it was.
+  /// Reason for a proof without a run at small sizes; empty if the program was run.
   std::string noRandomizedCheck;
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;
-  /// Axis masks over which ranks communicate; nothing: any.
+  /// Axis masks over which ranks communicate; no value: any axes.
   std::optional<std::vector<uint32_t>> groups;
   std::vector<std::string> symbols;
   std::vector<Port> inputs, outputs;

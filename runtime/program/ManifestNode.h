@@ -82,10 +82,10 @@ tpc_dtype readDtype(const Node &node);
 std::vector<int> readAxes(const Node &node, const Manifest &manifest);
 /// `manifest` has the grid, files, and the parameters before this one.
 Parameter readParameter(const Node &node, const Manifest &manifest);
-/// Finds parameters that a rank can store once. Names must agree, because random weights depend on
-/// them.
+/// Finds parameters that a rank can store only once. Names must agree, because random weights
+/// depend on them.
 void findShared(std::vector<Parameter> &parameters);
-/// `manifest` has everything else.
+/// `manifest` has all other data.
 Generation readGeneration(const Node &node, const Manifest &manifest);
 
 } // namespace tpc::rt

@@ -8,7 +8,7 @@ namespace tpc::rt {
 
 namespace {
 
-/// Rejects a view that leaves its source tensor.
+/// Rejects a view that exceeds its source tensor.
 void checkView(const Node &node, const Parameter &parameter) {
   int64_t low = parameter.viewOffset, high = parameter.viewOffset, count = 1;
   bool overflow = false, empty = false;
@@ -124,7 +124,8 @@ void findShared(std::vector<Parameter> &parameters) {
            a.viewOffset == b.viewOffset && a.dtype == b.dtype && a.sourceDtype == b.sourceDtype &&
            a.name == b.name && a.init == b.init && a.sourceShape == b.sourceShape;
   };
-  // By position in the file: a model has thousands of parameters, a tensor few uses.
+  // Indexed by position in the file, because a model has thousands of parameters, and a tensor has
+  // few uses.
   std::map<std::pair<int, int64_t>, std::vector<int>> bySource;
   for (size_t i = 0; i < parameters.size(); ++i)
     bySource[{parameters[i].file, parameters[i].offset}].push_back(static_cast<int>(i));

@@ -1,4 +1,4 @@
-//===- Mapping.cpp - Mapped part of a file --------------------------------===//
+//===- Mapping.cpp - Memory mapping of a file range -----------------------===//
 
 #include "program/Mapping.h"
 #include "program/Error.h"
@@ -34,7 +34,7 @@ struct MappingFaults {
     std::lock_guard lock(mutex);
     if (--numMappings > 0)
       return;
-    // If another handler was installed meanwhile, it stays.
+    // Does not replace a handler that was installed since.
     struct sigaction now = {};
     if (sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
         now.sa_sigaction == take)
@@ -48,7 +48,7 @@ struct MappingFaults {
       before.sa_sigaction(number, info, context);
     } else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && !isSent)) {
       std::signal(number, SIG_DFL);
-      raise(number); // delivered after this handler returns
+      raise(number); // the signal is delivered after this handler returns
     } else if (before.sa_handler != SIG_IGN) {
       before.sa_handler(number);
     }
@@ -94,7 +94,7 @@ bool Mapping::catches(const void *address) {
 }
 
 void Mapping::check() const {
-  // The rest of a file's last page is zeros, without a signal.
+  // The rest of a file's last page contains zeros and raises no signal.
   struct stat status = {};
   bool isShorter = fstat(file.descriptor(), &status) == 0 && status.st_size < end;
   if (isShorter)
@@ -104,7 +104,7 @@ void Mapping::check() const {
   if (isLost)
     throw UserError("weight file '" + file.path() +
                     "' could not be read while it was loaded: its disk or its server fails, or "
-                    "somebody writes to it");
+                    "another process writes to it");
 }
 
 } // namespace tpc::rt

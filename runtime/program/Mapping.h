@@ -1,4 +1,5 @@
-//===- Mapping.h - Mapped part of a file ------------------------*- C++ -*-===//
+//===- Mapping.h - Memory mapping of a file range ------------------------*- C++ -* -*- C++ -*-
+//===//
 //
 // Reading mapped memory raises SIGBUS if the file has become shorter, or its disk or server fails.
 // A handler catches this for Mappings: the rest of the mapping becomes zeros, and `check` reports
@@ -16,7 +17,7 @@
 
 namespace tpc::rt {
 
-/// Bytes of a file, for reading by the thread that makes it.
+/// Bytes of a file, read only by the thread that creates the mapping.
 class Mapping {
 public:
   /// Throws UserError if mapping fails.
@@ -26,7 +27,7 @@ public:
   ~Mapping();
 
   const std::byte *data() const { return at; }
-  /// Throws UserError unless all bytes read were the file's.
+  /// Throws UserError unless all bytes that were read came from the file.
   void check() const;
 
 private:

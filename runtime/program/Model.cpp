@@ -19,7 +19,7 @@ struct Devices {
   const pid_t process = getpid();
   std::mutex mutex;
   int models = 0;
-  std::string choice; ///< text of the flags that determined the selection
+  std::string choice; ///< flags that determined the selection, as text
 };
 
 /// State of this process. A fork may inherit a locked mutex, so it gets a new state.
@@ -50,7 +50,7 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
   argv.push_back(nullptr);
   Options options = parseCommandLine(static_cast<int>(argv.size()) - 1, argv.data(), manifest);
   if (options.mode != Options::Mode::Run)
-    throw UserError("--help, --describe, --describe-device and --bench are pendingTunings to an "
+    throw UserError("--help, --describe, --describe-device and --bench are requests to an "
                     "executable; a library is opened to be run");
   if (!options.positional.empty() || !options.inputs.empty() || !options.outputs.empty() ||
       !options.outputAnywhere.empty() || options.isBatch)
@@ -85,7 +85,7 @@ Model::Model(const tpc_program &program, const Manifest &manifest,
       std::lock_guard<std::mutex> lock(shared.mutex);
       if (shared.models == 0) {
         static const DeviceKind &first = deviceKind();
-        selectDevices(first); // not those of closed models
+        selectDevices(first); // does not include closed models
         selectDevice(program, nullptr, {}, manifest, options);
         chooseProducts(nullptr, options);
         shared.choice = choiceOf(options);
@@ -119,7 +119,7 @@ void Model::start() {
   if (execution)
     return;
   auto started = std::make_unique<Execution>(program, manifest, options, nullptr);
-  // Restarted after a failed step, which ended the ranks.
+  // Restarts the ranks, which a failed step ended.
   if (!weights.empty() && weights != started->weightIdentity())
     throw UserError("the weight files are not those that were loaded when the program was opened, "
                     "and its ranks had to be started again: close it and open it again to go on "

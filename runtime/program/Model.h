@@ -18,7 +18,7 @@
 
 namespace tpc::rt {
 
-/// A step has started and failed.
+/// An error of a step that had started.
 class BrokenStep : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
@@ -32,8 +32,8 @@ public:
         const std::vector<std::string> &flags);
   ~Model();
 
-  /// Whether this process is a fork of the one that opened the model: its threads do not exist
-  /// here.
+  /// Whether this process is a fork of the one that opened the model; the model's threads then do
+  /// not exist.
   bool hasForked() const;
 
   /// Runs a step with inputs as for `completeInputs`. Throws UserError, or BrokenStep.
@@ -50,10 +50,9 @@ public:
   /// available memory.
   void checkMemory(std::span<const Inputs> steps, const std::string &room) const;
 
-  /// Capacity so far of a program that generates; caches are reallocated for more or longer
-  /// sequences.
+  /// Current capacity of a generating program; caches are reallocated for more or longer sequences.
   struct Room {
-    std::mutex mutex; ///< guards the rest
+    std::mutex mutex; ///< guards the members below
     int64_t slots = 0, capacity = 0;
     int64_t checkedSlots = 0, checkedCapacity = 0; ///< sizes whose memory has been checked
   };
@@ -63,7 +62,7 @@ public:
   std::vector<std::string> notes();
 
 private:
-  /// Starts the ranks, unless they run.
+  /// Starts the ranks if they are not running.
   void start();
 
   const tpc_program &program;
@@ -74,7 +73,7 @@ private:
   Room made;
   std::unique_ptr<Execution> execution;
   std::string weights; // identity of the first weights loaded
-  std::string failure; // why the ranks cannot be restarted
+  std::string failure; // reason why the ranks cannot be restarted
   Worker worker;       // last member: its tasks use all of the above
 };
 

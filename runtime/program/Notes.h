@@ -11,7 +11,7 @@ namespace tpc::rt {
 /// Prints the note on standard error, unless the thread collects notes.
 void note(const std::string &text);
 
-/// Appends later notes of this thread to `into`. Null: prints them again.
+/// Appends later notes of this thread to `into`. Null: notes are printed again.
 void collectNotes(std::vector<std::string> *into);
 
 } // namespace tpc::rt

@@ -25,12 +25,12 @@ public:
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// Every rank calls this after its stage function. Counts the rank's part in the gather: one for
-  /// each output of which it delivered a part, with the bytes of the whole output.
+  /// Every rank calls this after its stage function. Counts the gather: one for each output of
+  /// which the rank delivered a block, with the bytes of the whole output.
   void collect(tpc_context &ctx);
 
-  /// In rank 0's process, after all ranks have collected: names an output with missing or repeated
-  /// elements. Empty: none. Resets the counts.
+  /// In rank 0's process, after all ranks have collected: returns an error that names an output
+  /// with missing or repeated elements, or an empty string. Resets the counts.
   std::string problem();
 
   std::vector<Tensor> &tensors() { return outputs; }
@@ -54,7 +54,7 @@ private:
   std::vector<int64_t> outputBytes;
   /// Number of elements received, by output.
   std::unique_ptr<std::atomic<int64_t>[]> delivered;
-  /// By local rank (world rank if all are local): outputs that it delivered to.
+  /// By local rank (world rank if all are local): outputs that the rank delivered blocks of.
   std::vector<std::vector<bool>> contributed;
   /// Blocks for rank 0: index, rank, global, offset, size as int64, then data.
   std::vector<std::byte> pending;

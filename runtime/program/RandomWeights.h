@@ -1,7 +1,7 @@
 //===- RandomWeights.h - Random weights as a function of a seed -----------===//
 //
 // --weights=random:SEED. The value of an element depends only on the seed, the parameter's name,
-// and the element's index in the source tensor: every partitioning draws the same model. The
+// and the element's index in the source tensor: the model is the same for every partitioning. The
 // counter-based generator uses 64-bit integers:
 //
 //   key   = mix(seed + golden * (1 + sum over bytes of the name, FNV-1a))
@@ -24,7 +24,8 @@ namespace tpc::rt {
 class RandomSource {
 public:
   RandomSource(uint64_t seed, const Parameter &parameter);
-  // GPUs draw the same bits (cuda/library/WeightKernels.cpp): each operation is rounded.
+  // GPUs compute the same bits (cuda/library/WeightKernels.cpp), because each operation is rounded
+  // separately.
   float at(int64_t index) const {
 #pragma STDC FP_CONTRACT OFF
     uint64_t bits = mix(own.key + golden * (static_cast<uint64_t>(index) + 1));

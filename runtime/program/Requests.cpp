@@ -1,4 +1,4 @@
-//===- Requests.cpp - Files of each step ----------------------------------===//
+//===- Requests.cpp - Input and output files of each step -----------------===//
 
 #include "program/CommandLine.h"
 #include "program/Error.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The one required input, for files without a name.
+/// The only required input, for files without a name.
 std::string soleInput(const Manifest &manifest, const std::string &file) {
   std::string found;
   int needed = 0;
@@ -31,7 +31,7 @@ std::string soleInput(const Manifest &manifest, const std::string &file) {
   for (const Port &port : manifest.inputs)
     names += (names.empty() ? "" : ", ") + port.name;
   throw UserError("'" + file +
-                  "': which input is it? Give --input NAME=FILE.npy (inputs: " + names + ")");
+                  "': input name missing: give --input NAME=FILE.npy (inputs: " + names + ")");
 }
 
 /// A file, or a folder with NAME.npy for each input.
@@ -119,7 +119,7 @@ Request singleRequest(const Options &options, const Manifest &manifest) {
   if (!options.outputAnywhere.empty()) {
     if (manifest.outputs.size() != 1)
       throw UserError("--output " + options.outputAnywhere +
-                      ": which output? Give --output NAME=FILE.npy");
+                      ": output name missing: give --output NAME=FILE.npy");
     if (!request.outputs.emplace(manifest.outputs[0].name, options.outputAnywhere).second)
       throw UserError("--output: '" + manifest.outputs[0].name + "' is given twice");
   }
@@ -143,7 +143,7 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
     for (const auto &[name, path] : request.outputs) {
       std::error_code ignored;
       if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) {
-        // For a file that does not exist yet, only the absolute path is resolved.
+        // For a file that does not exist yet, compares the absolute path only.
         fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
         if (!written.insert(place.empty() ? fs::path(path) : place).second)
           throw UserError("--output: two outputs are written to '" + path + "'");

@@ -49,8 +49,8 @@ void selectDevice(const tpc_program &program, Session *session, const Launcher &
   selectDevices(assignDevices(program, session, launcher, manifest, options.shareGpus));
 }
 
-/// Selects the same kernels on all ranks of a run: instruction sets round differently, and results
-/// that each rank computes for itself, such as the expert of a token, must agree.
+/// Selects the same kernels on all ranks of a run. Instruction sets round differently, and results
+/// that each rank computes separately, such as the expert of a token, must agree.
 static void shareKernels(Session *session) {
   if (!session)
     return;
@@ -65,7 +65,7 @@ static void shareKernels(Session *session) {
   if (session->rank() == 0 && deviceKind().name() == std::string("cpu"))
     note("rank 0 has " + best + " kernels and " + rank + " has " + *other +
          " (by its processor, or TPC_CPU): all ranks use the " + deviceKind().kernels() +
-         " kernels, which all of them have, so that they compute the same bits");
+         " kernels, which all of them support, so that they compute the same bits");
 }
 
 void chooseProducts(Session *session, const Options &options) {

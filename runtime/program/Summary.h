@@ -7,12 +7,12 @@
 
 namespace tpc::rt {
 
-/// Name, type and shape. For floats also minimum, maximum and mean of the finite elements, and the
-/// number of others.
+/// Returns name, type and shape. For floats, also minimum, maximum and mean of the finite elements,
+/// and the number of other elements.
 std::string summaryOf(const std::string &name, const Tensor &tensor);
 
 /// Warning about NaN or infinite elements: their number and the position of the first; empty if
-/// there is none. The model computed them, so they are no error.
+/// there is none. The model computed them, so they are not an error.
 std::string warningOf(const std::string &name, const Tensor &tensor);
 
 } // namespace tpc::rt

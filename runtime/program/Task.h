@@ -8,8 +8,8 @@
 
 namespace tpc::rt {
 
-/// Task of many steps. Created before the weights are loaded, so that errors in it are reported
-/// before.
+/// Task of many steps. Created before the weights are loaded, so that errors in the task are
+/// reported early.
 class Task {
 public:
   virtual ~Task();

@@ -38,7 +38,7 @@ std::string shapeText(const Shape &shape) {
 }
 
 std::optional<int64_t> elementCount(const Shape &shape) {
-  // A zero makes the tensor empty, however large the other sizes are.
+  // A size of zero makes the tensor empty, whatever the other sizes.
   bool empty = false, overflow = false;
   int64_t count = 1;
   for (int64_t size : shape) {

@@ -24,12 +24,12 @@ using Shape = std::vector<int64_t>;
 std::string shapeText(const Shape &shape);
 /// Number of elements; nothing on overflow of 63 bits or for negative sizes.
 std::optional<int64_t> elementCount(const Shape &shape);
-/// The same in bytes.
+/// The same as `elementCount`, in bytes.
 std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);
 /// Index of element `i` in row-major order.
 Shape positionOf(int64_t i, const Shape &shape);
 
-/// 64-byte aligned memory, never null; throws UserError if out of memory. Or borrowed memory.
+/// 64-byte aligned memory, owned or borrowed, never null. Throws UserError if out of memory.
 class Buffer {
 public:
   Buffer() = default;
@@ -60,7 +60,7 @@ struct Tensor {
   int64_t count() const { return data.size() / dtypeBytes(dtype); }
 };
 
-/// Element of any type except i64, which may have more digits.
+/// Returns an element of any type except i64, which may exceed the precision of a double.
 double numberAt(const Tensor &tensor, int64_t i);
 
 } // namespace tpc::rt

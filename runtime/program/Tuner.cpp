@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, std::string>> pairsOf(const std::string &text
   return pairs;
 }
 
-/// Sets the session's current work during its lifetime.
+/// Sets the session's current work during the object's lifetime.
 class SessionDoes {
 public:
   SessionDoes(Session *session, const char *what)
@@ -51,7 +51,7 @@ private:
 
 /// Tuning result of one rank.
 struct Tuning {
-  std::string tuningKey, text; ///< empty at first: to be measured
+  std::string tuningKey, text; ///< empty until measured
   bool isMeasured = false;
 };
 
@@ -118,7 +118,7 @@ void Tuner::settle(World &world, const std::vector<std::vector<std::string>> &pe
         measured.emplace_back(one.tuningKey, one.text);
     }
   cache.add(measured);
-  // An empty key marks the note: tunings are not empty.
+  // An empty key marks the note; keys of tunings are not empty.
   if (std::string note = cache.takeNote(); !note.empty())
     mine += "\t" + note + "\n";
   std::set<std::string> notes;

@@ -25,7 +25,7 @@ public:
   /// `measures`: the same on all ranks.
   explicit Tuner(bool measures) : measures(measures), cache(TuningCache::folderOfUser()) {}
 
-  /// Collective. `pendingTunings`: of each rank of this process, for the next step; `run`: runs a
+  /// Collective. `pendingTunings`: tunings of each local rank for the next step. `run`: runs a
   /// function on each rank's thread, with memory for its frames.
   void settle(World &world, const std::vector<std::vector<std::string>> &pendingTunings,
               const std::function<void(const std::function<void(tpc_context &)> &)> &run);

@@ -17,7 +17,7 @@ namespace tpc::rt {
 namespace {
 
 constexpr std::string_view header = "tpc measurements 1\n", end = "end ";
-/// Larger files are not read, because they cannot be tuning caches.
+/// Maximum size of a tuning cache; larger files are not read.
 constexpr int64_t maxBytes = 64 << 20;
 
 std::string lastLine(std::string_view before) {
@@ -128,7 +128,7 @@ void TuningCache::add(const std::vector<std::pair<std::string, std::string>> &tu
     known[tuningKey] = added[tuningKey] = tuning;
   std::string before = std::exchange(note, "");
   Entries all = read();
-  // A damaged file was reported when it was first read.
+  // A damaged file was already reported when it was first read.
   note = std::move(before);
   std::erase_if(all, [&](const auto &one) { return added.contains(one.first); });
   all.insert(all.end(), added.begin(), added.end());

@@ -4,8 +4,8 @@
 // ~/.cache):
 //
 //   tpc measurements 1
-//   TUNING<tab>RESULT          the most recent result of each, oldest first
-//   end DIGEST                 of all lines before
+//   TUNING<tab>RESULT          most recent result of each tuning, oldest first
+//   end DIGEST                 of all lines above
 //
 // Updates write a temporary file and rename it. A damaged file, or one of another version, is
 // treated as empty.
@@ -30,14 +30,14 @@ public:
 
   /// Cache in this folder; empty: no persistence.
   explicit TuningCache(const std::string &folder);
-  /// Folder by environment variables.
+  /// Returns the folder that the environment variables select.
   static std::string folderOfUser();
 
   /// Returns the result, or null.
   const std::string *find(const std::string &tuningKey);
   /// Adds results, and keeps those that other processes added meanwhile.
   void add(const std::vector<std::pair<std::string, std::string>> &tunings);
-  /// Returns the pending note about the file once; empty: none.
+  /// Returns and clears the pending note about the file; empty: none.
   std::string takeNote() { return std::exchange(note, ""); }
 
 private:

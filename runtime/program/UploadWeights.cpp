@@ -1,16 +1,16 @@
-//===- UploadWeights.cpp - Upload of tensor parts by a weight loader --------===//
+//===- UploadWeights.cpp - Upload of tensor slices by a weight loader -----===//
 //
-// A part is a set of factors: indices, each with a stride in the file and a stride in the dense
-// part. The host iterates in file order, so that it reads forward and copies contiguous runs,
-// without bytes outside the part, into memory that the device copies from. The device does the
+// A slice is a list of factors: indices, each with a stride in the file and a stride in the dense
+// result. The host iterates in file order, so that it reads forward and copies contiguous runs,
+// without bytes outside the slice, into staging memory. The device does the
 // rest: reordering and type conversion.
 //
-//   file [k, n], part [n, k/2] (transposed, the first rows):  factors (n: to k/2, from 1),
+//   file [k, n], slice [n, k/2] (transposed, the first rows):  factors (n: to k/2, from 1),
 //   (k/2: to 1, from n); in the order of the file k/2 runs of n elements, which the device
 //   transposes.
 //
-// The innermost factor of the file may have a stride of a few elements. The host then copies the
-// elements between as well, and the device skips them.
+// The innermost factor in the file may have a stride of a few elements. The host then copies the
+// elements between them too, and the device skips these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,9 +28,9 @@ constexpr int64_t maxSpread = 8;
 
 struct Factor {
   int64_t size, to, from;
-  std::vector<int64_t> offsets; ///< instead of multiples of `from`
+  std::vector<int64_t> offsets; ///< if not empty, replaces multiples of `from`
   int64_t at(int64_t i) const { return offsets.empty() ? i * from : offsets[i]; }
-  /// Approximate distance between its elements in the file.
+  /// Approximate distance between the factor's elements in the file.
   int64_t distance() const {
     if (offsets.empty())
       return std::abs(from);
@@ -39,7 +39,7 @@ struct Factor {
   }
 };
 
-/// Factors in the order of the dense part. Empty if there is no element.
+/// Factors in the order of the dense slice. Empty if the slice has no element.
 std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
   std::vector<Factor> factors;
   int64_t step = view.count();
@@ -60,21 +60,21 @@ std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
       else
         factors.push_back({own.size, step, own.stride, own.offsets});
     }
-  // A single element has an index as well.
+  // A single element also has an index.
   if (factors.empty())
     factors.push_back({1, 1, 1, {}});
   return factors;
 }
 
-/// A range of each factor's index.
+/// A box: a range of each factor's index.
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };
 using Box = std::vector<Range>;
 
-/// Splits all indices into boxes of at most `most` elements (one, if that is less), in order. In
-/// all factors but one, a box has a single index or all.
+/// Splits all indices into boxes of at most max(1, `most`) elements, in order. In all factors
+/// except one, a box has a single index or all indices.
 template <class Do>
 void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox, size_t f,
                 Box &box) {
@@ -168,7 +168,7 @@ void fill(Device &device, WeightLoader &loader, const LocalView &view, tpc_dtype
     Reader(data, elementBytes, spread, factors, box, written).read(0, first);
     if (isInPlace)
       return device.endWrite();
-    // Adjacent elements of the dense part go to adjacent threads.
+    // Adjacent threads write adjacent elements of the dense slice.
     std::sort(staged.begin(), staged.end(),
               [](const LoadFactor &a, const LoadFactor &b) { return a.to > b.to; });
     loader.put(at, dtype, sourceDtype, staged);

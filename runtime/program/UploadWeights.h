@@ -1,4 +1,4 @@
-//===- UploadWeights.h - Upload of tensor parts by a device's weight loader -===//
+//===- UploadWeights.h - Upload of tensor slices by a device's weight loader ===//
 
 #ifndef TPC_RT_PROGRAM_UPLOADWEIGHTS_H
 #define TPC_RT_PROGRAM_UPLOADWEIGHTS_H

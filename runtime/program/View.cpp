@@ -1,4 +1,4 @@
-//===- View.cpp - One rank's part of a parameter --------------------------===//
+//===- View.cpp - One rank's shard of a parameter -------------------------===//
 
 #include "program/View.h"
 #include "core/Device.h"

@@ -1,4 +1,4 @@
-//===- View.h - One rank's part of a parameter ----------------------------===//
+//===- View.h - One rank's shard of a parameter ---------------------------===//
 
 #ifndef TPC_RT_PROGRAM_VIEW_H
 #define TPC_RT_PROGRAM_VIEW_H
@@ -23,11 +23,11 @@ LocalView localView(const Parameter &parameter, const Grid &grid,
 struct WeightBytes {
   int64_t sharded = 0;    ///< parameters split by some axis of size > 1
   int64_t replicated = 0; ///< other parameters
-  int64_t padding = 0;    ///< padding of both for packed matmuls
+  int64_t padding = 0;    ///< padding of packed matrices, in both kinds
   int64_t total() const { return sharded + replicated; }
 };
 
-/// Bytes of one parameter on a rank of its stage; 0 if it shares another's memory.
+/// Bytes of one parameter on a rank of its stage; 0 if it shares the memory of another.
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank);
 /// Sum over all parameters of the rank's stage.
 WeightBytes weightBytesOf(const Manifest &manifest, int rank);

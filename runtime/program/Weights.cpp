@@ -18,7 +18,7 @@ std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &
                                     const std::string &choice) {
   fs::path name = fs::path(file.path).filename();
   std::error_code ignored;
-  // In another folder: at the path relative to the model's folder, or by name.
+  // In another folder: by the path relative to the model's folder, or by file name.
   auto within = [&](const fs::path &folder) {
     fs::path below =
         fs::path(file.path).lexically_relative(fs::path(manifest.source).parent_path());
@@ -67,7 +67,8 @@ std::string digestAll(const File &file) {
   return *digest;
 }
 
-/// Digest of samples of the tensors that the program reads. Nothing if one cannot be read.
+/// Digest of samples of the tensors that the program reads. Returns nothing if a sample cannot be
+/// read.
 std::optional<std::string> digestSamples(const Manifest &manifest, int index, const File &file) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters)
@@ -79,7 +80,7 @@ std::optional<std::string> digestSamples(const Manifest &manifest, int index, co
 }
 
 /// Returns the digest of samples. Compares it with the compile-time digest; with `readAll`, also
-/// those of whole tensors.
+/// compares digests of whole tensors.
 std::string check(const Manifest &manifest, int index, const File &file, bool readAll) {
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
@@ -92,7 +93,7 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
   const WeightFile &expected = manifest.files[index];
   std::string changed =
       "weight file '" + file.path() + "' is not the one that the program was compiled with ";
-  std::string advice = "; compile again, or say where that one is with --weights=";
+  std::string advice = "; recompile, or give its path with --weights=";
   if (expected.bytes && *expected.bytes != file.size())
     throw UserError(changed + "(" + std::to_string(file.size()) + " bytes instead of " +
                     std::to_string(*expected.bytes) + ")" + advice);
@@ -146,9 +147,9 @@ WeightSources openWeights(const Manifest &manifest, const std::string &choice, b
       std::string first;
       for (const Parameter &parameter : manifest.parameters)
         if (parameter.file == static_cast<int>(i) && first.empty())
-          first = " (it holds '" + parameter.name + "')";
+          first = " (it contains '" + parameter.name + "')";
       throw UserError("there is no readable weight file " + tried + first +
-                      "; say where it is with --weights=FILE or --weights=DIRECTORY, or run with "
+                      "; give its path with --weights=FILE or --weights=DIRECTORY, or run with "
                       "--weights=random:SEED");
     }
     file->watch();
@@ -172,14 +173,14 @@ void checkUnchanged(const Manifest &manifest, const WeightSources &sources) {
       if (!digest)
         change = "it can no longer be read";
       else if (*digest != sources.digests[i])
-        change = sources.readAll ? "its bytes are others" : "samples of its tensors are others";
+        change = sources.readAll ? "its bytes have changed" : "samples of its tensors have changed";
     }
     if (!change.empty())
-      throw UserError("weight file '" + file.path() + "' was changed while it was loaded (" +
-                      change +
-                      "): what was loaded may be of two versions. Start again when nothing writes "
-                      "to it; to replace the file of a program that runs, write another one and "
-                      "rename it");
+      throw UserError(
+          "weight file '" + file.path() + "' was changed while it was loaded (" + change +
+          "): the loaded weights may mix two versions. Start again when no process writes "
+          "to it; to replace the file of a program that runs, write another one and "
+          "rename it");
   }
 }
 

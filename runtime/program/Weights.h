@@ -19,7 +19,7 @@ struct WeightSources {
   bool isNothing = false;                   ///< elements are unspecified: for dry-run devices
   std::optional<uint64_t> seed;             ///< random weights instead of files
   std::vector<std::unique_ptr<File>> files; ///< by index in manifest.files
-  std::vector<std::string> digests;         ///< of each file, when it was opened
+  std::vector<std::string> digests;         ///< digest of each file when it was opened
   std::string identity;                     ///< the seed, or the digests: equal on all ranks
   bool readAll = false;                     ///< digests cover all bytes
 };
@@ -31,7 +31,7 @@ struct WeightSources {
 WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll);
 
 /// Throws UserError if a file of `sources` has changed since `openWeights`: its size, time stamps,
-/// or digest. Called after the last rank of the process has loaded.
+/// or digest. Call after the last rank of the process has loaded.
 void checkUnchanged(const Manifest &manifest, const WeightSources &sources);
 
 /// Existing files among the candidates of `openWeights`.

@@ -1,8 +1,8 @@
 //===- Worker.h - Worker thread of the library ----------------------------===//
 //
-// A loaded program runs its work on this thread: kernels keep helper threads per calling thread,
-// and those of the embedding process do not belong to the library. The worker blocks asynchronous
-// signals, but not those of faults.
+// A loaded program runs its work on this thread, because kernels have helper threads per calling
+// thread, and the host process's threads must not have any. The worker blocks asynchronous signals,
+// but not fault signals.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
 
   /// Runs `task` after all earlier tasks. The future rethrows its exceptions.
   std::future<void> post(std::function<void()> task);
-  /// Runs `task` and returns when it is done; rethrows its exceptions.
+  /// Runs `task` to completion; rethrows its exceptions.
   void call(std::function<void()> task) { post(std::move(task)).get(); }
 
 private:

@@ -190,7 +190,8 @@ TEST(Cache, TablesOfPagesAreRefused) {
   for (const std::string &problem :
        {problemOf([&](tpc_context &ctx) { tpc_append(&ctx, &append); }),
         problemOf([&](tpc_context &ctx) { tpc_attention(&ctx, &attention); })})
-    EXPECT_NE(problem.find("a table of pages; each sequence has one page"), std::string::npos)
+    EXPECT_NE(problem.find("a table of pages, but each sequence must have one page"),
+              std::string::npos)
         << problem;
 }
 

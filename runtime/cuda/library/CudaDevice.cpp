@@ -49,7 +49,7 @@ CudaDevice::~CudaDevice() {
     queue.enter();
     queue.synchronize();
   } catch (const std::exception &) {
-    // The error has been reported, or no longer matters.
+    // The error was already reported, or is irrelevant at destruction.
   }
 }
 
@@ -72,7 +72,7 @@ void *CudaDevice::allocate(int64_t bytes) {
   return pointerTo(address);
 }
 
-// Called by destructors, possibly while the error of a failed device propagates. Errors here
+// Destructors call this, possibly while the error of a failed device propagates. Errors here
 // surface at the next wait.
 void CudaDevice::release(void *memory) {
   driver.cuCtxSetCurrent(queue.context);
@@ -104,7 +104,7 @@ const void *CudaDevice::share(const void *host, int64_t bytes) {
   return pointerTo(own->block.address);
 }
 
-// The host tensor was copied and is no longer needed. The next copy into this block comes after all
+// The host tensor was copied and is no longer needed. The next copy into this block follows all
 // enqueued work.
 void CudaDevice::unshare(const void *pointer) {
   for (SharedTensor &one : shared)
@@ -177,7 +177,7 @@ void *CudaDevice::map(void *data, int64_t bytes, Use use) {
   return own.memory.data();
 }
 
-// Called by destructors: the next call throws the error.
+// Destructors call this, so the next call throws the error.
 void CudaDevice::endAccess() {
   try {
     for (size_t i = 0; i < numMappings; ++i)

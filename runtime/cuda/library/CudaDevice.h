@@ -43,7 +43,7 @@ public:
   const Context context;
   GraphExec exec = nullptr;
   std::unique_ptr<Block> attentionArgs;
-  /// An output for the host: its pinned memory and its consumer.
+  /// An output for the host: its pinned memory and the function that consumes it.
   struct Delivery {
     const std::byte *data;
     Device::Taker take;
@@ -135,7 +135,7 @@ public:
   uint64_t workVersion() const override { return queue.inFlight.moves(); }
 
 private:
-  /// Maximum number of rows that the GPU samples; the host samples steps with more.
+  /// Maximum number of rows that the GPU samples; the host samples larger steps.
   static constexpr int64_t maxSampledRows = 1024;
 
   /// Makes this device current for the calling thread. Throws the pending error of an earlier call
@@ -163,7 +163,7 @@ private:
     Upload upload;
     bool isFree = false;
   };
-  /// A range of device memory that the host accesses.
+  /// Host view of a range of device memory.
   struct Mapping {
     Pinned memory;
     Address at;
@@ -171,7 +171,7 @@ private:
     bool written;
   };
 
-  /// Returns the properties that algorithms depend on besides the GEMM shape.
+  /// Returns the properties, other than the GEMM shape, that determine the best algorithm.
   std::string machine() const;
   /// Returns the GEMM shape of a tuning key of this GPU.
   std::optional<MatmulShape> shapeOf(const std::string &tuningKey) const;
@@ -201,8 +201,8 @@ private:
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   LibraryKernels appending, sampling;
-  Block bins; ///< sums of a row's scores by bins
-  /// Sampling results of each call of a step, and the number of calls.
+  Block bins; ///< sums of a row's score weights by bins
+  /// Sampling results of each call in a step, and the number of calls.
   std::vector<std::unique_ptr<Block>> sampled;
   size_t numSampled = 0;
   std::unique_ptr<Block> constants;
@@ -211,7 +211,7 @@ private:
   std::unique_ptr<Block> gpuEnv;
   Upload envUpload;
 
-  // State of a step: delivered outputs, their memory, and whether the host took part.
+  // State of a step: delivered outputs, their memory, and whether the host was involved.
   Pinned statusRead;
   PinnedMemory pinnedMemory;
   Arena delivered;

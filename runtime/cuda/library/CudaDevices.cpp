@@ -104,7 +104,7 @@ std::string CudaDevices::settle(bool shared) const {
 
 int64_t CudaDevices::freeBytes(int rank) const {
   const Driver &driver = vendor.driver;
-  // The context is kept until the rank's device is created in it: its own memory is not free.
+  // Keeps the context until the rank's device uses it, because the context itself takes memory.
   Context context = nullptr;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
   retainedContexts.push_back(gpuOf(rank).number);
@@ -130,7 +130,7 @@ const DeviceKind *CudaDevices::counted() const {
   return dryRunKind.get();
 }
 
-/// The GPUs, or the reason why there are none.
+/// The GPUs, or the reason why none is usable.
 struct Attempt {
   std::unique_ptr<CudaDevices> devices;
   std::string problem;

@@ -1,13 +1,13 @@
 //===- CudaStep.cpp - steps of a GPU and their recordings -----------------===//
 //
 // A recording is a CUDA graph of all work that one step enqueues after its inputs have arrived.
-// Data that changes between replays stays at fixed addresses: inputs, env and status are written
-// before the launch, and the arguments of attention have slots of their own. Graph nodes copy
-// delivered outputs to pinned memory; the end of the step passes them on.
+// Data that changes between replays is at fixed addresses: inputs, env and status are written
+// before the launch, and arguments of attention have separate slots. Graph nodes copy outputs to
+// pinned memory; the end of the step delivers them.
 //
 // Streams are captured in thread-local mode: other ranks of the process are unaffected. The first
-// step of a shape does all loading, connecting and allocating, so that nothing of it happens during
-// a capture.
+// step of a shape does all loading, connecting and allocating, so that none of it happens during a
+// capture.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
   enter();
   auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
   if (!gpuEnv || values.size() > env.size()) {
-    queue.synchronize(); // the old block is in use until then
+    queue.synchronize(); // the old block is in use until all work is done
     ++moves;
     gpuEnv = std::make_unique<Block>(driver, std::max(bytes, minBlockBytes));
   }
@@ -50,7 +50,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
                "to clear memory");
 }
 
-// Writes numbers in stream order, without host memory that would have to stay valid.
+// Writes numbers in stream order, without a host buffer that must stay valid.
 void CudaDevice::setEnv(int32_t place, int64_t value) {
   enter();
   env[static_cast<size_t>(place)] = value;
@@ -130,7 +130,7 @@ void CudaDevice::attention(const tpc_attention_args &args) {
   attentions.compute(*kernels, args);
 }
 
-// Each sampling call of a step has memory of its own, which stays valid until the next step begins.
+// Each sampling call of a step has separate memory, which stays valid until the next step begins.
 // It may grow in the first step of a shape; recorded steps are then recorded again.
 bool CudaDevice::sample(const SamplingRequest &request, SamplingConsumer take) {
   const char *kernel = samplingKernel(request.dtype);
@@ -142,7 +142,7 @@ bool CudaDevice::sample(const SamplingRequest &request, SamplingConsumer take) {
     sampled.push_back(nullptr);
   std::unique_ptr<Block> &memory = sampled[numSampled++];
   if (!memory || memory->bytes < sizes.bytes()) {
-    queue.synchronize(); // the old block is in use until then
+    queue.synchronize(); // the old block is in use until all work is done
     ++moves;
     memory.reset();
     memory = std::make_unique<Block>(driver, sizes.bytes());
@@ -227,7 +227,7 @@ uint64_t CudaDevice::memoryVersion() const {
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
   if (hostParticipates ||
-      InFlightOperations::isBlocking()) // calls within a graph cannot be waited for one by one
+      InFlightOperations::isBlocking()) // calls within a graph cannot be waited for separately
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
@@ -268,7 +268,7 @@ void CudaDevice::endRecording(Recording &recording) {
 }
 
 void CudaDevice::abandonRecording() {
-  // The thread that ends a world has entered the contexts of all its ranks.
+  // The thread that destroys a world makes the contexts of all its ranks current.
   driver.cuCtxSetCurrent(queue.context);
   Graph graph = nullptr;
   if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)

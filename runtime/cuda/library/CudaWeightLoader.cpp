@@ -23,7 +23,7 @@ namespace {
 struct WorkFactor {
   uint32_t size, unused;
   int64_t to, from;
-  Address table; ///< of offsets, or 0
+  Address table; ///< address of the offsets, or 0
 };
 static_assert(sizeof(WorkFactor) == 32 && sizeof(Generator) == 16);
 

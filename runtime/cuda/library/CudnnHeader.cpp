@@ -1,6 +1,6 @@
 //===- CudnnHeader.cpp - comparison of cuDNN declarations -----------------===//
 //
-// Compiled, but linked into nothing, where NVIDIA's header is installed.
+// Compiled only if NVIDIA's header is installed, and never linked.
 //
 //===----------------------------------------------------------------------===//
 

@@ -148,7 +148,7 @@ std::vector<Object> GraphBuilder::build() {
   const Descriptor &largest = reduce(reduceMax, *x);
   const Descriptor &powers = pointwise(exponential, pointwise(subtract, *x, &largest), nullptr);
   const Descriptor &sums = reduce(reduceSum, powers);
-  // The result is unused, but part of the pattern that the library recognizes.
+  // The result is unused, but the library's pattern includes it.
   pointwise(add, largest, &pointwise(logarithm, sums, nullptr, f32, f32, -1, nullptr, true), f32,
             f32, -1, nullptr, true);
   const Descriptor &weights = pointwise(divide, powers, &sums, element);

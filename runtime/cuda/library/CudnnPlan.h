@@ -2,10 +2,10 @@
 //
 // cuDNN recognizes attention as a graph of operations, which it fuses without storing intermediate
 // tensors:
-//   out = softmax(mask(scale * q k' + bias)) v
-// The graph spells out softmax (maximum, difference, exponential, sum, quotient) and the mask: row
-// and column indices are generated and compared, and masked scores become -inf. Tensors are [batch,
-// heads, tokens, size] with any strides; keys are transposed.
+//   out = softmax(mask(scale * q k' + bias)) v The graph contains all steps of softmax (maximum,
+//   difference, exponential, sum, quotient) and the mask: row and column indices are generated and
+//   compared, and masked scores become -inf. Tensors are [batch, heads, tokens, size] with any
+//   strides; keys are transposed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,8 +54,8 @@ private:
   Object object = nullptr;
 };
 
-/// An execution plan of attention. With a handle it is for the handle's device. Without one it is
-/// for the device that `deviceJson` describes; such a plan can be built, but not run.
+/// An execution plan of attention. With a handle, the plan is for the handle's device. Without a
+/// handle, it is for the device that `deviceJson` describes; such a plan can be built, but not run.
 class AttentionPlan {
 public:
   /// Throws if the library has no plan.

@@ -8,10 +8,10 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// The first version that has all functions and accepts the compiler's PTX for sm_80.
+/// Minimum version: has all functions and accepts the compiler's PTX for sm_80.
 constexpr int oldestDriver = 12000;
 
-/// Whether the error was caused by earlier work instead of the failing call.
+/// Whether earlier work, not the failing call, caused the error.
 bool endsContext(Result result) {
   return result == eccUncorrectable || result == nvlinkUncorrectable || result == illegalAddress ||
          result == launchTimeout || result == assertion ||

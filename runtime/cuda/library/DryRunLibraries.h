@@ -1,7 +1,7 @@
 //===- DryRunLibraries.h - dry-run CUDA libraries that count memory -------===//
 //
 // Function tables of the driver and the libraries whose functions do nothing. Running a rank's
-// start and one step with them measures the rank's GPU memory by the very code that allocates it.
+// start and one step with them measures the rank's GPU memory with the code that allocates it.
 // Handles are non-null dummies, and numbers are zero. Pinned memory is zeroed host memory.
 //
 //===----------------------------------------------------------------------===//
@@ -17,7 +17,7 @@
 namespace tpc::rt::cuda {
 
 struct DryRunLibraries {
-  /// Queries about the libraries themselves return the answers of the `real` ones.
+  /// Queries about the libraries themselves are forwarded to the `real` ones.
   DryRunLibraries(const Driver &real, const blas::Library &realBlas);
 
   Driver driver;
@@ -25,12 +25,12 @@ struct DryRunLibraries {
   nccl::Library nccl;
 };
 
-/// GPU memory that the devices of this thread hold in a dry run. Drivers allocate memory in pages:
-/// each large block is rounded up to pages, and the sum of all small blocks as well.
+/// GPU memory that this thread's devices have allocated in a dry run. Drivers allocate memory in
+/// pages: each large block, and the sum of all small blocks, is rounded up to pages.
 class DryRunMemory {
 public:
   static DryRunMemory &ofThread();
-  /// `inPages`: the block occupies pages of its own even if it is small.
+  /// `inPages`: the block occupies separate pages even if it is small.
   Address allocate(size_t bytes, bool inPages = false);
   void release(Address address);
   MemoryUse use;

@@ -8,14 +8,14 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Calls with fewer queries are left to generated kernels, which need no plan.
+/// Generated kernels, which need no plan, compute calls with fewer queries.
 constexpr int64_t minQueries = 64;
 /// Maximum number of planned shapes; generated kernels compute the others.
 constexpr size_t maxPlans = 64;
 /// Bytes of a vector load in the library's kernels.
 constexpr uintptr_t alignment = 16;
 
-/// Conditions that are known at run time only.
+/// Conditions that are known only at run time.
 bool isFor(const tpc_attention_args &a) {
   bool isAligned = true;
   for (const void *pointer : {static_cast<const void *>(a.q), static_cast<const void *>(a.k),
@@ -24,7 +24,7 @@ bool isFor(const tpc_attention_args &a) {
     isAligned &= reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   for (int64_t stride : {a.q_row_stride, a.k_row_stride, a.v_row_stride, a.out_row_stride})
     isAligned &= stride * 2 % static_cast<int64_t>(alignment) == 0;
-  // With a negative offset the first rows see no key.
+  // With a negative offset the first rows have no visible key.
   bool seesKeys = a.seq_k > 0 && (!a.causal || a.causal_offset >= 0);
   return isAligned && seesKeys && a.seq_q >= minQueries && a.causal_offset <= INT32_MAX;
 }
@@ -50,7 +50,7 @@ bool FusedAttention::start() {
   std::string problem;
   library = dnn::Library::load(problem);
   if (!library)
-    return false; // it is optional
+    return false; // cuDNN is optional
   try {
     library->check(library->Create(&handle), "to start");
     library->check(library->SetStream(handle, stream), "to start");
@@ -78,7 +78,7 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
 }
 
 bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
-  // The memory of a plan is known only after building it on a GPU. A dry run counts that of
+  // The memory of a plan is known only after it is built on a GPU. A dry run counts the memory of
   // generated kernels instead.
   if (!isFor(args) || !driver.isReal)
     return false;

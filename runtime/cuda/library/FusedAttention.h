@@ -10,9 +10,9 @@
 
 namespace tpc::rt::cuda {
 
-/// Attention by cuDNN, where it is installed, for variants that the program leaves to a library.
-/// Building a plan takes about a second per shape. This pays off for many queries, as in a prompt,
-/// but not for decoding, where each step has another length.
+/// Computes attention by cuDNN, if installed, for variants that a library may compute. Building a
+/// plan takes about a second per shape. This pays off for many queries, as in a prompt, but not for
+/// decoding, where each step has a different length.
 class FusedAttention {
 public:
   FusedAttention(const Driver &driver, Stream stream) : driver(driver), stream(stream) {}
@@ -27,7 +27,7 @@ public:
 
 private:
   struct Entry {
-    std::unique_ptr<dnn::AttentionPlan> plan; // null: the library has none
+    std::unique_ptr<dnn::AttentionPlan> plan; // null: the library has no plan
     std::unique_ptr<Block> workspace;
   };
   bool start();

@@ -42,7 +42,7 @@ void InFlightOperations::add(const Driver &driver, Stream stream, const char *wh
         .push_back({what, name, sizes, own->lastProgress});
     ++own->movements;
   }
-  if (isBlocking()) // nothing is recorded if it is
+  if (isBlocking()) // if it is null, operations are not recorded
     synchronize(driver, stream);
 }
 
@@ -136,7 +136,7 @@ std::string InFlightOperations::describeCalls() const {
     begin = replayed->begin();
     end = replayed->end();
     // An operation ends before the progress number after it is written, and begins after the number
-    // before it. Messages run on another stream and may write later numbers meanwhile.
+    // before it. Messages run on another stream and may write later numbers concurrently.
     if (reached) {
       auto isAfter = [](uint32_t addProgress, const Call &call) {
         return addProgress < call.afterProgress;

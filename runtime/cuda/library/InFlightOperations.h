@@ -4,7 +4,7 @@
 // operations it enqueued since the last synchronization, so that a message can name them. In a
 // replayed step, the progress numbers of communication (NcclBackend.h) narrow down which of its
 // operations may be running. If CUDA_LAUNCH_BLOCKING is set to anything but 0, as for CUDA
-// debuggers, each operation is waited for, and an error belongs to its own operation.
+// debuggers, the thread waits for each operation, so that an error is assigned to its operation.
 //
 // This class also records whether the rank's thread is waiting for its GPU or, inside a library
 // call, for other ranks. The watchdog reads this state (core/DeviceMonitor.h).
@@ -30,8 +30,8 @@ class InFlightOperations {
 public:
   struct Call {
     const char *what, *name;      ///< kind, such as "kernel", and name; `name` may be null
-    std::array<int64_t, 3> sizes; ///< of a GEMM; zeros: none
-    uint32_t afterProgress = 0;   ///< in a recorded step: last progress number before it
+    std::array<int64_t, 3> sizes; ///< sizes of a GEMM; zeros for other operations
+    uint32_t afterProgress = 0;   ///< in a recorded step: last progress number before the operation
     std::string describe() const;
   };
   using Calls = std::vector<Call>;
@@ -43,7 +43,7 @@ public:
 
   //===--- by the rank's thread -------------------------------------------===//
 
-  /// Makes this the object that the static functions below act on in the calling thread.
+  /// Makes this the object of the static functions below in the calling thread.
   void use();
   /// Records an operation enqueued in `stream`.
   static void add(const Driver &driver, Stream stream, const char *what, const char *name = nullptr,
@@ -52,7 +52,7 @@ public:
   static void addProgress(uint32_t number);
   /// Waits for the compute stream; all operations are complete afterwards.
   static void synchronize(const Driver &driver, Stream stream);
-  /// Whether each operation is waited for.
+  /// Whether the thread waits for each operation.
   static bool isBlocking();
   /// ", in kernel 'x'", or the operations that may have caused an error; empty if there are none.
   static std::string describe();
@@ -69,7 +69,7 @@ public:
     InFlightOperations *const inFlight;
   };
 
-  /// Operations added between these calls are recorded, not enqueued.
+  /// Operations added between begin and end are recorded, not enqueued.
   void beginRecording();
   std::shared_ptr<const Calls> endRecording();
   /// Marks all recorded operations as enqueued. `reached`: latest progress number; may be null.
@@ -78,10 +78,10 @@ public:
 
   //===--- by any thread --------------------------------------------------===//
 
-  /// "kernel 'x'": incomplete operations, as far as known. Returns nullopt if there are none and no
+  /// "kernel 'x'": the incomplete operations, if known. Returns nullopt if there are none and no
   /// thread is waiting.
   std::optional<std::string> pending() const;
-  /// Changes whenever an operation is enqueued, and at the begin and end of a wait.
+  /// A number that changes whenever an operation is enqueued, and at the start and end of a wait.
   uint64_t moves() const { return movements.load(std::memory_order_relaxed); }
 
 private:

@@ -47,7 +47,7 @@ Gpu Gpu::query(const Driver &driver, int ordinal) {
 namespace {
 
 constexpr int64_t warp = 32;
-/// Maximum number of blocks per multiprocessor: several times as many as run at once.
+/// Maximum number of blocks per multiprocessor: several times the number that can run at once.
 constexpr int64_t blocksOfMultiprocessor = 32;
 
 int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }

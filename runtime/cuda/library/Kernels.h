@@ -25,8 +25,8 @@ struct Gpu {
   static Gpu query(const Driver &driver, int ordinal);
 };
 
-/// Returns the number of blocks to launch for `rows` rows of a kernel: as many as have work, up to
-/// the number that keeps a GPU busy.
+/// Returns the number of blocks to launch for `rows` rows of a kernel: at most one per unit of
+/// work, and at most the number that keeps a GPU busy.
 unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
                    int multiprocessors);
 

@@ -1,7 +1,7 @@
 //===- LargestTokens.h - PTX that selects the largest tokens --------------===//
 //
-// Part of the sampling kernels: the code by which a block selects the largest tokens of its row. It
-// writes the row's scores to memory; each thread reads back only what it wrote itself.
+// Code of the sampling kernels by which a block selects the largest tokens of its row. It writes
+// the row's scores to memory; each thread reads back only what it wrote itself.
 //
 // A token and its score form a distinct 63-bit key. The smallest of the selected keys is found by
 // radix selection on 9-bit digits, from the most significant: the keys with the current prefix are
@@ -21,11 +21,12 @@ namespace tpc::rt::cuda {
 
 /// Declarations of shared memory and registers.
 extern const char *const largestMemory;
-/// Code that follows the loading of the row's settings. %best keeps a value that no token has.
+/// Code that follows the loading of the row's settings. %best receives a value below that of every
+/// token.
 extern const char *const findLargest;
-/// Subroutine of it: sets %value and %ranked of %token from the stored score.
+/// Subroutine of that code: sets %value and %ranked of %token from the stored score.
 extern const char *const loadRanked;
-/// Subroutine of it: adds to a warp's %sum the sums of the warps before it.
+/// Subroutine of that code: adds the sums of earlier warps to a warp's %sum.
 std::string addBefore();
 
 } // namespace tpc::rt::cuda

@@ -23,8 +23,8 @@ public:
   LibraryKernels &operator=(const LibraryKernels &) = delete;
   ~LibraryKernels();
 
-  /// Loads the kernels once. Call this before other ranks of the world wait for this GPU: loading
-  /// may be impossible while they do.
+  /// Loads the kernels once. Call this before other ranks of the world wait for this GPU, because
+  /// loading may block while they wait.
   void load();
   /// `launch` provides the parameters and the number of threads per block.
   template <class Launch> void run(const char *kernel, Launch launch, int64_t blocks) {

@@ -10,15 +10,15 @@
 
 namespace tpc::rt::cuda {
 
-/// Tuning key of a MatmulCall (Matmuls.h). Alignments are in bytes: frames are aligned to 256,
-/// the tensors in them are not.
+/// Tuning key of a MatmulCall (Matmuls.h). Alignments are in bytes: frames are aligned to 256
+/// bytes, tensors within them are not.
 struct MatmulShape {
   int64_t m = 0, k = 0, n = 0, batch = 1, xStride = 0, wStride = 0;
   int32_t dtype = 0, outDtype = 0;
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias
-  /// Bias alignment of the whole GEMM, if this GEMM is its part without a bias epilogue. Each
-  /// tuning key thus has a result of its own, independent of a rank's other pendingTunings.
+  /// Bias alignment of the original GEMM, if this GEMM replaces one whose bias has no epilogue. So
+  /// each tuning key has its own result, independent of a rank's other pending tunings.
   uint32_t alignSeparateBias = 0;
   auto operator<=>(const MatmulShape &) const = default;
 

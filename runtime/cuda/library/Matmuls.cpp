@@ -16,7 +16,7 @@ using blas::Library;
 /// Number of algorithms to request; one of them is used.
 constexpr int candidates = 8;
 
-/// Alignment of a pointer, up to the maximum that algorithms distinguish.
+/// Alignment of a pointer, up to the maximum that the library distinguishes.
 uint32_t alignmentOf(const void *pointer) {
   auto address = reinterpret_cast<uintptr_t>(pointer);
   return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
@@ -70,7 +70,8 @@ std::unique_ptr<Matmuls::Plan> Matmuls::makePlan(const MatmulShape &shape) {
   if (shape.transposed)
     set(blas::descTransA, blas::transposed);
   set(blas::descEpilogue, shape.alignBias ? blas::epilogueBias : blas::epilogueNone);
-  // The heuristic reads the bias's alignment from its address: any address with that alignment.
+  // The heuristic reads the bias's alignment from its address, so any address with that alignment
+  // serves.
   if (shape.alignBias)
     set(blas::descBias, reinterpret_cast<const void *>(uintptr_t(shape.alignBias)));
 
@@ -181,10 +182,10 @@ bool Matmuls::run(const MatmulCall &call) {
 const void *Matmuls::onesOf(int64_t rows, int32_t dtype) {
   Ones &own = ones[dtype];
   if (rows > own.count) {
-    InFlightOperations::synchronize(driver, stream); // the old column may be in use
+    InFlightOperations::synchronize(driver, stream); // the old column may still be in use
     own.block.reset();
     ++moves;
-    // Words of 32 bits, each with one or two ones.
+    // 32-bit words, each with one or two elements of value one.
     int64_t words = dtype == TPC_F32 ? rows : (rows + 1) / 2;
     uint32_t one = dtype == TPC_F32 ? std::bit_cast<uint32_t>(1.0f)
                                     : (dtype == TPC_F16 ? 0x3c00 : 0x3f80) * 0x10001u;

@@ -8,8 +8,8 @@
 // mapping is defined here only.
 //
 // The algorithm of a GEMM is the one that was measured to be fastest (measure, applyTuning), or
-// else the first recommendation that the library accepts. Ranks measure for each other, so that all
-// compute the same bits (Device::answer).
+// else the first recommendation that the library accepts. Each result is shared between ranks, so
+// that all compute the same bits (Device::applyTuning).
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,7 @@ struct MatmulCall {
 /// GEMMs in the current context.
 class Matmuls {
 public:
-  /// Maximum number of cached plans. Steps of growing sizes keep adding shapes.
+  /// Maximum number of cached plans. Steps of growing sizes add new shapes all the time.
   static constexpr size_t maxPlans = 1024;
 
   Matmuls(const Driver &driver, const blas::Library &library, Address workspace,
@@ -57,7 +57,7 @@ public:
   ~Matmuls();
 
   void compute(const MatmulCall &call);
-  /// Changes when memory that calls have used is freed.
+  /// A number that changes when memory that calls have used is freed.
   uint64_t memoryVersion() const { return moves; }
   /// Enables or disables TF32 for f32 GEMMs of later calls.
   void useTf32(bool use) { tf32 = use; }
@@ -83,7 +83,7 @@ private:
   MatmulShape computed(const MatmulShape &shape);
   std::unique_ptr<Plan> makePlan(const MatmulShape &shape);
   blas::Status run(Plan &plan, const MatmulCall &call, const blas::Algorithm &algorithm);
-  /// Names the GEMM if it failed.
+  /// Throws an error that names the GEMM if it failed.
   void checkComputed(blas::Status status, const MatmulCall &call) const;
   /// Returns false if the library does not support the GEMM.
   bool run(const MatmulCall &call);

@@ -16,8 +16,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Number of timed runs of an algorithm, after a first one that may have to load it. Slow
-/// algorithms are timed once.
+/// Number of timed runs of an algorithm, after a warm-up run. Slow algorithms are timed once.
 constexpr int runs = 4;
 constexpr float longMilliseconds = 5;
 /// Ones in f16, and moderate numbers in bf16 and f32.
@@ -35,7 +34,7 @@ struct Operands {
     w = all(shape.dtype, shape.k * shape.n, shape.wStride);
     out = all(shape.outDtype, shape.m * shape.n, shape.m * shape.n);
     bias = shape.alignBias ? shape.n * sizeOf(shape.outDtype) : 0;
-    // Same buffer if both are aligned alike.
+    // Uses the same buffer if both have the same alignment.
     c = shape.residual && shape.alignC != shape.alignD ? out : 0;
   }
   int64_t x, w, out, bias, c;
@@ -155,7 +154,7 @@ std::optional<MatmulShape> MatmulShape::parse(const std::string &text) {
 std::vector<MatmulShape> Matmuls::shapes() const {
   std::vector<MatmulShape> all;
   for (const auto &[shape, plan] : planAt)
-    if (!shape.alignSeparateBias) // a part takes the result of its whole GEMM
+    if (!shape.alignSeparateBias) // a GEMM without its bias uses the result of the original GEMM
       all.push_back(shape);
   return all;
 }

@@ -55,7 +55,7 @@ constexpr int sum = 0, max = 2, min = 3;
   FUNCTION(GroupStart, ())                                                                         \
   FUNCTION(GroupEnd, ())
 
-/// Functions that NCCL has from 2.19 on; null in older libraries.
+/// Functions of NCCL 2.19 and later; null in older libraries.
 #define TPC_NCCL_MEMORY_FUNCTIONS(FUNCTION)                                                        \
   FUNCTION(MemAlloc, (void **, size_t))                                                            \
   FUNCTION(MemFree, (void *))                                                                      \

@@ -9,7 +9,7 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// Maximum number of operations marked at a time; further ones are not marked.
+/// Maximum number of operations marked at a time; later ones are not marked.
 constexpr size_t maxMarks = 256;
 
 int typeOf(tpc_dtype dtype) {
@@ -153,7 +153,7 @@ void NcclBackend::abort() {
       return;
     made = connections;
   }
-  // An abort may wait for a GPU that hangs, so the mutex is not locked: progress() must not block.
+  // An abort may wait for a hung GPU, so it must not hold the mutex: progress() must not block.
   driver.cuCtxSetCurrent(context);
   memory.dropRegistrations();
   for (Connection &connection : made)
@@ -229,7 +229,7 @@ bool NcclBackend::beginOperation(Marks &mark, Stream in) {
     writeProgress(2 * mark.recorded - 1, in);
     return true;
   }
-  if (replayed) // a step that has ended
+  if (replayed) // belongs to a step that has ended
     completeAll();
   mark.operation = ++called;
   if (aborted || marks.size() >= maxMarks)
@@ -299,7 +299,7 @@ void NcclBackend::carryOut(nccl::Comm comm, const std::vector<CommCall> &calls,
 }
 
 void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes) {
-  InFlightOperations::Wait wait; // NCCL connects here
+  InFlightOperations::Wait wait; // NCCL connects in this call
   if (calls.size() == 1)
     return call(comm, calls[0], bytes);
   check(library.GroupStart(), comm);
@@ -311,7 +311,7 @@ void NcclBackend::call(nccl::Comm comm, const std::vector<CommCall> &calls, cons
       problem = std::current_exception();
       break;
     }
-  nccl::Status ended = library.GroupEnd(); // also after an error
+  nccl::Status ended = library.GroupEnd(); // even after an error
   if (problem)
     std::rethrow_exception(problem);
   check(ended, comm);
@@ -360,7 +360,7 @@ CollectiveBackend::Progress NcclBackend::progress() {
     seen = {before + (number + 1) / 2, before + number / 2};
     return seen;
   }
-  // Any other result than "not ready" is an error that the rank's thread reports.
+  // The rank's thread reports results other than "not ready".
   auto isThere = [&](Event event) { return driver.cuEventQuery(event) == success; };
   while (!marks.empty() && marks.front().isCalled && isThere(marks.front().done)) {
     seen.done = seen.reached = marks.front().operation;

@@ -1,10 +1,10 @@
 //===- NcclBackend.h - NCCL collective backend ----------------------------===//
 //
-// One communicator for each group, used by the rank's thread. Messages run on a stream of their
-// own, all other operations on the compute stream (Transfers.h); operations complete in program
-// order. Calls block where NCCL blocks. Another thread may abort all communicators; calls then fail
-// and the device stops waiting. Two events for each operation record the device's progress. In
-// recorded steps, operations copy a progress number to the host before and after them instead.
+// One communicator for each group, used by the rank's thread. Messages run on a separate stream,
+// other operations on the compute stream (Transfers.h); operations complete in program order. Calls
+// block where NCCL blocks. Another thread may abort all communicators; calls then fail and the
+// device stops waiting. Two events for each operation record the device's progress. In recorded
+// steps, operations copy a progress number to the host before and after them instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 namespace tpc::rt::cuda {
 
-/// Progress numbers of a replayed step: the numbers from 0 on in GPU memory, and the host word that
+/// Progress numbers of a replayed step: an array 0, 1, 2, … in GPU memory, and the host word that
 /// receives them.
 struct StepNumbers {
   Address numbers = 0;
@@ -29,14 +29,14 @@ struct StepNumbers {
 
 class NcclBackend final : public CollectiveBackend {
 public:
-  /// `queue`, `memory` and `transfers` belong to the device, which may be destroyed before this
-  /// object after `close` or `abort`.
+  /// `queue`, `memory` and `transfers` belong to the device. After `close` or `abort` the device
+  /// may be destroyed before this object.
   NcclBackend(Queue &queue, const nccl::Library &library, NcclMemory &memory, Transfers &transfers,
               const StepNumbers &numbers);
   ~NcclBackend() override;
 
   std::string name() const override { return library.describe(); }
-  // NCCL's max and min drop a NaN.
+  // NCCL's max and min drop NaN.
   bool comparesAsRanksDo() const override { return false; }
   Id makeId() override;
   int connect(const Id &id, int members, int index) override;
@@ -46,13 +46,14 @@ public:
   std::string problem(int link) override;
   void abort() override;
 
-  /// Operations of a step under recording are not enqueued. endRecording returns their number.
+  /// Operations of a step that is being recorded are not enqueued. endRecording returns their
+  /// number.
   void beginRecording();
   uint64_t endRecording();
-  /// Marks that many operations as enqueued. All earlier ones must be complete.
+  /// Marks this number of operations as enqueued. All earlier ones must be complete.
   void replay(uint64_t operations);
-  /// Progress word of a replayed step with that many operations; null if the numbers do not
-  /// suffice.
+  /// Progress word of a replayed step with this number of operations; null if the array is too
+  /// short.
   const uint32_t *numberReached(uint64_t operations) const {
     return 2 * operations < numbers.count ? numbers.reached : nullptr;
   }
@@ -60,7 +61,7 @@ public:
 private:
   struct Connection {
     nccl::Comm comm;
-    int index; ///< of this member
+    int index; ///< index of this member
   };
   /// Events before and after the calls of an operation.
   struct Marks {
@@ -84,7 +85,7 @@ private:
   nccl::Comm use(int link);
   void check(nccl::Status status, nccl::Comm comm) const;
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
-  /// Makes the calls as one NCCL group.
+  /// Issues the calls as one NCCL group.
   void call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
   /// Marks that the device reaches an operation. Returns false if it is not marked: the stream is
   /// being captured, or there are too many marks.
@@ -104,14 +105,14 @@ private:
   NcclMemory &memory;
   Transfers &transfers;
   const StepNumbers numbers;
-  uint32_t recorded = 0; ///< operations of the step under recording
+  uint32_t recorded = 0; ///< number of operations of the step that is being recorded
   bool isRecording = false;
 
   std::mutex mutex; // guards the members below
   std::vector<Connection> connections;
   bool aborted = false;
   uint64_t called = 0;
-  uint64_t replayed = 0; ///< the last of them, enqueued by the step that is being replayed
+  uint64_t replayed = 0; ///< number of those that belong to the step that is being replayed
   Progress seen;
   std::deque<Marks> marks;   ///< operations whose end has not been observed
   std::vector<Event> events; ///< free for reuse

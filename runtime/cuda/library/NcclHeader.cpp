@@ -1,6 +1,6 @@
 //===- NcclHeader.cpp - comparison of NCCL declarations -------------------===//
 //
-// Compiled, but linked into nothing, where NVIDIA's header is installed.
+// Compiled only if NVIDIA's header is installed, and never linked.
 //
 //===----------------------------------------------------------------------===//
 

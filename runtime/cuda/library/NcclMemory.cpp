@@ -31,13 +31,13 @@ void *NcclMemory::allocate(int64_t bytes) {
   return memory;
 }
 
-// Called by destructors, possibly while the error of a failed device propagates. Errors here
+// Destructors call this, possibly while the error of a failed device propagates. Errors here
 // surface at the next wait.
 void NcclMemory::release(void *memory) {
   if (!library)
     return drivers.release(memory);
   queue.driver.cuCtxSetCurrent(queue.context);
-  // This may wait for a GPU that hangs, so the mutex is not locked: an abort must not block.
+  // This may wait for a hung GPU, so the mutex is not locked: an abort must not block.
   InFlightOperations::Wait wait;
   queue.driver.cuStreamSynchronize(queue.stream);
   ++numFrees;
@@ -54,7 +54,7 @@ void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
   void *handle = nullptr;
   nccl::Status status =
       library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
-  // Communication works without registration as well.
+  // Communication also works without registration.
   if (status != nccl::success && !std::exchange(hasFailed, true))
     std::fprintf(stderr, "note: %s does not register memory: %s\n", library->describe().c_str(),
                  library->describe(status, comm).c_str());

@@ -1,12 +1,11 @@
 //===- NcclMemory.h - NCCL-allocated and registered memory ----------------===//
 //
-// Frames are what ranks communicate most. Their memory is allocated by NCCL (ncclMemAlloc), so that
-// ranks of a node can map it, and registered with all communicators, so that NCCL copies directly
-// instead of through its own buffers. It is deregistered before it is freed and before
-// communicators are destroyed. Without NCCL, or if the library lacks these functions, the driver
-// allocates it.
+// Most communicated tensors are in frames. NCCL allocates frame memory (ncclMemAlloc), so that
+// ranks of a node can map it. All communicators register it, so that NCCL copies directly instead
+// of through its own buffers. It is deregistered before it is freed and before communicators are
+// destroyed. Without NCCL, or if the library lacks these functions, the driver allocates it.
 //
-// Registration is a local call: the frames of ranks grow at different times.
+// Registration is a local call, because frames of different ranks grow at different times.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,13 +22,13 @@ namespace tpc::rt::cuda {
 
 class NcclMemory final : public MemorySource {
 public:
-  /// `library`: null without NCCL. `drivers`: memory source if NCCL allocates none.
+  /// `library`: null without NCCL. `drivers`: memory source if NCCL cannot allocate.
   NcclMemory(Queue &queue, const nccl::Library *library, MemorySource &drivers);
 
   void *allocate(int64_t bytes) override;
   /// Frees the memory after all work enqueued before.
   void release(void *memory) override;
-  /// Changes when memory is freed.
+  /// A number that changes when memory is freed.
   uint64_t moves() const { return numFrees; }
 
   /// Registers all memory with a new communicator.

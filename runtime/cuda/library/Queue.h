@@ -9,7 +9,8 @@
 
 namespace tpc::rt::cuda {
 
-/// A context of a GPU and a stream in it. Objects of the context must be destroyed before it.
+/// A context of a GPU and a stream in it. Objects of the context must be destroyed before the
+/// context.
 class Queue {
 public:
   Queue(const Driver &driver, const Gpu &gpu);

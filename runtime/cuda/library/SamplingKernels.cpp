@@ -1,15 +1,15 @@
 //===- SamplingKernels.cpp - token sampling kernels -----------------------===//
 //
 // Computes a row's largest score, or largest sum of score and noise, as one integer that includes
-// its token. The bits are those of generate/Score.h and generate/Random.h, because all operations
-// are on integers or round in one defined way.
+// its token. The bits equal those of generate/Score.h and generate/Random.h, because operations are
+// on integers or have a defined rounding.
 //
 // A block computes a row. A thread computes four tokens at a time, which share one Philox draw.
-// Noise takes two f64 logarithms, but its bits give bounds at once. A first pass therefore finds
-// the largest sum with the lower bound; in the second pass only the few tokens whose upper bound
-// reaches it are evaluated.
+// Noise needs two f64 logarithms, but its random bits give cheap bounds. The first pass therefore
+// finds the largest sum of score and lower bound. The second pass evaluates only the few tokens
+// whose upper bound reaches that sum.
 //
-// For rows whose largest tokens are requested, scores are stored and the largest selected
+// For rows whose largest tokens are requested, scores are stored, and the largest are then selected
 // (LargestTokens.h).
 //
 //===----------------------------------------------------------------------===//
@@ -316,11 +316,11 @@ std::string samplingKernels() {
   auto add = [&](const std::string &name, int bytes, const std::string &widen) {
     std::string text = head;
     text = replaced(text, "\nFIND_LARGEST\n", "\n" + std::string(findLargest));
-    // Each copy gets labels of its own.
+    // Each copy has unique labels.
     for (int place = 0; text.find("\nLOAD\n") != std::string::npos; ++place)
       text.replace(text.find("\nLOAD\n"), 6,
                    "\n" + replaced(load, "PENALIZED", "PENALIZED_" + std::to_string(place)));
-    // The outermost fragments first: their text contains others.
+    // Replaces the outermost fragments first, because their text contains others.
     for (const auto &[what, by] : {std::pair<std::string, std::string>{"SHARE_FLOOR", shareFloor()},
                                    {"SHARE_BEST", shareBest()},
                                    {"\nPHILOX\n", "\n" + philoxRounds()},
@@ -331,8 +331,8 @@ std::string samplingKernels() {
                                    {"\nKEY\n", "\n" + std::string(key)},
                                    {"\nADD_BEFORE\n", "\n" + addBefore()},
                                    {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
-                                   // A largest number with noise is at least one of these values
-                                   // below it: -log(u) <= 2 log 2 (1 - u) for u >= 1/2.
+                                   // Lower bounds of noise: -log(u) <= 2 log 2 (1 - u) for u >=
+                                   // 1/2.
                                    {"BELOW", number(0.34f)},
                                    {"LEAST", number(-3.2f)},
                                    {"LOG2", number(0.6931472f)},

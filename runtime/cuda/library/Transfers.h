@@ -1,17 +1,17 @@
 //===- Transfers.h - point-to-point messages on a second stream -----------===//
 //
-// A pipeline stage sends and receives on a stream of its own, so that messages overlap with the
-// next micro-batch. The program may overwrite a tensor as soon as its send is enqueued, and may
-// enqueue the last use of a tensor right before receiving into it. Messages therefore go through
-// slots, and the compute stream copies to and from these:
+// A pipeline stage sends and receives on a separate stream, so that messages overlap with the next
+// micro-batch. The program may overwrite a tensor as soon as its send is enqueued, and may enqueue
+// the last use of a tensor right before receiving into it. Messages therefore pass through buffers
+// (slots), and the compute stream copies to and from slots:
 //   send      compute: waits until the slot is free, copies to it      transfers: waits, sends
 //   receive   transfers: waits until the slot is free, receives        compute: waits, copies
 // NCCL operations stay in program order across both streams: each begins after the previous one has
 // ended. verify-comms certified this order. If several operations were in progress, devices might
 // order them differently and deadlock.
 //
-// While a step is recorded, only events of this step are waited for; everything before it has
-// ended.
+// While a step is recorded, streams wait only for events of this step; all earlier work is
+// complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,7 @@ public:
 
   /// Makes later compute work wait for all messages.
   void join();
-  /// Starts or ends a recording: earlier work is no longer waited for.
+  /// Starts or ends a recording: streams no longer wait for earlier work.
   void reset(bool recording);
   void synchronize();
   uint64_t memoryVersion() const { return moves; }
@@ -60,7 +60,7 @@ private:
     Point &operator=(const Point &) = delete;
     ~Point();
     void set(Stream in);
-    /// Makes later work of `stream` wait for this event, if it was set.
+    /// Makes later work of `stream` wait for this event, if it was recorded.
     void delay(Stream stream);
     bool isSet = false;
 
@@ -87,7 +87,7 @@ private:
   const Stream compute;
   Direction sends, receives;
   Point lastOfCompute, last; ///< NCCL operations in each stream
-  Point beginning, end;      ///< of the part of a recording in this stream
+  Point beginning, end;      ///< number of operations of the current recording in this stream
   bool isRecording = false, isIdle = true;
   uint64_t moves = 0;
 };

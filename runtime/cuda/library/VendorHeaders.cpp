@@ -1,6 +1,6 @@
 //===- VendorHeaders.cpp - comparison of CUDA declarations ----------------===//
 //
-// Compiled, but linked into nothing, where NVIDIA's headers are installed.
+// Compiled only if NVIDIA's headers are installed, and never linked.
 //
 //===----------------------------------------------------------------------===//
 

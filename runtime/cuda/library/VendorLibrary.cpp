@@ -46,7 +46,7 @@ std::vector<std::string> pythonFolders() {
   return folders;
 }
 
-/// Folders to search, in order. An empty one means the loader's path.
+/// Folders to search, in order. An empty string is the loader's search path.
 std::vector<std::string> folders() {
   std::vector<std::string> result;
   std::istringstream own(variable("TPC_CUDA_LIBS"));
@@ -73,7 +73,7 @@ VendorLibrary::VendorLibrary(std::initializer_list<const char *> names) {
   for (const std::string &folder : folders())
     for (const char *name : names) {
       std::string path = folder.empty() ? name : folder + "/" + name;
-      // Local symbols, invisible to other libraries.
+      // RTLD_LOCAL hides the symbols from other libraries.
       if ((handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
         // Path that the loader found.
         link_map *map = nullptr;

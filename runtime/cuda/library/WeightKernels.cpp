@@ -1,10 +1,10 @@
 //===- WeightKernels.cpp - kernels that convert, pack, and generate weights ===//
 //
-// These kernels are written in PTX because they depend on no program. They satisfy the checks of
-// all kernels: float operations state their rounding (test/Unit/Cuda/WeightKernelsTest.cpp). The
-// host link limits their speed and hides the division for each index.
+// These kernels are hand-written PTX, because they do not depend on the program. Like all kernels,
+// they state the rounding of float operations (test/Unit/Cuda/WeightKernelsTest.cpp). The host link
+// limits their speed, so the divisions for indices cost nothing.
 //
-// Their one parameter is the address of the work description, followed by its factors.
+// The only parameter is the address of a work description, followed by its factors.
 // CudaWeightLoader.cpp defines both as structs; the numbers below are the offsets of their fields.
 //
 //===----------------------------------------------------------------------===//

@@ -91,7 +91,7 @@ TEST(Generate, ProcessesPrintTheSame) {
   }
 }
 
-/// Messages of several groups exceed every buffer: a send blocks until it is received.
+/// Messages of several groups exceed every buffer, so a send blocks until it is received.
 TEST(Generate, StagesDoNotDeadlock) {
   std::vector<Ids> longOnes;
   for (int64_t i = 0; i < 5; ++i)

@@ -72,7 +72,7 @@ struct OnDevice final : DevicePieces {
   const std::deque<Found> &found;
 };
 
-/// Each rank has a part of each row, and all must get the same result. Every other rank has a
+/// Each rank has a shard of each row, and all must get the same result. Every second rank has a
 /// device that samples.
 SamplingResult sample(const Logits &logits, const std::vector<SampledRow> &rows,
                       const Split &split) {
@@ -136,7 +136,8 @@ struct Shape {
   std::function<float(std::mt19937 &)> draw;
 };
 
-/// Model-like, flat, peaked, with many equal scores, with only equal scores, with infinities.
+/// Distributions of scores: model-like, flat, peaked, with many equal scores, with only equal
+/// scores, with infinities.
 std::vector<Shape> shapes() {
   return {{"normal", [](std::mt19937 &g) { return std::normal_distribution<float>(-5, 3)(g); }},
           {"flat", [](std::mt19937 &g) { return std::normal_distribution<float>(0, 0.01f)(g); }},
@@ -228,7 +229,7 @@ TEST(Sampler, RoundsAreFew) {
   EXPECT_EQ(both.extra, 1);
 }
 
-/// Probabilities of Hugging Face's logits processors, implemented as there, in f64.
+/// Probabilities of Hugging Face's logits processors, with the same algorithm, in f64.
 std::vector<double> probabilities(const std::vector<float> &logits, const SamplingSettings &own,
                                   const std::vector<int64_t> &seen) {
   constexpr double removed = -std::numeric_limits<double>::infinity();
@@ -368,7 +369,7 @@ TEST(Sampler, RowsAreIndependent) {
               together.tokens[i].token);
 }
 
-/// Ranks with logits of some rows only, as replicas have, or without logits, as earlier stages.
+/// Ranks with logits of some rows only (replicas) or without logits (earlier stages).
 TEST(Sampler, RanksMayHaveSomeRowsOrNone) {
   Logits logits = {normalLogits(64, 2, 1)[0], normalLogits(64, 2, 2)[0]};
   for (SamplingSettings own :

@@ -19,12 +19,12 @@ GenerationRequest requestOf(std::vector<int64_t> ids, int64_t maxNewTokens = 4) 
 
 using Ids = std::vector<int64_t>;
 
-/// Tokens in the caches of all slots.
+/// Contents of the caches: tokens of all slots.
 class Caches {
 public:
   Caches(GenerationLimits limits)
       : capacity(limits.capacity), rows(static_cast<size_t>(limits.slots)) {}
-  /// Writes an item's tokens. A step writes garbage after them, also in rows without tokens.
+  /// Writes an item's tokens. A step writes garbage after them, and in rows without tokens.
   void run(const StepItem &item) {
     for (int64_t row = 0; row < item.rows(); ++row) {
       Ids &own = rows.at(static_cast<size_t>(item.first + row));
@@ -258,7 +258,7 @@ TEST(Schedule, GroupsKeepAllStagesBusy) {
   EXPECT_EQ(Schedule({3, 20, 8}, 8, false).numGroups(), 3);
 }
 
-/// Random requests of all kinds: each gets the tokens that it gets alone.
+/// Random requests of all kinds: each must get the same tokens as alone.
 TEST(Schedule, SequencesAreIndependent) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);

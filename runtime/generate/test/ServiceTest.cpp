@@ -44,7 +44,7 @@ GenerationRequest requestOf(const std::string &id, Ids ids, int64_t tokens = 5,
   return request;
 }
 
-/// Tokens of a request, and how it ended.
+/// Tokens of a request, and its finish reason.
 struct RequestOutput {
   Ids tokens;
   std::string finish, message;
@@ -148,7 +148,7 @@ TEST(Service, RequestsAreCancelled) {
   while ((line = process.readLine()).find("finish") == std::string::npos && !line.empty())
     ;
   EXPECT_EQ(line, R"({"id":"a","finish":"cancelled"})");
-  // Another request reuses the slot, without any leftover state.
+  // Another request reuses the slot, without state of the previous one.
   GenerationRequest next = requestOf("c", {4, 5}, 2);
   process.write(lineOf(next));
   process.closeInput();
@@ -249,7 +249,7 @@ TEST(Service, AClosedOutputIsAnError) {
     EXPECT_EQ(outcome.status, 1);
     EXPECT_NE(outcome.err.find("the client is gone"), std::string::npos) << outcome.err;
   }
-  // Also while there is no output to write.
+  // The service detects a closed output even while it has no output to write.
   Process process({2, 1, 1, 1}, serve());
   process.write(lineOf(requestOf("a", {1}, 1)));
   process.readLine();
@@ -271,7 +271,7 @@ int64_t residentKilobytes(pid_t process) {
   return -1;
 }
 
-/// Ten thousand steps, in sequences that reuse the same slots.
+/// Runs ten thousand steps, in sequences that reuse the same slots.
 TEST(Service, MemoryDoesNotGrow) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)

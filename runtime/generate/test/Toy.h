@@ -1,7 +1,7 @@
 //===- Toy.h - toy model with computable outputs --------------------------===//
 //
-// Its logits are a function of all tokens of a sequence, in order. A step that drops a token, takes
-// one from another sequence, or reads beyond the end changes them.
+// Its logits are a function of all tokens of a sequence, in order. A step that drops a token, uses
+// a token of another sequence, or reads beyond the end changes the logits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ inline uint64_t mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-/// State after a token, from the state before; 2 from `poison` on.
+/// State after a token, from the state before it; 2 after `poison`.
 inline uint64_t readToken(uint64_t state, int64_t position, int64_t token) {
   return token == poison ? 2
          : state == 2    ? 2

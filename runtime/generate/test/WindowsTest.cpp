@@ -21,7 +21,7 @@ TEST(Windows, CapacityIsTwoWindowsAndAStep) {
   EXPECT_EQ(roomOf(windowed, {1, 100, 5}), 100);
 }
 
-/// Caches in which each token is its position in the sequence.
+/// Caches whose tokens are their positions in the sequence.
 class Caches {
 public:
   Caches(int64_t slots, int64_t window, GenerationLimits limits)
@@ -35,7 +35,7 @@ public:
       ASSERT_LT(move.count, window);
       ASSERT_LE(move.count, move.from) << "the move overlaps its destination";
       std::copy_n(own.begin() + move.from, move.count, own.begin());
-      // The rest must not be visible.
+      // Other entries must not be visible.
       std::fill(own.begin() + move.count, own.end(), -1);
     }
     Tokens held = windows.lengthsOf(first, lengths);
@@ -45,7 +45,7 @@ public:
       ASSERT_LE(held[row] + counts[row], room);
       for (int64_t i = 0; i < counts[row]; ++i) {
         own[static_cast<size_t>(held[row] + i)] = lengths[row] + i;
-        // Tokens that the new token sees.
+        // Tokens that are visible to the new token.
         for (int64_t back = 0; back < std::min(window, lengths[row] + i + 1); ++back)
           ASSERT_EQ(own[static_cast<size_t>(held[row] + i - back)], lengths[row] + i - back);
       }

@@ -1,10 +1,10 @@
 //===- digest.h - sampled digest of a weight file -------------------------===//
 //
 // Plain C++, shared by the compiler and the runtime. A digest identifies the weight file that a
-// program was compiled against. It samples the file: its size and, for each range (a tensor's
-// bytes), the offset, the length, and the first and last 64 bytes. It costs a few hundred small
-// reads whatever the file's size. It detects a file that was replaced, truncated, re-exported with
-// other weights, or laid out differently.
+// program was compiled against. It covers the file's size and, for each range (a tensor's bytes),
+// the offset, the length, and the first and last 64 bytes. It needs a few hundred small reads,
+// whatever the file's size. It detects a file that was replaced, truncated, re-exported with other
+// weights, or laid out differently.
 //
 // The ranges are those of all entries of manifest.parameters that refer to the file: (offset,
 // bytes). Order and duplicates have no effect. The result is 16 hexadecimal digits.
@@ -59,7 +59,8 @@ std::optional<std::string> sampleDigest(uint64_t fileBytes,
   return toHexDigits(spreadBits(hash));
 }
 
-/// Digest of all bytes from `offset` on, eight at a time. Returns nullopt if a read fails.
+/// Digest of all bytes in [offset, offset + bytes), eight at a time. Returns nullopt if a read
+/// fails.
 template <class ReadAt>
 std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &&readAt) {
   uint64_t hash = kFnv1aBasis ^ bytes;

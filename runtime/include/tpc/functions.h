@@ -1,7 +1,7 @@
 //===- functions.h - exp, tanh, erf, and activations built from them ------===//
 //
-// One formula for each function, shared by all implementations: the compiler emits them as IR
-// operations, the runtime computes them on vectors of several widths. Each operation is IEEE 754's,
+// One formula for each function, shared by all implementations: the compiler emits it as IR
+// operations, the runtime computes it on vectors of several widths. Each operation is IEEE 754's,
 // and multiplications and additions are fused only where written here. The bits therefore depend
 // neither on the implementation nor on the processor.
 //

@@ -1,5 +1,5 @@
 /* Tables of a program's GPU kernels in the compiled object. Part of the interface of runtime.h and
- * of its version; a separate header because few files need it. */
+ * covered by its version; a separate header, because few files need it. */
 #ifndef TPC_GPU_H
 #define TPC_GPU_H
 
@@ -28,10 +28,10 @@ typedef int64_t (*tpc_size_fn)(const int64_t *env);
 
 /* An entry point of the code: NAME(env, status, operands...). All parameters are addresses in
  * global memory; `operands` is the number of operands. A kernel is correct for any grid of blocks
- * of `threads` threads; the remaining fields describe a good grid. `elements_per_row`: elements
- * that threads share. `elements_per_thread`: elements that a thread computes at a time.
- * `largest_extent`: must be less than 2^31, because indices are 32 bits. `dynamic_shared_bytes`:
- * dynamic shared memory of a launch. */
+ * of `threads` threads; the remaining fields determine an efficient grid. `elements_per_row`:
+ * elements that the threads of a row divide. `elements_per_thread`: elements that a thread computes
+ * at a time. `largest_extent`: must be less than 2^31, because indices are 32 bits.
+ * `dynamic_shared_bytes`: dynamic shared memory of a launch. */
 #define TPC_GPU_KERNEL_FIELDS(FIELD)                                                               \
   FIELD(const char *, name)                                                                        \
   FIELD(tpc_size_fn, elements_per_row)                                                             \

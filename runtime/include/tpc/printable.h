@@ -39,8 +39,8 @@ inline size_t decodeUtf8(std::string_view text, uint32_t &character) {
   return valid ? length : 0;
 }
 
-/// Whether printing the character has no side effect: false for terminal controls, line breaks, and
-/// characters that change the writing direction.
+/// Whether the character is safe to print: false for terminal controls, line breaks, and characters
+/// that change the writing direction.
 inline bool isPrintable(uint32_t character) {
   return character >= 0x20 && (character < 0x7f || character > 0x9f) && character != 0x2028 &&
          character != 0x2029 && !(character >= 0x202a && character <= 0x202e) &&
@@ -48,7 +48,7 @@ inline bool isPrintable(uint32_t character) {
 }
 
 /// Returns valid UTF-8 in which each byte of an unprintable character is written as \xHH. Printable
-/// text is unchanged. With `lines`, line breaks are kept as well.
+/// text is unchanged. With `lines`, line breaks are also unchanged.
 inline std::string printable(std::string_view text, bool lines = false) {
   std::string result;
   result.reserve(text.size());

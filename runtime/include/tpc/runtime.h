@@ -1,14 +1,14 @@
 /* The C ABI between compiled programs and the runtime. See docs/design/executable.md.
  *
- * This header is the only definition of the ABI. The compiler derives the code that it emits from
- * these declarations (lib/Conversion/RuntimeAbi.h). Structs are declared by field lists so that
- * the compiler can read them.
+ * This header is the only definition of the ABI. The compiler derives its calls and structs from
+ * these declarations (include/tpc/Conversion/Env/RuntimeAbi.h). Structs are declared by field lists
+ * so that the compiler can read them.
  *
  * Conventions:
  *
  *   * Sizes and offsets are counted in elements unless a name says bytes.
  *   * Buffers are dense and row-major; those that the runtime allocates are 64-byte aligned.
- *   * A call on an empty tensor does nothing, but every member of the group still calls
+ *   * A call on an empty tensor does nothing, but every member of the group must make
  *     collectives.
  *   * No function returns an error. A rank that detects an error records it, wakes every other
  *     rank of the world, and throws a C++ exception instead of returning.
@@ -34,18 +34,18 @@ typedef struct tpc_context tpc_context; /* state of one rank; opaque to generate
 typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
 
 /* ---- the program ----
- * A program consists of host functions, which call the runtime, and of kernels and constants for
- * the device, which are addressed by index into the tables below. Host functions pass tensor
- * addresses on without dereferencing them; only kernels and the runtime access the data. */
+ * A program has host functions, which call the runtime, and kernels and constants for the device,
+ * which are addressed by index into the tables below. Host functions pass tensor addresses but
+ * never dereference them; only kernels and the runtime access the data. */
 
 /* Runs one whole step of a pipeline stage. `env` contains the values of the manifest's symbols, in
  * order, followed by this rank's coordinate on each axis of the manifest's grid order. */
 typedef void (*tpc_stage_fn)(tpc_context *ctx, const int64_t *env);
 
 /* Device-side error state of a step: the first index out of bounds. The kernel sets `missing` by
- * an atomic exchange and fills in the other fields if it was 0. `node` is the node whose lookup
+ * an atomic exchange, and sets the other fields if it was 0. `node` is the node whose lookup
  * failed, `index` the value outside of [-size, size). The kernel reads zero instead and continues;
- * at the end of the step this state becomes the rank's error. */
+ * at the end of the step the rank reports this state as its error. */
 #define TPC_STATUS_FIELDS(FIELD)                                                                   \
   FIELD(int32_t, missing)                                                                          \
   FIELD(int32_t, node)                                                                             \
@@ -57,8 +57,8 @@ typedef struct {
 
 /* A generated kernel for the host. Computes rows [lo, hi) of its results. `env` resides on the
  * device: the stage's env, followed by the current micro-batch. `operands` contains the addresses
- * of the operands, then of the results. Rows beyond the results' own number, which follows from
- * env, are skipped: a launch may cover more rows, and may be replayed with other sizes. */
+ * of the operands, then of the results. The kernel skips rows beyond the number of rows in env: a
+ * launch may cover more rows, and may be replayed with other sizes. */
 typedef void (*tpc_kernel_fn)(const int64_t *env, tpc_status *status, void *const *operands,
                               int64_t lo, int64_t hi);
 
@@ -116,7 +116,7 @@ const void *tpc_parameter(tpc_context *ctx,
 
 /* Returns this rank's shard of a cache that persists between steps. `index` is an index into
  * manifest.caches; `bytes` is the size of the shard for the sequences of this step. A sequence
- * keeps its slot. Elements that no step has written are unspecified. */
+ * stays in its slot. Unwritten elements are unspecified. */
 void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes);
 
 /* Returns a constant of the program. */
@@ -132,7 +132,7 @@ void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                 const int64_t *global, const int64_t *offset, const int64_t *size);
 
 /* Same as tpc_output for data that contains several copies: `data` has `held` entries in dimension
- * `dim`, and only entries first, first + step, … are delivered. */
+ * `dim`, and only the entries first, first + step, … are delivered. */
 void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                       const int64_t *global, const int64_t *offset, const int64_t *size,
                       int32_t dim, int64_t held, int64_t first, int64_t step);
@@ -144,8 +144,8 @@ void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t
 void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value);
 
 /* Runs rows [0, rows) of a kernel of the program. `grain` is the minimum number of rows worth
- * giving to one thread. The caller may overwrite `operands` (`count` entries) as soon as this
- * returns. The kernel may run later, but before any later operation that reads its results. */
+ * giving to one thread. The caller may overwrite `operands` (`count` entries) after the call. The
+ * kernel may run later, but before any later operation that reads its results. */
 void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,
                 int64_t rows, int64_t grain);
 
@@ -158,10 +158,10 @@ typedef enum {
 } tpc_epilogue;
 
 /* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]. `parameter` is an
- * index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual may
- * be null; out may alias residual. `dtype` is the element type of x and of the parameter,
- * regardless of the pointer types; `out_dtype` is that of bias, residual and out: the same type or
- * f32. CPUs compute f32 only. */
+ * index of a manifest.parameters entry with use "matmul_rhs" (packed once at load). bias and
+ * residual may be null; out may alias residual. `dtype` is the element type of x and of the
+ * parameter, regardless of the pointer types; `out_dtype` is that of bias, residual and out: the
+ * same type or f32. CPUs compute f32 only. */
 #define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(int64_t, n)                                                                                \
   FIELD(const float *, bias)                                                                       \
@@ -175,8 +175,9 @@ typedef struct {
   TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
 } tpc_product;
 
-/* Computes `count` matmuls that share the left-hand side x. They are independent: none reads what
- * another writes. K = 0 makes the matmuls zero. */
+/* Computes `count` matmuls that share the left-hand side x. They are independent: none reads a
+ * result
+ * of another. With K = 0 the matmuls are zero. */
 void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
                   const tpc_product *products, int32_t count);
 
@@ -192,22 +193,24 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  * elements between consecutive tokens.
  *
  *   softcap: 0: none; else softcap * tanh(x / softcap) of x = scale * q k^T
- *   causal: query i sees key j only if j <= i + causal_offset
+ *   causal: key j is visible to query i only if j <= i + causal_offset
  *   key_mask: null or [batch, seq_k]: nonzero = visible
  *   mask: null or boolean [batch or 1, heads_q or 1, seq_q, seq_k]: nonzero = visible
  *   bias: null or additive f32 with the shape rules of mask
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
- *   windowed: query i sees key j only if j > i + window_offset
+ *   windowed: key j is visible to query i only if j > i + window_offset
  *   slopes: null or [heads_q]: adds slopes[h] * (j - i - slopes_offset), rounded like a bias
  *   lengths: null or [batch]: number of keys that precede the first query of each sequence.
- *   lengths[b] is added to all offsets. Only causal attention supports it. Keys that no query sees
+ *   lengths[b] is added to all offsets. Only for causal attention. Keys that are visible to no
+ *   query
  *   are not read.
  *   (k|v)_(batch|head)_stride: with lengths, elements between sequences and between KV heads;
  *   without lengths, k and v are dense
  *   pages: reserved for a page table: null in this version; each sequence has one page, in batch
  *   order
- *   dtype: of q, k, v and out; bias_dtype and slopes_dtype: of those operands; CPUs support f32
+ *   dtype: type of q, k, v and out; bias_dtype, slopes_dtype: types of these operands; CPUs support
+ *   f32
  *   only */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
@@ -282,14 +285,14 @@ void tpc_append(tpc_context *ctx, const tpc_append_args *args);
  * `axes` is a bit mask over the manifest's grid order (bit i = order[i]). The group consists of
  * the ranks that differ from this one on those axes only, in ascending rank order.
  *
- * Tensors are [outer, n, inner]. n is split in the balanced way of docs/design/types.md; over
- * several axes it is split one axis after the other, the last of the order first, so that shards
- * of ascending ranks are adjacent.
+ * Tensors are [outer, n, inner]. n has the balanced split of docs/design/types.md. Several axes
+ * split it one after the other, the last axis of the order first, so that shards of ascending ranks
+ * are adjacent.
  *
  * Reductions add in rank order: the result has the same bits on every transport and in every run.
  * They support floats, i32 and i64; 16-bit floats are reduced in f32 and rounded once. max and min
  * propagate NaN. */
-/* Names the node of the program that the next communication belongs to, for messages. */
+/* Sets the program's node of the next communication, for messages. */
 void tpc_at(tpc_context *ctx, int32_t node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
                     const void *in, void *out, int64_t count); /* in may alias out */
@@ -308,10 +311,10 @@ void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *
                     int32_t split_first);
 /* Moves one dimension, [blocks, n, unit], between ranks. `splits` consists of four lists of
  * indices into the order, each ended by -1: the axes that split n in the input, the axes that then
- * split the rest of the dimension, and the same two for the output. The group is the union of
- * these axes; input and output use the same set. in: [outer, own shard of blocks * n * unit,
- * inner] -> out: the same shape, where element i of each block is element (first + i) mod (n *
- * unit) of the input's block. Only elements that reside on another rank are sent. */
+ * split the remaining elements of all blocks, and the same two for the output. The group is the
+ * union of these axes; input and output use the same set. in: [outer, own shard of blocks * n *
+ * unit, inner] -> out: the same shape, where element i of each block is element (first + i) mod (n
+ * * unit) of the input's block. Only elements that another rank has are sent. */
 void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype, const void *in,
                             void *out, int64_t outer, int64_t blocks, int64_t n, int64_t unit,
                             int64_t inner, int64_t first);
@@ -319,10 +322,10 @@ void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dty
  * `layout` contains the number of dimensions; for each dimension the number of its factors; for
  * each factor the axes (indices into the order) that split it before and, in another list, after;
  * then two lists of the axes that split the remaining product of the factors, before and after.
- * Lists end by -1. `sizes` contains the sizes of all factors, in order. The group is the union of
- * all axes that occur. in: own shard before, out: own shard after, both row by row in the order of
+ * Each list ends with -1. `sizes` contains the sizes of all factors, in order. The group is the
+ * union of all listed axes. in: own shard before, out: own shard after, both in row-major order of
  * the whole tensor. Members with the same coordinates on the axes before have the same elements;
- * the reference of tpc.exchange defines which of them sends. */
+ * the reference of tpc.exchange defines the sender. */
 void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in, void *out,
                   const int64_t *sizes);
 /* root: index in the group */
@@ -330,7 +333,7 @@ void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, i
                    int64_t root);
 /* Sends to, or receives from, the rank whose coordinate on `axis` (an index into the order) is
  * `peer` and whose other coordinates are this rank's. Messages of one pair arrive in order. send
- * returns when `data` may be reused. count 0: nothing is sent. */
+ * returns when `data` may be reused. With count 0 nothing is sent. */
 void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const void *data, int64_t count,
               int64_t peer);
 void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t count,

@@ -79,7 +79,7 @@ const char *tpc_model_notes(tpc_model *model);
 
 /* Runs one step. Omitted inputs take their defaults. Tensors of the right type are read in place
  * and not retained after the call. `results` receives all outputs in the program's order; the
- * caller owns them until tpc_results_free. Calls of several threads are served one at a time. */
+ * caller owns them until tpc_results_free. Calls of several threads are serialized. */
 int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count, tpc_results **results);
 
 void tpc_results_free(tpc_results *results);

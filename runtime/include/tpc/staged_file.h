@@ -1,11 +1,13 @@
-//===- staged_file.h - file that is named only once it is complete --------===//
+//===- staged_file.h - file that becomes visible only when it is complete -===//
 //
 // Plain C++, shared by the compiler and the runtime. A StagedFile is written without a name, in the
 // folder of its target, and renamed over the target:
 //   * A reader sees the old file, no file, or all of the new one.
-//   * A program can be executed at any time: no writable descriptor is open when the file receives
+//   * A program can be executed as soon as it is visible: no writable descriptor is open when the
+//       file receives
 //     its name ("text file busy" otherwise).
-//   * A killed process leaves no file. On file systems without unnamed files (O_TMPFILE), the file
+//   * A killed process leaves no incomplete file. On file systems without unnamed files
+//       (O_TMPFILE), the file
 //     is called .tpc-PROCESS-NUMBER and locked. The next process that writes to the folder removes
 //     such files that have no lock.
 // Functions return 0 or an error number.

@@ -17,9 +17,9 @@ namespace tpc {
 inline constexpr int64_t kPrefillChunk = 512;
 
 /// Returns the capacity in tokens for sequences of at most `capacity` tokens: two windows and a
-/// step. A move to the front therefore never overlaps its source.
+/// step. So a move to the front never overlaps its source.
 constexpr int64_t windowRoom(int64_t window, int64_t capacity, int64_t step) {
-  // The clamped operands cannot overflow the sum.
+  // The sum of the clamped operands cannot overflow.
   return std::min(capacity, 2 * std::min(window, capacity) + std::min(step, capacity));
 }
 

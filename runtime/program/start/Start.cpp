@@ -2,10 +2,10 @@
 //
 // tpc_start.o is linked into executables in addition to tpc_shared.o. An executable is a shared
 // object with an entry point, like the C library's libc.so.6: processes can load it, which the
-// dynamic linker rejects for position-independent executables. Therefore this file names the
-// dynamic linker, which the linker does only for executables. It also defines _start, which a C
-// compiler would add as crt1.o, and which calls the C library. Constructors need no code: since
-// version 2.34, glibc calls those of the main program itself.
+// dynamic linker rejects for position-independent executables. Therefore this file specifies the
+// dynamic linker, which the linker does only for executables. It also defines _start, which is
+// otherwise part of crt1.o, and which calls the C library. Constructors need no code: since version
+// 2.34, glibc calls those of the main program itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +22,9 @@ extern "C" __attribute__((section(".interp"), used, retain)) const char tpc_dyna
 int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }
 
 #if defined(__x86_64__)
-// On entry: rdx is a function for atexit, the stack holds argc, then argv. The C library expects
-// main, argc, argv, init, fini, rtld_fini, stack_end; a stack aligned to 16 bytes; and a zero frame
-// pointer, where unwinding ends.
+// On entry, rdx is a function for atexit, and the stack contains argc, then argv. The C library
+// expects main, argc, argv, init, fini, rtld_fini, stack_end; a stack aligned to 16 bytes; and a
+// zero frame pointer, where unwinding ends.
 __asm__(R"(
     .text
     .globl _start

@@ -31,7 +31,7 @@ TEST_F(BadInputTest, BadBatches) {
               {"two inputs are named 'a': their outputs would overwrite each other"});
   expectError(run({}, {"--batch-of", in, "-o", a + "/out"}),
               {"cannot make directory '" + a + "/out': Not a directory"});
-  // One is a link to the other.
+  // One of the files is a link to the other.
   std::filesystem::create_directory(out);
   writeText(out + "/a.npy", "");
   std::filesystem::create_symlink("a.npy", out + "/b.npy");
@@ -49,7 +49,7 @@ TEST_F(BadInputTest, ADirectoryThatCannotBeRead) {
   options.isBatch = true;
   options.positional = {in};
   options.outputAnywhere = "out";
-  // The superuser can read everything.
+  // The superuser can read all files.
   bool super = geteuid() == 0;
   ASSERT_TRUE(!super || seteuid(65534) == 0);
   std::string message = "no error";
@@ -97,12 +97,13 @@ TEST_F(BadInputTest, BadInputIsOneMessage) {
     EXPECT_EQ(entry.find("out"), std::string::npos) << entry << " was left behind";
 }
 
-/// The program casts ids of any type.
+/// The program casts ids of other types.
 TEST_F(BadInputTest, IdsOfAnyType) {
   std::string path = directory / "mask.npy";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
   auto with = [&](const Tensor &mask) {
-    // The last check of an input: valid ids run on to the shape check of another input.
+    // The range is the last check of an input: with valid ids, the shape check of another input
+    // fails.
     patch = R"([{"op": "replace", "path": "/inputs/1", "value": {"name": "mask", "dtype": ")" +
             std::string(dtypeName(mask.dtype)) +
             R"(", "shape": [1, 2], "range": [-2, 1], "range_of": "table"}},
@@ -140,7 +141,7 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
   expectError(run({}, {ids, "-i", "ids=" + ids}), {"'" + ids + "': that input is given twice"});
   patch = R"([{"op": "remove", "path": "/inputs/1/default"}])";
   expectError(run({}, {ids}), {"'" + ids +
-                               "': which input is it? Give --input NAME=FILE.npy (inputs: ids, "
+                               "': input name missing: give --input NAME=FILE.npy (inputs: ids, "
                                "mask, positions)"});
   patch = R"([{"op": "replace", "path": "/inputs", "value": []}])";
   expectError(run({}, {ids}), {"'" + ids + "': the program takes no inputs"});
@@ -148,7 +149,7 @@ TEST_F(BadInputTest, FilesWithoutANameMustBeClear) {
   patch = R"([{"op": "add", "path": "/outputs/-", "value":
                {"name": "more", "dtype": "f32", "shape": ["batch"]}}])";
   expectError(run({}, {ids, "-o", out}),
-              {"--output " + out + ": which output? Give --output NAME=FILE.npy"});
+              {"--output " + out + ": output name missing: give --output NAME=FILE.npy"});
   for (std::string other : {out, directory / "./out.npy", directory / "no/../out.npy"})
     expectError(run({}, {ids, "-o", "logits=" + out, "-o", "more=" + other}),
                 {"--output: two outputs are written to '" + other + "'"});
@@ -191,7 +192,7 @@ TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
-  // A thread's stack exceeds the process's memory limit.
+  // The stack of a thread exceeds the process's memory limit.
   auto bench = [&](const World &world) {
     return runCommand({"sh", "-c", "ulimit -s 4000000 && ulimit -v 3000000 && exec \"$@\"", "sh",
                        TPC_TEST_PROGRAM, "--bench", "--shape", "batch=1000,sequence=8",
@@ -224,7 +225,7 @@ TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
 
 TEST_F(BadInputTest, ProcessesThatReadOtherInputsSaySo) {
   ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
-  // Each process finds a different file under the same name, as on different hosts.
+  // The same path is a different file for each process, as on different hosts.
   writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
   writeNpy(directory / "ids1.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 7}));
   writeText(directory / "each",

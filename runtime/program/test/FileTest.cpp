@@ -35,7 +35,8 @@ protected:
 };
 
 TEST_F(FileTest, WritesAreSeenAtOnce) {
-  // Also if the file was written just before: time stamps have a resolution of some milliseconds.
+  // Detects changes even if the file was written just before, although time stamps have a
+  // resolution of some milliseconds.
   for (int turn = 0; turn < 20; ++turn) {
     rewrite("SOME");
     ASSERT_EQ(changeAfter([&] { rewrite("more"); }), "it was written to") << turn;

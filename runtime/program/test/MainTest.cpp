@@ -204,7 +204,7 @@ TEST_F(MainTest, OutputsThatCannotBeWritten) {
                 {"cannot write to standard output"});
 }
 
-/// /dev/stdout is such a link.
+/// A link to an output, like /dev/stdout.
 TEST_F(MainTest, ALinkToTheOutputStaysALink) {
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {5}));
   std::filesystem::create_directory(directory / "far");

@@ -1,4 +1,4 @@
-//===- ManifestTest.cpp - Damaged manifests, and parts of weights ---------===//
+//===- ManifestTest.cpp - Damaged manifests, and shards of weights --------===//
 
 #include "program/Manifest.h"
 #include "program/Error.h"
@@ -139,7 +139,7 @@ TEST(Manifest, ATiedHeadIsHeldOnce) {
   EXPECT_FALSE(manifest.parameters[3].isShared()) << "on another stage";
   EXPECT_EQ(weightBytesOf(manifest, 6).total(), 4 * 12 * 4);
   EXPECT_EQ(weightBytesOf(manifest, 6).padding, 0);
-  // With another partitioning they are different parts.
+  // With another partitioning they are different shards.
   text["parameters"][0]["dims"][1][0].erase("axes");
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
 }
@@ -173,8 +173,8 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
   EXPECT_EQ(sum, 480) << "every element is on one rank";
 }
 
-/// Eight heads of a source with two blocks of four KV heads, each replicated twice: 0 0 1 1 2 2 3 3
-/// in each block.
+/// A source with two blocks of four KV heads; each head is replicated twice: 0 0 1 1 2 2 3 3 in
+/// each block.
 TEST(Manifest, FactorsOfSeveralPieces) {
   json text = good();
   json &factor = text["parameters"][0]["dims"][1][0];

@@ -1,4 +1,4 @@
-//===- MemoryTest.cpp - Memory of a rank's part of the weights ------------===//
+//===- MemoryTest.cpp - Memory of a rank's shard of the weights -----------===//
 
 #include "Harness.h"
 #include "program/Execution.h"
@@ -22,7 +22,7 @@ int64_t privateBytes() {
   return sum;
 }
 
-/// Layers of a transformer with all kinds of views; the test inspects rank 0 of `tp` ranks.
+/// Layers of a transformer with all kinds of views; tests inspect rank 0 of `tp` ranks.
 std::string manifestOf(const std::string &path, int tp, int64_t &fileBytes) {
   json parameters = json::array();
   int64_t offset = 0;

@@ -1,6 +1,7 @@
 //===- OutputsTest.cpp - Invalid output calls of a program ----------------===//
 //
-// A compiler error must end with a message, before memory outside the output is accessed.
+// If the compiler emits a wrong call, the runtime must report it before it accesses memory outside
+// the output.
 //
 //===----------------------------------------------------------------------===//
 

@@ -50,15 +50,15 @@ TEST_F(TuningCacheTest, KeepsTheLastAnswer) {
   EXPECT_EQ(ask(third, "b"), "2");
   EXPECT_EQ(ask(third, "c"), "");
   EXPECT_EQ(third.takeNote(), "");
-  // Results that another process adds meanwhile are visible to the next run.
+  // Results that another process adds during a run are visible to the next run.
   EXPECT_EQ(ask(first, "c"), "none");
-  // Without a folder nothing is stored.
+  // Without a folder, no result is stored.
   TuningCache none("");
   none.add({{"a", "1"}});
   EXPECT_EQ(none.takeNote(), "");
 }
 
-// Damaged files count as empty, and are reported once.
+// Damaged files are treated as empty, and are reported once.
 TEST_F(TuningCacheTest, IgnoresWhatIsDamaged) {
   TuningCache(folder).add({{"a", "1"}, {"b", "2"}});
   const std::string right = text();
@@ -124,7 +124,7 @@ TEST_F(TuningCacheTest, IsWrittenByManyAtOnce) {
   for (int writer = 0; writer < writers; ++writer)
     for (int i = 0; i < each; ++i)
       EXPECT_TRUE(cache.find(std::to_string(writer) + " " + std::to_string(i)));
-  // No other file is left.
+  // No other file remains.
   std::set<std::string> files;
   for (const auto &entry : fs::directory_iterator(folder))
     files.insert(entry.path().filename());

@@ -1,4 +1,4 @@
-//===- CommPlan.cpp - Plans of collectives from calls on equal parts ------===//
+//===- CommPlan.cpp - Plans of collectives from calls on equal chunks -----===//
 
 #include "transport/devices/CommPlan.h"
 #include "core/AllToAll.h"
@@ -36,7 +36,7 @@ bool isInRow(const std::vector<StridedCopy> &copies) {
   return copies.size() == 1 && copies[0].rows == 1;
 }
 
-/// Copies a part of n of a tensor [outer, n, inner] to or from a dense tensor.
+/// Copies a range of n of a tensor [outer, n, inner] to or from a dense tensor.
 struct Slice {
   int64_t outer, n, inner;
   Part part;
@@ -52,7 +52,7 @@ struct Slice {
 };
 
 bool areEqual(const Group &group, int64_t n) {
-  // The first part is the largest, the last one the smallest.
+  // The first shard is the largest, the last one the smallest.
   return group.part(n, 0).size == group.part(n, group.size() - 1).size;
 }
 
@@ -89,7 +89,7 @@ CommPlan planPieces(const Group &group, const BlockSource &blockSource) {
   return plan;
 }
 
-/// Plans the gather of all members' parts of [outer, n, inner].
+/// Plans the gather of all members' shards of [outer, n, inner].
 struct Gathered {
   const Group &group;
   int64_t outer, n, inner;
@@ -130,7 +130,7 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
                            int64_t outer, int64_t n, int64_t inner) {
   CommPlan plan;
   Slice mine{outer, n, inner, group.part(n, group.index)};
-  int64_t bytes = outer * group.part(n, 0).size * inner; // of the largest
+  int64_t bytes = outer * group.part(n, 0).size * inner; // of the largest shard
   CommPlace from = inAt(0), to = outAt(0);
   if (outer > 1 || !areEqual(group, n)) {
     from = stageAt(reserve(plan, bytes * group.size()));
@@ -139,7 +139,7 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
       CommPlace block = stageAt(from.offset + member * bytes);
       if (part.bytes())
         plan.before.push_back(part.between(inAt(0), block, /*intoBlock=*/true));
-      // Other ranks ignore the padding's sum, but it must consist of valid numbers.
+      // The sum of the padding is unused, but must consist of valid numbers.
       if (int64_t rest = bytes - part.bytes())
         plan.fills.push_back({stageAt(block.offset + part.bytes()), rest});
     }

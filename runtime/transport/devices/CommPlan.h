@@ -1,16 +1,18 @@
-//===- CommPlan.h - Plans of collectives from calls on equal parts --------===//
+//===- CommPlan.h - Plans of collectives from calls on equal chunks -------===//
 //
-// Computes which calls one member of a group makes for a collective, and the copies before and
-// after, as numbers only. The available calls are NCCL's: parts are equal and contiguous. Data that
-// has this form is passed directly. Otherwise
+// Computes the calls of one member of a group for a collective, and the copies before and after, as
+// offsets and sizes only. The available calls are NCCL's, whose chunks are equal and contiguous.
+// Data of this form is passed directly. Otherwise
 //
-//   * an all-gather of equal parts with `outer` > 1 gathers into the stage and is unpacked;
-//   * a reduce-scatter packs each member's part, padded with zeros to the size of the largest;
-//   * all other collectives (unequal parts, all-to-all, collective-permute, exchange) are sends and
+//   * an all-gather of equal shards with `outer` > 1 gathers into the staging buffer and is
+//       unpacked;
+//   * a reduce-scatter packs each member's shard, padded with zeros to the size of the largest;
+//   * all other collectives (unequal shards, all-to-all, collective-permute, exchange) are sends
+//       and
 //     receives in one group. Non-contiguous data is packed.
 //
-// All members plan from the same numbers, so that their calls match. Both sides skip empty
-// messages.
+// All members plan with the same arguments, so that their calls match. Sender and receiver both
+// skip empty messages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,12 +33,13 @@ CommPlan planReduceScatter(const Group &group, tpc_dtype dtype, tpc_reduction re
 CommPlan planAllToAll(const Group &group, const AllToAllShape &shape);
 CommPlan planPermute(const Grid &grid, const Group &group, const PermuteShape &shape);
 CommPlan planExchange(const Grid &grid, const Group &group, const ExchangeShape &shape);
-/// In place, at Out.
+/// In place, in buffer Out.
 CommPlan planBroadcast(int64_t bytes, int root);
-/// From In, or to Out; `peer` is a member.
+/// Sends from In, or receives into Out; `peer` is a member.
 CommPlan planSend(int64_t bytes, int peer);
 CommPlan planReceive(int64_t bytes, int peer);
-/// One call of each kind, on data in the stage: libraries connect members at first use.
+/// Plans one call of each kind, on data in the staging buffer, because libraries connect members at
+/// first use.
 std::vector<CommPlan> planWarmUp(const Group &group);
 
 } // namespace tpc::rt

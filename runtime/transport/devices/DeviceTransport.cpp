@@ -27,7 +27,7 @@ static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
   return "cannot connect devices over '" + ctx.grid.label(mask) + "': ";
 }
 
-// The watchdog detects the end of another process first, and reports which one it was.
+// The watchdog detects the end of another process first and names that process.
 void DeviceTransport::failBehindOthers(tpc_context &ctx, const std::string &message) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(graceForOthers);
@@ -113,7 +113,7 @@ void DeviceTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &cou
   operation.number = count;
   if (ctx.noted)
     ctx.noted->push_back([this, operation, &count] { note(operation, count); });
-  // Work is in order: the next user of the stage's memory comes after this.
+  // Work runs in order, so the next use of the staging buffer follows this one.
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
     links->carryOut(link.number, plan, in, out, stage);
@@ -223,8 +223,8 @@ void DeviceTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t by
 }
 
 void DeviceTransport::abortWorld(int failed, const std::string &message) {
-  // Devices first: for processes the host's call does not return, and no thread may stay in a wait
-  // for a device.
+  // Aborts devices first: with processes, the host's call does not return, and no thread may keep
+  // waiting for a device.
   world.abortDevices();
   host->abortWorld(failed, message);
 }
@@ -259,7 +259,7 @@ std::string DeviceTransport::deviceProblem() {
       CollectiveBackend::Progress progress = links->progress();
       uint64_t next = progress.done - forgotten;
       std::string where = progress.done >= forgotten && next < operations.size()
-                              ? ", at or behind " + describe(operations[next])
+                              ? ", at or after " + describe(operations[next])
                               : std::string();
       return label + " over '" + world.grid().label(mask) + "' (ranks " + members + "): " + text +
              where;

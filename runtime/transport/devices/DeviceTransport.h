@@ -7,9 +7,9 @@
 // size 1 are ignored. Messages to another coordinate of an axis use the communicator of that axis.
 // Each device executes in program order; verify-comms proves that this order is free of deadlocks.
 //
-// A call returns when it is enqueued. The operation that the device then waits for is reported to
-// the monitors (core/Watchdog.h, core/DeviceMonitor.h) with a sequence number: all members of a
-// group number its collectives alike, and both sides of a pair their messages. The rank with a
+// A call returns when it is enqueued. The monitors (core/Watchdog.h, core/DeviceMonitor.h) query
+// the operation that the device waits for, with a sequence number. All members of a group number
+// its collectives in the same way, and both ranks of a pair their messages. So the rank with the
 // lower number is late.
 //
 //===----------------------------------------------------------------------===//
@@ -78,7 +78,7 @@ private:
   struct Link {
     int number;
     uint64_t collectives = 0;
-    std::map<int, uint64_t> sent, received; ///< message counts, by world rank
+    std::map<int, uint64_t> sent, received; ///< message counts by world rank
   };
 
   /// Mask without axes of size 1.
@@ -87,15 +87,15 @@ private:
   std::string describe(const Operation &operation) const;
   void carryOut(tpc_context &ctx, const Group &group, const char *what, const CommPlan &plan,
                 const void *in, void *out);
-  /// `count`: number of the link's operations of this kind.
+  /// `count`: sequence number of the operation among those of this kind on the communicator.
   void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
                 const CommPlan &plan, const void *in, void *out);
-  /// Fails with an error that may be only a consequence of another rank's end, after a grace period
-  /// in which that is reported first.
+  /// Fails with an error that another rank's end may have caused, after a grace period in which
+  /// that end is reported first.
   [[noreturn]] void failBehindOthers(tpc_context &ctx, const std::string &message);
   void note(Operation operation, uint64_t &count);
   Link &linkOf(tpc_context &ctx, uint32_t mask);
-  /// Group whose communicator carries messages to a rank.
+  /// Returns the group whose communicator transfers messages to a rank.
   const Group &groupTo(tpc_context &ctx, int peer) const;
 
   World &world;
@@ -106,10 +106,11 @@ private:
   uint32_t severalMask = 0;
   Link alone{CollectiveBackend::none, 0, {}, {}}; ///< for copies within a rank
 
-  std::mutex mutex;                   // guards the following, which only the rank's thread changes
+  std::mutex mutex;                   // guards the members below, which only the rank's thread
+                                      // changes
   std::map<uint32_t, Link> connected; ///< by mask
-  std::deque<Operation> operations;   ///< the most recent ones
-  uint64_t forgotten = 0;             ///< number of operations before these
+  std::deque<Operation> operations;   ///< most recent operations
+  uint64_t forgotten = 0;             ///< number of earlier operations
 };
 
 } // namespace tpc::rt

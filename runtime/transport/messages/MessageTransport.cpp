@@ -81,8 +81,8 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
   uint32_t tag = collectiveTag(group);
   inputs.resize(members);
 
-  // Few members and small tensors: each member sends its input to all others and reduces everything
-  // itself, in one exchange instead of two.
+  // For few members and small tensors, each member sends its input to all others and reduces the
+  // whole tensor itself, in one exchange instead of two.
   if (members <= 4 && bytes * members <= 32 << 10) {
     Stage stage(ctx, bytes * members);
     for (int member = 0; member < members; ++member) {
@@ -96,8 +96,9 @@ void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
     return reduce(dtype, reduction, out, inputs.data(), members, count);
   }
 
-  // Member c reduces chunk c, then all gather the chunks. Large groups make fewer chunks than
-  // members: the number of messages grows with both, and costs more than an idle member. The
+  // Member c reduces chunk c, then all members gather the chunks. Large groups use fewer chunks
+  // than
+  // members, because the number of messages grows with both and costs more than idle members. The
   // owner's chunk of `in` is not sent, so `in` may be `out`.
   constexpr int64_t worthAMessage = 64 << 10;
   int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / worthAMessage, 1, members);
@@ -135,7 +136,7 @@ void MessageTransport::allGather(tpc_context &ctx, const Group &group, const voi
                                  int64_t outer, int64_t n, int64_t inner) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
-  // With outer = 1 the received parts are contiguous in the output.
+  // With outer = 1 the received shards are contiguous in the output.
   bool direct = outer == 1;
   Stage stage(ctx, direct ? 0 : outer * n * inner);
   Part mine = group.part(n, me);
@@ -284,7 +285,8 @@ void MessageTransport::flushPosts(tpc_context &ctx) {
 
 void MessageTransport::barrier(tpc_context &ctx) {
   OperationScope doing(ctx.activity, "a barrier of all ranks", 0);
-  // All to all: worlds are small, and this is called at start-up and between measurements.
+  // Every rank sends to every rank: worlds are small, and barriers occur only at start-up and
+  // between measurements.
   char mine = 0;
   std::vector<char> theirs(world.size());
   for (int peer = 0; peer < world.size(); ++peer)

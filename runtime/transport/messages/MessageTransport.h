@@ -52,10 +52,10 @@ public:
   static constexpr int32_t sessionTag = 0x4002;
 
 private:
-  /// Both sides skip empty messages.
+  /// Sender and receiver both skip empty messages.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// Executes the added messages.
+  /// Sends and receives all added messages.
   void carryOut(tpc_context &ctx);
   /// Exchanges the tensor blocks of an AllToAll, BlockMove or Exchange.
   template <typename BlockSource>

@@ -16,7 +16,7 @@ ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place
 
 ProcessSession::~ProcessSession() {
   watch.reset();
-  // MPI_Finalize is collective, and only this monitors it.
+  // MPI_Finalize is collective, and no other timeout covers it.
   if (launch)
     launch->enter(LaunchMonitor::Phase::End);
   messenger.reset();

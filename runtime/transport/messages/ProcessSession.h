@@ -32,7 +32,7 @@ public:
   void observe(World *world) override { watch->observe(world); }
 
 private:
-  /// Gathers one number of every rank.
+  /// Gathers one number from every rank.
   std::vector<uint64_t> allOf(uint64_t mine);
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
 

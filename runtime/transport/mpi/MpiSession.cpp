@@ -29,9 +29,9 @@ namespace {
 
 constexpr const char *libraryName = "libtpc_mpi.so";
 
-/// Shim of a session that was started and not finished. Exiting would leave the other ranks
-/// waiting. Its destructor runs at exit; `atexit` itself is not in libc.so.6, only in a static
-/// companion library that compiled programs do not link.
+/// Shim of an unfinished session. At exit its destructor ends the session, because the other ranks
+/// would wait forever. `atexit` itself is only in a static companion library of libc.so.6, which
+/// compiled programs do not link.
 struct Unfinished {
   const tpc_mpi_shim *shim = nullptr;
   ~Unfinished() {
@@ -40,13 +40,13 @@ struct Unfinished {
   }
 } unfinished;
 
-/// Ends the process if MPI's own functions take too long: the launcher then ends the others.
+/// Ends the process if MPI's own functions take too long; the launcher then ends the others.
 class Alarm {
 public:
   Alarm(double seconds, const Launcher &launcher, int rank, const char *what) {
     if (seconds > 0)
       watch = std::thread([=, this] {
-        // In steps, so that time in which all processes were stopped does not count.
+        // Waits in short steps, so that time in which all processes were stopped does not count.
         std::unique_lock<std::mutex> lock(mutex);
         for (Timeout deadline(seconds); !deadline.isOver();)
           if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
@@ -54,7 +54,7 @@ public:
         char text[64];
         std::snprintf(text, sizeof(text), ": has waited for %g s (--timeout=%g) ", seconds,
                       seconds);
-        // One process per host reports it, since all time out at once.
+        // One process per host reports the timeout, because all processes time out at once.
         if (claimMessage(launcher.key(), what))
           printDiagnostic("error",
                           (rank < 0 ? "a rank" : "rank " + std::to_string(rank)) + text + what);
@@ -154,7 +154,7 @@ bool meet(Messenger &messenger, const Role &role, double timeout, ConnectedRanks
   messenger.start(sends, receives);
   for (int i = 0; messenger.advance() != Messenger::Progress::Delivered; ++i) {
     if (deadline.isOver()) {
-      error = "rank 0 says nothing for " + std::to_string(int(deadline.seconds())) + " s";
+      error = "rank 0 sends no message for " + std::to_string(int(deadline.seconds())) + " s";
       return false;
     }
     messenger.sleep(i * 1e-4);
@@ -213,7 +213,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
   }
   auto messenger = std::make_unique<MpiMessenger>(*shim, launcher, rank, size, timeout);
   if (launcher.size > 0 && launcher.size != size) {
-    // Launcher of another MPI library: each process would be a world of its own.
+    // The launcher belongs to another MPI library, so each process would be a separate world.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +
             std::to_string(launcher.size) +
             ": the launcher belongs to another MPI than the one that libtpc_mpi.so was built for";

@@ -1,4 +1,4 @@
-//===- PeerConnection.cpp - Ranks connected during start-up ---------------===//
+//===- PeerConnection.cpp - Connections to ranks during start-up ----------===//
 
 #include "transport/sockets/PeerConnection.h"
 #include "core/Diagnostic.h"
@@ -14,7 +14,7 @@ std::string PeerConnection::look(
     double grace, bool judgesSilence,
     const std::function<void(MessageSocket::MessageType, std::string_view)> &receive) {
   constexpr auto period = std::chrono::milliseconds(100);
-  constexpr double longestStep = 0.5; // this process may have been stopped itself
+  constexpr double longestStep = 0.5; // this process itself may have been stopped
   auto now = Clock::now();
   double passed = std::min(std::chrono::duration<double>(now - last).count(), longestStep);
   last = now;
@@ -38,8 +38,8 @@ std::string PeerConnection::look(
 
 void reportAtStart(const std::string &key, int rank, const std::string &what,
                    const PeerProcess &process) {
-  // The launcher ends all ranks: this rank is not at fault, and the launch monitor names the one
-  // that is.
+  // The launcher ends all ranks. This rank did not fail; the launch monitor names the rank that
+  // did.
   if (Termination::isRequested())
     return;
   LaunchMonitor::noteFailure();
@@ -48,7 +48,8 @@ void reportAtStart(const std::string &key, int rank, const std::string &what,
     printDiagnostic("error", name + " " + what);
   if (!process.isStopped())
     return;
-  // The other processes detect the same, each at its next check, rather than an ended rank.
+  // The other processes then detect the same error at their next check, and not the end of this
+  // rank.
   constexpr int graceForLooks = 700;
   poll(nullptr, 0, graceForLooks);
   process.kill();

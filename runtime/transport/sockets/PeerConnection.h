@@ -1,8 +1,7 @@
-//===- PeerConnection.h - Ranks connected during start-up -----------------===//
+//===- PeerConnection.h - Connections to ranks during start-up ------------===//
 //
 // Until all ranks have connected, rank 0 and the connected ranks exchange heartbeats, so that a
-// rank that ends or freezes meanwhile is named at once. After that Watchdog.h takes over the
-// sockets.
+// rank that ends or freezes is named at once. After that Watchdog.h takes over the sockets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +18,7 @@
 
 namespace tpc::rt {
 
-/// Socket and the process at its other end.
+/// A socket and the process at its other end.
 class PeerConnection {
 public:
   PeerConnection() = default;
@@ -31,9 +30,9 @@ public:
   bool isConnected() const { return channel != nullptr; }
   bool isOpen() const { return channel && channel->isOpen(); }
 
-  /// Reads received messages, sends a heartbeat when due, and checks the peer. Returns empty, or
-  /// the error of the rank: "is frozen: …". An ended rank may be restarted within `grace` seconds.
-  /// `judgesSilence`: false disables the check for frozen ranks.
+  /// Reads received messages, sends a heartbeat when due, and checks the peer. Returns an empty
+  /// string, or the error of the rank: "is frozen: …". An ended rank may be restarted within
+  /// `grace` seconds. `judgesSilence`: false disables the check for frozen ranks.
   std::string
   look(double grace, bool judgesSilence,
        const std::function<void(MessageSocket::MessageType, std::string_view)> &receive = {});

@@ -48,7 +48,7 @@ std::string secondsOf(const Timeout &deadline) {
 /// Reason to reject a greeting, as text for both sides.
 struct Objection {
   std::string why; ///< empty: accepted
-  /// It is of the same run, which therefore cannot start.
+  /// The greeting is of the same run, which therefore cannot start.
   bool isFatal = false;
 };
 
@@ -69,7 +69,7 @@ Objection objection(const Role &role, const Greeting &greeting,
     return {"there is a rank 0 already: each process needs a RANK of its own"};
   if (greeting.rank >= greeting.size)
     return {"there is no such rank to wait for", true};
-  // An ended rank may have been restarted.
+  // A rank that ended may have been restarted.
   if (const PeerConnection &connection = connectedRanks.connections[greeting.rank];
       connection.isOpen() && !isClosed(connection.channel->socket()))
     return {"there is a " + rank + " already: each process needs a RANK of its own", true};
@@ -285,9 +285,10 @@ bool ask(const Address &address, const Greeting &greeting, Timeout &deadline, So
   const std::string other = address.text() + ": what listens there is not rank 0 of a tpc program";
   if (!some.isOver())
     reason = other;
-  else if (reason != other) // an earlier attempt, with more time, gives more detail
-    reason = address.text() + ": a process listens there and says nothing: rank 0 is stopped, or "
-                              "that is another program";
+  else if (reason != other) // an earlier attempt with more time has more detail
+    reason = address.text() +
+             ": a process listens there and does not respond: rank 0 is stopped, or "
+             "that is another program";
   return false;
 }
 

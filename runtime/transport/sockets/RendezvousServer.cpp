@@ -24,7 +24,7 @@ static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(ProcessInfo) 
 
 namespace {
 
-/// More than the number of simultaneous connections that are not ranks with a complete greeting.
+/// Maximum number of connections without a complete greeting.
 constexpr size_t maxPending = 256;
 
 std::string firstLine(const char *path) {
@@ -38,7 +38,7 @@ std::string firstLine(const char *path) {
 
 ProcessInfo ProcessInfo::self() {
   ProcessInfo self;
-  // Processes of one machine in different containers do not see each other's numbers.
+  // Processes in different containers of one machine cannot see each other's process numbers.
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   std::string identity = name + firstLine("/proc/sys/kernel/random/boot_id");

@@ -1,8 +1,8 @@
 //===- RendezvousServer.h - Acceptance of ranks at rank 0's listener ------===//
 //
 // Any process may connect to a listening socket: port scanners, programs with a wrong port, ranks
-// of another run. A connection must send a greeting of fixed size within some seconds, or it is
-// ignored. Its contents do not influence memory use.
+// of another run. A connection that does not send a greeting of fixed size within some seconds is
+// ignored. The contents of the greeting do not influence memory use.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_TRANSPORT_SOCKETS_RENDEZVOUSSERVER_H
@@ -18,14 +18,14 @@ using Nonce = std::array<uint8_t, 16>;
 
 /// Self-description of a process.
 struct ProcessInfo {
-  uint64_t host = 0;   ///< equal for processes that can see each other
+  uint64_t host = 0;   ///< equal for processes that see each other's process numbers
   int64_t process = 0; ///< process number on its host
   uint32_t numAddresses = 0;
   Address addresses[4];    ///< listening addresses; those for other hosts first
-  uint8_t cores[128] = {}; ///< set of cores that it may use
+  uint8_t cores[128] = {}; ///< set of cores that the process may use
   char hostName[60] = {};  ///< for messages
 
-  /// This process, without its addresses.
+  /// Description of this process, without its addresses.
   static ProcessInfo self();
 };
 
@@ -43,7 +43,7 @@ struct Greeting {
 };
 
 /// Immediate reply to a greeting. Its magic differs from a greeting's: a process that echoes its
-/// input is no rank.
+/// input must not count as a rank.
 struct GreetingReply {
   static constexpr char expectedMagic[8] = {'t', 'p', 'c', '-', 'a', 'n', 's', '2'};
 

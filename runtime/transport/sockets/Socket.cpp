@@ -113,7 +113,7 @@ std::vector<Address> resolve(const std::string &host, int port, Timeout &deadlin
                              std::string &error) {
   Lookup result = lookUp(host, AI_NUMERICHOST);
   if (result.addresses.empty()) {
-    // An unresponsive name service blocks its caller for its configured time.
+    // An unresponsive name service blocks its caller for a configured time.
     auto task = std::make_shared<std::packaged_task<Lookup()>>([host] { return lookUp(host, 0); });
     std::future<Lookup> answer = task->get_future();
     std::thread([task] { (*task)(); }).detach();
@@ -216,7 +216,7 @@ Socket connectTo(const Address &address, Timeout &deadline, std::string &error) 
     error = address.text() + ": " + std::strerror(problem);
     return Socket();
   }
-  // A connection to a port in the ephemeral range may connect to itself.
+  // A connection attempt to an ephemeral port may connect to itself.
   sockaddr_storage own;
   size = sizeof(own);
   if (getsockname(result.get(), reinterpret_cast<sockaddr *>(&own), &size) == 0 &&

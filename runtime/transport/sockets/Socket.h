@@ -46,22 +46,22 @@ struct Address {
   std::string text() const;
 };
 
-/// Resolves a host name or number. Empty, with the reason, if there is no address, or if the name
-/// service does not answer within the timeout.
+/// Resolves a host name or number. Returns an empty list, with the reason, if there is no address
+/// or the name service does not respond within the timeout.
 std::vector<Address> resolve(const std::string &host, int port, Timeout &deadline,
                              std::string &error);
 /// Addresses at which other hosts may reach this one, loopback last. With the name or number of an
-/// interface, only its addresses. Empty, with the reason, if there is none.
+/// interface, only its addresses. Returns an empty list, with the reason, if there is none.
 std::vector<Address> localAddresses(const std::string &interface, std::string &error);
 
 /// With port 0 the system chooses one. `address` is set to the listening address.
 Socket listenOn(Address &address, int backlog, std::string &error);
-/// Address of all interfaces, of both families if the system supports it.
+/// Wildcard address of all interfaces, for both families if the system supports that.
 Address anyAddress(int port);
 /// Waits at most some seconds for an answer.
 Socket connectTo(const Address &address, Timeout &deadline, std::string &error);
 
-/// Reads all bytes. Returns false if the other side is gone, or the timeout is over, even if single
+/// Reads all bytes. Returns false if the other side is gone, or after the timeout, even if single
 /// bytes arrive.
 bool readAll(int socket, void *data, size_t bytes, Timeout &deadline);
 bool writeAll(int socket, const void *data, size_t bytes, Timeout &deadline);

@@ -83,8 +83,8 @@ public:
   /// Data written before the end is still readable.
   bool hasEnded() const override { return ended && (in.used() == 0 || in.used() > in.capacity); }
 
-  // A rank announces its sleep and checks again; a rank that moved data then checks for sleepers.
-  // All accesses are sequentially consistent, so at least one side sees the other.
+  // A rank sets its sleep flag and then checks for data again; a rank that moves data then checks
+  // the flag. All accesses are sequentially consistent, so no wake-up is lost.
   bool prepareSleep(bool toWrite, bool toRead, int &descriptor, short &events) override {
     descriptor = socket.get();
     events = POLLIN;
@@ -106,7 +106,7 @@ public:
 
 private:
   void ringBell() {
-    // If the socket's buffer is full, many wake-ups are already in flight.
+    // If the socket's buffer is full, many wake-ups are already queued.
     char bell = 0;
     (void)!send(socket.get(), &bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
@@ -117,7 +117,7 @@ private:
   bool ended = false;
 };
 
-/// Memory that the first rank of a host offers to the others.
+/// Memory that the first rank of a host shares with the others.
 struct Offer {
   int64_t process = 0, bytes = 0;
   int32_t descriptor = -1; ///< descriptor number in that process; -1: no memory
@@ -132,8 +132,8 @@ struct Layout {
       capacity /= 2;
   }
   size_t ranks;
-  /// Activations fit. A larger message is sent in chunks, each of which costs both sides a sleep if
-  /// there are more ranks than cores.
+  /// Typical activations fit. A larger message is sent in chunks, each of which makes both sides
+  /// sleep if there are more ranks than cores.
   uint64_t capacity = 2 << 20;
   static constexpr uint64_t first = 4096;
 
@@ -165,8 +165,8 @@ std::shared_ptr<SharedMemory> map(int file, size_t bytes) {
   return data == MAP_FAILED ? nullptr : std::make_shared<SharedMemory>(data, bytes);
 }
 
-/// Maps the memory that another process offers. The offer is untrusted: only a file of this run is
-/// written to, that is an unnamed, in-memory file of this user that starts with the nonce.
+/// Maps the memory that another process shares. The descriptor is untrusted: it must be a file of
+/// this run, that is an unnamed, in-memory file of this user that starts with the nonce.
 std::shared_ptr<SharedMemory> accept(const Offer &offer, const Layout &layout, const Nonce &nonce) {
   if (offer.descriptor < 0 || offer.bytes != static_cast<int64_t>(layout.bytes()))
     return nullptr;

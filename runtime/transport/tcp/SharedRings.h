@@ -1,8 +1,8 @@
 //===- SharedRings.h - Byte streams through shared memory -----------------===//
 //
 // Ranks of one host communicate through an unnamed file in /dev/shm, which is removed with the last
-// process: a ring buffer for each ordered pair. The pair's socket stays open, to wake a sleeping
-// rank and to detect its end.
+// process. It contains a ring buffer for each ordered pair. The pair's socket stays open, to wake a
+// sleeping rank and to detect its end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,8 @@ struct Ring {
   char *bytes = nullptr;
   uint64_t capacity = 0;
 
-  /// Bytes in the ring, by both sides' counters; more than `capacity` if they are invalid.
+  /// Number of bytes in the ring, from both sides' counters; more than `capacity` if they are
+  /// invalid.
   uint64_t used() const;
   uint64_t put(const void *data, uint64_t count);
   uint64_t take(void *data, uint64_t count);

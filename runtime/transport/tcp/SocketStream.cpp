@@ -10,7 +10,8 @@ namespace tpc::rt {
 
 namespace {
 
-/// Seconds before the first probe of an idle link, between probes, and number of probes.
+/// Seconds before the first keepalive probe of an idle link, seconds between probes, and number of
+/// probes.
 constexpr int secondsIdle = 1, secondsBetween = 1, probes = 3;
 constexpr unsigned cutAfter = 4000; ///< milliseconds without an acknowledgment of sent data
 
@@ -44,7 +45,7 @@ std::string SocketStream::findCut() {
     return "";
   bool isCut = ended && (reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH);
   // Probes are sent on idle links only. TCP_USER_TIMEOUT would also end a link to a rank that
-  // acknowledges but reads nothing, because it computes.
+  // computes and therefore reads nothing.
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (!ended && getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)

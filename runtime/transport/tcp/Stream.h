@@ -15,28 +15,28 @@ namespace tpc::rt {
 class Stream {
 public:
   virtual ~Stream() = default;
-  /// Number of bytes transferred; 0 if none.
+  /// Returns the number of transferred bytes; 0 if none.
   virtual int64_t write(std::span<const iovec> parts) = 0;
   virtual int64_t read(std::span<const iovec> parts) = 0;
-  /// Whether the other side has closed it; known after a read or a write.
+  /// Whether the other side has closed the stream; detected by a read or a write.
   virtual bool hasEnded() const = 0;
 
-  /// Describes evidence that the network between the two hosts is cut; empty: none. Call while this
+  /// Describes the evidence of a cut network between the two hosts; empty: none. Call while this
   /// rank waits for the other.
   virtual std::string findCut() { return ""; }
 
-  /// Sets the socket and events to poll before sleeping, until it is writable, readable, or either.
-  /// Returns false if it already is.
+  /// Sets the socket and events to poll before sleeping, until the stream is writable, readable, or
+  /// either. Returns false if it already is.
   virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
-  /// Call after sleep; `ready`: the socket is ready.
+  /// Call after the sleep; `ready`: whether the socket is ready.
   virtual void wake(bool ready) = 0;
 };
 
 /// Stream over a socket.
 class SocketStream final : public Stream {
 public:
-  /// `here`, `there`: names of the two hosts. `findsCuts`: the system probes the link while nothing
-  /// is sent; without it, an interruption lasts until the network is back.
+  /// `here`, `there`: names of the two hosts. `findsCuts`: enables keepalive probes; without them,
+  /// a rank waits until the network is back.
   explicit SocketStream(Socket socket, std::string here = "", std::string there = "",
                         bool findsCuts = false);
   std::string findCut() override;

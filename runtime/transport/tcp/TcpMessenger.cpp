@@ -14,11 +14,11 @@ namespace {
 constexpr uint32_t messageMagic = 0x746d7367;
 /// Maximum bytes per system call, so that other peers get their turn.
 constexpr int64_t mostAtOnce = 4 << 20;
-/// Seconds for the watchdog to detect an ended process and report more detail.
+/// Seconds in which the watchdog may detect an ended process and report more detail.
 constexpr double graceForWatch = 3;
 /// Maximum sleep in milliseconds.
 constexpr int longest = 50;
-/// Seconds for the other end of a link to report that it is cut.
+/// Seconds in which the other end of a cut link may report it.
 constexpr double graceForFirst = 0.6;
 
 } // namespace
@@ -88,7 +88,7 @@ bool TcpMessenger::write(Peer &peer, const Message &message, int64_t &done, Head
 
 bool TcpMessenger::send(Peer &peer) {
   bool moved = false;
-  // Posts precede started messages: a post is made while nothing else is in flight.
+  // Posts precede started messages, because a post is made while no other message is in flight.
   while (!peer.posts.empty()) {
     Post &post = peer.posts.front();
     int64_t before = post.done;
@@ -117,8 +117,8 @@ bool TcpMessenger::check(int from, const Message &expected, const Header &header
     throw MessengerError(peerName + " sends what is no message of a tpc program");
   if (header.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     throw MessengerError("waits for " + peerName + ", which has ended");
-  // The peer is not at the end of the run, as this rank is: its wait will fail, and it reports
-  // that.
+  // This rank has reached the end of the run, but the peer has not: the peer's wait will fail and
+  // be reported there.
   if (expected.tag == MessageTransport::sessionTag && expected.tag != header.tag)
     return false;
   if (header.bytes != expected.bytes)
@@ -136,7 +136,7 @@ bool TcpMessenger::receive(int from, Peer &peer) {
     const Message &message = queue.messages[queue.next];
     constexpr int64_t head = sizeof(Header);
     int64_t first = std::min(queue.done, head), rest = queue.done - first;
-    // Header and bytes in one read: a wrong size is an error anyway.
+    // Reads header and bytes at once, because a wrong size is an error anyway.
     iovec parts[2] = {{reinterpret_cast<char *>(&queue.header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
                        size_t(std::min(message.bytes - rest, mostAtOnce))}};
@@ -178,7 +178,7 @@ void TcpMessenger::checkLink(int rank, Peer &peer) {
   std::string why = peer.stream->findCut();
   if (why.empty())
     return;
-  // Both ends detect it at about the same time: the lower rank reports it.
+  // Both ends detect a cut at about the same time; the lower rank reports it.
   bool isFirst = std::any_of(peers.begin(), peers.begin() + rank,
                              [](const Peer &other) { return !other.stream; });
   peer.cut += longest * 1e-3;
@@ -199,7 +199,7 @@ void TcpMessenger::sleep(double) {
       peer.lost += longest * 1e-3;
       if (peer.lost > graceForWatch)
         throw MessengerError("the connection to rank " + std::to_string(rank) + " is lost");
-      continue; // it would be ready at once
+      continue; // polling it would return at once
     }
     pollfd &item = polled.emplace_back();
     sleepers.push_back(peer.stream.get());

@@ -46,7 +46,7 @@ private:
   struct Queue {
     std::vector<Message> messages; ///< only grows
     size_t next = 0;               ///< message in flight
-    int64_t done = 0;              ///< bytes of it transferred, with its header
+    int64_t done = 0;              ///< number of its bytes transferred, with its header
     Header header{};
     bool isDone() const { return next == messages.size(); }
   };
@@ -55,9 +55,9 @@ private:
     Queue sends, receives;
     std::deque<Post> posts; ///< precede `sends`
     bool isOpen = false;    ///< in `active`
-    bool isAstray = false;  ///< sends messages of a different operation
+    bool isAstray = false;  ///< the peer sends messages of a different operation
     double lost = 0;        ///< seconds since the stream ended
-    double cut = 0;         ///< seconds since its link was found to be cut
+    double cut = 0;         ///< seconds since the link was detected to be cut
     bool wantsToSend() const { return !posts.empty() || !sends.isDone(); }
   };
   /// Whether all messages with the peer are delivered.
@@ -66,7 +66,7 @@ private:
   /// Returns whether the whole message is in the stream.
   static bool write(Peer &peer, const Message &message, int64_t &done, Header &header);
   bool receive(int rank, Peer &peer);
-  /// Throws on a mismatch. Returns false if the message will never arrive.
+  /// Throws on a mismatch. Returns false if the message can no longer arrive.
   bool check(int rank, const Message &expected, const Header &header);
   void open(int rank, const Message &message, bool sending);
   void activate(int rank);

@@ -27,8 +27,8 @@ void allowSockets(int size) {
   }
 }
 
-/// Whether rank 0's address means the same on all hosts: a number, or "localhost". A host name may
-/// resolve differently on its own host.
+/// Whether rank 0's address is the same on all hosts: a numeric address, or "localhost". A host
+/// name may resolve differently on its own host.
 bool isExact(const Launcher &launcher, const Address &address) {
   std::string number = address.text();
   number = number.substr(0, number.rfind(':'));
@@ -36,7 +36,7 @@ bool isExact(const Launcher &launcher, const Address &address) {
          "[" + launcher.address + "]" == number;
 }
 
-/// Listens on rank 0's address if it is unambiguous.
+/// Listens on rank 0's address only if it is unambiguous.
 Socket listenAsFirst(const Launcher &launcher, const Role &role, const ProcessInfo &self,
                      const Address &found, std::string &error) {
   Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);

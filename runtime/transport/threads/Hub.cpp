@@ -6,7 +6,7 @@
 namespace tpc::rt {
 
 Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.size()) {
-  // A member reads every other member's stage: the more members, the smaller the stage.
+  // A member reads the staging buffers of all other members, so more members have smaller buffers.
   constexpr int64_t total = 64 << 10;
   int64_t members = group.size();
   stageBytes = std::max<int64_t>(total / members / 64 * 64, 64);

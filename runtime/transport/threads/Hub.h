@@ -22,9 +22,9 @@ namespace tpc::rt {
 
 /// Barrier of a group's members, with their published data.
 struct Barrier {
-  /// Data that a member publishes for one collective. Two buffers alternate: a member may begin the
-  /// next collective while others still read this one. No member gets further ahead, because every
-  /// collective passes a barrier.
+  /// Data that a member publishes for one collective. Two buffers alternate, because a member may
+  /// begin the next collective while others still read this one. No member can be further ahead,
+  /// because every collective has a barrier.
   struct Published {
     const void *in = nullptr;
     void *out = nullptr;
@@ -32,14 +32,14 @@ struct Barrier {
   };
   struct alignas(64) Slot {
     Published published[2];
-    std::byte *stage[2] = {nullptr, nullptr}; ///< for small tensors
+    std::byte *stage[2] = {nullptr, nullptr}; ///< staging buffer for small tensors
   };
 
   explicit Barrier(const Group &group);
 
   std::vector<int> ranks;
   std::vector<Slot> slots;
-  int64_t stageBytes; ///< of each stage
+  int64_t stageBytes; ///< bytes of each staging buffer
   std::unique_ptr<std::byte[]> stages;
   alignas(64) std::atomic<int> arrived{0};
   WaitWord rounds; ///< completed barriers
@@ -49,11 +49,11 @@ struct Barrier {
 /// otherwise into one of the slots.
 struct Channel {
   explicit Channel(size_t numSlots) : slots(numSlots) {}
-  /// In `Slot::bytes`: the message is already in the receiver's buffer.
+  /// Value of `Slot::bytes`: the message is already in the receiver's buffer.
   static constexpr int64_t delivered = -1;
   struct Slot {
     std::vector<std::byte> data; ///< only grows
-    int64_t bytes = 0;           ///< of the message
+    int64_t bytes = 0;           ///< size of the message
   };
   std::vector<Slot> slots;
   WaitWord sent, received;
@@ -67,10 +67,10 @@ public:
 
   World &world;
 
-  /// Created at first use, never destroyed.
+  /// Channels are created at first use and never destroyed.
   Barrier &barrier(const Group &group);
   /// `posts`: channel of posted messages, with one slot for each. Other channels have two slots, so
-  /// that a stage may be two messages ahead.
+  /// that a pipeline stage may be two messages ahead.
   Channel &channel(bool posts, int from, int to);
 
   std::unique_ptr<Transport> makeTransport(int rank) override;
@@ -82,25 +82,25 @@ public:
   /// "rank 3, 5": the ranks among `ranks` that have ended.
   std::string describeLeft(std::span<const int> ranks);
 
-  /// Current wait of a rank, for hang messages: on a group's barrier, or for one peer.
+  /// Current wait of a rank, for messages about hangs: for a group's barrier or for one peer.
   struct Wait {
-    std::atomic<const WaitWord *> word{nullptr}; ///< null: it does not wait
+    std::atomic<const WaitWord *> word{nullptr}; ///< null: the rank does not wait
     std::atomic<const Barrier *> barrier{nullptr};
     std::atomic<int> peer{-1};
     std::atomic<uint64_t> ended{0}; ///< number of waits so far
   };
   Wait &waitOf(int rank) { return waits[rank]; }
-  /// A number that stays the same while all ranks that have not ended wait and none makes progress;
-  /// nothing while any rank computes.
+  /// Returns a number that stays the same while all ranks that have not ended wait without
+  /// progress; nothing while any rank computes.
   std::optional<uint64_t> idleState();
-  /// Sets the ranks that `rank` waits for and that have not reached the same point. False if it
-  /// does not wait.
+  /// Sets the ranks that `rank` waits for and that have not reached the same point. Returns false
+  /// if it does not wait.
   bool findAwaited(int rank, std::vector<int> &awaited);
 
 private:
   std::mutex mutex;
   std::map<std::pair<uint32_t, int>, std::unique_ptr<Barrier>> barriers;
-  /// by posts or not, source rank, and destination rank
+  /// by kind (posts or other messages), source rank, and destination rank
   std::map<std::tuple<bool, int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
   std::vector<Wait> waits; ///< by rank

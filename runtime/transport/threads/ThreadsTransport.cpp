@@ -16,8 +16,8 @@
 
 namespace tpc::rt {
 
-/// One collective: publishes this member's tensors and waits for the others. At the end, blocks
-/// changes of tensors that others may still read.
+/// Scope of a collective: publishes this member's tensors and waits for the others. The destructor
+/// waits until no other member reads this member's tensors.
 class ThreadsTransport::CollectiveScope {
 public:
   /// `largest`: maximum bytes that any member publishes; the same on all members. `out` is only
@@ -38,7 +38,7 @@ public:
   }
 
   const Barrier::Published &operator[](int member) const { return slots[member].published[turn]; }
-  /// Every member's input, from byte `offset` on.
+  /// Returns every member's input, from byte `offset` on.
   const void *const *inputs(int64_t offset) {
     for (size_t member = 0; member < slots.size(); ++member)
       place.pointers[member] = static_cast<const char *>(slots[member].published[turn].in) + offset;
@@ -89,7 +89,7 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
                   ", which has ended");
 }
 
-/// All ranks are in this process, so each can describe what all of them do.
+/// All ranks are in this process, so each can describe the state of all.
 void ThreadsTransport::failLate(tpc_context &ctx) {
   World &world = hub->world;
   auto describe = [&](int other) {
@@ -111,7 +111,8 @@ void ThreadsTransport::arriveAndWait(tpc_context &ctx, Barrier &barrier) {
   if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
     return wait(ctx, barrier.rounds, collective, &barrier, -1, "collective");
   barrier.arrived.store(0, std::memory_order_relaxed);
-  // Earlier members may have been stopped while they waited: their published data is gone.
+  // Members that arrived earlier may have been stopped while they waited; their published data is
+  // then invalid.
   if (!barrier.rounds.advanceUnlessStopped())
     throw RankStopped();
 }
@@ -139,13 +140,13 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
     return collective.end();
   }
 
-  // Each member reduces one chunk of whole cache lines and writes it to all outputs. Chunk c of any
-  // input is read by member c only, before it writes chunk c of any output: so `in` may be `out`.
+  // Each member reduces one chunk of whole cache lines and writes it to all outputs. Only member c
+  // reads chunk c of the inputs, before it writes chunk c of the outputs, so `in` may be `out`.
   CollectiveScope collective(*this, ctx, group, in, out, bytes, bytes);
   int64_t line = 64 / size;
   Part lines = partOf((count + line - 1) / line, members, group.index);
   int64_t end = std::min((lines.offset + lines.size) * line, count);
-  int64_t block = (32 << 10) / size; // stays in the L1 cache until all outputs have it
+  int64_t block = (32 << 10) / size; // stays in the L1 cache until it is written to all outputs
   for (int64_t at = lines.offset * line; at < end; at += block) {
     int64_t some = std::min(block, end - at);
     char *mine = static_cast<char *>(out) + at * size;
@@ -160,7 +161,7 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
 
 void ThreadsTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
                                  int64_t outer, int64_t n, int64_t inner) {
-  // The first part of a balanced split is the largest.
+  // The first shard of a balanced split is the largest.
   int64_t row = outer * inner, largest = row * group.part(n, 0).size;
   CollectiveScope collective(*this, ctx, group, in, nullptr, row * group.part(n, group.index).size,
                              largest);
@@ -247,12 +248,12 @@ void ThreadsTransport::put(tpc_context &ctx, Channel &channel, int peer, const v
     received = channel.received.count();
   }
   Channel::Slot &slot = channel.slots[index % channel.slots.size()];
-  // Also allocated when not needed this time: a later step must not allocate because its timing
-  // differs.
+  // Allocates even if not needed now, so that a later step with other timing does not allocate.
   if (slot.data.size() < static_cast<size_t>(bytes))
     slot.data.resize(static_cast<size_t>(bytes));
   slot.bytes = bytes;
-  // A posted buffer is for the receiver's next message: it is this one only if none is in flight.
+  // The receiver's waiting buffer is for its next message, which is this one only if no message is
+  // in flight.
   void *to = received == index ? channel.posted.exchange(nullptr) : nullptr;
   if (to && channel.postedBytes.load() == bytes)
     slot.bytes = Channel::delivered;
@@ -271,7 +272,7 @@ void ThreadsTransport::get(tpc_context &ctx, Channel &channel, int peer, void *d
     try {
       wait(ctx, channel.sent, index, nullptr, peer, "receive");
     } catch (...) {
-      // A sender that has taken the buffer is writing to it, without waiting.
+      // A sender that has taken the buffer writes to it without waiting.
       if (!channel.posted.exchange(nullptr))
         channel.sent.waitRegardless(index, spin);
       throw;
@@ -306,7 +307,7 @@ void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t b
     gathered.resize(group.size());
   if (group.size() == 1)
     return take(0, data, bytes);
-  // The maximum size is unknown, so nothing is staged.
+  // The maximum size is unknown, so staging buffers are not used.
   CollectiveScope collective(*this, ctx, group, data, nullptr, bytes, INT64_MAX);
   bool enough = true;
   try {

@@ -1,8 +1,8 @@
 //===- ThreadsTransport.h - Transport of ranks that are threads -----------===//
 //
 // Members publish pointers, wait at a barrier, read each other's tensors, and wait again before any
-// tensor may change. Tensors that fit into a stage are copied there instead, which saves the second
-// barrier.
+// tensor may change. Tensors that fit into a staging buffer are copied there instead, which avoids
+// the second barrier.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,14 +52,14 @@ private:
   /// This rank's state in one group.
   struct Place {
     Barrier *barrier = nullptr;
-    /// number of collectives so far: selects the published buffer
+    /// number of collectives so far; selects the published buffer
     uint32_t turn = 0;
     std::vector<const void *> pointers; ///< one for each member
   };
   class CollectiveScope;
   struct Channels {
     bool posts;
-    std::vector<Channel *> byPeer; ///< null: not used so far
+    std::vector<Channel *> byPeer; ///< null until first used
     Channel &with(Hub &hub, int from, int to, int peer);
   };
 
@@ -72,7 +72,7 @@ private:
   void arriveAndWaitAgain(Barrier &barrier);
   void put(tpc_context &ctx, Channel &channel, int peer, const void *data, int64_t bytes);
   void get(tpc_context &ctx, Channel &channel, int peer, void *data, int64_t bytes);
-  /// Waits for the members of a barrier, or, without one, for `peer`.
+  /// Waits for the members of a barrier, or, without a barrier, for `peer`.
   void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier, int peer,
             const char *where);
   [[noreturn]] void failLate(tpc_context &ctx);

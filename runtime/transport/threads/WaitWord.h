@@ -1,6 +1,6 @@
 //===- WaitWord.h - Counter that threads wait on --------------------------===//
 //
-// Two flags in the word end all waiting: an error on some rank (stop), or a rank that ended and
+// Two flags in the word end all waits: an error on some rank (stop), or a rank that has ended and
 // will never advance the counter (left). Because the flags are part of the word, a wait that starts
 // while a flag is set does not sleep.
 //
@@ -26,18 +26,18 @@ public:
 
   /// Adds one and wakes all.
   void advance() { tryAdvance(0); }
-  /// The same, unless the stop flag is set. A waiter sees either the advance or the flag; if this
-  /// returned true first, it sees the advance.
+  /// The same as `advance`, unless the stop flag is set. A waiter sees either the advance or the
+  /// flag; if this returned true before the flag was set, it sees the advance.
   bool advanceUnlessStopped() { return tryAdvance(stopFlag); }
   void setFlag(uint32_t flag);
   void clearFlag(uint32_t flag) { word.value.fetch_and(~flag); }
 
   /// Waits until the count differs from `seen`, or for `timeout` seconds (0: no timeout) during
-  /// which `counts` returned true. An advance takes precedence over a flag.
+  /// which `counts` returned true. An advance has priority over a flag.
   template <class Counts> Waited wait(uint32_t seen, bool spin, double timeout, Counts counts) {
     return waitFor(seen, spin, stopFlag | leftFlag, timeout, counts);
   }
-  /// The same for an advance that is certain, whatever happens on other ranks.
+  /// The same as `wait`, for an advance that will occur whatever happens on other ranks.
   void waitRegardless(uint32_t seen, bool spin) {
     waitFor(seen, spin, 0, 0, [] { return true; });
   }

@@ -84,7 +84,7 @@ PAIRS = {
 # Injected faults, and words of their messages.
 INJECTED = [
     ("oom@2", "memory"),
-    ("oom@4", r"weights take \d+ bytes, which are not there"),
+    ("oom@4", r"weights take \d+ bytes, more than is available"),
     ("oom@6", "memory"),
     ("oom@10", "memory"),
     ("pinned@1", "pin host memory|memory"),

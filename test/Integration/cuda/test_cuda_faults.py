@@ -46,7 +46,7 @@ FAULTS = {
         rf"rank 1: ({OPERATION} failed: {NCCL}: remote process exited or there was a network"
         r" error.*|"
         rf"{NCCL} over 'tp' \(ranks 0, 1\): remote process exited or there was a network error.*,"
-        rf" at or behind {OPERATION})"
+        rf" at or after {OPERATION})"
     ),
 }
 DEFAULT = [

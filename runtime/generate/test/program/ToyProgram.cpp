@@ -1,10 +1,10 @@
 //===- ToyProgram.cpp - hand-written generating program -------------------===//
 //
-// Corresponds to the compiler's output for the model in Toy.h. Tokens are appended to a cache of
-// the first stage and pass through all stages, each of which has a cache of its own. The last stage
-// computes logits, split over the ranks of tp. The batch is split over dp, then into micro-batches.
-// Environment variables set the grid (TEST_TP, TEST_DP, TEST_PP, TEST_MB), whether logits are of
-// all tokens (TEST_ALL), and the maximum sequence length (TEST_MOST).
+// Equivalent to the compiler's output for the model in Toy.h. Each stage appends tokens to its own
+// cache and passes them on. The last stage computes logits, split over the ranks of tp. The batch
+// is split over dp, then into micro-batches. Environment variables set the grid (TEST_TP, TEST_DP,
+// TEST_PP, TEST_MB), whether logits are of all tokens (TEST_ALL), and the maximum sequence length
+// (TEST_MOST).
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,14 +44,14 @@ struct Env {
   int64_t batch, sequence, capacity, tp, cp, ep, dp, pp;
 };
 
-/// Returns the rank's cache for the rows of the step, as tpc_state does.
+/// Returns the rank's cache for the rows of the step, like tpc_state.
 int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t capacity) {
   static std::mutex mutex;
   static std::map<tpc_context *, std::vector<int64_t>> caches;
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<int64_t> &cache = caches[ctx];
   int64_t slots = ctx->stateRows == ctx->stepRows ? rows : ctx->stateRows;
-  // Unwritten entries are no valid tokens.
+  // Unwritten entries are invalid tokens.
   if (std::ssize(cache) < slots * capacity)
     cache.assign(static_cast<size_t>(slots * capacity), -77);
   return cache.data() + ctx->stateRow * capacity;
@@ -74,7 +74,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
     if (micro.size == 0)
       break;
     int64_t tokens = micro.size * env.sequence, first = replica.offset + micro.offset;
-    // A stage may send much more than a token.
+    // Size of the messages between stages, which may exceed a token.
     auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * wide * 8));
     if (isCounted)
       ;
@@ -84,7 +84,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
       tpc_recv(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp - 1);
     if (env.pp + 1 < pp)
       tpc_send(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp + 1);
-    if (isCounted) { // host functions of compiled programs access no tensor
+    if (isCounted) { // host functions of compiled programs do not access tensors
       tpc_frame_pop(ctx, h);
       continue;
     }
@@ -149,7 +149,7 @@ tpc_program makeProgram() {
 
 } // namespace
 
-/// Exported as well, for processes that load this file as a library.
+/// Also exported for processes that load this file as a library.
 extern "C" const tpc_program tpc_program_v6 = makeProgram();
 
 int main(int argc, char **argv) { return tpc_main(&tpc_program_v6, argc, argv); }

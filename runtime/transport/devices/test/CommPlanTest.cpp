@@ -24,7 +24,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 constexpr std::byte unwritten{0xee};
 
-/// One member: its plan, and memory of exactly the required size.
+/// A member: its plan, and memory of exactly the required size.
 struct Member {
   CommPlan plan;
   Bytes in, out, stage{};
@@ -32,7 +32,7 @@ struct Member {
   Bytes &memory(CommMemory which) {
     return which == CommMemory::In ? in : which == CommMemory::Out ? out : stage;
   }
-  /// Fails the test if out of bounds.
+  /// Fails the test if the range is out of bounds.
   std::byte *at(CommPlace place, int64_t bytes) {
     Bytes &all = memory(place.memory);
     bool inside =
@@ -151,7 +151,7 @@ const std::vector<Grid> &grids() {
 struct Sizes {
   int64_t outer, n, inner;
 };
-/// Even, uneven and empty parts, strided and not; `inner` in bytes.
+/// Even, uneven and empty shards, strided and contiguous; `inner` in bytes.
 constexpr Sizes sizes[] = {{1, 24, 4}, {1, 1, 8},  {1, 7, 12}, {3, 24, 4},
                            {5, 7, 8},  {4, 2, 20}, {2, 48, 4}, {7, 5, 4}};
 
@@ -335,7 +335,7 @@ TEST(CommPlan, WhatIsInARowIsPassedAsItIs) {
 TEST(CommPlan, CopiesAreFew) {
   Grid grid({{"tp", 4}});
   Group group = groupOf(grid, 1);
-  // One copy per peer and side, however many rows.
+  // One copy per peer and side, whatever the number of rows.
   EXPECT_EQ(planAllGather(group, 4096, 8, 12).after.size(), 4u);
   EXPECT_EQ(planReduceScatter(group, TPC_F32, TPC_SUM, 4096, 7, 12).before.size(), 4u);
   CommPlan plan = planAllToAll(group, {1, 512, 1, 16, 256, true});

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longer messages are sent in parts: MPI counts are ints, and each received part shows progress.
+/* Longer messages are sent in parts: MPI counts are ints, and each received part proves progress.
    TPC_MPI_PART_BYTES is for tests. */
 static int64_t part_bytes = INT64_C(1) << 26;
 
