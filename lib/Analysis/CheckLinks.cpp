@@ -1,8 +1,8 @@
 //===- CheckLinks.cpp - Warnings about tensor parallelism across nodes ----===//
 //
-// Collectives of tensor (and sequence) parallelism are blocking and occur several times in a layer,
-// so they should use the fastest links. Groups that cross a node boundary run at the speed of the
-// inter-node link.
+// Collectives of tensor (and sequence) parallelism are blocking and occur several times per layer,
+// so they should use the fastest links. A group that crosses a node boundary runs at the speed of
+// the inter-node link.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +20,10 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Bytes and seconds per step that one rank of the stage with the most traffic sends over groups
-/// with an axis.
+/// Traffic of one rank along an axis in one step, for the stage with the most traffic.
 struct Traffic {
   double bytes = 0, seconds = 0;
-  double withinNode = 0; // seconds if all ranks were in one node
+  double withinNode = 0; // estimated seconds if all ranks were in one node
 };
 
 struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
@@ -62,7 +61,7 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
       SmallVector<StringAttr> axes;
       for (StringRef name : names)
         axes.push_back(StringAttr::get(&getContext(), name));
-      int64_t members = links.getMembers(axes);
+      int64_t members = links.getGroupSize(axes);
       double each = double(row.bytes) / double(row.count);
       Traffic &traffic = stages[row.stage];
       traffic.bytes += row.count * ::tpc::getSentBytes(transfer, members, each);
@@ -91,7 +90,7 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
                           traffic.bytes / (1 << 20), traffic.seconds * 1e3,
                           traffic.withinNode * 1e3)
                 .str();
-    // In an order that begins with tp, the blocks of this axis have this many ranks.
+    // Number of consecutive ranks that a group of this axis spans if the order begins with tp.
     int64_t block = axis == "tpy" ? size * grid.getAxisSize("tpx") : size;
     if (node % block == 0)
       diag << "; an order that begins with tp keeps it in a node";

@@ -16,7 +16,7 @@ Cost &Cost::operator+=(const Cost &o) {
   return *this;
 }
 
-/// Whether all uses of a value, through calls, are right sides of matmuls.
+/// Whether all uses of a value, including those in callees, are the RHS of a matmul.
 static bool isRightSide(Value value) {
   return llvm::all_of(value.getUses(), [](OpOperand &use) {
     if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
@@ -37,7 +37,7 @@ static bool isTransposeOf(ParameterOp a, ParameterOp b) {
 }
 
 SmallVector<ParameterOp> mlir::tpc::getDistinctParameters(ArrayRef<Operation *> parameters) {
-  SmallVector<ParameterOp> distinct, held;
+  SmallVector<ParameterOp> distinct, resident;
   DenseSet<std::tuple<Attribute, Attribute, Type>> seen;
   for (Operation *op : parameters) {
     auto parameter = cast<ParameterOp>(op);
@@ -56,9 +56,9 @@ SmallVector<ParameterOp> mlir::tpc::getDistinctParameters(ArrayRef<Operation *> 
                            isTransposeOf(parameter, other);
                   });
     if (!shared)
-      held.push_back(parameter);
+      resident.push_back(parameter);
   }
-  return held;
+  return resident;
 }
 
 CostModel::CostModel(ModuleOp module)
@@ -72,15 +72,17 @@ double CostModel::getBytes(Type type) const {
   return estimateLocalBytes(type, grid, coordinates, symbols);
 }
 
-/// Returns the points of the rule's iteration space on this rank. If a tensor has a dimension of
-/// its own that is not reduced (operands of a concatenation, the operand of a slice), the space is
-/// not a product of all factors: then the elements of the largest tensor count.
+/// Returns the number of points of the rule's iteration space on this rank. If a factor occurs in
+/// only one tensor and is not reduced (operands of a concatenation, the operand of a slice), the
+/// iteration space is not the product of all factors; then returns the number of elements of the
+/// largest tensor.
 double CostModel::getPoints(ShardingRuleOpInterface op) const {
   ShardingRule rule = op.getShardingRule();
   SmallVector<double> sizes;
   for (const ShardingRule::Factor &factor : rule.factors)
     sizes.push_back(double(evaluateOr1(factor.size, symbols)));
-  // Local sizes replace global ones where the split of a dimension is known by factor.
+  // Replaces global sizes of factors by local sizes if the dimension's split can be assigned to
+  // factors.
   auto localize = [&](Value value, const ShardingRule::Dims &dims) {
     for (auto [dim, factors] : llvm::zip(getDist(value).getDims(), dims)) {
       SmallVector<::tpc::SymExpr> parts;
@@ -136,7 +138,7 @@ LogicalResult CostModel::check() const {
 
 Cost CostModel::getCost(Operation *op) { return cast<CostOpInterface>(op).getCost(*this); }
 
-Cost CostModel::getCalled(func::CallOp call) {
+Cost CostModel::getCallCost(func::CallOp call) {
   auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
   if (!callee || callee.isExternal())
     return {};
@@ -149,23 +151,23 @@ Cost CostModel::getCalled(func::CallOp call) {
   return functions[callee] = cost;
 }
 
-Cost CostModel::getCommunicated(CollectiveOpInterface op) const {
+Cost CostModel::getCollectiveCost(CollectiveOpInterface op) const {
   Cost cost;
   ::tpc::Transfer transfer = ::tpc::Transfer::AllReduce;
   ::tpc::parseTransfer(std::string_view(op->getName().stripDialect()), transfer);
   SmallVector<StringAttr> axes = llvm::to_vector(op.getAxesAttr().getAsRange<StringAttr>());
   double whole =
       std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
-  if (op.sendsOnlyNeeded())
+  if (op.sendsOnlyMissing())
     whole = double(op.getMaxMemberBytes(grid, coordinates, symbols).value_or(0));
-  cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
+  cost.communicated = ::tpc::getSentBytes(transfer, links.getGroupSize(axes), whole);
   cost.seconds = links.getSeconds(transfer, axes, whole);
   return cost;
 }
 
-Cost CostModel::getComputed(ShardingRuleOpInterface op, ValueRange read, double part) const {
+Cost CostModel::getComputeCost(ShardingRuleOpInterface op, ValueRange read, double fraction) const {
   Cost cost;
-  cost.flops = part * getPoints(op) * op.getFlopsPerPoint();
+  cost.flops = fraction * getPoints(op) * op.getFlopsPerPoint();
   for (Value result : op->getResults())
     cost.traffic += getBytes(result.getType());
   for (Value operand : read)

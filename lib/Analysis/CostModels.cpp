@@ -14,15 +14,15 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Arithmetic at each point of the rule's iteration space; reads all operands.
+/// Cost of arithmetic at each point of the rule's iteration space and of reading all operands.
 template <typename OpT>
 struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
-    return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands());
+    return model.getComputeCost(cast<ShardingRuleOpInterface>(op), op->getOperands());
   }
 };
 
-/// Only keys within the window are visible to a query.
+/// Counts only the keys within the window of a query.
 struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp> {
   Cost getCost(Operation *base, CostModel &model) const {
     auto op = cast<AttentionOp>(base);
@@ -31,18 +31,18 @@ struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp
       double keys = std::max(1.0, model.getNominal(getSizes(op.getK())[1]));
       seen = std::clamp(model.getNominal(*window) / keys, 0.0, 1.0);
     }
-    return model.getComputed(op, op->getOperands(), seen);
+    return model.getComputeCost(op, op->getOperands(), seen);
   }
 };
 
-/// Reads only the indexed rows of the table.
+/// Counts only the indexed rows of the table.
 template <typename OpT> struct LookupCost : CostOpInterface::ExternalModel<LookupCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
-    return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands().drop_front());
+    return model.getComputeCost(cast<ShardingRuleOpInterface>(op), op->getOperands().drop_front());
   }
 };
 
-/// In place: reads and writes only new tokens.
+/// Counts only the new tokens, because the op works in place.
 struct AppendCost : CostOpInterface::ExternalModel<AppendCost, AppendOp> {
   Cost getCost(Operation *op, CostModel &model) const {
     Cost cost;
@@ -54,11 +54,11 @@ struct AppendCost : CostOpInterface::ExternalModel<AppendCost, AppendOp> {
 template <typename OpT>
 struct CollectiveCost : CostOpInterface::ExternalModel<CollectiveCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
-    return model.getCommunicated(cast<CollectiveOpInterface>(op));
+    return model.getCollectiveCost(cast<CollectiveOpInterface>(op));
   }
 };
 
-/// Counts the memory of the parameter. Ops that read it count the traffic.
+/// Counts the memory of the parameter. Its traffic is counted at the ops that read it.
 struct ParameterCost : CostOpInterface::ExternalModel<ParameterCost, ParameterOp> {
   Cost getCost(Operation *op, CostModel &model) const {
     Cost cost;
@@ -69,12 +69,12 @@ struct ParameterCost : CostOpInterface::ExternalModel<ParameterCost, ParameterOp
 
 struct CallCost : CostOpInterface::ExternalModel<CallCost, func::CallOp> {
   Cost getCost(Operation *op, CostModel &model) const {
-    return model.getCalled(cast<func::CallOp>(op));
+    return model.getCallCost(cast<func::CallOp>(op));
   }
 };
 
-/// No cost: an alias of memory, data of the executable, or structure. Transfers between stages are
-/// counted where stages are cut (getSendSeconds).
+/// Ops without cost: aliases of memory, data of the executable, program structure. tpc-split-stages
+/// counts transfers between stages (getSendSeconds).
 template <typename OpT> struct NoCost : CostOpInterface::ExternalModel<NoCost<OpT>, OpT> {
   Cost getCost(Operation *, CostModel &) const { return {}; }
 };

@@ -1,4 +1,4 @@
-//===- FactorClasses.cpp - Classes of dimensions that are split together --===//
+//===- FactorClasses.cpp - Classes of factors that are split together -----===//
 
 #include "tpc/Analysis/FactorClasses.h"
 
@@ -58,16 +58,16 @@ const ShardingRule &FactorClasses::getRule(Operation *op) const {
   return opNodes.find(op)->second.first;
 }
 
-/// Keeps the older node as the root, so that classes keep their numbers.
+/// The older node becomes the root, so that classes keep their numbers.
 void FactorClasses::join(int a, int b) {
   if (b < a)
     std::swap(a, b);
   nodes[b].parent = a;
-  nodes[a].wholeOps.insert_range(nodes[b].wholeOps);
+  nodes[a].preventingOps.insert_range(nodes[b].preventingOps);
 }
 
 void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
-  // The rest of the two lists, next leaf last.
+  // Remaining leaves of both lists, in reverse order.
   Classes left, right;
   auto push = [&](Classes &list, int node) {
     Classes leaves;
@@ -79,12 +79,12 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
   for (int node : llvm::reverse(b))
     push(right, node);
 
-  // Divides the class at the end of `list`, with `size` as the major part.
+  // Divides the class at the end of `list` into classes of `size` (major) and `rest`.
   auto divide = [&](Classes &list, const SymExpr &size, const SymExpr &rest) {
     int node = list.pop_back_val();
     int first = addNode(size), second = addNode(rest);
     for (int part : {first, second})
-      nodes[part].wholeOps = nodes[node].wholeOps;
+      nodes[part].preventingOps = nodes[node].preventingOps;
     nodes[node].children = {first, second};
     push(list, node);
   };
@@ -120,7 +120,7 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
   }
   for (const Classes &list : {left, right})
     for (int node : list)
-      nodes[find(node)].wholeOps.insert(op);
+      nodes[find(node)].preventingOps.insert(op);
 }
 
 void FactorClasses::unifyValues(Value a, Value b, Operation *op) {
@@ -177,13 +177,13 @@ void FactorClasses::addOp(Operation *op) {
   if (!ruled) {
     if (isa<func::ReturnOp>(op))
       return;
-    // An unknown op requires all of its dimensions whole.
+    // An unknown op makes all of its dimensions unsplittable.
     auto mark = [&](Value value) {
       for (int node : SmallVector<int, 4>(getNodes(value))) {
         Classes leaves;
         collectLeaves(node, leaves);
         for (int leaf : leaves)
-          nodes[leaf].wholeOps.insert(op);
+          nodes[leaf].preventingOps.insert(op);
       }
     };
     llvm::for_each(op->getOperands(), mark);
@@ -195,8 +195,8 @@ void FactorClasses::addOp(Operation *op) {
   SmallVector<int, 4> factors;
   for (const ShardingRule::Factor &factor : rule.factors) {
     factors.push_back(addNode(factor.size));
-    if (factor.kind == FactorKind::Whole)
-      nodes[factors.back()].wholeOps.insert(op);
+    if (factor.kind == FactorKind::Unsplittable)
+      nodes[factors.back()].preventingOps.insert(op);
   }
   auto relate = [&](Value value, const ShardingRule::Dims &dims) {
     SmallVector<int, 4> valueDims(getNodes(value));

@@ -1,4 +1,4 @@
-//===- LinkModel.cpp - Cost of communication ------------------------------===//
+//===- LinkModel.cpp - Communication time by grid axis --------------------===//
 
 #include "tpc/Analysis/LinkModel.h"
 
@@ -32,7 +32,7 @@ bool LinkModel::crossesNodes(StringRef axis) const {
       return ::tpc::crossesNodes(stride, size, grid.getWorldSize(), grid.getGpusPerNode());
     stride *= size;
   }
-  return false; // mb is an axis in time
+  return false; // mb is not an axis of ranks
 }
 
 Link LinkModel::getLink(StringRef axis) const {
@@ -51,7 +51,7 @@ Link LinkModel::getLink(ArrayRef<StringAttr> axes) const {
   return slowest;
 }
 
-int64_t LinkModel::getMembers(ArrayRef<StringAttr> axes) const {
+int64_t LinkModel::getGroupSize(ArrayRef<StringAttr> axes) const {
   int64_t members = 1;
   for (StringAttr axis : axes)
     members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
@@ -59,5 +59,5 @@ int64_t LinkModel::getMembers(ArrayRef<StringAttr> axes) const {
 }
 
 double LinkModel::getSeconds(Transfer transfer, ArrayRef<StringAttr> axes, double bytes) const {
-  return ::tpc::getSeconds(getLink(axes), transfer, getMembers(axes), bytes);
+  return ::tpc::getSeconds(getLink(axes), transfer, getGroupSize(axes), bytes);
 }

@@ -70,7 +70,7 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments()) {
           collect(argument.getType());
-          // The first dimension of an input is the number of samples.
+          // The first dimension of an input is the batch.
           if (auto type = dyn_cast<RankedTensorType>(argument.getType());
               type && type.getRank() > 1 &&
               (isa<PipelineOp>(op) || (isa_and_nonnull<SymbolOpInterface>(op) &&

@@ -15,7 +15,8 @@ public:
   PeakCounter(ModuleOp module, const Symbols &symbols)
       : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
 
-  /// Returns the maximum over a block, without its arguments, which the caller counts.
+  /// Returns the peak bytes within a block, without the block's arguments, which are counted by the
+  /// caller.
   int64_t getPeak(Block &block);
 
 private:
@@ -32,7 +33,7 @@ int64_t PeakCounter::getBytes(Value value) const {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp>(value.getDefiningOp()))
     return 0;
-  // The bound keeps sums of several oversized values within 64 bits.
+  // Bounds the bytes of a value so that sums do not exceed 64 bits.
   return int64_t(std::min(estimateLocalBytes(tensor, grid, {}, symbols), 0x1p61));
 }
 
@@ -55,7 +56,7 @@ int64_t PeakCounter::getPeak(Block &block) {
       results += getBytes(result);
     peak = std::max(peak, live + std::max(inside, results));
     live += results;
-    // Values without later uses die here.
+    // Frees values whose last use is this op.
     auto isLast = [&](Value value) {
       return llvm::all_of(value.getUsers(), [&](Operation *user) {
         Operation *here = block.findAncestorOpInBlock(*user);
@@ -63,7 +64,7 @@ int64_t PeakCounter::getPeak(Block &block) {
       });
     };
     llvm::SmallSetVector<Value, 8> gone;
-    op.walk([&](Operation *inner) { // operands of micro-batch iterations too
+    op.walk([&](Operation *inner) { // includes uses in nested micro-batch iterations
       for (Value operand : inner->getOperands())
         if (operand.getDefiningOp() && operand.getParentBlock() == &block && isLast(operand))
           gone.insert(operand);

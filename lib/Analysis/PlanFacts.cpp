@@ -1,4 +1,4 @@
-//===- PlanFacts.cpp - Facts and warnings about a plan --------------------===//
+//===- PlanFacts.cpp - Layer counts, and warnings about a plan ------------===//
 
 #include "tpc/Analysis/PlanFacts.h"
 

@@ -29,7 +29,7 @@ struct PrintFactorClasses : public mlir::tpc::impl::PrintFactorClassesBase<Print
             [&](int cls) {
               unsigned number = numbers.insert({cls, numbers.size()}).first->second;
               os << "#" << number << "=" << classes.getSize(cls).str();
-              if (classes.getWholeOp(cls))
+              if (classes.getPreventingOp(cls))
                 os << "!";
             },
             " ");

@@ -42,7 +42,7 @@ private:
   const Symbols &symbols;
   Coordinates coordinates;
   Report report;
-  int64_t stage = 0;                                // the current one
+  int64_t stage = 0;                                // current stage
   SmallVector<SmallVector<ParameterOp>> parameters; // by stage
   SmallVector<SmallVector<Type>> caches;            // by stage
 };
@@ -51,7 +51,7 @@ std::optional<int64_t> Counter::getBytes(Type type) {
   return getLocalBytes(type, grid, coordinates, symbols);
 }
 
-/// Returns the bytes over all micro-batches.
+/// Returns the bytes of the stage's caches for all micro-batches.
 int64_t Counter::getCacheBytes(int64_t stage) {
   int64_t bytes = 0;
   for (Type type : caches[stage]) {
@@ -65,7 +65,7 @@ int64_t Counter::getCacheBytes(int64_t stage) {
   return bytes;
 }
 
-/// Whether a value is a slice of a cache's contents before a step.
+/// Whether a value is a slice of a cache argument.
 static bool isSliceOfCache(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<LocalSliceOp, ExpandOp, ReshapeOp, GatherOp>(op))
@@ -90,7 +90,7 @@ void Counter::add(StringRef axis, StringRef kind, int64_t count, int64_t bytes) 
   row->bytes += count * bytes;
 }
 
-/// Joins axes in the grid's order.
+/// Returns the axes joined by "-", in the grid's order.
 std::string Counter::getLabel(ArrayAttr axes) {
   std::string label;
   for (StringAttr axis : grid.getOrder())
@@ -99,8 +99,8 @@ std::string Counter::getLabel(ArrayAttr axes) {
   return label;
 }
 
-/// Returns `dim` without one of `axes` that is innermost on it, and removes that from `axes`. Null
-/// if none is.
+/// If the innermost axis of `dim` is in `axes`, moves it from `axes` to `taken` and returns `dim`
+/// without it; else returns null.
 static DimAttr takeInnermost(DimAttr dim, SmallVectorImpl<StringAttr> &axes, StringAttr &taken) {
   auto take = [&](ArrayRef<StringAttr> all) {
     if (all.empty() || !llvm::is_contained(axes, all.back()))
@@ -122,8 +122,8 @@ static DimAttr takeInnermost(DimAttr dim, SmallVectorImpl<StringAttr> &axes, Str
   return {};
 }
 
-/// Gathers and scatters over several axes run one axis at a time; each has a whole buffer of its
-/// own.
+/// Counts a gather or scatter over several axes as one collective per axis, each with its own whole
+/// buffer.
 LogicalResult Counter::countSteps(Operation *op, ArrayAttr axesAttr, int64_t times) {
   bool gathers = isa<AllGatherOp>(op);
   auto split = cast<RankedTensorType>((gathers ? op->getOperand(0) : op->getResult(0)).getType());
@@ -157,7 +157,7 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
   Value buffer = op->getOperand(0);
   auto bytes = getBytes(buffer.getType());
   auto collective = dyn_cast<CollectiveOpInterface>(op);
-  if (collective && collective.sendsOnlyNeeded())
+  if (collective && collective.sendsOnlyMissing())
     bytes = collective.getMaxMemberBytes(grid, coordinates, symbols);
   if (!bytes)
     return op->emitError() << "the size of " << buffer.getType()
@@ -184,7 +184,8 @@ LogicalResult Counter::countBlock(Block &block, int64_t times) {
 }
 
 LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
-  // Prologue: runs once per step; values that iterations read are live until the last one.
+  // The prologue runs once per step. Its values that micro-batch iterations read are live until the
+  // last iteration.
   for (Operation &op : stage.getBody().front()) {
     if (isa<MicroBatchesOp>(op))
       continue;
@@ -202,8 +203,8 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
   }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
     Block &body = loop.getBody().front();
-    // Micro-batches of equal size are counted together. Sizes descend, so each run is found by
-    // bisection.
+    // Micro-batches of equal size are counted together. Their sizes are in descending order, so
+    // groups of equal sizes are found by bisection.
     DimAttr batch = loop.getBatchAttr();
     int64_t total = batch ? grid.getMicroBatches() : 1;
     auto getSize = [&](int64_t index) -> std::optional<int64_t> {
@@ -229,7 +230,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       begin = end;
     }
     coordinates.erase("mb");
-    // Outputs are assembled once, unsplit; caches stay on their ranks.
+    // Each output is gathered once, with its global size; caches stay on their ranks.
     for (auto output : body.getOps<OutputOp>()) {
       auto pipeline = output->getParentOfType<PipelineOp>();
       if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]))) {
@@ -269,12 +270,12 @@ ParameterRow Counter::describe(ParameterOp parameter) {
   ParameterRow row{parameter.getWeight().str(), {}, {}, getBytes(parameter.getType()).value_or(0)};
   for (DimAttr dim : getDist(parameter.getType()).getDims()) {
     row.shape.push_back(evaluateOr1(dim.getExpr(), symbols));
-    row.held.push_back(dim.getLocalSize(grid, coordinates, symbols).value_or(0));
+    row.localShape.push_back(dim.getLocalSize(grid, coordinates, symbols).value_or(0));
   }
   return row;
 }
 
-/// Returns, for each rank, the bytes of the parameters in its stage.
+/// Computes the parameter bytes of each rank.
 void Counter::countWeights() {
   int64_t world = grid.getWorldSize();
   for (StageRow &row : report.stages) {
@@ -389,7 +390,7 @@ llvm::json::Value Report::toJSON() const {
     for (const ParameterRow &parameter : row.parameters)
       parameters.push_back(llvm::json::Object{{"weight", parameter.weight},
                                               {"shape", llvm::json::Array(parameter.shape)},
-                                              {"held", llvm::json::Array(parameter.held)},
+                                              {"held", llvm::json::Array(parameter.localShape)},
                                               {"bytes", parameter.bytes}});
     stageRows.push_back(llvm::json::Object{{"stage", row.stage},
                                            {"layers", row.layers},
@@ -407,7 +408,7 @@ llvm::json::Value Report::toJSON() const {
     functionRows.push_back(llvm::json::Object{{"function", row.function},
                                               {"layer", row.isLayer},
                                               {"calls", row.calls},
-                                              {"products", row.products},
+                                              {"products", row.matmuls},
                                               {"attentions", row.attentions},
                                               {"kernels", row.kernels}});
   for (const RankRow &row : ranks)

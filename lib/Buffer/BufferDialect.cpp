@@ -110,7 +110,7 @@ static ParseResult parseUse(AsmParser &parser, ParameterUse &use) {
   return success();
 }
 
-/// Parses the rest after the use.
+/// Parses the syntax after the use.
 static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load) {
   StringAttr weight;
   ViewAttr view;
@@ -153,8 +153,8 @@ static IntegerAttr makeIndex(MLIRContext *context, int64_t index) {
   return IntegerAttr::get(IntegerType::get(context, 64), index);
 }
 
-ArgumentAttr ArgumentAttr::getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent,
-                                    std::optional<int64_t> result) {
+ArgumentAttr ArgumentAttr::getBuffer(MLIRContext *context, int64_t argument, ExtentAttr extent,
+                                     std::optional<int64_t> result) {
   return get(context, makeIndex(context, argument), extent, ParameterUse::Dense, {},
              result ? makeIndex(context, *result) : IntegerAttr());
 }
@@ -163,7 +163,7 @@ ArgumentAttr ArgumentAttr::getParameter(MLIRContext *context, int64_t argument, 
   return get(context, makeIndex(context, argument), {}, use, {}, {});
 }
 
-ArgumentAttr ArgumentAttr::getHidden(LoadAttr load) {
+ArgumentAttr ArgumentAttr::getImplicitParameter(LoadAttr load) {
   return get(load.getContext(), {}, {}, load.getUse(), load, {});
 }
 
@@ -179,7 +179,7 @@ static ParseResult parse(AsmParser &parser, ArgumentAttr &attr) {
       return failure();
     if (parser.parseColon() || ::parse(parser, extent))
       return failure();
-    attr = ArgumentAttr::getPlace(context, index, extent, result);
+    attr = ArgumentAttr::getBuffer(context, index, extent, result);
     return success();
   }
   ParameterUse use;
@@ -195,14 +195,14 @@ static ParseResult parse(AsmParser &parser, ArgumentAttr &attr) {
   LoadAttr load;
   if (parseLoad(parser, use, load))
     return failure();
-  attr = ArgumentAttr::getHidden(load);
+  attr = ArgumentAttr::getImplicitParameter(load);
   return success();
 }
 
 static void print(AsmPrinter &printer, ArgumentAttr attr) {
   if (attr.getLoad())
     return printLoad(printer, attr.getLoad());
-  if (!attr.isPlace()) {
+  if (!attr.isBuffer()) {
     printer << stringifyParameterUse(attr.getUse()) << " " << attr.getArgument().getInt();
     return;
   }
@@ -342,8 +342,8 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
         if (parseName({}) || parser.parseEqual() || ::parse(parser, attr))
           return failure();
         inputs.push_back(attr);
-        arguments.back().type = attr.isPlace() ? Type(PlaceType::get(b.getContext()))
-                                               : ParameterType::get(b.getContext());
+        arguments.back().type = attr.isBuffer() ? Type(PlaceType::get(b.getContext()))
+                                                : ParameterType::get(b.getContext());
         return success();
       }))
     return failure();
@@ -385,11 +385,12 @@ void FuncOp::print(OpAsmPrinter &printer) {
   }
   if (!getResultsPlaces().empty()) {
     printer << " to (";
-    llvm::interleaveComma(llvm::zip(getResultsPlaces().getAsRange<ExtentAttr>(), getResultPlaces()),
-                          printer, [&](auto pair) {
-                            printer << std::get<1>(pair) << " : ";
-                            ::print(printer, std::get<0>(pair));
-                          });
+    llvm::interleaveComma(
+        llvm::zip(getResultsPlaces().getAsRange<ExtentAttr>(), getResultBuffers()), printer,
+        [&](auto pair) {
+          printer << std::get<1>(pair) << " : ";
+          ::print(printer, std::get<0>(pair));
+        });
     printer << ")";
   }
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
@@ -406,7 +407,7 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseAttribute(callee, "callee", result.attributes) ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
                                      [&]() -> ParseResult {
-                                       // The keyword marks indices of parameters.
+                                       // The keyword marks parameter indices.
                                        isParameter.push_back(
                                            succeeded(parser.parseOptionalKeyword("parameter")));
                                        return parser.parseOperand(all.emplace_back());

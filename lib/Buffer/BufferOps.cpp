@@ -12,8 +12,8 @@ LogicalResult FuncOp::verify() {
     return emitOpError() << "has " << block.getNumArguments() << " arguments, but attributes for "
                          << getArgs().size() + getResultsPlaces().size();
   for (auto [i, value] : llvm::enumerate(block.getArguments())) {
-    bool isPlace = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isPlace();
-    if (isPlace != isa<PlaceType>(value.getType()))
+    bool isBuffer = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isBuffer();
+    if (isBuffer != isa<PlaceType>(value.getType()))
       return emitOpError() << "argument " << i << " is of type " << value.getType();
   }
   if (getStage() && block.getNumArguments())
@@ -37,7 +37,7 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
                          << " result buffers, but " << getCalleeAttr() << " has "
                          << callee.getArgs().size() << " and " << callee.getResultsPlaces().size();
   for (auto [i, value] : llvm::enumerate(getArgs()))
-    if (cast<ArgumentAttr>(callee.getArgs()[i]).isPlace() != isa<PlaceType>(value.getType()))
+    if (cast<ArgumentAttr>(callee.getArgs()[i]).isBuffer() != isa<PlaceType>(value.getType()))
       return emitOpError() << "argument " << i << " is of type " << value.getType();
   return success();
 }
@@ -71,7 +71,7 @@ SmallVector<buffer::ProductOp::Matmul> buffer::ProductOp::getMatmuls() {
 }
 
 namespace {
-/// Matmuls in the form in which the op stores them.
+/// Operand and attribute lists in which the op stores its matmuls.
 struct Lists {
   SmallVector<Value> parameters, biases, residuals, to;
   SmallVector<Attribute> widths;

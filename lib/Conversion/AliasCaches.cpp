@@ -1,4 +1,4 @@
-//===- AliasCaches.cpp - Movements of caches that alias memory ------------===//
+//===- AliasCaches.cpp - Cache movements that alias memory ----------------===//
 
 #include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
@@ -32,14 +32,15 @@ static bool swapsTokensAndHeads(TransposeOp op) {
   return llvm::equal(op.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
 }
 
-/// Attention reads keys and values of a cache by strides.
+/// Whether the use is attention over a cache, whose keys and values are read by strides.
 static bool isReadByStrides(OpOperand &use) {
   auto attention = dyn_cast<AttentionOp>(use.getOwner());
   return attention && attention.getLengths() &&
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
-/// A kernel that computes new keys writes them directly into the cache.
+/// Marks transposes before an append, except if a kernel computes the new tokens: it writes
+/// directly into the cache.
 static void markTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();
@@ -56,8 +57,8 @@ static void markTransposes(AppendOp append) {
       transpose->setAttr(kAliasedAttr, b.getUnitAttr());
 }
 
-/// Returns the ops that make the indices of a gather from a constant of this block, the constant
-/// first. Empty for other indices.
+/// Returns the ops that compute the indices of a gather from a constant in this block, beginning
+/// with the constant. Empty for other indices.
 static SmallVector<Operation *> getFixedIndices(GatherOp gather) {
   SmallVector<Operation *> ops;
   Operation *op = gather.getIndices().getDefiningOp();
@@ -81,8 +82,8 @@ static bool repeatsHeads(ConstantOp indices, std::optional<int64_t> heads) {
                       [&](const APInt &head) { return head.getSExtValue() == next++ / times; });
 }
 
-/// Returns whether the use takes copies of KV heads or this rank's shard: the layout of a rank's
-/// cache.
+/// Returns whether the use selects this rank's shard or replicates KV heads, and thus describes the
+/// layout of the rank's cache.
 static bool isShardOfCache(OpOperand &use) {
   auto gather = dyn_cast<GatherOp>(use.getOwner());
   if (!gather)
@@ -94,7 +95,7 @@ static bool isShardOfCache(OpOperand &use) {
                                           getSizes(gather.getData())[1].asConstant());
 }
 
-/// Marks indices that only unmaterialized gathers use: they are not computed either.
+/// Marks the index computation of aliased gathers, which needs no code either.
 static void markIndices(GatherOp gather) {
   for (Operation *op : llvm::drop_begin(getFixedIndices(gather)))
     if (llvm::all_of(op->getUsers(), [](Operation *user) { return user->hasAttr(kAliasedAttr); }))
@@ -115,7 +116,7 @@ static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
   return calls;
 }
 
-/// Moves the first movement of a function's argument into the callers.
+/// Moves a movement op on a function's argument into the callers.
 static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp> calls) {
   SmallVector<Operation *> moved;
   if (auto gather = dyn_cast<GatherOp>(part))
@@ -133,15 +134,15 @@ static void hoist(Operation *part, BlockArgument argument, ArrayRef<func::CallOp
   argument.setType(part->getResult(0).getType());
   part->getResult(0).replaceAllUsesWith(argument);
   for (Operation *op : llvm::reverse(moved))
-    if (op->use_empty()) // gathers of other caches may have the same indices
+    if (op->use_empty()) // gathers of other caches may use the same indices
       op->erase();
   auto callee = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   callee.setType(
       callee.getFunctionType().clone(callee.front().getArgumentTypes(), callee.getResultTypes()));
 }
 
-/// Moves movements of a whole cache from functions to their callers, so that calls receive the
-/// rank's shard. All calls (of several layers or stages) change together.
+/// Hoists movement ops on a cache from functions into their callers, so that functions receive the
+/// rank's shard. All calls of a function are changed together.
 static void hoistMovements(Value value) {
   while (value.hasOneUse()) {
     OpOperand &use = *value.use_begin();
@@ -162,8 +163,8 @@ static void hoistMovements(Value value) {
   }
 }
 
-/// Follows a cache from its value at the beginning to its value at the end of the step. Null if the
-/// end is in another block, because nothing appends here.
+/// Follows a cache from its value before the step to its value after the step. Null if this block
+/// contains no append to the cache.
 FailureOr<Value> AliasCaches::follow(Value value, FlatSymbolRefAttr cache) {
   if (!value.hasOneUse()) {
     for (Operation *user : value.getUsers())
@@ -229,7 +230,8 @@ LogicalResult AliasCaches::markMovements(PipelineOp pipeline, unsigned input,
          << " is appended to here, and the result that has it is another value";
 }
 
-/// Inputs and outputs keep their numbers.
+/// Checks that caches are the last inputs or outputs, so that other inputs and outputs keep their
+/// indices.
 static LogicalResult checkOrder(PipelineOp pipeline, StringRef what, ArrayAttr all) {
   bool seen = false;
   for (auto attrs : all.getAsRange<DictionaryAttr>()) {

@@ -26,14 +26,15 @@ static ReductionKind getKind(Value unreduced) {
 }
 
 namespace {
-/// A local tensor as [outer, n, inner]. The n elements, of one factor or of the product of all, are
-/// split over one more axis in `split`.
+/// A local tensor viewed as [outer, n, inner], where n (a factor, or the product of all factors) is
+/// the dimension that is split over one more axis in type `split`.
 struct SplitShape {
   SymExpr outer, n, inner;
 };
 } // namespace
 
-/// `axis` is the innermost split of the dimension, which the verifiers of collectives require.
+/// Requires that `axis` is the innermost split of the dimension, as checked by the verifiers of
+/// collectives.
 static SplitShape findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axis) {
   SmallVector<SymExpr> sizes = p.sizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
@@ -85,16 +86,17 @@ struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduce
   }
 };
 
-/// Handles one axis at a time: only then does the split over several axes, one after the other,
-/// equal the runtime's split over a group. Intermediate results get their own buffers.
+/// Emits one runtime call per axis, because the shards of a successive split over several axes
+/// differ from those of the runtime's split over one group. Intermediate results have their own
+/// buffers.
 template <typename OpT, bool gathers>
 struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OpT>(base);
     int64_t dim = op.getDim();
-    // The type with all axes; each step removes the innermost one.
+    // The type that is split over all axes; each step removes the innermost axis.
     Type split = gathers ? op.getOperand().getType() : op.getType();
-    SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, more, less
+    SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, split type, type without the axis
     SmallVector<StringRef> axes = getAxes(op.getAxes());
     for (StringRef axis : llvm::reverse(axes)) {
       Type less = withoutAxis(split, dim, axis, p.grid());
@@ -142,8 +144,8 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     bool splitFirst = to < from;
     SplitShape &first = splitFirst ? split : gathered;
     SplitShape &second = splitFirst ? gathered : split;
-    // SplitShape dimensions: the ones outside of the second split, without the first split and the
-    // ones outside of it, with their local sizes.
+    // Size of the dimensions between the two split dimensions: those outside of the second split,
+    // without the first split dimension and the dimensions outside of it.
     int64_t a = std::min(from, to), b = std::max(from, to);
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     SymExpr middle = product(ArrayRef(sizes).slice(a + 1, b - a - 1));
@@ -181,18 +183,18 @@ struct CollectivePermuteModel
     assert(move && "verified");
     SmallVector<Attribute> splits;
     for (const BlockMove::Axes *axes :
-         {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
+         {&move->in.n, &move->in.product, &move->out.n, &move->out.product})
       splits.push_back(getList(base->getContext(), *axes));
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     int64_t dim = op.getDim();
     SymExpr outer = product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
     SymExpr inner = product(ArrayRef(sizes).drop_front(dim + 1));
-    SymExpr first = op.getFrom() ? getNamed(*op.getFrom()) : SymExpr(0);
+    SymExpr first = op.getFrom() ? toNamedSize(*op.getFrom()) : SymExpr(0);
     Value in = p.getBuffer(op.getOperand()), out = p.getBuffer(op.getResult());
     buffer::CollectivePermuteOp::create(
         p.builder(), p.getLoc(), in, out, p.builder().getArrayAttr(splits), p.expr(outer),
-        p.expr(getLocalSize(move->blocks, p.grid())), p.expr(getNamed(move->n)),
-        p.expr(getNamed(move->unit)), p.expr(inner), p.expr(first));
+        p.expr(getLocalSize(move->blocks, p.grid())), p.expr(toNamedSize(move->n)),
+        p.expr(toNamedSize(move->unit)), p.expr(inner), p.expr(first));
     return success();
   }
 };
@@ -259,18 +261,19 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OutputOp>(base);
     OpBuilder &b = p.builder();
-    // A cache stays in its buffer.
+    // A cache stays in its buffer and is not delivered.
     auto attrs =
         cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (getCache(attrs))
       return success();
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
-    // Only the first of equal copies is delivered. Of a rank's indices [begin, begin + held) in the
-    // last factor of a dimension, these are the multiples of `times`, which divides that factor.
+    // Only the first copy of a replicated head is delivered: of a rank's indices [begin, begin +
+    // held) in the last factor of the dimension, the multiples of `times`, which divides that
+    // factor.
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
     buffer::ExprAttr held, first;
-    IntegerAttr every, step; // of the dimensions, divided into factors
+    IntegerAttr every, step; // index of the factor, and `times`
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       bool hasCopies = copies.times > 1 && int64_t(i) == copies.dim;
       auto last =
@@ -278,10 +281,10 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       if (hasCopies && (!dim.getAxes().empty() || !last || *last % copies.times))
         return base->emitOpError() << "output " << op.getIndex() << " has " << copies.times
                                    << " copies along " << dim << ", not within its last factor";
-      // A shard of `(batch{dp} * sequence){tp}` is contiguous in the whole dimension, because all
-      // dimensions below the first factor are whole.
+      // A shard of `(batch{dp} * sequence){tp}` is contiguous in the global dimension, because all
+      // factors after the first are unsplit.
       if (!dim.getAxes().empty() && isRange(dim)) {
-        shape.push_back(getNamed(dim.getExpr()));
+        shape.push_back(toNamedSize(dim.getExpr()));
         offset.push_back(getFirstIndex(dim, p.grid()));
         size.push_back(getLocalSize(dim, p.grid()));
         continue;
@@ -291,7 +294,7 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
                                    << dim.getAxes()[0] << " across the factors of dimension " << i
                                    << ", so that a rank's part is no box; gather it before";
       for (FactorAttr factor : dim.getFactors()) {
-        shape.push_back(getNamed(factor.getExpr()));
+        shape.push_back(toNamedSize(factor.getExpr()));
         offset.push_back(getBegin(factor, p.grid()));
         size.push_back(getLocalSize(factor, p.grid()));
       }
@@ -310,7 +313,7 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         first = p.expr(offset.back() * times - begin);
       }
     }
-    // Among ranks with the same shard, and among micro-batches with the same result, the first
+    // Among ranks with the same shard, and among micro-batches with the same result, only the first
     // delivers.
     SmallVector<StringRef> axes;
     if (GridAttr grid = p.grid()) {
@@ -328,7 +331,7 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
   }
 };
 
-/// Plans a repeated region in a frame of its own.
+/// Plans the body of a loop with its own frame.
 struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto loop = cast<MicroBatchesOp>(op);
@@ -339,7 +342,7 @@ struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, Mic
       if (!batch.usesAxis("mb"))
         local = getShardSize(local, "mb", p.grid());
       size = p.expr(local);
-      count = getRanks("mb", p.grid());
+      count = getNumRanks("mb", p.grid());
     }
     auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), size);
     return p.planInner(loop.getBody().front(), rounds.getBody().emplaceBlock());

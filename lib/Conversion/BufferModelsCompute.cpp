@@ -15,7 +15,7 @@ struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, Parameter
   LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
 };
 
-/// A cast that happens while a parameter is loaded. Other casts are kernels.
+/// Model of casts that are applied when a parameter is loaded. Other casts are kernels.
 struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
   bool needsMemory(Operation *op) const { return !isHostOp(op); }
@@ -31,7 +31,7 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   }
 };
 
-/// Movement of a cache: the result of the last one aliases the cache's buffer.
+/// Plans a movement op on a cache. The result of the last movement aliases the cache's buffer.
 static LogicalResult planAliased(Operation *op, BufferPlanner &p) {
   Value result = op->getResult(0);
   if (llvm::none_of(result.getUsers(), [](Operation *user) { return user->hasAttr(kAliasedAttr); }))
@@ -46,7 +46,7 @@ struct AliasedCopiesModel : HostOpInterface::ExternalModel<AliasedCopiesModel<Op
   LogicalResult plan(Operation *op, BufferPlanner &p) const { return planAliased(op, p); }
 };
 
-/// Runtime calls read the transposed value by strides.
+/// Transposes whose results runtime calls read by strides.
 struct AliasedTransposeModel : HostOpInterface::ExternalModel<AliasedTransposeModel, TransposeOp> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kAliasedAttr); }
   Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
@@ -69,7 +69,7 @@ struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   }
 };
 
-/// A slice of the outermost factor is contiguous: it is another address in the same buffer.
+/// A slice of the outermost factor is contiguous, so it is a subrange of the same buffer.
 struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
   bool needsMemory(Operation *op) const { return !op->hasAttr(kAliasedAttr); }
   bool isHostOp(Operation *op) const {
@@ -84,7 +84,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     DimAttr f = from[slice.getDim()], t = to[slice.getDim()];
     if (f.getFactors().empty() || t.getFactors().empty())
       return false;
-    // Either the product of the factors is split further, or the first factor.
+    // The slice splits either the product of the factors or the first factor.
     if (f.getFactors() == t.getFactors())
       return true;
     return f.getAxes().empty() && t.getAxes().empty() &&
@@ -97,7 +97,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
   bool isSameMemory(Operation *) const { return false; }
 
-  /// Axes of n from `first` on select the slice that begins at the result.
+  /// Returns the offset of the slice that the axes from index `first` on select in n.
   static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
     SymExpr begin(0);
     for (auto [i, axis] : llvm::enumerate(axes)) {
@@ -114,13 +114,13 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     auto slice = cast<LocalSliceOp>(op);
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
-    // First element of the slice, in elements of the local dimension.
+    // Offset of the slice, in elements of the local dimension.
     SymExpr begin;
     if (f.getFactors() == t.getFactors()) {
       begin = getBegin(getFactorsSize(t, p.grid()), t.getAxes(), f.getAxes().size(), p.grid());
     } else {
       FactorAttr outer = t.getFactors().front();
-      begin = getBegin(getNamed(outer.getExpr()), outer.getAxes(),
+      begin = getBegin(toNamedSize(outer.getExpr()), outer.getAxes(),
                        f.getFactors().front().getAxes().size(), p.grid());
       for (FactorAttr inner : t.getFactors().drop_front())
         begin = begin * getLocalSize(inner, p.grid());
@@ -134,7 +134,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
 };
 
-/// An op that the matmul before it computes as its epilogue.
+/// Model of ops that are fused into the preceding matmul as its epilogue.
 template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kFusedAttr); }
   Value getAliased(Operation *op) const {
@@ -171,7 +171,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   static LogicalResult planPacked(ArrayRef<MatmulOp> merged, BufferPlanner &p) {
     MatmulOp first = merged.front();
     SmallVector<SymExpr> x = p.sizes(first.getLhs().getType());
-    // Buffers come first: the ops that define them precede the matmul.
+    // Get all buffers first, because the ops that define them must precede the matmul.
     Value from = p.getBuffer(first.getLhs());
     SmallVector<buffer::ProductOp::Matmul> parts;
     for (MatmulOp op : merged)
@@ -206,8 +206,8 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
             epilogue};
   }
 
-  // Matmuls of two computed values. Either one side has no batch (or one of size 1), or both have
-  // the result's: tpc-fuse-epilogues ensures that.
+  // Plans a matmul of two computed values. Each operand has either no batch (or batch size 1) or
+  // the batch of the result, as ensured by tpc-fuse-epilogues.
   static LogicalResult planBatch(MatmulOp op, BufferPlanner &p) {
     SmallVector<SymExpr> x = p.sizes(op.getLhs().getType());
     SmallVector<SymExpr> y = p.sizes(op.getRhs().getType());
@@ -224,7 +224,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     SymExpr m = x[x.size() - 2], k = x.back(), n = y.back();
     bool left = hasBatch(op.getLhs()), right = hasBatch(op.getRhs());
     SymExpr batch = right ? batchOf(y) : left ? batchOf(x) : SymExpr(1);
-    if (left && !right) { // one taller matmul
+    if (left && !right) { // the batch is merged into m
       m = batch * m;
       batch = SymExpr(1);
     }
@@ -258,12 +258,12 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       return op.emitOpError("has lengths of another type than i64");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
-    // A rank has the same KV heads in q as in k, and the same shard of each group: [2 * 4{tp}]
-    // query heads are not contiguous in the whole dimension, but form groups again.
+    // A rank has the same KV heads in q as in k, and the same shard of each group: local query
+    // heads of [2 * 4{tp}] are not contiguous in the global dimension, but they form groups.
     // Position of this rank's first query. If the rank's queries are not contiguous, only slopes
-    // use the position. Any position serves them, because it adds one number to a row.
+    // use the position. Then any position is correct, because it only adds a constant to each row.
     DimAttr queries = getDist(op.getQ()).getDims()[1];
-    SymExpr position = getNamed(op.getCausalOffset());
+    SymExpr position = toNamedSize(op.getCausalOffset());
     if (isRange(queries))
       position = position + getFirstIndex(queries, p.grid());
     buffer::ExprAttr causal, after, slopesAt;
@@ -281,7 +281,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       return p.exprs({all[0].isConstant(1) ? SymExpr(0) : m[1] * m[2] * m[3],
                       all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
     };
-    // In a cache, the tokens of a head are contiguous; elsewhere, the heads of a token.
+    // In a cache, the tokens of a head are contiguous; in other tensors, the heads of a token are.
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
     SmallVector<SymExpr> cacheStrides;
     auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
@@ -313,7 +313,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   }
 };
 
-/// Appends in place. A kernel that computes the new entries may write them directly.
+/// Appends in place. Not used if a kernel computes the new entries and writes them directly.
 struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
   bool isHostOp(Operation *op) const {
     auto append = cast<AppendOp>(op);
@@ -326,7 +326,7 @@ struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
       return op.emitOpError("has lengths of another type than i64");
     SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
     Operation *transpose = op.getFresh().getDefiningOp();
-    // [b, s, h, d] below a transpose, else [b, h, s, d].
+    // The operand is [b, s, h, d] before an aliased transpose, else [b, h, s, d].
     bool byTokens = transpose && transpose->hasAttr(kAliasedAttr);
     SymExpr all = fresh[1] * fresh[2] * fresh[3];
     SymExpr head = byTokens ? fresh[3] : fresh[2] * fresh[3];
@@ -359,7 +359,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       if (!n)
         args.push_back(p.getBuffer(value));
     }
-    for (auto &[parameter, use] : parameters.getHidden(callee))
+    for (auto &[parameter, use] : parameters.getImplicitParameters(callee))
       args.push_back(p.parameter(parameter, use));
     SmallVector<Value> results;
     for (OpResult result : call.getResults())

@@ -1,4 +1,4 @@
-//===- BufferPlanner.cpp - Planner from tensors to buffers ----------------===//
+//===- BufferPlanner.cpp - Conversion of tensor functions to buffers ------===//
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
@@ -33,7 +33,7 @@ static buffer::FuncOp makeFunction(SymbolTable &symbols, Location loc, const Twi
   Block &body = function.getBody().emplaceBlock();
   auto place = buffer::PlaceType::get(b.getContext());
   for (Attribute argument : arguments)
-    body.addArgument(cast<buffer::ArgumentAttr>(argument).isPlace()
+    body.addArgument(cast<buffer::ArgumentAttr>(argument).isBuffer()
                          ? Type(place)
                          : buffer::ParameterType::get(b.getContext()),
                      loc);
@@ -83,7 +83,7 @@ buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
     const ParameterNeeds *needs = parameters.lookup(arg);
     auto result = becomes.find(i);
     if (!needs)
-      arguments.push_back(buffer::ArgumentAttr::getPlace(
+      arguments.push_back(buffer::ArgumentAttr::getBuffer(
           context, i, extent(arg.getType()),
           result == becomes.end() ? std::nullopt : std::optional<int64_t>(result->second)));
     if (needs && needs->packed)
@@ -93,8 +93,8 @@ buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
       arguments.push_back(
           buffer::ArgumentAttr::getParameter(context, i, buffer::ParameterUse::Dense));
   }
-  for (auto &[parameter, use] : parameters.getHidden(function))
-    arguments.push_back(buffer::ArgumentAttr::getHidden(load(parameter, use)));
+  for (auto &[parameter, use] : parameters.getImplicitParameters(function))
+    arguments.push_back(buffer::ArgumentAttr::getImplicitParameter(load(parameter, use)));
   return made = makeFunction(symbols, function.getLoc(), function.getName() + "_on_buffers",
                              function.getSymNameAttr(), std::nullopt, arguments, results);
 }
@@ -237,8 +237,8 @@ Value BufferPlanner::getCacheSlice(Value tensor) {
   auto pipeline = cast<PipelineOp>(input.getOwner()->getParentOp());
   FlatSymbolRefAttr cache =
       getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()]));
-  // The cache spans all micro-batches; each has its shard of the batch, which is the outermost
-  // dimension.
+  // The cache has the sequences of all micro-batches; a micro-batch uses its shard of the batch,
+  // the outermost dimension.
   FactorAttr batch;
   Type whole = tensor.getType();
   if (DimAttr dim = getDist(tensor).getDims()[0]; dim.usesAxis("mb")) {
@@ -253,7 +253,7 @@ Value BufferPlanner::getCacheSlice(Value tensor) {
   }
   if (!batch)
     return state;
-  SymExpr n = getNamed(batch.getExpr());
+  SymExpr n = toNamedSize(batch.getExpr());
   for (StringAttr axis : batch.getAxes().drop_back())
     n = getShardSize(n, axis.getValue(), grid());
   SymExpr begin = getShardBegin(n, "mb", grid()) * product(ArrayRef(sizes(whole)).drop_front());
@@ -264,12 +264,12 @@ SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
   FactorAttr outer = dim.getFactors().front();
   SymExpr first = getBegin(outer, grid);
   for (FactorAttr inner : dim.getFactors().drop_front())
-    first = first * getNamed(inner.getExpr());
+    first = first * toNamedSize(inner.getExpr());
   return first + getProductBegin(dim, grid);
 }
 
 static SymExpr roundUp(const SymExpr &bytes) {
-  // 64 bytes is the alignment of slots.
+  // Slots are 64-byte aligned.
   return SymExpr(64) * SymExpr::floorDiv(bytes + SymExpr(63), SymExpr(64));
 }
 
@@ -286,14 +286,15 @@ void BufferPlanner::pop(Value place) {
 // Frames
 //===----------------------------------------------------------------------===//
 
-// The live range of a value is an interval of the block's ops: from its definition to the last use
-// of the value or of an alias.
+// The live range of a value is the interval of the block's ops from its definition to the last use
+// of the value or of its aliases.
 void BufferPlanner::findSlots(Block &block, ValueRange results) {
   DenseMap<Operation *, int64_t> position;
   int64_t next = 0;
   for (Operation &op : block) {
     position[&op] = next++;
-    // Merged matmuls read and write at the same time, and their epilogues belong to them.
+    // Merged matmuls and their epilogues are one runtime call, so their operands and results are
+    // live at the same time.
     auto matmul = dyn_cast<MatmulOp>(op);
     if (matmul && op.hasAttr(kMergedAttr))
       position[&op] = position[getMerged(matmul).front()];
@@ -301,7 +302,7 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
       position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
   }
 
-  // Results use the caller's buffers from the beginning on.
+  // Results are in the caller's buffers, which are live during the entire function.
   SmallVector<Value> operands;
   if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
     for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
@@ -345,11 +346,12 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
   }
 }
 
-// Assigns a free slot in program order, preferably one of exactly the value's size.
+// Assigns a free slot to `value`, preferably one of exactly the value's size. Called in program
+// order.
 void BufferPlanner::assignSlot(Value value, Value reusable, int64_t now, int64_t end) {
   SymExpr size = bytes(value.getType()), known = substituteNumbers(size, grid());
   unsigned best = slots.size();
-  // The result may reuse the slot of an operand whose last use is here.
+  // The result may reuse the slot of an operand whose last use is this op.
   if (reusable) {
     auto slot = slotOf.find(getAliasRoot(reusable));
     if (slot != slotOf.end() && slots[slot->second].freeAt == now)
@@ -364,14 +366,15 @@ void BufferPlanner::assignSlot(Value value, Value reusable, int64_t now, int64_t
       best = i;
   if (best == slots.size())
     slots.emplace_back();
-  // Sizes are kept symbolically: sizes that are equal here may differ for other inputs.
+  // A slot keeps the symbolic sizes of all its values, because their order depends on the values of
+  // symbols.
   if (!llvm::is_contained(slots[best].sizes, size))
     slots[best].sizes.push_back(size);
   slots[best].freeAt = end;
   slotOf[value] = best;
 }
 
-/// Returns the size of the frame.
+/// Assigns the offsets of slots, and returns the size of the frame.
 SymExpr BufferPlanner::assignOffsets() {
   SymExpr total(0);
   for (Slot &slot : slots) {
@@ -437,17 +440,17 @@ LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
 LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
   source = function;
   stage = shared.parameters.getStage(function);
-  // A module without stages loads its parameters as if it had one stage.
+  // A module without stages is treated like a program with one stage.
   if (!stage && shared.module.getOps<PipelineOp>().empty())
     stage = 0;
   target = shared.getFunction(function);
   loc = function.getLoc();
   Block &body = target.getBody().front();
   for (auto [attr, value] : llvm::zip(target.getArgs(), body.getArguments()))
-    if (auto argument = cast<buffer::ArgumentAttr>(attr); argument.isPlace())
+    if (auto argument = cast<buffer::ArgumentAttr>(attr); argument.isBuffer())
       buffers[function.getArgument(argument.getArgument().getInt())] = value;
   b.setInsertionPointToEnd(&body);
-  return planBlock(function.front(), target.getResultPlaces());
+  return planBlock(function.front(), target.getResultBuffers());
 }
 
 LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {

@@ -1,9 +1,9 @@
-//===- BufferPlanner.h - Planner from tensors to buffers --------*- C++ -*-===//
+//===- BufferPlanner.h - Conversion of tensor functions to buffers --------===//
 //
-// For each tensor function and each stage, the planner makes a buffer function (see Buffer.h) that
-// computes the same. Results use the caller's buffers; other values use one frame of the runtime's
-// stack. In that frame, values with disjoint live ranges share a slot, whose size is the maximum of
-// theirs.
+// For each tensor function and each stage, the planner creates an equivalent buffer function (see
+// Buffer.h). Results are in the caller's buffers; other values are in one frame of the runtime's
+// stack. Values with disjoint live ranges share a slot of the frame, whose size is the maximum of
+// their sizes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,19 +22,19 @@ class BufferPlanner;
 
 namespace mlir::tpc {
 
-/// State that the functions of a module share.
+/// State shared by all functions of a module.
 class BufferModule {
 public:
   BufferModule(ModuleOp module, ParameterTable &parameters)
       : module(module), grid(GridAttr::lookup(module)), parameters(parameters), symbols(module) {}
 
-  /// Returns the buffer function of a tensor function; callers may request it before it has a body.
+  /// Returns the buffer function of a tensor function. It may not have a body yet.
   buffer::FuncOp getFunction(func::FuncOp function);
-  /// Makes an empty function for a stage.
+  /// Creates an empty function for a stage.
   buffer::FuncOp makeStage(PipelineOp pipeline, StageOp stage);
-  /// Returns the argument whose buffer the result aliases, because the function appends to it.
+  /// Returns the cache argument that result `result` aliases, because the function appends to it.
   std::optional<unsigned> getAppended(func::FuncOp function, unsigned result);
-  /// Returns the entry of a parameter.
+  /// Returns the parameter-table entry of a parameter.
   FlatSymbolRefAttr getEntry(int64_t stage, const Parameter &parameter, ParameterUse use);
   func::FuncOp getCallee(func::CallOp call) {
     return cast<func::FuncOp>(SymbolTable::lookupNearestSymbolFrom(call, call.getCalleeAttr()));
@@ -62,7 +62,7 @@ public:
   explicit BufferPlanner(BufferModule &shared)
       : shared(shared), b(shared.module.getContext()), loc(b.getUnknownLoc()) {}
 
-  /// Fills the buffer function of `function`, or of a stage.
+  /// Creates the body of the buffer function of `function` (or of a stage).
   LogicalResult planFunction(func::FuncOp function);
   LogicalResult planStage(PipelineOp pipeline, StageOp stage);
 
@@ -79,7 +79,7 @@ public:
   Value getBuffer(Value tensor);
   void setBuffer(Value tensor, Value place) { buffers[tensor] = place; }
   SmallVector<Value> getBuffers(ValueRange tensors);
-  /// Returns the index of a parameter.
+  /// Returns the parameter-table index of a parameter.
   Value parameter(Value tensor, ParameterUse use);
   Value parameter(const Parameter &parameter, ParameterUse use);
 
@@ -89,19 +89,19 @@ public:
   SymExpr elements(Type tensor) { return getNumElements(tensor, shared.grid); }
   SymExpr bytes(Type tensor) { return shared.extent(tensor).getBytes(); }
 
-  /// Returns the slice of the cache that `tensor` aliases, following movements back to the cache's
-  /// argument.
+  /// Returns the slice of a cache's buffer that `tensor` aliases, following movement ops back to
+  /// the cache's argument.
   Value getCacheSlice(Value tensor);
 
-  /// Opens a frame with one buffer, until `pop`.
+  /// Allocates a frame with one buffer, which `pop` frees.
   Value pushBuffer(Type tensor);
   void pop(Value place);
-  /// Plans a block nested in the current one, at the end of `into`.
+  /// Plans a nested block, at the end of `into`.
   LogicalResult planInner(Block &block, Block &into);
 
 private:
   struct Slot {
-    SmallVector<SymExpr> sizes; // of the slot's values, in bytes
+    SmallVector<SymExpr> sizes; // bytes of the slot's values
     int64_t freeAt = -1;
     SymExpr begin;
   };
@@ -123,21 +123,22 @@ private:
   buffer::FuncOp target;
   DenseMap<Value, Value> buffers;
   DenseMap<Attribute, Value> constants;
-  DenseMap<Attribute, Value> states;                // by cache
-  DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
-  SmallVector<std::pair<Attribute, Value>> indices; // of parameters loaded here
+  DenseMap<Attribute, Value> states;                // buffers by cache
+  DenseMap<std::pair<Value, int>, Value> arguments; // parameter indices by argument and use
+  SmallVector<std::pair<Attribute, Value>> indices; // parameter indices by entry
   Operation *lastAtEntry = nullptr;
   // State of the current block:
   SmallVector<Slot> slots;
   DenseMap<Value, unsigned> slotOf;
   Value frame;
-  SmallVector<std::pair<Value, Value>> copies; // at the end: (destination, value)
+  SmallVector<std::pair<Value, Value>> copies; // at the block's end: (destination, value)
 };
 
-/// Returns the type without one axis: the last axis of a factor or product of `dim`.
+/// Returns the type without `axis`, which must be the last axis of a factor of dimension `dim` or
+/// of the product of its factors.
 Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 
-/// Returns the index in the whole dimension of a rank's first element, for a contiguous shard.
+/// Returns the global index of a rank's first element, for a contiguous shard.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);
 
 void attachComputeModels(MLIRContext *context);

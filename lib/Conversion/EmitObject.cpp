@@ -54,19 +54,19 @@ getMachine(const LoweringOptions &options) {
     list.AddFeature("avxneconvert", false);
     features = list.getString();
   }
-  // Checked before a machine is made for it, which would only warn.
+  // The CPU name is checked first, because createTargetMachine would only warn.
   std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
   if (!known || !known->isCPUStringValid(cpu))
     return makeError("'" + options.march +
                      "' is not a processor that --march= supports; try native or x86-64-v3");
-  // The code generator has no way to return this as an error.
+  // Checked here, because the code generator cannot return an error.
   known.reset(target->createMCSubtargetInfo(triple, cpu, features));
   if (triple.isX86_64() && !known->checkFeatures("+64bit"))
     return makeError("'" + options.march +
                      "' is a processor without 64-bit code, which --march= needs; try native or "
                      "x86-64-v3");
   llvm::TargetOptions targetOptions;
-  // a * b + c is one operation where both operations carry the `contract` flag.
+  // Contracts a * b + c to one instruction only if both operations have the `contract` flag.
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, cpu, features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
@@ -87,7 +87,7 @@ static llvm::Error prepare(ModuleOp source, const LoweringOptions &options, Comp
   c.module->setDataLayout(c.machine->createDataLayout());
   c.module->setTargetTriple(c.machine->getTargetTriple());
   c.module->setPICLevel(llvm::PICLevel::BigPIC);
-  // Vectors have the processor's full width; LLVM's default avoids 512 bits.
+  // Use the processor's full vector width; LLVM's default avoids 512 bits.
   bool wide = c.machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
   for (llvm::Function &f : *c.module) {
     if (f.isDeclaration())
@@ -95,7 +95,7 @@ static llvm::Error prepare(ModuleOp source, const LoweringOptions &options, Comp
     f.addFnAttr("target-cpu", c.machine->getTargetCPU());
     f.addFnAttr("target-features", c.machine->getTargetFeatureString());
     f.addFnAttr("prefer-vector-width", wide ? "512" : "256");
-    // The runtime ends a failed step by an exception.
+    // The runtime throws an exception through generated code if a step fails.
     f.setUWTableKind(llvm::UWTableKind::Async);
   }
 

@@ -45,7 +45,7 @@ void FuseEpilogues::fuse(MatmulOp matmul) {
       auto type = cast<RankedTensorType>(other.getType());
       if (other == last)
         return;
-      // The kernel that adds a bias also casts it.
+      // A bias of another type needs a kernel for the cast, which also adds it.
       if (type.getRank() == 1 && target.addsBias && !hasBias && !hasActivation &&
           !other.getDefiningOp<CastOp>() && getDist(other).getDims()[0] == dist.getDims().back()) {
         mark(add, use.getOperandNumber());
@@ -75,7 +75,7 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
     matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
     b.setInsertionPoint(matmul);
   }
-  // The library takes one batch size for each side: all of the result's batch, or none.
+  // The library supports operands with the batch of the result or without a batch.
   DistAttr result = getDist(matmul.getResult());
   for (OpOperand *operand : {&matmul.getLhsMutable(), &matmul.getRhsMutable()}) {
     Value v = operand->get();
@@ -97,8 +97,8 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   }
 }
 
-/// The library counts queries contiguously from one number on, for causality and windows. For a
-/// rank whose queries are not contiguous ([3 * 8{tp}]), the mask becomes an operand.
+/// For causality and windows, the library requires contiguous query positions. If a rank's queries
+/// are not contiguous ([3 * 8{tp}]), the mask becomes an operand.
 void FuseEpilogues::normalize(AttentionOp attention) {
   DistAttr q = getDist(attention.getQ()), k = getDist(attention.getK());
   DimAttr queries = q.getDims()[1];
@@ -125,7 +125,8 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   if (attention.getCausal())
     require(Predicate::LE, position);
   if (window) {
-    // A symbol by name: it is compared with positions and is no tensor size.
+    // The window is a named symbol of its own kind, because it is compared with positions and is
+    // not a tensor size.
     Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), getNamedWindow(*window));
     require(Predicate::GT, SubOp::create(b, loc, indices, position, size));
   }
@@ -136,7 +137,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
 }
 
 void FuseEpilogues::runOnOperation() {
-  // Verifiers check ops, not these marks.
+  // The marks of this pass must not exist before, because op verifiers do not check them.
   WalkResult marked = getOperation().walk([](Operation *op) {
     if (!op->hasAttr(kFusedAttr))
       return WalkResult::advance();

@@ -92,8 +92,8 @@ abi::I32 HostEmitter::axes(ArrayAttr axes) {
   return i32(mask);
 }
 
-// Scratch of one type and length is one allocation: it is filled just before the call that reads
-// it.
+// Scratch memory of the same type and length is allocated once and reused, because it is written
+// just before the call that reads it.
 abi::Pointer HostEmitter::scratch(Type type, int64_t count) {
   Value &slot = scratches[{const_cast<void *>(type.getAsOpaquePointer()), count}];
   if (!slot) {
@@ -177,8 +177,8 @@ void HostEmitter::emit(buffer::FuncOp function) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, host.getName(function), host.getType(function),
                                     LLVM::Linkage::Internal);
-  // The function runs once in a step and only makes long-running calls: optimizing it costs more
-  // than it saves.
+  // The function runs once per step and consists of long-running calls, so optimization would not
+  // pay off.
   target.setOptimizeNone(true);
   target.setNoInline(true);
   Block *first = target.addEntryBlock(b);
@@ -190,7 +190,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
     values[argument] = value;
   b.setInsertionPointToStart(first);
   if (function.getStage()) {
-    // The runtime's env has no micro-batch: the stage gets a copy of env that has one.
+    // The runtime's env has no micro-batch index, so the stage uses a copy with the index.
     Type word = b.getI64Type();
     auto constant = [&](int64_t value) {
       return LLVM::ConstantOp::create(b, loc, word, b.getI64IntegerAttr(value));
@@ -201,7 +201,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
       LLVM::MemcpyOp::create(b, loc, copy, env, constant((size - 1) * sizeof(int64_t)), false);
     env = copy;
   }
-  // Arithmetic on sizes precedes the branch.
+  // Size arithmetic is inserted before the branch.
   b.setInsertionPoint(LLVM::BrOp::create(b, loc, body));
   sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
   b.setInsertionPointToStart(body);
@@ -210,7 +210,7 @@ void HostEmitter::emit(buffer::FuncOp function) {
 }
 
 void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
-  // Blocks are in program order.
+  // Keeps blocks in program order.
   Block *then = makeBlock(), *after = new Block();
   LLVM::CondBrOp::create(b, loc, condition, then, ValueRange(), after, ValueRange());
   b.setInsertionPointToStart(then);
@@ -229,7 +229,7 @@ void HostEmitter::emitMicroBatches(buffer::RoundsOp rounds) {
   Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
                                     ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchSlot()});
   LLVM::StoreOp::create(b, loc, number, where);
-  // The device has its own env, which changes as work arrives there.
+  // A device has its own copy of env, which is updated in stream order.
   if (host.layout.axisSize("mb") > 1)
     call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchSlot()), abi::I64(number));
   // Sizes may depend on the micro-batch: each iteration recomputes them.

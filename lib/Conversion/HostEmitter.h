@@ -4,8 +4,8 @@
 //
 //   void f(tpc_context *ctx, const int64_t *env, arguments.., results..)
 //
-// A buffer is a pointer, a parameter its index (i32). Expressions become arithmetic on env; the
-// symbols of static sizes are replaced by their values.
+// A buffer becomes a pointer, a parameter its index (i32). Expressions become arithmetic on env;
+// the symbols of static sizes are replaced by their values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,17 +27,17 @@ class HostEmitter;
 
 namespace mlir::tpc {
 
-/// State that the functions of a module share.
+/// State shared by all functions of a module.
 class HostModule {
 public:
   HostModule(ModuleOp module, const EnvLayout &layout);
 
-  /// Returns a function of the runtime, declared at its first use.
+  /// Returns the declaration of a runtime function, which is created at its first use.
   LLVM::LLVMFuncOp getRuntimeFunction(const abi::Function &function);
   /// Returns the LLVM name and type of a buffer function.
   std::string getName(buffer::FuncOp function);
   LLVM::LLVMFunctionType getType(buffer::FuncOp function);
-  /// Returns the index of an entry in the table of parameters.
+  /// Returns the index of an entry of the parameter table.
   int32_t getEntry(StringAttr name) const { return entries.lookup(name); }
 
   /// Returns the index of a cache in the manifest.
@@ -57,7 +57,7 @@ public:
   HostEmitter(HostModule &host, Location loc) : host(host), loc(loc), b(loc.getContext()) {}
 
   void emit(buffer::FuncOp function);
-  /// Emits a loop over a region; `env` contains the number of the micro-batch.
+  /// Emits a loop over micro-batches, which sets the micro-batch index in `env`.
   void emitMicroBatches(buffer::RoundsOp rounds);
 
   //===--- interface for ops ----------------------------------------------===//
@@ -69,7 +69,7 @@ public:
   abi::Pointer context() { return abi::Pointer(ctx); }
   abi::Pointer environment() { return abi::Pointer(env); }
 
-  /// Returns the LLVM value of a buffer, a frame or an index of a parameter.
+  /// Returns the LLVM value of a buffer, a frame or a parameter index.
   Value value(Value buffer) { return values.lookup(buffer); }
   void setValue(Value buffer, Value value) { values[buffer] = value; }
   abi::Pointer pointer(Value buffer) { return buffer ? abi::Pointer(value(buffer)) : null(); }
@@ -84,12 +84,12 @@ public:
   abi::I64 expr(buffer::ExprAttr attr);
   SmallVector<Value> exprs(ArrayAttr list);
   abi::Pointer offset(abi::Pointer pointer, Value bytes);
-  /// Returns axes as a bit mask over the order of the grid.
+  /// Returns a bit mask of axes; bit i is the axis with index i in the grid's order.
   abi::I32 axes(ArrayAttr axes);
-  /// Returns the index of an axis in the order of the grid.
+  /// Returns the index of an axis in the grid's order.
   int64_t axis(StringRef axis);
 
-  /// Returns stack memory that lives as long as the function's call.
+  /// Returns stack memory of the generated function.
   abi::Pointer scratch(Type type, int64_t count = 1);
   void storeAt(Value base, Type elementOrStruct, unsigned index, Value value);
   /// Stores values consecutively in scratch memory.
@@ -108,23 +108,23 @@ public:
   template <typename Struct> abi::Pointer store(const abi::Values<Struct> &values) {
     return store(ArrayRef(values));
   }
-  /// Calls the runtime. The context is added to the arguments.
+  /// Emits a runtime call. The context is prepended to the arguments.
   template <typename R, typename... Ps>
   auto call(abi::Prototyped<R(tpc_context *, Ps...)> function, abi::ValueOf<Ps>... args) {
     Value result = call(static_cast<const abi::Function &>(function), {ctx, args...});
     if constexpr (!std::is_void_v<R>)
       return abi::ValueOf<R>(result);
   }
-  /// Calls the runtime; `args` include the context. Null for functions without a result.
+  /// Emits a runtime call; `args` include the context. Returns null for functions without a result.
   Value call(const abi::Function &function, ArrayRef<Value> args);
-  /// Calls the runtime for communication, after passing the node's name for messages.
+  /// Emits a communication call, after a call that sets the ONNX node for error messages.
   template <typename R, typename... Ps>
   void communicate(Operation *op, abi::Prototyped<R(tpc_context *, Ps...)> function,
                    abi::ValueOf<Ps>... args) {
     setNode(op);
     call(function, args...);
   }
-  /// Emits a branch: `body` runs only if `condition` is true.
+  /// Emits `body` in a block that runs only if `condition` is true.
   void emitIf(Value condition, function_ref<void()> body);
 
 private:

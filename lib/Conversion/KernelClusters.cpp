@@ -26,9 +26,9 @@ KernelClusters::KernelClusters(Block &block)
   unsigned next = 0;
   for (Operation &op : block)
     position[&op] = next++;
-  // An append that merges with nothing only moves data: it becomes a runtime call, which supports
-  // strides. Operands of calls must be in memory, which has to be known before clustering starts,
-  // so clustering is repeated.
+  // An append that is not merged with other ops becomes a runtime call, which supports strides.
+  // Operands of calls must be in memory, which has to be known before clustering, so clustering is
+  // repeated.
   for (bool again = true; again;) {
     again = false;
     cluster();
@@ -70,15 +70,15 @@ void KernelClusters::findGenerated() {
   }
 }
 
-// Host ops take precedence: a reshape costs nothing outside of kernels. A generated value needs a
-// kernel only if another op reads it from memory.
+// Ops that can be host ops are not candidates: a reshape outside of kernels is free. A generated
+// value needs a kernel only if an op reads it from memory.
 bool KernelClusters::isCandidate(Operation *op) const {
   if (!isKernel(op))
     return false;
   if (!generated.contains(op))
     return !isCall(op);
   if (isa<ConstantOp>(op))
-    return false; // emitted as data of the program where it is needed in memory
+    return false; // emitted as constant data if needed in memory
   return llvm::any_of(op->getUsers(), [&](Operation *user) {
     return user->getBlock() != &block || !isKernel(user) ||
            (!generated.contains(user) && isCall(user));
@@ -92,8 +92,8 @@ void KernelClusters::findNodes() {
       continue;
     bool candidate = isCandidate(&op);
     if (generated.contains(&op) && !candidate && !isa<ConstantOp>(op))
-      continue; // computed in kernels only
-    // Epilogues stay with their matmul.
+      continue; // recomputed in each kernel
+    // Fused ops are in the node of their matmul.
     if (auto attr = op.getAttrOfType<IntegerAttr>(kFusedAttr)) {
       unsigned node = nodeOf.lookup(op.getOperand(attr.getInt()).getDefiningOp());
       nodes[node].ops.push_back(&op);
@@ -119,7 +119,7 @@ void KernelClusters::findNodes() {
           std::min(rank <= 1 ? rank : rank - 1, cast<KernelOpInterface>(op).getMaxRowRank());
       llvm::append_range(node.rows, getDist(written).getDims().take_front(rows));
     } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
-      // Collectives, transfers and calls keep their order.
+      // Collectives, transfers and calls keep their relative order.
       if (lastOrdered)
         order.push_back({lastOrdered, &op});
       lastOrdered = &op;
@@ -127,7 +127,7 @@ void KernelClusters::findNodes() {
   }
 }
 
-// Consumers in reverse order, so that a chain ends up in the cluster of its last op.
+// Visits consumers in reverse order, so that a chain is in the cluster of its last op.
 void KernelClusters::mergeAll() {
   SmallVector<Operation *> ops;
   for (Operation &op : llvm::reverse(block))
@@ -157,8 +157,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
                   rank + 1 >= std::max(a.size(), b.size()) && (rank > 0 || a.size() == b.size());
   bool aligned = true, escapes = false, cheap = true;
   for (Operation *op : from.ops) {
-    // A kernel that writes into an operand's memory has only the elements that it writes: ops that
-    // read the whole value stay outside.
+    // A kernel that updates an operand in place computes only the written elements, so ops that
+    // read the full result are not merged.
     if (getAliasedOperand(op->getResult(0)))
       return false;
     cheap &= isCheap(op);
@@ -173,8 +173,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
             cast<KernelOpInterface>(use.getOwner()).isRowAligned(use.getOperandNumber(), rank);
     }
   }
-  // Other rows of the producer are recomputed where they are needed, if that is cheap and no op
-  // reads them from memory.
+  // If the consumer reads other rows of the producer, they are recomputed. This requires that the
+  // producer is cheap and that no op reads its result from memory.
   if (!(sameRows && aligned) && (escapes || !cheap))
     return false;
   if (isReachableOutside(producer, consumer))
@@ -194,7 +194,7 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
           continue;
         auto it = nodeOf.find(producer);
         if (it == nodeOf.end())
-          self(producer, self); // generated: follow its operands
+          self(producer, self); // generated value: visit its operands
         else if (it->second != node)
           found.insert(it->second);
       }
@@ -208,7 +208,8 @@ SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
   return found.takeVector();
 }
 
-/// Returns whether a path between two nodes contains a third one: merging them would form a cycle.
+/// Returns whether a path between two nodes contains a third node. Then a merge would create a
+/// cycle.
 bool KernelClusters::isReachableOutside(unsigned from, unsigned to) {
   SmallVector<unsigned> work;
   llvm::DenseSet<unsigned> seen;
@@ -236,9 +237,9 @@ void KernelClusters::merge(unsigned producer, unsigned consumer, ArrayRef<DimAtt
   from.ops.clear();
 }
 
-// Stored values: the ones that other nodes use, and the ones that are expensive to recompute.
+// Results are the values that other nodes use, and the values that are expensive to recompute.
 void KernelClusters::findResults(Node &node) {
-  DenseMap<Value, unsigned> cost; // of computing an element within the kernel
+  DenseMap<Value, unsigned> cost; // of one element within the kernel
   for (Operation *op : node.ops) {
     Value value = op->getResult(0);
     unsigned own = isCheap(op) ? target.cheapCost : target.expensiveCost;
@@ -252,7 +253,7 @@ void KernelClusters::findResults(Node &node) {
         continue;
       }
       ++users;
-      repeats |= !isCheap(user); // loops over rows, several times
+      repeats |= !isCheap(user); // such ops loop over a row several times
     }
     bool aligned =
         (size_t)rankOf(value) >= node.rows.size() &&
@@ -265,7 +266,8 @@ void KernelClusters::findResults(Node &node) {
   }
 }
 
-// Kahn's algorithm. Among ready nodes, the one that ends first in the program comes first.
+// Topological sort (Kahn). Among ready nodes, the node whose last op is first in the program is
+// emitted first.
 SmallVector<Node> KernelClusters::getNodes() {
   SmallVector<SmallVector<unsigned>> users(nodes.size());
   SmallVector<unsigned> missing(nodes.size(), 0);

@@ -1,8 +1,8 @@
 //===- KernelClusters.h - Clusters of ops that form kernels -----*- C++ -*-===//
 //
-// Each op without a library call starts as its own cluster. The clusters of a producer and a
-// consumer merge where every row of the result can be computed independently and the graph stays
-// acyclic. Nodes are returned in an order in which the block can be rewritten.
+// Initially each op without a library call is a cluster. The clusters of a producer and a consumer
+// are merged if rows of the result can be computed independently and the graph stays acyclic. The
+// result is a topological order of nodes, in which the block is rewritten.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,24 +15,24 @@
 
 namespace mlir::tpc {
 
-/// Returns whether a kernel, and no runtime call, computes an op.
+/// Returns whether an op is computed by a kernel instead of a runtime call.
 bool isComputedByKernel(Operation *op);
 
 /// A set of ops that is emitted together: a cluster, a matmul with its epilogue, or a single op.
 struct Node {
   SmallVector<Operation *> ops; // in program order
   bool isKernel = false;
-  SmallVector<DimAttr> rows;  // of a kernel
-  SmallVector<Value> results; // values of a kernel that are stored
+  SmallVector<DimAttr> rows;  // row dimensions, for a kernel
+  SmallVector<Value> results; // stored values, for a kernel
 };
 
 class KernelClusters {
 public:
   explicit KernelClusters(Block &block);
 
-  /// Returns whether every kernel recomputes the value, because it depends on no memory.
+  /// Returns whether kernels recompute the value at each use, because it does not depend on memory.
   bool isGenerated(Value value) const;
-  /// Returns whether an op becomes a runtime call, whose operands have to be in memory.
+  /// Returns whether an op becomes a runtime call, whose operands must be in memory.
   bool isCall(Operation *op) const;
 
   /// Returns all nodes in an order that respects their dependencies.
@@ -53,11 +53,11 @@ private:
   Block &block;
   const TargetTraits &target;
   DenseMap<Operation *, unsigned> position;
-  llvm::DenseSet<Operation *> calls; // that could be in kernels as well
+  llvm::DenseSet<Operation *> calls; // appends that become runtime calls
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;
   SmallVector<Node> nodes;
-  std::vector<std::pair<Operation *, Operation *>> order; // first before second
+  std::vector<std::pair<Operation *, Operation *>> order; // pairs (earlier, later)
 };
 
 } // namespace mlir::tpc

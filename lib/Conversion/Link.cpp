@@ -1,8 +1,8 @@
 //===- Link.cpp - In-process linker for executables and libraries ---------===//
 //
-// No C compiler is needed: tpc_shared.o and, for executables, tpc_start.o replace its startup
-// files. Shared libraries are searched in the directories of the dynamic linker. An executable is a
-// library that can also be started.
+// Links with lld, without a C compiler: tpc_shared.o and, for executables, tpc_start.o replace the
+// compiler's startup files. Shared libraries are searched in the directories of the dynamic linker.
+// An executable is a shared library with an entry point.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,8 +66,8 @@ static std::string defaultRuntimeDir() {
 }
 
 namespace {
-/// lld resets all registered LLVM command-line options to their defaults. This class unregisters
-/// the options of the host program, which are parsed by now, while lld runs.
+/// Unregisters the LLVM command-line options of the host program while lld runs, because lld resets
+/// all registered options to their defaults.
 class HiddenOptions {
 public:
   HiddenOptions() {
@@ -78,7 +78,7 @@ public:
   }
   ~HiddenOptions() {
     for (auto &[command, options] : hidden) {
-      // Options that were registered meanwhile stay.
+      // Keeps options that were registered in the meantime.
       options.OptionsMap.insert(command->OptionsMap.begin(), command->OptionsMap.end());
       append(options.PositionalOpts, command->PositionalOpts);
       append(options.SinkOpts, command->SinkOpts);
@@ -128,8 +128,8 @@ public:
   const int fd;
 };
 
-/// Pipe that receives lld's output. For a regular file, lld would make a temporary file next to it,
-/// and end the process when the disk is full.
+/// Pipe that receives lld's output. With a regular file, lld would create a temporary file next to
+/// it, and exit the process if the disk is full.
 class MemoryOutput {
 public:
   MemoryOutput() {
@@ -152,7 +152,7 @@ public:
   MemoryOutput &operator=(const MemoryOutput &) = delete;
 
   std::string path() const { return "/proc/self/fd/" + std::to_string(ends[1]); }
-  /// Returns all output and closes the pipe.
+  /// Closes the pipe and returns all output.
   llvm::ArrayRef<char> finish() {
     if (reader.joinable()) {
       close(ends[1]);
@@ -175,7 +175,7 @@ static llvm::Error cannotWrite(llvm::StringRef path, const llvm::Twine &why) {
   return makeError("cannot write '" + path + "': " + why);
 }
 
-/// Writes `bytes` to `fd`, the file of `path`, which stays open.
+/// Writes `bytes` to `fd`, an open file at `path`. Does not close it.
 static llvm::Error writeAll(int fd, llvm::ArrayRef<char> bytes, llvm::StringRef path) {
   llvm::raw_fd_ostream os(fd, /*shouldClose=*/false, /*unbuffered=*/true);
   os.write(bytes.data(), bytes.size());
@@ -204,7 +204,7 @@ static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
   return llvm::Error::success();
 }
 
-/// Exports of the output: only tpc/session.h, so that programs loaded by one process do not share
+/// Version script: exports only tpc/session.h, so that several programs in one process do not share
 /// symbols.
 static constexpr llvm::StringLiteral exports = R"({
   global: tpc_session_version; tpc_last_error; tpc_describe; tpc_model_*; tpc_results_*; tpc_generation_*;
@@ -215,7 +215,7 @@ static constexpr llvm::StringLiteral exports = R"({
 llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output, Linked kind,
                             const LinkOptions &options) {
   bool starts = kind == Linked::Executable;
-  // The output is renamed into place when it is complete; a failure leaves no file.
+  // The output is written to a temporary file and then renamed, so that a failure leaves no file.
   ::tpc::StagedFile file;
   if (int error = file.open(output.str(), starts ? 0777 : 0666))
     return cannotWrite(output, llvm::sys::StrError(error));
@@ -239,8 +239,8 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
   for (const std::string &file : own)
     if (!fs::exists(file))
       return makeError("there is no '" + file + "': the runtime is not built or installed");
-  // Threads of the runtime, and per-thread data of the C library, outlive the unloading of the
-  // library.
+  // The library must not be unloaded (nodelete): threads of the runtime and per-thread data of the
+  // C library may outlive dlclose.
   args.insert(args.end(), {"-shared", "-z", "nodelete", "-z", "defs", "--version-script",
                            exportsFile.path(), "-u", "tpc_model_open", "-u", "tpc_model_generate",
                            "--eh-frame-hdr", "--build-id", "--as-needed"});

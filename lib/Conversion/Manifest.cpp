@@ -52,7 +52,8 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
                       {"micro_batches", layout.axisSize("mb")}};
 }
 
-/// Returns the process groups of the program; GPU ranks connect them before the first step.
+/// Returns the process groups of the program. GPU ranks create their communicators before the first
+/// step.
 static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
   llvm::SetVector<ArrayAttr> found;
   Builder builder(module.getContext());
@@ -69,7 +70,7 @@ static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
     if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
       auto axes = llvm::to_vector(collective.getAxesAttr().getAsValueRange<StringAttr>());
       // A dimension split over several axes is gathered or scattered one axis at a time.
-      if (collective.getOperandSplit() || collective.getResultSplit())
+      if (collective.getOperandSplitDim() || collective.getResultSplitDim())
         for (StringRef axis : axes)
           add(ArrayRef<StringRef>(axis));
       else
@@ -83,7 +84,7 @@ static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
   return groups;
 }
 
-/// Describes the KV caches, which live from step to step, and their distribution.
+/// Describes the KV caches and their distribution.
 static FailureOr<json::Array> describeCaches(ModuleOp module) {
   struct Use {
     int64_t stage;

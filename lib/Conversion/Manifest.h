@@ -12,12 +12,12 @@
 
 namespace mlir::tpc {
 
-/// Facts of the program that lowering loses.
+/// Facts that are not recoverable from the lowered program.
 struct ProgramFacts {
   struct Range {
     int64_t min, max;
     std::string of;
-    SmallVector<Type> casts; // integer casts before the range applies
+    SmallVector<Type> casts; // integer casts that are applied before the range check
   };
   llvm::DenseMap<unsigned, Range> inputRanges;
   llvm::DenseSet<StringAttr> onesByDefault; // weights that scale a norm
@@ -25,13 +25,12 @@ struct ProgramFacts {
   static ProgramFacts get(ModuleOp module, PipelineOp pipeline);
 };
 
-/// Weights of a program by name. They are removed from the module before it is lowered, because
-/// their names are the model's and could collide with functions and globals that lowering creates.
+/// Weights of a program by name. They are removed from the module before lowering, because their
+/// ONNX names could collide with functions and globals that lowering creates.
 using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
 
-/// Returns the manifest as JSON (docs/design/executable.md). Its parameters are the
-/// program's tpc_buffer.entry ops. With `digestWeights` it has the digest of each weight, and all
-/// weights are read.
+/// Returns the manifest as JSON (docs/design/executable.md). Its parameters are the program's
+/// tpc_buffer.entry ops. `digestWeights`: reads all weights and adds a digest of each.
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
                                      const EnvLayout &layout, const WeightTable &weights,
                                      const ProgramFacts &facts, bool digestWeights);

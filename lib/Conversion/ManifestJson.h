@@ -10,7 +10,8 @@ namespace mlir::tpc {
 /// Returns "f32", "bf16", "i64", "u8", "bool", … for the element type of `tensor`.
 std::string getDtypeName(Type tensor);
 
-/// Returns `name` as UTF-8, which JSON requires; names come from files and may be anything.
+/// Returns `name` as valid UTF-8, which JSON requires. Names in ONNX files may contain arbitrary
+/// bytes.
 std::string toUtf8(StringRef name);
 
 llvm::json::Array getAxisNames(ArrayRef<StringAttr> axes);

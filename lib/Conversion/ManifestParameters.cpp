@@ -17,11 +17,11 @@ namespace json = llvm::json;
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Refines the factors of a dimension's view so that each is split as a whole. The view [768 x 1]
-/// with the distribution 12{tp} * 64 gives [12 x 64 {tp}, 64 x 1].
+/// Refines the factors of a dimension's view so that each factor is either split or unsplit. The
+/// view [768 x 1] with the distribution 12{tp} * 64 becomes [12 x 64 {tp}, 64 x 1].
 static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorAttr> view,
                                         DimAttr dim) {
-  SmallVector<std::pair<int64_t, int64_t>> strided; // merged as far as possible
+  SmallVector<std::pair<int64_t, int64_t>> strided; // (size, stride), adjacent factors merged
   for (StridedFactorAttr f : view) {
     if (f.getSize() == 1)
       continue;
@@ -37,7 +37,7 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   SmallVector<Split> splits;
   for (FactorAttr f : dim.getFactors())
     splits.push_back({*f.getExpr().asConstant(), f.getAxes()});
-  // The axes of a dimension with one factor are the factor's.
+  // A dimension with one factor has its axes on the factor.
   if (!dim.getAxes().empty())
     return weight.emitOpError() << "is split over " << dim.getAxes()[0].getValue()
                                 << " across factors that are split already, " << dim
@@ -49,7 +49,7 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
     return json::Object{{"size", size}, {"stride", stride}};
   };
   for (Split &split : llvm::reverse(splits)) {
-    // Strided factors of the split's elements, minor to major.
+    // Strided factors of the elements that `split` divides, minor to major.
     SmallVector<std::pair<int64_t, int64_t>> pieces;
     for (int64_t left = split.size; left > 1;) {
       if (strided.empty())
@@ -114,7 +114,7 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
   }
   for (int64_t size : type.getShape())
     source.push_back(size);
-  // GEMM libraries take packed operands in a type that they compute in, else in f32.
+  // Packed parameters have a type that the matmul library supports, else f32.
   bool isWidened =
       isPacked && !TargetTraits::get(entry).computesMatmuls(getElementTypeOrSelf(p.getType()));
   std::string loaded = isWidened ? "f32" : getDtypeName(p.getType());
@@ -141,7 +141,7 @@ namespace {
 struct File {
   std::string path;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  std::map<std::pair<uint64_t, uint64_t>, std::string> names; // of tensors, by range
+  std::map<std::pair<uint64_t, uint64_t>, std::string> names; // tensor names by byte range
 };
 } // namespace
 
@@ -211,8 +211,8 @@ static std::string absolutePath(ModuleOp module, StringRef file) {
 // Parameters that GEMMs read together
 //===----------------------------------------------------------------------===//
 
-/// For each entry that a GEMM reads together with others: the entry before it in that GEMM. An
-/// entry that several GEMMs read belongs to the first of them in program order.
+/// For each entry of a merged GEMM except its first: returns the previous entry of the GEMM. An
+/// entry that is in several GEMMs is assigned to the first of them in program order.
 static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
   llvm::StringMap<SmallVector<buffer::CallOp>> calls;
   module.walk([&](buffer::CallOp call) { calls[call.getCallee()].push_back(call); });
@@ -228,7 +228,7 @@ static llvm::StringMap<StringRef> findPreviousInGemm(ModuleOp module) {
       if (taken.insert(name).second && i > 0)
         previous[name] = names[i - 1];
   };
-  // A block argument represents the operands of each call; calls are not recursive.
+  // Replaces block arguments by the operands of all calls. Calls are not recursive.
   std::function<void(ArrayRef<Value>)> resolve = [&](ArrayRef<Value> parameters) {
     auto found = llvm::find_if(parameters, llvm::IsaPred<BlockArgument>);
     if (found == parameters.end())

@@ -1,6 +1,6 @@
-//===- MergeMatmuls.cpp - Merge of matmuls with the same left-hand side --===//
+//===- MergeMatmuls.cpp - Merge of matmuls with the same LHS --------------===//
 //
-// One call for Q, K and V reads the left-hand side once, and gives threads one large task instead
+// One runtime call for Q, K and V reads the LHS once and is one large task for the threads instead
 // of three small ones. Each matmul keeps its parameter, epilogue and result, so users of the
 // results do not change.
 //
@@ -38,14 +38,14 @@ struct MergeMatmuls : mlir::tpc::impl::MergeMatmulsBase<MergeMatmuls> {
   void runOnOperation() override;
   void merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters);
 
-  int64_t next = 0; // index in the current block
+  int64_t next = 0; // next group number in the current block
 };
 
 using Reached = llvm::SmallPtrSet<Operation *, 16>;
 } // namespace
 
-/// Returns the ops of the block that depend on a matmul's result, up to the next matmuls with
-/// parameters.
+/// Returns the ops of the block that depend on a matmul's result without another packed matmul in
+/// between.
 static Reached findReached(MatmulOp product, const ParameterTable &parameters) {
   Reached reached;
   SmallVector<Operation *> work{product};
@@ -59,7 +59,8 @@ static Reached findReached(MatmulOp product, const ParameterTable &parameters) {
   return reached;
 }
 
-/// Returns whether all operands of a matmul besides the left-hand side are defined before `first`.
+/// Returns whether all operands of a matmul and its epilogue, except the LHS, are defined before
+/// `first`.
 static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &parameters) {
   auto isThere = [&](Value v) {
     Operation *op = v.getDefiningOp();
@@ -81,8 +82,8 @@ static bool canMoveTo(MatmulOp product, MatmulOp first, const ParameterTable &pa
   return true;
 }
 
-/// Merges matmuls of one left-hand side, in program order. Each joins the first group with
-/// a common dependent op, if it can be moved to the first matmul of the group.
+/// Merges matmuls of one LHS, in program order. A matmul is added to the first group with a common
+/// dependent op if it can be moved to the first matmul of the group.
 void MergeMatmuls::merge(ArrayRef<MatmulOp> products, const ParameterTable &parameters) {
   struct Group {
     SmallVector<MatmulOp> members;

@@ -22,7 +22,7 @@ struct OutlineKernels : mlir::tpc::impl::OutlineKernelsBase<OutlineKernels> {
   func::FuncOp getKernel(const Node &node, const KernelClusters &clusters,
                          SmallVectorImpl<Value> &operands);
 
-  llvm::StringMap<func::FuncOp> kernels; // by their text
+  llvm::StringMap<func::FuncOp> kernels; // by printed body, to share equal kernels
   std::optional<SymbolTable> symbols;
 };
 } // namespace
@@ -34,7 +34,8 @@ static std::string nameKernel(const Node &node) {
   return name;
 }
 
-// Returns the function of a node, which nodes with the same ops share, and its operands here.
+// Returns the kernel function of a node, which nodes with equal ops share, and the operands of the
+// call.
 func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &clusters,
                                        SmallVectorImpl<Value> &operands) {
   MLIRContext *context = &getContext();
@@ -95,13 +96,13 @@ func::FuncOp OutlineKernels::getKernel(const Node &node, const KernelClusters &c
 void OutlineKernels::outline(Block &block) {
   KernelClusters clusters(block);
   SmallVector<Node> nodes = clusters.getNodes();
-  // Moves all nodes in their new order to the end of the block; the ops before them become dead.
+  // Moves all nodes in topological order to the end of the block. The original ops become dead.
   Operation *terminator =
       !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>() ? &block.back() : nullptr;
   for (const Node &node : nodes)
     for (Operation *op : node.ops)
       op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
-  // Kernels read generated values from their definitions, which still exist.
+  // Generated values keep their definitions, so that later kernels can clone them.
   for (const Node &node : nodes) {
     if (!node.isKernel || node.results.empty())
       continue;
@@ -113,17 +114,17 @@ void OutlineKernels::outline(Block &block) {
     for (auto [stored, result] : llvm::zip_equal(node.results, call.getResults())) {
       Value old = stored;
       old.replaceUsesWithIf(result, [&](OpOperand &use) {
-        // Generated values stay available to later kernels.
+        // Uses of generated values by later kernels are not replaced.
         return !clusters.isGenerated(old) || !isa<KernelOpInterface>(use.getOwner()) ||
                clusters.isCall(use.getOwner());
       });
     }
   }
-  // Dead ops may be used by later dead ops: one backward pass does not find all.
+  // Repeats until no op is erased, because dead ops may be used by other dead ops.
   for (bool again = true; again;) {
     again = false;
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      // Dead collectives stay: they are verified, and other ranks take part in them.
+      // Dead collectives are kept, because all ranks of a group must run them.
       if (isOpTriviallyDead(&op) && !isa<CollectiveOpInterface>(op)) {
         op.erase();
         again = true;

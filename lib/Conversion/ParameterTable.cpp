@@ -20,8 +20,8 @@ ParameterTable::ParameterTable(ModuleOp module) {
   findHidden();
 }
 
-// Orders functions by reachability, callers first. Calls do not recur, so a post-order walk over
-// callees ends and its reverse is that order.
+// Orders functions topologically, callers first: the reverse post-order over callees. Calls are not
+// recursive.
 void ParameterTable::findStages(ModuleOp module) {
   DenseMap<Operation *, unsigned> seen;
   std::function<void(func::FuncOp)> visit = [&](func::FuncOp function) {
@@ -90,7 +90,7 @@ void ParameterTable::findNeeds() {
         result.packed = true;
         continue;
       }
-      if (use.getOwner()->hasAttr(kLoadedAttr)) { // only of matmuls
+      if (use.getOwner()->hasAttr(kLoadedAttr)) { // a cast whose users are matmuls
         result.packed = true;
         continue;
       }
@@ -106,7 +106,7 @@ void ParameterTable::findNeeds() {
     }
     needs[value] = result;
   };
-  // Callees first: the needs of an argument are known before its callers are visited.
+  // Visits callees before callers, so that the needs of arguments are known.
   SmallVector<Value> values;
   for (func::FuncOp function : llvm::reverse(functions)) {
     values.clear();
@@ -143,7 +143,7 @@ void ParameterTable::findHidden() {
     });
     function.walk([&](func::CallOp call) {
       auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
-      for (auto &[p, use] : getHidden(callee))
+      for (auto &[p, use] : getImplicitParameters(callee))
         add(p, use);
     });
   }
@@ -170,7 +170,7 @@ std::optional<int64_t> ParameterTable::getStage(func::FuncOp function) const {
 }
 
 ArrayRef<std::pair<Parameter, ParameterUse>>
-ParameterTable::getHidden(func::FuncOp function) const {
+ParameterTable::getImplicitParameters(func::FuncOp function) const {
   auto it = hidden.find(function);
   if (it == hidden.end())
     return {};

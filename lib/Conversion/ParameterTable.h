@@ -1,8 +1,8 @@
 //===- ParameterTable.h - Table of loaded parameters ------------*- C++ -*-===//
 //
-// A parameter of the executable is a weight seen through a view, distributed in one way, loaded by
-// one stage, for one use: packed for matmuls, or dense. Functions that several stages (or several
-// layers of one stage) share take indices of parameters as arguments.
+// An entry of the parameter table is a weight with a view, a distribution, a stage that loads it,
+// and a use (packed for matmuls, or dense). Functions that several stages or layers share receive
+// parameter indices as arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ namespace mlir::tpc {
 
 using buffer::ParameterUse;
 
-/// Returns the parameter that a matmul's right-hand side is loaded from.
+/// Returns the parameter from which a matmul's RHS is loaded.
 Value getLoadedParameter(Value rhs);
 
 /// Returns the matmuls that are merged with `op`, in program order; only `op` if it is unmarked.
@@ -27,14 +27,14 @@ SmallVector<MatmulOp> getMerged(MatmulOp op);
 
 struct Parameter {
   StringAttr weight;
-  ViewAttr view; // null: the whole weight
+  ViewAttr view; // null: the entire weight
   Type type;     // local
   bool operator==(const Parameter &o) const {
     return weight == o.weight && view == o.view && type == o.type;
   }
 };
 
-/// Uses of a value that is a parameter at every call.
+/// Uses of a value that is a parameter in every call.
 struct ParameterNeeds {
   bool packed = false, dense = false;
 };
@@ -47,21 +47,22 @@ public:
     return {op.getWeightAttr().getAttr(), op.getViewAttr(), op.getType()};
   }
 
-  /// Returns the needs of a value that is always a parameter: a tpc.parameter, or an argument that
-  /// is one in every call. Null for other values.
+  /// Returns the uses of a tpc.parameter, or of an argument that is a parameter in every call; null
+  /// for other values.
   const ParameterNeeds *lookup(Value value) const;
-  /// Returns whether `op` multiplies by a packed parameter.
+  /// Returns whether the RHS of `op` is a packed parameter.
   bool isPackedMatmul(MatmulOp op) const;
 
-  /// Returns the only stage that calls a function; nothing if there are several.
+  /// Returns the stage that calls a function; nothing if several stages do.
   std::optional<int64_t> getStage(func::FuncOp function) const;
   /// Returns whether any stage calls the function.
   bool isReached(func::FuncOp function) const {
     auto it = stages.find(function);
     return it != stages.end() && !it->second.empty();
   }
-  /// Returns the parameters that a function of several stages takes in addition to its arguments.
-  ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;
+  /// Returns the parameters that a function shared by several stages receives as additional
+  /// arguments.
+  ArrayRef<std::pair<Parameter, ParameterUse>> getImplicitParameters(func::FuncOp function) const;
 
 private:
   void findStages(ModuleOp module);

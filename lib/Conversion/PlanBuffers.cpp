@@ -26,13 +26,13 @@ LogicalResult PlanBuffers::plan(ModuleOp module) {
                             "and tpc-schedule-pipeline first");
   if (auto functions = module.getOps<buffer::FuncOp>(); !functions.empty())
     return (*functions.begin()).emitOpError("exists already: a program is planned once");
-  // All sizes must be known when the program runs.
+  // Checks that all symbols have a value at run time.
   if (failed(EnvLayout::get(module)))
     return failure();
   ParameterTable parameters(module);
   BufferModule shared(module, parameters);
   for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
-    // Functions that no stage calls are not part of the program.
+    // Skips functions that no stage calls.
     if (function.isExternal() || function->hasAttr(kKernelAttr) ||
         (!pipelines.empty() && !parameters.isReached(function)))
       continue;

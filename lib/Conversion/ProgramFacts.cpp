@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Returns whether each number of `from` is also a number of `to`.
+/// Returns whether `to` represents every value of `from`.
 bool keepsNumbers(Type from, Type to) {
   if (from == to || from.isInteger(1))
     return !to.isInteger(1) || from == to;
@@ -15,7 +15,7 @@ bool keepsNumbers(Type from, Type to) {
   if (auto floats = dyn_cast<FloatType>(to)) {
     if (integers)
       return bits - !isUnsigned(from) <= floats.getFPMantissaWidth();
-    return to.getIntOrFloatBitWidth() > bits; // of f32 and f64, which also reach further
+    return to.getIntOrFloatBitWidth() > bits; // f32 and f64 also have a larger range
   }
   if (!integers || to.isInteger(1))
     return false;
@@ -23,7 +23,7 @@ bool keepsNumbers(Type from, Type to) {
   return isUnsigned(from) == isUnsigned(to) ? room >= bits : isUnsigned(from) && room > bits;
 }
 
-/// Follows a value back to its origin, through calls and ops that only move all of its elements.
+/// Follows a value back to its origin through calls and ops that preserve all elements.
 class Origins {
 public:
   explicit Origins(ModuleOp module) {
@@ -33,8 +33,7 @@ public:
     });
   }
 
-  /// An input, a parameter or the result of another op, and the integer types that its elements
-  /// wrap around to on the way, in order.
+  /// The origin of a value, and the integer casts between the origin and the value, in order.
   struct Origin {
     Value value;
     SmallVector<Type> casts;
@@ -61,7 +60,8 @@ public:
         auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
         push(callee.front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber()));
       } else if (auto movement = dyn_cast<MovementOpInterface>(op);
-                 movement ? movement.keepsEveryElement() : isa<CastOp>(op) && passes(op, casts)) {
+                 movement ? movement.preservesAllElements()
+                          : isa<CastOp>(op) && passes(op, casts)) {
         push(op->getOperand(0));
       } else {
         found.push_back({v, casts});
@@ -70,9 +70,9 @@ public:
     return found;
   }
 
-  /// Returns whether the result of a cast is known. Integers wrap around, which is added to
-  /// `casts`. Values outside of the range of a large integer are out of bounds for every table,
-  /// before and after.
+  /// Returns whether a cast is supported. A cast to a narrower integer wraps around and is added to
+  /// `casts`. Casts between large integer types can be ignored, because values outside of their
+  /// range are out of bounds of every table.
   static bool passes(Operation *cast, SmallVector<Type> &casts) {
     Type from = getElementTypeOrSelf(cast->getOperand(0)),
          to = getElementTypeOrSelf(cast->getResult(0));
@@ -113,15 +113,15 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         continue;
       Range range{-*rows, *rows - 1, weight ? weight.str() : "", casts};
       auto [it, isNew] = facts.inputRanges.try_emplace(arg.getArgNumber(), range);
-      // All elements of an input must be rows of all tables. For an input that is also cast,
-      // kernels check that.
+      // All elements of an input must be in bounds of all tables that it indexes. For an input with
+      // several cast sequences, kernels check the bounds.
       Range &known = it->second;
       if (!isNew && (known.casts == casts ? known.max > range.max : casts.empty()))
         known = range;
     }
   };
   module.walk([&](Operation *op) {
-    // In an index tuple, each index has its own range.
+    // Index tuples are skipped, because each of their elements has its own range.
     if (auto lookup = dyn_cast<LookupOpInterface>(op); lookup && lookup.getLookupDims().size() == 1)
       checkLookup(lookup);
     if (auto norm = dyn_cast<NormOpInterface>(op))

@@ -16,7 +16,7 @@ static_assert(int(ReductionKind::Sum) == TPC_SUM && int(ReductionKind::Max) == T
               int(ReductionKind::Min) == TPC_MIN);
 
 namespace {
-/// Implements `emit(OpT, HostEmitter &)` for each op below.
+/// Model that calls the overload `emit(OpT, HostEmitter &)` below.
 template <typename OpT> struct Call : RuntimeCallOpInterface::ExternalModel<Call<OpT>, OpT> {
   void emit(Operation *op, HostEmitter &e) const;
 };
@@ -238,7 +238,7 @@ template <> void Call<buffer::AllToAllOp>::emit(Operation *base, HostEmitter &e)
                 e.i32(op.getSplitsFirst()));
 }
 
-/// Appends lists of axes, as indices in the order of the grid, each terminated by -1.
+/// Appends lists of axes, as indices in the grid's order, each terminated by -1.
 static void appendPlaces(HostEmitter &e, Attribute axes, SmallVectorImpl<Value> &out) {
   for (auto axis : cast<ArrayAttr>(axes).getAsValueRange<StringAttr>())
     out.push_back(e.i32(e.axis(axis)));

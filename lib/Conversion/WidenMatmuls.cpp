@@ -23,7 +23,7 @@ struct WidenMatmuls : mlir::tpc::impl::WidenMatmulsBase<WidenMatmuls> {
   void widen(Operation *op, const ParameterTable &parameters);
   Value inSingle(Value v, bool isLoaded);
 
-  /// The existing f32 copies: as computed values, and as operands that matmuls load.
+  /// Existing f32 casts of a value: computed casts, and casts at load time.
   DenseMap<Value, Value> computed, loaded;
 };
 } // namespace
@@ -45,8 +45,8 @@ Value WidenMatmuls::inSingle(Value v, bool isLoaded) {
   return copy;
 }
 
-/// Only matmuls with packed parameters return f32 for 16-bit operands. The result of others is
-/// rounded by the library and widened again.
+/// Rounds the result of a matmul to 16 bits and widens it again. For matmuls without packed
+/// parameters, which cannot return f32 for 16-bit operands.
 static void roundResult(MatmulOp op) {
   OpBuilder b(op->getContext());
   b.setInsertionPointAfter(op);
@@ -74,13 +74,13 @@ void WidenMatmuls::widen(Operation *op, const ParameterTable &parameters) {
   b.setInsertionPointAfter(op);
   result.setType(withElements(half, b.getF32Type()));
   auto rounded = CastOp::create(b, op->getLoc(), half, result);
-  // The result of `op`, also if it is a partial sum.
+  // Marks the cast that rounds the result, which may be unreduced.
   rounded->setAttr(kRoundsPartsAttr, b.getUnitAttr());
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 
 void WidenMatmuls::runOnOperation() {
-  // The first pass that reads the target.
+  // This is the first pass that reads the target, so it checks the name.
   if (failed(TargetTraits::verify(getOperation())))
     return signalPassFailure();
   ParameterTable parameters(getOperation());

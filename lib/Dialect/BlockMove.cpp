@@ -17,7 +17,7 @@ struct RunFactors {
   SmallVector<FactorAttr> rest;
   std::optional<SymExpr> blocks; // number of runs in a factor that is split as a whole
   SymExpr n, unit = SymExpr(1);
-  BlockMove::Side side;
+  BlockMove::Split split;
 };
 } // namespace
 
@@ -32,7 +32,7 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
     return std::nullopt;
   RunFactors form;
   form.rest.assign(dim.getFactors().begin(), dim.getFactors().end());
-  form.side.product = toAxes(dim.getAxes());
+  form.split.product = toAxes(dim.getAxes());
   SmallVector<FactorAttr> run; // minor to major
   SymExpr need = every;
   while (!need.isConstant(1)) {
@@ -50,11 +50,11 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
       return std::nullopt;
     if (!factor.getAxes().empty()) {
       // A split factor contains runs and a part before them: treat it as a product that is split.
-      if (!run.empty() || !form.side.product.empty())
+      if (!run.empty() || !form.split.product.empty())
         return std::nullopt;
       form.blocks = *more;
       form.n = need;
-      form.side.product = toAxes(factor.getAxes());
+      form.split.product = toAxes(factor.getAxes());
       return form;
     }
     run.push_back(FactorAttr::get(context, need));
@@ -70,7 +70,7 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
     if (i > 0)
       return std::nullopt;
     form.n = factor.getExpr();
-    form.side.part = toAxes(factor.getAxes());
+    form.split.n = toAxes(factor.getAxes());
     for (FactorAttr behind : ArrayRef(run).drop_front())
       form.unit = form.unit * behind.getExpr();
   }
@@ -84,12 +84,12 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     return std::nullopt;
   for (auto [a, b] : {std::pair(&*in, &*out), std::pair(&*out, &*in)}) {
     // A run that is split as a whole is equivalent to a split product.
-    if (a->n != b->n && a->unit.isConstant(1) && a->side.product.empty()) {
+    if (a->n != b->n && a->unit.isConstant(1) && a->split.product.empty()) {
       a->blocks = SymExpr(1);
-      a->side.product = std::exchange(a->side.part, {});
+      a->split.product = std::exchange(a->split.n, {});
     }
     // A side with an unsplit n adopts the unit of the other side.
-    if (a->side.part.empty() && !b->side.part.empty()) {
+    if (a->split.n.empty() && !b->split.n.empty()) {
       a->n = b->n;
       a->unit = b->unit;
     }
@@ -99,8 +99,8 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
   BlockMove move;
   move.n = in->n;
   move.unit = in->unit;
-  move.in = in->side;
-  move.out = out->side;
+  move.in = in->split;
+  move.out = out->split;
   // If a product is split, factors before the runs are split with it; else they are equal on all
   // members.
   DimAttr one = DimAttr::get(context, SymExpr(1));
@@ -109,7 +109,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     DimAttr rest = DimAttr::get(context, form->rest), outer, blocks;
     if (form->blocks)
       outer = rest, blocks = DimAttr::get(context, *form->blocks);
-    else if (!form->side.product.empty())
+    else if (!form->split.product.empty())
       outer = one, blocks = rest;
     else
       continue;
@@ -119,7 +119,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     move.blocks = blocks;
   }
   for (const RunFactors *form : {&*in, &*out}) {
-    if (form->blocks || !form->side.product.empty())
+    if (form->blocks || !form->split.product.empty())
       continue;
     DimAttr rest = DimAttr::get(context, form->rest);
     if (!move.outer)
@@ -128,7 +128,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
       return std::nullopt;
   }
   // The group must be the same ranks before and after.
-  BlockMove::Axes a = move.getAxes(), b = toAxes(move.out.part);
+  BlockMove::Axes a = move.getAxes(), b = toAxes(move.out.n);
   llvm::append_range(b, move.out.product);
   if (a.size() != b.size() ||
       !llvm::all_of(a, [&](StringAttr axis) { return llvm::is_contained(b, axis); }))
@@ -164,7 +164,7 @@ std::optional<BlockMove> BlockMove::get(CollectivePermuteOp op) {
 
 BlockMove::Axes BlockMove::getAxes() const {
   Axes axes; // without duplicates
-  for (StringAttr axis : llvm::concat<const StringAttr>(in.part, in.product))
+  for (StringAttr axis : llvm::concat<const StringAttr>(in.n, in.product))
     if (!llvm::is_contained(axes, axis))
       axes.push_back(axis);
   return axes;
@@ -212,9 +212,9 @@ static Span split(Span range, ArrayRef<StringAttr> axes, GridAttr grid,
   return range;
 }
 
-std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinates,
-                                          const Values &symbols,
-                                          std::optional<SymExpr> first) const {
+std::optional<int64_t> BlockMove::getMaxSentElements(GridAttr grid, const Values &coordinates,
+                                                     const Values &symbols,
+                                                     std::optional<SymExpr> first) const {
   auto outerSize = outer.getLocalSize(grid, coordinates, symbols);
   auto count = blocks.getLocalSize(grid, coordinates, symbols);
   auto size = n.evaluate(symbols), width = unit.evaluate(symbols);
@@ -228,13 +228,13 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     return 0;
   int64_t begin = ((*shift % run) + run) % run;
 
-  auto getRange = [&](const Side &side, const Values &at) {
-    Span part = split({0, *size}, side.part, grid, at);
+  auto getRange = [&](const Split &axes, const Values &at) {
+    Span part = split({0, *size}, axes.n, grid, at);
     Span own = {part.begin * *width, part.end * *width};
-    return MemberRange{own, split({0, *count * own.size()}, side.product, grid, at)};
+    return MemberRange{own, split({0, *count * own.size()}, axes.product, grid, at)};
   };
   // Counts the elements of a block that a member keeps.
-  auto getAliasedOperand = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
+  auto countKept = [&](const MemberRange &in, const MemberRange &out, int64_t block) {
     Span source = in.in(block), target = out.in(block);
     Span low = intersect(target, {0, run - begin}), high = intersect(target, {run - begin, run});
     return intersect(source, {low.begin + begin, low.end + begin}).size() +
@@ -245,7 +245,7 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
   Values at = coordinates;
   for (StringAttr axis : axes)
     at[axis.getValue().str()] = 0;
-  int64_t most = 0;
+  int64_t maxSent = 0;
   while (true) {
     MemberRange in = getRange(this->in, at), out = getRange(this->out, at);
     Span a = in.getBlocks(), b = out.getBlocks(), both = intersect(a, b);
@@ -253,15 +253,15 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
     std::set<int64_t> ends;
     for (int64_t block : {a.begin, a.end - 1, b.begin, b.end - 1})
       if (block >= both.begin && block < both.end && ends.insert(block).second)
-        sent -= getAliasedOperand(in, out, block);
+        sent -= countKept(in, out, block);
     // All other blocks have equal counts.
     if (int64_t alike = both.size() - int64_t(ends.size()); alike > 0) {
       int64_t block = both.begin;
       while (ends.count(block))
         ++block;
-      sent -= alike * getAliasedOperand(in, out, block);
+      sent -= alike * countKept(in, out, block);
     }
-    most = std::max(most, sent);
+    maxSent = std::max(maxSent, sent);
     size_t next = 0;
     while (next < axes.size()) {
       int64_t &c = at[axes[next].getValue().str()];
@@ -271,17 +271,17 @@ std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinat
       ++next;
     }
     if (next == axes.size())
-      return most * *outerSize;
+      return maxSent * *outerSize;
   }
 }
 
-std::optional<int64_t> mlir::tpc::getSentBytes(CollectivePermuteOp op, GridAttr grid,
-                                               const BlockMove::Values &coordinates,
-                                               const BlockMove::Values &symbols) {
+std::optional<int64_t> mlir::tpc::getMaxSentBytes(CollectivePermuteOp op, GridAttr grid,
+                                                  const BlockMove::Values &coordinates,
+                                                  const BlockMove::Values &symbols) {
   auto move = BlockMove::get(op);
   if (!move)
     return std::nullopt;
-  auto bytes = move->getSent(grid, coordinates, symbols, op.getFrom());
+  auto bytes = move->getMaxSentElements(grid, coordinates, symbols, op.getFrom());
   int64_t element = getElementBytes(op.getType());
   if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
     return std::nullopt;

@@ -215,7 +215,7 @@ LogicalResult ExchangeOp::verify() {
 }
 
 /// Values on ranks other than the root are lost.
-bool BroadcastOp::keepsEveryElement() { return false; }
+bool BroadcastOp::preservesAllElements() { return false; }
 
 LogicalResult BroadcastOp::verify() {
   if (failed(checkCommon(*this, getOperand(), getResult())) ||
@@ -250,27 +250,27 @@ LogicalResult LocalSliceOp::verify() {
 // Split dimensions and transferred bytes
 //===----------------------------------------------------------------------===//
 
-std::optional<int64_t> AllGatherOp::getOperandSplit() { return getDim(); }
-std::optional<int64_t> ReduceScatterOp::getResultSplit() { return getDim(); }
-std::optional<int64_t> AllToAllOp::getOperandSplit() { return getFromDim(); }
-std::optional<int64_t> AllToAllOp::getResultSplit() { return getToDim(); }
-std::optional<int64_t> CollectivePermuteOp::getOperandSplit() { return getDim(); }
-std::optional<int64_t> CollectivePermuteOp::getResultSplit() { return getDim(); }
+std::optional<int64_t> AllGatherOp::getOperandSplitDim() { return getDim(); }
+std::optional<int64_t> ReduceScatterOp::getResultSplitDim() { return getDim(); }
+std::optional<int64_t> AllToAllOp::getOperandSplitDim() { return getFromDim(); }
+std::optional<int64_t> AllToAllOp::getResultSplitDim() { return getToDim(); }
+std::optional<int64_t> CollectivePermuteOp::getOperandSplitDim() { return getDim(); }
+std::optional<int64_t> CollectivePermuteOp::getResultSplitDim() { return getDim(); }
 
-bool CollectivePermuteOp::sendsOnlyNeeded() { return true; }
+bool CollectivePermuteOp::sendsOnlyMissing() { return true; }
 std::optional<int64_t> CollectivePermuteOp::getMaxMemberBytes(GridAttr grid,
                                                               const BlockMove::Values &coordinates,
                                                               const BlockMove::Values &symbols) {
-  return getSentBytes(*this, grid, coordinates, symbols);
+  return getMaxSentBytes(*this, grid, coordinates, symbols);
 }
 
-bool ExchangeOp::movesAnyDim() { return true; }
-bool ExchangeOp::sendsOnlyNeeded() { return true; }
+bool ExchangeOp::mayChangeAnySplit() { return true; }
+bool ExchangeOp::sendsOnlyMissing() { return true; }
 std::optional<int64_t> ExchangeOp::getMaxMemberBytes(GridAttr grid,
                                                      const Exchange::Values &coordinates,
                                                      const Exchange::Values &symbols) {
   auto exchange = Exchange::get(getDist(getOperand()), getDist(getResult()));
-  auto bytes = exchange ? exchange->getMoved(grid, coordinates, symbols) : std::nullopt;
+  auto bytes = exchange ? exchange->getMaxMovedElements(grid, coordinates, symbols) : std::nullopt;
   int64_t element = getElementBytes(getType());
   if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
     return std::nullopt;

@@ -21,7 +21,7 @@ LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands
 ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
 
 /// Returns an identity that only the second operand has.
-inline std::optional<double> ofRight(unsigned operand, double identity) {
+inline std::optional<double> identityOfRhs(unsigned operand, double identity) {
   return operand == 1 ? std::optional<double>(identity) : std::nullopt;
 }
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }

@@ -383,8 +383,8 @@ std::optional<int64_t> TrafficCounter::getMaximum() {
   return std::max(*llvm::max_element(sent), *llvm::max_element(received));
 }
 
-std::optional<int64_t> Exchange::getMoved(GridAttr grid, const Values &coordinates,
-                                          const Values &symbols) const {
+std::optional<int64_t> Exchange::getMaxMovedElements(GridAttr grid, const Values &coordinates,
+                                                     const Values &symbols) const {
   TrafficCounter counter(*this, grid, coordinates);
   return counter.addSizes(coordinates, symbols) ? counter.getMaximum() : std::nullopt;
 }

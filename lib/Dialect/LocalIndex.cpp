@@ -10,7 +10,7 @@ SmallVector<IndexRun, 2> mlir::tpc::getIndexRuns(DimAttr dim, GridAttr grid) {
   SmallVector<IndexRun, 2> runs;
   for (FactorAttr factor : dim.getFactors()) {
     bool split = !factor.getAxes().empty();
-    SymExpr size = getNamed(factor.getExpr());
+    SymExpr size = toNamedSize(factor.getExpr());
     if (split || runs.empty()) {
       runs.push_back({getBegin(factor, grid), getLocalSize(factor, grid), size, split});
       continue;

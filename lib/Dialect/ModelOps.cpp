@@ -67,7 +67,7 @@ ShardingRule MatmulOp::getShardingRule() {
   Sizes out = getSizes(getResult());
   bool vector = a.size() == 1;
   Dims result = addDims(rule, out);
-  int k = rule.addFactor(a.back(), getBias() ? FactorKind::Whole : FactorKind::ReductionSum);
+  int k = rule.addFactor(a.back(), getBias() ? FactorKind::Unsplittable : FactorKind::ReductionSum);
   size_t rows = vector ? 1 : 2;
   Dims batch(result.begin(), result.end() - rows);
   ArrayRef<SymExpr> outBatch = ArrayRef(out).drop_back(rows);
@@ -141,8 +141,8 @@ ShardingRule AttentionOp::getShardingRule() {
   ShardingRule::Dim heads = {kv};
   if (!groupSize.isConstant(1))
     heads.push_back(rule.addFactor(groupSize));
-  int d = rule.addFactor(q[3], FactorKind::Whole);
-  int sk = rule.addFactor(k[1], FactorKind::Whole);
+  int d = rule.addFactor(q[3], FactorKind::Unsplittable);
+  int sk = rule.addFactor(k[1], FactorKind::Unsplittable);
   int dv = rule.addFactor(v[3]);
   rule.operands = {{{b}, {sq}, heads, {d}}, {{b}, {sk}, {kv}, {d}}, {{b}, {sk}, {kv}, {dv}}};
   if (getKeyMask())
@@ -204,7 +204,7 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
 static ShardingRule normRule(Operation *op) {
   ShardingRule rule;
   Dims x = addDims(rule, getSizes(op->getOperand(0)));
-  rule.factors[x.back()[0]].kind = FactorKind::Whole;
+  rule.factors[x.back()[0]].kind = FactorKind::Unsplittable;
   rule.operands.push_back(x);
   for (unsigned i = 1; i < op->getNumOperands(); ++i)
     rule.operands.push_back({x.back()});
@@ -232,7 +232,7 @@ TPC_INFER(SoftmaxOp) {
 ShardingRule SoftmaxOp::getShardingRule() {
   ShardingRule rule;
   Dims x = addDims(rule, getSizes(getOperand()));
-  rule.factors[x[getDim()][0]].kind = FactorKind::Whole;
+  rule.factors[x[getDim()][0]].kind = FactorKind::Unsplittable;
   rule.operands.push_back(x);
   rule.results.push_back(x);
   return rule;
@@ -288,8 +288,8 @@ ShardingRule RotaryOp::getShardingRule() {
   ShardingRule rule;
   Sizes cos = getSizes(getCos());
   Dims x = addDims(rule, getSizes(getX()));
-  rule.factors[x[3][0]].kind = FactorKind::Whole;
-  int half = rule.addFactor(cos[2], FactorKind::Whole);
+  rule.factors[x[3][0]].kind = FactorKind::Unsplittable;
+  int half = rule.addFactor(cos[2], FactorKind::Unsplittable);
   Dims table = {cos[0] == getSizes(getX())[0] ? x[0] : ShardingRule::Dim{}, x[1], {half}};
   rule.operands = {x, table, table};
   rule.results = {x};
@@ -317,7 +317,7 @@ TPC_INFER(ReduceOp) {
 ShardingRule ReduceOp::getShardingRule() {
   ShardingRule rule;
   Dims in = addDims(rule, getSizes(getOperand())), out;
-  static constexpr FactorKind kinds[] = {FactorKind::ReductionSum, FactorKind::Whole,
+  static constexpr FactorKind kinds[] = {FactorKind::ReductionSum, FactorKind::Unsplittable,
                                          FactorKind::ReductionMax, FactorKind::ReductionMin};
   for (auto [i, dim] : llvm::enumerate(in)) {
     if (!llvm::is_contained(getDims(), (int64_t)i)) {

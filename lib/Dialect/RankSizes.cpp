@@ -42,7 +42,7 @@ std::optional<NamedSize> mlir::tpc::getNamedSize(StringRef symbol) {
   return symbol.empty() ? std::optional(named) : std::nullopt;
 }
 
-SymExpr mlir::tpc::getNamed(const SymExpr &size) {
+SymExpr mlir::tpc::toNamedSize(const SymExpr &size) {
   if (size.isOverflow() || size.getTerms().size() != 1 || size.getTerms()[0].coefficient <= 1)
     return size;
   int64_t c = size.getTerms()[0].coefficient;
@@ -51,7 +51,7 @@ SymExpr mlir::tpc::getNamed(const SymExpr &size) {
 
 SymExpr mlir::tpc::getNamedOffset(int64_t offset, int64_t size) {
   if (offset == 0 || offset == size)
-    return getNamed(offset);
+    return toNamedSize(offset);
   return SymExpr::symbol("_" + std::to_string(size) + ".at" + std::to_string(offset));
 }
 
@@ -64,7 +64,7 @@ SymExpr mlir::tpc::getCoordinate(StringRef axis, GridAttr grid) {
   return countRanks(axis, grid) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
 }
 
-SymExpr mlir::tpc::getRanks(StringRef axis, GridAttr grid) {
+SymExpr mlir::tpc::getNumRanks(StringRef axis, GridAttr grid) {
   return countRanks(axis, grid) == 1 ? SymExpr(1) : SymExpr::symbol(("ranks." + axis).str());
 }
 
@@ -187,7 +187,7 @@ SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid)
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
     return *part;
   // n / N + (c < n % N), without a comparison: the number of k with k * N + c < n.
-  SymExpr all = getRanks(axis, grid);
+  SymExpr all = getNumRanks(axis, grid);
   return SymExpr::floorDiv(n + all - 1 - getCoordinate(axis, grid), all);
 }
 
@@ -196,7 +196,7 @@ SymExpr mlir::tpc::getShardBegin(const SymExpr &n, StringRef axis, GridAttr grid
     return 0;
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
     return getCoordinate(axis, grid) * *part;
-  SymExpr c = getCoordinate(axis, grid), all = getRanks(axis, grid);
+  SymExpr c = getCoordinate(axis, grid), all = getNumRanks(axis, grid);
   return c * SymExpr::floorDiv(n, all) + SymExpr::min(c, SymExpr::mod(n, all));
 }
 
@@ -217,17 +217,17 @@ static SymExpr begin(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
 
 SymExpr mlir::tpc::getLocalSize(FactorAttr factor, GridAttr grid, std::optional<unsigned> axes) {
   ArrayRef<StringAttr> all = factor.getAxes();
-  return split(getNamed(factor.getExpr()), all.take_front(axes.value_or(all.size())), grid);
+  return split(toNamedSize(factor.getExpr()), all.take_front(axes.value_or(all.size())), grid);
 }
 
 SymExpr mlir::tpc::getBegin(FactorAttr factor, GridAttr grid) {
-  return begin(getNamed(factor.getExpr()), factor.getAxes(), grid);
+  return begin(toNamedSize(factor.getExpr()), factor.getAxes(), grid);
 }
 
 SymExpr mlir::tpc::getGlobalSize(DimAttr dim) {
   SymExpr size = 1;
   for (FactorAttr factor : dim.getFactors())
-    size = size * getNamed(factor.getExpr());
+    size = size * toNamedSize(factor.getExpr());
   return size;
 }
 

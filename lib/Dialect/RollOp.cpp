@@ -41,7 +41,7 @@ ShardingRule RollOp::getShardingRule() {
   if (getDist(getResult()).getLocal()) {
     // A single rank shifts whole runs, of which there may be many.
     auto runs = sizes[getDim()].divideExact(every);
-    rule.factors[factor].kind = FactorKind::Whole;
+    rule.factors[factor].kind = FactorKind::Unsplittable;
     if (runs && !runs->isConstant(1)) {
       rule.factors[factor].size = every;
       dims[getDim()] = {rule.addFactor(*runs), factor};

@@ -17,14 +17,14 @@ static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool line
   Sizes sizes = getSizes(op->getResult(0));
   Dims result = addDims(rule, sizes);
   for (int64_t d : whole)
-    rule.factors[result[d][0]].kind = FactorKind::Whole;
+    rule.factors[result[d][0]].kind = FactorKind::Unsplittable;
   rule.results.push_back(result);
   ShardingRule::Linear all;
   all.movesOnly = movesOnly;
   for (auto [i, v] : llvm::enumerate(op->getOperands())) {
     Dims dims = result;
     for (int64_t d : whole)
-      dims[d] = {rule.addFactor(getSizes(v)[d], FactorKind::Whole)};
+      dims[d] = {rule.addFactor(getSizes(v)[d], FactorKind::Unsplittable)};
     rule.operands.push_back(dims);
     all.operands.push_back(i);
   }
@@ -104,7 +104,7 @@ struct ReshapeFactors {
           left = *rest;
         }
       total = total * size;
-      side.add(rule.addFactor(size, FactorKind::Whole), left);
+      side.add(rule.addFactor(size, FactorKind::Unsplittable), left);
       return true;
     };
     auto takeIn = [&] { return take(in, inTotal, outTotal); };
@@ -248,7 +248,7 @@ OpFoldResult ExpandOp::fold(FoldAdaptor) {
 // Slice
 //===----------------------------------------------------------------------===//
 
-bool SliceOp::keepsEveryElement() { return false; }
+bool SliceOp::preservesAllElements() { return false; }
 
 ShardingRule SliceOp::getShardingRule() {
   int64_t dim = getDim();
@@ -354,7 +354,7 @@ LogicalResult SizeOp::verify() {
 /// An indexed dimension is a reduction: elements of other shards read as zero. Integers and
 /// booleans are masks and indices, too small to split.
 static FactorKind getLookupKind(Value data) {
-  return isa<FloatType>(elementTypeOf(data)) ? FactorKind::ReductionSum : FactorKind::Whole;
+  return isa<FloatType>(elementTypeOf(data)) ? FactorKind::ReductionSum : FactorKind::Unsplittable;
 }
 
 LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
@@ -423,7 +423,7 @@ ShardingRule GatherNDOp::getShardingRule() {
   Sizes sizes = getSizes(getIndices());
   int64_t batch = getBatchDims(), k = *sizes.back().asConstant();
   Dims indices = addDims(rule, sizes);
-  rule.factors[indices.back()[0]].kind = FactorKind::Whole;
+  rule.factors[indices.back()[0]].kind = FactorKind::Unsplittable;
   Dims data;
   for (auto [i, size] : llvm::enumerate(getSizes(getData()))) {
     if ((int64_t)i < batch)

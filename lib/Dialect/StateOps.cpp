@@ -100,8 +100,8 @@ ShardingRule AppendOp::getShardingRule() {
   ShardingRule rule;
   Sizes cache = getSizes(getCache());
   int b = rule.addFactor(cache[0]), h = rule.addFactor(cache[1]), d = rule.addFactor(cache[3]);
-  int all = rule.addFactor(cache[CacheOp::tokenDim], FactorKind::Whole);
-  int s = rule.addFactor(getSizes(getFresh())[CacheOp::tokenDim], FactorKind::Whole);
+  int all = rule.addFactor(cache[CacheOp::tokenDim], FactorKind::Unsplittable);
+  int s = rule.addFactor(getSizes(getFresh())[CacheOp::tokenDim], FactorKind::Unsplittable);
   rule.operands = {{{b}, {h}, {all}, {d}}, {{b}, {h}, {s}, {d}}, {{b}}};
   rule.results = {{{b}, {h}, {all}, {d}}};
   return rule;

@@ -27,7 +27,7 @@ std::optional<ReductionKind> mlir::tpc::getReduction(FactorKind kind) {
     return ReductionKind::Min;
   case FactorKind::Parallel:
   case FactorKind::Permuted:
-  case FactorKind::Whole:
+  case FactorKind::Unsplittable:
     break;
   }
   return std::nullopt;
@@ -102,7 +102,7 @@ private:
         return op->emitOpError() << what << " is split in dimension " << d << " over "
                                  << axesText(dim) << " in a way that its factors do not allow";
       for (auto [f, part] : llvm::zip(dims[d], *parts)) {
-        if (rule.factors[f].kind == FactorKind::Whole && part.isSharded())
+        if (rule.factors[f].kind == FactorKind::Unsplittable && part.isSharded())
           return op->emitOpError()
                  << "needs dimension " << d << " of " << what << " (size " << sizeOf(f)
                  << ") whole, but it is split over " << axesText(part);

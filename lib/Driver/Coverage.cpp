@@ -147,7 +147,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
       if (found.empty() == !reason) {
         good = false;
         llvm::WithColor::error() << op << " has " << (reason ? "a" : "no") << " model of '"
-                                 << concern.name << "' (" << concern.what << "), "
+                                 << concern.name << "' (" << concern.description << "), "
                                  << (reason ? "and a reason for none: " : "and no reason for it")
                                  << (reason ? reason->text : "") << "\n";
       }
@@ -170,7 +170,7 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
         "op without a model rejects\nit by name. [Adding an op](../dev/adding-an-op.md) names the "
         "files of models.\n\n";
   for (const CoverageColumn &concern : concerns)
-    os << "* **" << concern.name << "**: " << concern.what << "\n";
+    os << "* **" << concern.name << "**: " << concern.description << "\n";
   os << "\n| op |";
   for (const CoverageColumn &concern : concerns)
     os << " " << concern.name << " |";

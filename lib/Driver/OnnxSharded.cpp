@@ -42,13 +42,13 @@ static ::tpc::OnnxSharding::Factor makeFactor(std::string size, Axes axes) {
   int64_t shards = 1;
   for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
     shards *= axis.size;
-  auto partOf = [axes = std::move(axes)](int64_t rank) {
+  auto shardOf = [axes = std::move(axes)](int64_t rank) {
     int64_t part = 0;
     for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
       part = part * axis.size + axis.coordinate(rank);
     return part;
   };
-  return {std::move(size), shards, std::move(partOf)};
+  return {std::move(size), shards, std::move(shardOf)};
 }
 
 /// Returns the ranges of a weight's elements that `tpc.split` of a parameter describes.

@@ -48,7 +48,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerVerification(registry);
   mlir::tpc::registerGenerationVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
-  mlir::tpc::registerLoweredRuns(registry);
+  mlir::tpc::registerLoweredInterpreter(registry);
   registerTargets();
   mlir::tpc::registerLowering(registry);
 }

@@ -149,7 +149,7 @@ std::vector<std::vector<int64_t>> tpc::orthogonalGroups(std::span<const int64_t>
   return result;
 }
 
-std::vector<bool> Grid::choose(AxisSet axes) const {
+std::vector<bool> Grid::toMarks(AxisSet axes) const {
   std::vector<bool> chosen;
   for (Axis axis : axisOrder)
     chosen.push_back(axes.contains(axis));
@@ -160,7 +160,7 @@ std::vector<std::vector<int64_t>> Grid::groups(AxisSet axes) const {
   std::array<int64_t, numAxes> ordered;
   for (unsigned i = 0; i < numAxes; ++i)
     ordered[i] = size(axisOrder[i]);
-  return orthogonalGroups(ordered, choose(axes));
+  return orthogonalGroups(ordered, toMarks(axes));
 }
 
 std::vector<int64_t> Grid::groupOf(int64_t rank, AxisSet axes) const {
@@ -171,7 +171,7 @@ std::vector<int64_t> Grid::groupOf(int64_t rank, AxisSet axes) const {
   std::array<int64_t, numAxes> ordered;
   for (unsigned i = 0; i < numAxes; ++i)
     ordered[i] = size(axisOrder[i]);
-  std::vector<int64_t> group = getOffsets(ordered, choose(axes));
+  std::vector<int64_t> group = getOffsets(ordered, toMarks(axes));
   for (int64_t &member : group)
     member += first;
   return group;

@@ -1,11 +1,11 @@
 //===- Cost.h - Cost of ops on one rank -------------------------*- C++ -*-===//
 //
-// Estimates from sharding rules and local sizes. An op takes the longer of its arithmetic time
-// (points of the rule's iteration space on this rank, times operations per point) and its memory
-// time (operands and results). A collective takes the time that the links of its axes determine
-// (LinkModel.h). Arithmetic and memory rates are those of one GPU of the nodes with the default
-// links, in single precision; only ratios between sections of one model matter. Costs are those of
-// the rank with coordinate 0 on each axis, which has the largest shard of everything.
+// Roofline estimates from sharding rules and local sizes. The time of an op is the maximum of its
+// arithmetic time (points of the rule's iteration space on this rank, times operations per point)
+// and its memory time (bytes of operands and results). LinkModel.h estimates the time of
+// collectives. Arithmetic and memory rates are those of one GPU in single precision, of the same
+// machine as the default links; decisions depend only on ratios of costs. Costs are those of the
+// rank with coordinate 0 on each axis, which has the largest shard of every value.
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_ANALYSIS_COST_H
@@ -29,9 +29,9 @@ struct Cost {
   Cost &operator+=(const Cost &o);
 };
 
-/// Returns the parameters of one rank that take memory. Equal uses of a parameter share one copy;
-/// so does a language-model head that is the transpose of the embedding's table with the same
-/// split.
+/// Returns one parameter op for each copy of a weight in the memory of a rank. Ops with equal views
+/// and distributions share a copy. A language-model head that is the transpose of the embedding
+/// table shares the table's copy if both have the same split.
 SmallVector<ParameterOp> getDistinctParameters(ArrayRef<Operation *> parameters);
 
 class CostModel {
@@ -45,20 +45,21 @@ public:
   double getBytes(Type type) const;
   /// Emits an error for the first op of the module without a cost model.
   LogicalResult check() const;
-  /// Returns the cost of one op by its model; for a call, the cost of the callee's ops. Parameters
-  /// cost memory where they are defined and traffic where they are read.
+  /// Returns the cost of one op; for a call, the cost of the callee's ops. The memory of a
+  /// parameter is counted at its definition, its traffic at its uses.
   Cost getCost(Operation *op);
   /// Returns the seconds for sending a value to the next stage.
   double getSendSeconds(Type type) const;
   /// Returns the seconds for writing a value to memory and reading it again.
   double getStoreLoadSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
 
-  // For models of ops.
-  Cost getCalled(func::CallOp call);
-  Cost getCommunicated(CollectiveOpInterface op) const;
-  /// `read`: operands that are read completely; `part`: fraction of the points that is computed.
-  Cost getComputed(ShardingRuleOpInterface op, ValueRange read, double part = 1) const;
-  /// Returns the nominal value of a size, which estimates use.
+  // Used by the cost models of ops.
+  Cost getCallCost(func::CallOp call);
+  Cost getCollectiveCost(CollectiveOpInterface op) const;
+  /// Returns the cost of a compute op. `read`: operands that are read completely; `fraction`:
+  /// fraction of the iteration space that is computed.
+  Cost getComputeCost(ShardingRuleOpInterface op, ValueRange read, double fraction = 1) const;
+  /// Returns the nominal value of a size.
   double getNominal(const ::tpc::SymExpr &size) const { return double(evaluateOr1(size, symbols)); }
 
 private:

@@ -1,24 +1,23 @@
-//===- FactorClasses.h - Classes of dimensions that are split together ----===//
+//===- FactorClasses.h - Classes of factors that are split together -------===//
 //
-// Every dimension of every value of a program is a list of *classes*, major to
-// minor: sets of factors that op rules relate, so that an axis that splits one
-// member splits all. In
+// Represents every dimension of every value as a list of classes, major to minor. A class is a set
+// of factors that sharding rules identify: an axis that splits one of them splits all. In
 //
 //     %y = tpc.matmul %x, %w : [b*s, 40], [40, 160]       classes: [T] [H], [H] [F]
 //     %z = tpc.gelu %y                                             [T] [F]
 //     %u = tpc.reshape %x : [b*s, 40] -> [b, s, 40]                [b] [s] [H]
 //
-// F contains all occurrences of the 160 columns. The reshape divides T into the two classes b and s
-// wherever T occurs.
+// F contains all dimensions of the 160 columns. The reshape divides class T into classes b and s,
+// in all values.
 //
-// The analysis covers the module: operands and results of calls are unified
-// with the callee's, so a layer that is called twelve times has one set of classes.
+// The analysis covers the module. Operands and results of calls are unified with the callee's, so a
+// layer that is called twelve times has one set of classes.
 //
 // The implementation is a union-find over nodes that can be divided into children. Unifying two
 // lists aligns them from the front. Equal sizes become one class. If one size divides the other,
-// the larger class is divided. If neither does ([5, 8] against [8, 5]), there are no common
-// factors, and the rest of both lists is marked whole. Each step removes a leaf from a list or
-// replaces one by two smaller ones, so unification terminates. ones, so it ends.
+// the larger class is divided. If neither size divides the other ([5, 8] and [8, 5]), there are no
+// common factors, and the rest of both lists is marked unsplittable. Each step removes a leaf from
+// a list or replaces a leaf by two smaller ones, so unification terminates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,19 +45,21 @@ public:
   const ShardingRule &getRule(Operation *op) const;
 
   const ::tpc::SymExpr &getSize(int cls) const { return nodes[cls].size; }
-  /// Returns the first op that requires this class whole; null if it can be split.
-  Operation *getWholeOp(int cls) const {
-    return nodes[cls].wholeOps.empty() ? nullptr : nodes[cls].wholeOps.front();
+  /// Returns the first op that prevents a split of this class; null if the class can be split.
+  Operation *getPreventingOp(int cls) const {
+    return nodes[cls].preventingOps.empty() ? nullptr : nodes[cls].preventingOps.front();
   }
-  /// Returns all ops that require this class whole, in the order of the analysis.
-  ArrayRef<Operation *> getWholeOps(int cls) const { return nodes[cls].wholeOps.getArrayRef(); }
+  /// Returns all ops that prevent a split of this class, in the order of the analysis.
+  ArrayRef<Operation *> getPreventingOps(int cls) const {
+    return nodes[cls].preventingOps.getArrayRef();
+  }
 
-  /// Relates the values of an op that was created after the analysis. Classes
-  /// keep their numbers as long as this only repeats known relations.
+  /// Adds an op that was created after the analysis. Class numbers do not change if the op's rule
+  /// adds no new relation.
   void addOp(Operation *op);
 
-  /// Divides classes of a dimension so that it consists of factors of these sizes, major to minor.
-  /// Returns false and changes nothing if sizes do not divide each other.
+  /// Divides classes of a dimension into factors of these sizes, major to minor. Returns false and
+  /// changes nothing if the sizes do not divide each other.
   bool divide(Value value, unsigned dim, ArrayRef<::tpc::SymExpr> sizes);
 
 private:
@@ -66,7 +67,7 @@ private:
     ::tpc::SymExpr size;
     int parent;
     SmallVector<int, 2> children;
-    llvm::SmallSetVector<Operation *, 1> wholeOps;
+    llvm::SmallSetVector<Operation *, 1> preventingOps;
   };
   int addNode(const ::tpc::SymExpr &size);
   int find(int node);

@@ -1,8 +1,8 @@
-//===- LinkModel.h - Cost of communication ----------------------*- C++ -*-===//
+//===- LinkModel.h - Communication time by grid axis ------------*- C++ -*-===//
 //
-// Seconds for collectives over axes of a module's grid, computed from the grid's `gpus_per_node`
-// and the links in the attribute `tpc.links` (LinksAttr.h). Absent entries default to those of
-// tpc/Support/Links.h. An axis with a link of its own uses that link in all cases. Any other axis
+// Estimates the seconds of collectives over grid axes. Inputs are the grid's `gpus_per_node` and
+// the attribute `tpc.links` (LinksAttr.h); the defaults of missing entries are in
+// tpc/Support/Links.h. An axis that has an entry in `axes` of `tpc.links` uses it. Any other axis
 // uses the inter-node link if its groups cross a node boundary, else the intra-node link.
 //
 //===----------------------------------------------------------------------===//
@@ -17,20 +17,22 @@ namespace mlir::tpc {
 
 class LinkModel {
 public:
-  /// Reads the module's grid (one rank if there is none) and links.
+  /// Reads grid and links from the attributes of `module`. Without a grid there is one rank.
   explicit LinkModel(ModuleOp module);
   LinkModel(GridAttr grid, DictionaryAttr links);
 
-  /// Whether the groups over an axis cross a node boundary.
+  /// Whether a group over the axis has members in several nodes.
   bool crossesNodes(StringRef axis) const;
-  /// Returns the link of groups over these axes: the slowest of the axes' links.
+  /// Returns the slowest link of these axes.
   ::tpc::Link getLink(ArrayRef<StringAttr> axes) const;
   ::tpc::Link getLink(StringRef axis) const;
   const ::tpc::Links &getLinks() const { return links; }
 
-  /// Returns the seconds for one collective over `axes` whose whole buffer has `bytes`.
+  /// Returns the seconds for one transfer over `axes`. `bytes`: size of the whole buffer, see
+  /// Transfer.
   double getSeconds(::tpc::Transfer transfer, ArrayRef<StringAttr> axes, double bytes) const;
-  int64_t getMembers(ArrayRef<StringAttr> axes) const;
+  /// Returns the number of ranks of a group over `axes`.
+  int64_t getGroupSize(ArrayRef<StringAttr> axes) const;
 
 private:
   GridAttr grid;

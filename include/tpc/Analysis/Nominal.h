@@ -1,8 +1,8 @@
 //===- Nominal.h - Nominal sizes for estimates ------------------*- C++ -*-===//
 //
-// A program is compiled for all sizes. Decisions that need numbers (which class to split, where to
-// cut a pipeline) use nominal ones: one sample for each micro-batch of each replica, and 128 for
-// any other symbol, or less if `tpc.constraints` requires it.
+// Programs have symbolic sizes. Cost-based decisions (which factor class to split, where to cut a
+// pipeline) use nominal values of symbols: one sample for each micro-batch of each replica, and 128
+// for any other symbol, or less if `tpc.constraints` requires it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,16 +18,17 @@ using Symbols = std::map<std::string, int64_t>;
 /// Returns nominal values for all symbols that occur in `module`.
 Symbols getNominalSymbols(ModuleOp module);
 
-/// Evaluates `size`; 1 if it has no value for these symbols.
+/// Evaluates `size`; returns 1 if a symbol has no value.
 int64_t evaluateOr1(const ::tpc::SymExpr &size, const Symbols &symbols);
 
-/// Returns the bytes of a rank's shard of a tensor; nothing if a size has no value for these
-/// symbols.
+/// Returns the bytes of a tensor's shard on the rank at `coordinates`; nothing if a symbol has no
+/// value.
 std::optional<int64_t> getLocalBytes(Type tensor, GridAttr grid,
                                      const std::map<std::string, int64_t> &coordinates,
                                      const Symbols &symbols);
 
-/// Estimates the bytes of a rank's shard, and of the whole tensor. Sizes without value count as 1.
+/// Estimates the bytes of a rank's shard, or of the global tensor. Sizes without a value count as
+/// 1.
 double estimateLocalBytes(Type tensor, GridAttr grid,
                           const std::map<std::string, int64_t> &coordinates,
                           const Symbols &symbols);

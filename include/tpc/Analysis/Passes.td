@@ -8,10 +8,10 @@ include "mlir/Pass/PassBase.td"
 def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
   let summary = "Warn of tensor parallelism across node boundaries";
   let description = [{
-    Reads the grid's `gpus_per_node` (without it, does nothing), the links in `tpc.links` and the
-    staged program. For each tensor-parallel axis whose groups have members in two nodes, the pass
-    warns with the bytes that one rank sends over them in a step and the estimated seconds, at
-    nominal sizes. Changes nothing.
+    Reads the grid's `gpus_per_node` (no-op without it), the links in `tpc.links` and the staged
+    program. For each tensor-parallel axis whose groups span several nodes, the pass emits a warning
+    with the bytes that one rank sends along the axis per step and the estimated seconds, at nominal
+    sizes. Does not change the module.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -20,7 +20,7 @@ def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
   let summary = "Print the class of every factor of every value";
   let description = [{
     Prints one line for each value: its dimensions as lists of classes (#0, #1, ...) with their
-    sizes. `!` marks a class that an op requires whole.
+    sizes. `!` marks a class that cannot be split because of an op.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

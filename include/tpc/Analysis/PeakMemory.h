@@ -1,11 +1,11 @@
 //===- PeakMemory.h - Peak bytes of live values -----------------*- C++ -*-===//
 //
-// For each stage of a staged program, on the rank with coordinate 0 on every axis (which has the
-// largest shard of everything): the maximum over the ops of a micro-batch of the sum of live
-// values, each in a buffer of its own. Values of a layer that is being called and values that stay
-// live for all micro-batches are included. Weights (see Report.h) and registers of kernels are not
-// counted. The result compares partitions; the executable's --describe prints the actual
-// allocation.
+// Estimates the peak activation memory of each stage of a staged program: the maximum, over the ops
+// of a micro-batch, of the bytes of all live values, without buffer sharing. Includes the values of
+// a called layer during the call and the prologue's values; excludes weights (see Report.h) and
+// intermediate values of kernels. The rank has coordinate 0 on every axis, so it has the largest
+// shard of every value. The estimate serves to compare partitions; the executable's --describe
+// prints the actual allocation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace mlir::tpc {
 
-/// Returns the bytes by stage. `module` has a tpc.pipeline.
+/// Returns the bytes of each stage. `module` must contain a tpc.pipeline.
 std::vector<int64_t> getPeakActivationBytes(ModuleOp module, const Symbols &symbols);
 
 } // namespace mlir::tpc

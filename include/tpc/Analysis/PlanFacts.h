@@ -1,4 +1,4 @@
-//===- PlanFacts.h - Facts and warnings about a plan ------------*- C++ -*-===//
+//===- PlanFacts.h - Layer counts, and warnings about a plan ----*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_PLANFACTS_H
 #define TPC_ANALYSIS_PLANFACTS_H
@@ -7,14 +7,14 @@
 
 namespace mlir::tpc {
 
-/// Returns the number of layers in an op and its callees: calls of layer functions and, where
-/// layers are not functions, attention ops.
+/// Returns the number of layers in an op and its callees: calls of layer functions, and attention
+/// ops outside of layer functions.
 int64_t countLayers(Operation *op);
 
-/// Whether an op calls layers, or a section of a layer.
+/// Whether an op or a callee calls a layer or a section of a layer.
 bool callsLayers(Operation *op);
 
-/// Emits a warning that a plan is valid but leaves ranks idle.
+/// Emits a warning and appends it to `tpc.warnings`. For valid plans that leave ranks idle.
 void warnAboutPlan(ModuleOp module, const Twine &message);
 
 } // namespace mlir::tpc

@@ -23,7 +23,7 @@ using ExprAttr = SymExprAttr;
 #include "tpc/Buffer/BufferOps.h.inc"
 
 namespace mlir::tpc::buffer {
-/// Returns the extent of a buffer.
+/// Returns the number and type of a buffer's elements.
 ExtentAttr getExtent(Value place);
 } // namespace mlir::tpc::buffer
 

@@ -33,16 +33,17 @@ def Buffer_LoadAttr : Buffer_Attr<"Load", "load"> {
 }
 
 def Buffer_ArgumentAttr : Buffer_Attr<"Argument", "argument"> {
-  let summary = "Meaning of an argument of a buffer function";
+  let summary = "Contents of an argument of a buffer function";
   let description = [{
     One of
 
-      * `value 0 : "8*n" x f32`: a buffer with argument 0 of the tensor function;
-      * `value 1 becomes 2 : "8*n" x f32`: a buffer with argument 1 of the tensor function that
-        contains result 2 when the function returns;
-      * `packed 1`, `dense 1`: the parameter that every call passes as argument 1, for this use;
-      * `packed @w : tensor<…>`: the index of an entry of the parameter table. The tensor function
-        reads the weight itself; a function that several stages share receives the index of the
+      * `value 0 : "8*n" x f32`: a buffer that contains argument 0 of the tensor function;
+      * `value 1 becomes 2 : "8*n" x f32`: a buffer that contains argument 1 of the tensor function
+        at entry and result 2 at return;
+      * `packed 1`, `dense 1`: the parameter-table index of argument 1 of the tensor function, with
+        this use;
+      * `packed @w : tensor<…>`: the parameter-table index of a weight that the tensor function
+        reads without an argument. A function that several stages share receives the index for the
         caller's stage.
   }];
   let parameters = (ins OptionalParameter<"::mlir::IntegerAttr">:$argument,
@@ -51,11 +52,11 @@ def Buffer_ArgumentAttr : Buffer_Attr<"Argument", "argument"> {
                         OptionalParameter<"::mlir::IntegerAttr">:$result);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    static ArgumentAttr getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent,
+    static ArgumentAttr getBuffer(MLIRContext *context, int64_t argument, ExtentAttr extent,
                                  std::optional<int64_t> result = std::nullopt);
     static ArgumentAttr getParameter(MLIRContext *context, int64_t argument, ParameterUse use);
-    static ArgumentAttr getHidden(LoadAttr load);
-    bool isPlace() const { return bool(getExtent()); }
+    static ArgumentAttr getImplicitParameter(LoadAttr load);
+    bool isBuffer() const { return bool(getExtent()); }
   }];
 }
 
@@ -64,7 +65,7 @@ class Buffer_Type<string cppName, string typeMnemonic> : TypeDef<Buffer_Dialect,
 }
 
 def Buffer_PlaceType : Buffer_Type<"Place", "place"> {
-  let summary = "Address of a buffer; the op that defines it has the extent";
+  let summary = "Address of a buffer; the defining op has the extent";
 }
 def Buffer_ParameterType : Buffer_Type<"Parameter", "parameter"> {
   let summary = "Index of an entry of the parameter table";

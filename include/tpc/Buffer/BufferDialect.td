@@ -11,10 +11,10 @@ def Buffer_Dialect : Dialect {
   let summary = "Program of a rank for one step: runtime calls on planned memory";
   let description = [{
     The level after `tpc-plan-buffers`. Tensors of the staged program become buffers (type
-    `!tpc_buffer.place`): an address of a known number of elements in a frame of the runtime's
-    stack, in memory of the caller, in a parameter, a constant or an input of the model. Each op
-    that does not define a buffer is one call of the runtime (`tpc/runtime.h`). Ops run in program
-    order: an op begins when all ops before it have completed.
+    `!tpc_buffer.place`): the address of a known number of elements. A buffer is in a frame of the
+    runtime's stack or in the caller's memory, or it is a parameter, a constant or an input of the
+    model. Each op that does not define a buffer is one runtime call (`tpc/runtime.h`). Ops run in
+    program order: an op begins when all ops before it have completed.
 
         tpc_buffer.entry @parameter_0 packed @w stage 0 : tensor<8x3xf32, …>
         tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32)
@@ -30,7 +30,7 @@ def Buffer_Dialect : Dialect {
         }
 
     Sizes, offsets and counts are expressions (`#tpc.expr`) over the program's symbols, this rank's
-    coordinates on the grid's axes (`rank.tp`) and the micro-batch index (`rank.mb`). One text is
+    coordinates on the grid's axes (`rank.tp`) and the micro-batch index (`rank.mb`). The same IR is
     valid for all ranks and sizes. The dialect is independent of devices.
 
     The tensor program stays in the module. `tpc-verify-buffers` walks both programs and checks that

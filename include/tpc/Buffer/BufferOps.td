@@ -9,8 +9,8 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-class Buffer_BuildableType<TypeDef type, string cppName, string what>
-    : Type<type.predicate, what, "::mlir::tpc::buffer::" # cppName # "Type">,
+class Buffer_BuildableType<TypeDef type, string cppName, string summary>
+    : Type<type.predicate, summary, "::mlir::tpc::buffer::" # cppName # "Type">,
       BuildableType<"::mlir::tpc::buffer::" # cppName # "Type::get($_builder.getContext())">;
 
 def Buffer_Place : Buffer_BuildableType<Buffer_PlaceType, "Place", "place">;
@@ -32,24 +32,23 @@ class Buffer_Op<string mnemonic, list<Trait> traits = []> : Op<Buffer_Dialect, m
 //===----------------------------------------------------------------------===//
 
 def Buffer_EntryOp : Buffer_Op<"entry", [Symbol]> {
-  let summary = "An entry of the parameter table, which the manifest lists";
+  let summary = "Entry of the parameter table, which is part of the manifest";
   let description = [{
     `tpc_buffer.entry @parameter_0 stage 0 packed @w : tensor<8x3xf32, …>`: a parameter that the
-    ranks of a stage load before the first step, and its use: `packed` for matmuls, or `dense` as it
-    is. Its index is its position among the entries of the module.
+    ranks of a stage load before the first step, in the layout of its use: `packed` for matmuls,
+    `dense` for row-major. The index of an entry is its position among the module's entries.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage, Buffer_LoadAttr:$load);
   let assemblyFormat = "$sym_name `stage` $stage custom<Load>($load) attr-dict";
 }
 
 def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
-  let summary = "A layer or a stage on buffers";
+  let summary = "Function on buffers that implements a layer or a stage";
   let description = [{
-    `of` is the tensor function that it computes, or with `stage` the pipeline. Arguments define
-    their meaning, see `#tpc_buffer.argument`. After `to` follow the caller's buffers for the
-    results, in order, except for results that alias an argument: `value 1 becomes 2`. A caller
-    passes result buffers that are disjoint from all others. The function of a stage has no
-    arguments.
+    `of` names the tensor function that the op implements or, with `stage`, the pipeline.
+    `#tpc_buffer.argument` defines the contents of each argument. `to` lists the caller's buffers
+    for the results, in order; results that alias an argument (`value 1 becomes 2`) are not in the
+    list. Result buffers do not overlap other buffers. The function of a stage has no arguments.
 
         tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1)
             to (%y : "8*n" x f32) { ... }
@@ -64,7 +63,7 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Returns the buffers for results.
-    Block::BlockArgListType getResultPlaces() {
+    Block::BlockArgListType getResultBuffers() {
       return getBody().getArguments().drop_front(getArgs().size());
     }
   }];
@@ -75,8 +74,8 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
   let description = [{
     `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four micro-batch
     iterations, in which `rank.mb` counts from 0. Iterations in which the size after `of` is 0 are
-    skipped; without `of`, none is. Before each iteration the runtime sets the micro-batch index
-    that kernels see.
+    skipped; without `of`, no iteration is skipped. Before each iteration the runtime sets the
+    micro-batch index in `env`.
   }];
   let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<Tpc_SymExprAttr>:$size);
   let regions = (region SizedRegion<1>:$body);
@@ -91,8 +90,7 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
 
 def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>,
                                        DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
-  let summary = "Allocates a frame of this many bytes on top of the runtime's stack. "
-                "tpc_frame_push.";
+  let summary = "Allocates a frame of `bytes` bytes on top of the runtime's stack. tpc_frame_push.";
   let arguments = (ins Tpc_SymExprAttr:$bytes);
   let results = (outs Buffer_Frame:$frame);
   let assemblyFormat = "custom<SymExpr>($bytes) attr-dict";
@@ -112,7 +110,7 @@ class Buffer_PlaceOp<string mnemonic, list<Trait> traits = []>
 }
 
 def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
-  let summary = "A buffer in a frame, at a byte offset";
+  let summary = "Buffer at a byte offset in a frame";
   let description = [{
     `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that are not
     live at the same time share memory.
@@ -122,7 +120,7 @@ def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
 }
 
 def Buffer_InputOp : Buffer_PlaceOp<"input"> {
-  let summary = "An input of the model: the unsplit tensor, on every rank. tpc_input.";
+  let summary = "Input of the model: the global tensor, replicated on every rank. tpc_input.";
   let arguments = (ins I64Attr:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
 }
@@ -131,8 +129,8 @@ def Buffer_StateOp : Buffer_PlaceOp<"state"> {
   let summary = "This rank's shard of a cache, which persists from step to step. tpc_state.";
   let description = [{
     `%0 = tpc_buffer.state @k0 : "12*batch*64*capacity" x f32`: the cache of this step's sequences.
-    When a step begins, it contains the rank's shard of the argument with this cache; when it ends,
-    that of the result.
+    At the beginning of a step it contains the rank's shard of the argument with this `tpc.cache`;
+    at the end, the shard of the result.
   }];
   let arguments = (ins FlatSymbolRefAttr:$cache, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$cache `:` custom<Extent>($extent) attr-dict";
@@ -147,7 +145,7 @@ def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
 def Buffer_ParameterOp
     : Buffer_Op<"parameter", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>,
                               DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "The index of an entry of the parameter table";
+  let summary = "Index of an entry of the parameter table";
   let arguments = (ins FlatSymbolRefAttr:$entry);
   let results = (outs Buffer_Parameter:$index);
   let assemblyFormat = "$entry attr-dict";
@@ -160,7 +158,7 @@ def Buffer_DenseOp : Buffer_PlaceOp<"dense"> {
 }
 
 def Buffer_PartOp : Buffer_PlaceOp<"part"> {
-  let summary = "A subrange of a buffer, at an element offset";
+  let summary = "Subrange of a buffer, at an element offset";
   let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$whole `from` custom<SymExpr>($from) `:` custom<Extent>($extent) attr-dict";
 }
@@ -207,7 +205,7 @@ def Buffer_CallOp
 }
 
 def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
-  let summary = "Matmuls of one left side with packed parameters. tpc_products.";
+  let summary = "Matmuls of one LHS with packed parameters. tpc_products.";
   let description = [{
         tpc_buffer.product %x m n k _8 by %w bias %b epilogue silu residual %r to %0 n _6.tp,
             by %v to %1 n _4
@@ -216,8 +214,9 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
 
         to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]
 
-    All elements are of one type that the target's library multiplies. Sums are f32, and results are
-    rounded once. `to` may alias the `residual` of the same matmul, and no other operand.
+    All operands have the same element type, which the target's matmul library must support.
+    Accumulation is in f32; results are rounded once. `to` may alias the `residual` of the same
+    matmul, but no other operand.
   }];
   let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases,
                        Buffer_Reads:$residuals, Buffer_Writes:$to, Tpc_SymExprAttr:$m,
@@ -263,17 +262,18 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention. tpc_attention.";
   let description = [{
     q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads,
-    value_size]`, of a type that the target's attention supports; computed in f32. heads / kv_heads
-    consecutive query heads share a KV head. `strides` are the distances in elements between tokens
-    of q, k, v and the result. The masks and the bias are as in `tpc.attention`; their `strides` are
-    those of batch and heads, 0 where they broadcast. With `causal c`, query i sees key j only
-    if j <= i + c; with `after a`, only if j > i + a. `slopes [heads]` with `at s` add
-    slopes[h] (j - i - s). A row without visible keys yields zeros, with `uniform_rows` the mean of
-    all values.
+    value_size]`, of an element type that the target's attention library supports; computed in f32.
+    heads / kv_heads consecutive query heads share a KV head. `strides` are the distances in
+    elements between tokens of q, k, v and the result. The masks and the bias are as in
+    `tpc.attention`; their `strides` are those of batch and heads, 0 for a broadcast dimension. With
+    `causal c`, key j is visible to query i only if j <= i + c; with `after a`, only if j > i + a.
+    `slopes [heads]` with `at s` add slopes[h] * (j - i - s) to the score. A row without visible
+    keys is zero or, with `uniform_rows`, the mean of all values.
 
-    `lengths [batch]` are added to c, a and s for each sequence; keys that no query sees are not
-    read. In this form k and v have the layout of a cache: after `lengths` follow the strides in
-    elements between sequences and between heads, for k and for v.
+    `lengths [batch]` are added to c, a and s for each sequence; keys that are not visible to any
+    query are not read. With `lengths`, k and v have the layout of a cache, and the strides after
+    `lengths` are the distances in elements between sequences and between heads, for k and then for
+    v.
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask,
                        Buffer_MaybeRead:$mask, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes,
@@ -325,12 +325,12 @@ def Buffer_AppendOp : Buffer_Op<"append"> {
 // Communication
 //===----------------------------------------------------------------------===//
 
-// Tensors are seen as [outer, n, inner], with n split over one axis. Messages name the ONNX node in
-// the op's location.
+// Tensors are viewed as [outer, n, inner], with n split over one axis. Run-time errors name the
+// ONNX node in the op's location.
 
 def Buffer_AllReduceOp : Buffer_Op<"all_reduce"> {
-  let summary = "Reduces the values of a group; every rank gets the result. `to` may be `from`. "
-                "tpc_all_reduce.";
+  let summary = "Reduces the buffers of a group; every rank receives the result. `to` may be the "
+                "same buffer as `from`. tpc_all_reduce.";
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
                        Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$count);
   let assemblyFormat = [{
@@ -363,8 +363,8 @@ def Buffer_AllToAllOp : Buffer_Op<"all_to_all"> {
   let summary = "Moves a split between two dimensions of [outer, a, middle, b, inner]. "
                 "tpc_all_to_all.";
   let description = [{
-    With `splits_first`, a is whole in the operand and split in the result, and b vice versa;
-    without it, a is split in the operand.
+    With `splits_first`, b is split in the operand and a in the result; without it, a is split in
+    the operand and b in the result.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$a, Tpc_SymExprAttr:$middle,
@@ -377,12 +377,12 @@ def Buffer_AllToAllOp : Buffer_Op<"all_to_all"> {
 }
 
 def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
-  let summary = "Moves the elements of [outer, blocks, n, unit, inner] to the ranks that have them "
-                "in the result. tpc_collective_permute.";
+  let summary = "Redistributes [outer, blocks, n, unit, inner] by messages between pairs of ranks. "
+                "tpc_collective_permute.";
   let description = [{
-    `splits` are four lists of axes: those that split n in the operand, those that split the
-    remaining product of blocks, n and unit, and the same two for the result. Element i of each
-    result block is element `first` + i of the operand's, cyclically.
+    `splits` has four lists of axes: the axes that split n in the operand, the axes that split the
+    product of blocks, n and unit in the operand, and the same two lists for the result. Element i
+    of a result block is element `first` + i of the operand's block, cyclically.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits,
                        Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
@@ -397,10 +397,10 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
 }
 
 def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
-  let summary = "Changes the distribution of a value directly. tpc_exchange.";
+  let summary = "Changes the distribution of a value by one exchange. tpc_exchange.";
   let description = [{
-    For each dimension, `layout` has pairs of lists of axes, for operand and result: one pair for
-    each factor, and one for the product of the local factors. `sizes` are those of all factors, in
+    For each dimension, `layout` has pairs of lists of axes (operand, result): one pair for each
+    factor, and one for the product of the local factors. `sizes` are the sizes of all factors, in
     order.
   }];
   let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$layout, Tpc_SymExprs:$sizes);
@@ -429,12 +429,12 @@ def Buffer_RecvOp : Buffer_Op<"recv"> {
 }
 
 def Buffer_OutputOp : Buffer_Op<"output"> {
-  let summary = "Delivers a box of an output. tpc_output, tpc_output_every.";
+  let summary = "Delivers a rectangular block of an output. tpc_output, tpc_output_every.";
   let description = [{
-    The box has the given `offset` and `size` in an output of shape `shape`, whose dimensions are
-    refined by factors. Only ranks whose coordinates on `first` are all 0 deliver; the others have
-    the same data. With `every d`, the data has `held` entries in dimension d, of which every
-    `step`-th from `begin` on is delivered: `every 1 held "4" begin "0" step 2`.
+    `shape` is the output's shape with one dimension per factor; `offset` and `size` locate the
+    block in it. Only ranks with coordinate 0 on all axes of `first` deliver; the other ranks have
+    the same data. With `every d`, `data` has `held` entries in dimension d, and every `step`-th of
+    them from `begin` on is delivered: `every 1 held "4" begin "0" step 2`.
   }];
   let arguments = (ins I64Attr:$index, Buffer_Read:$data, Tpc_SymExprs:$shape, Tpc_SymExprs:$offset,
                        Tpc_SymExprs:$size, Buffer_Axes:$first, OptionalAttr<I64Attr>:$every,

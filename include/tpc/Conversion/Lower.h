@@ -29,10 +29,10 @@ namespace mlir::tpc {
 struct LoweringOptions {
   /// The program's name in its manifest.
   std::string name = "program";
-  /// A processor in the spelling of clang's -march=, or "native".
+  /// Target CPU as for clang's -march=, or "native".
   std::string march = "native";
   unsigned optLevel = 3;
-  /// Reads all weights and records a digest of each, for `--verify-weights`.
+  /// Whether to read all weights and record a digest of each, for `--verify-weights`.
   bool digestWeights = false;
 };
 
@@ -40,7 +40,7 @@ struct LoweringOptions {
 void registerLowering(DialectRegistry &registry);
 llvm::SmallVector<CoverageColumn> getLoweringCoverage();
 
-/// Return the text of the optimized LLVM IR, and the machine code. `module` is the result of
+/// Returns the optimized LLVM IR as text, or the object file. `module` is the result of
 /// buildLoweringPassPipeline.
 llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &options);
 llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module, const LoweringOptions &options);
@@ -51,7 +51,8 @@ struct LinkOptions {
   std::string runtimeDir;
 };
 
-/// Kind of output. Processes can load both, by tpc/session.h; an executable can also be run.
+/// Kind of output file. tpc/session.h can load both kinds into a process; an executable can also be
+/// run.
 enum class Linked { Library, Executable };
 
 /// Links with lld, in this process. On failure no file is left at `output`.

@@ -8,25 +8,27 @@ include "mlir/Pass/PassBase.td"
 def WidenMatmuls : Pass<"tpc-widen-matmuls", "::mlir::ModuleOp"> {
   let summary = "Compute matmuls and attention of 16-bit floats in f32";
   let description = [{
-    Libraries compute in f32. The pass widens operands and rounds the result once, like the ONNX op:
+    The matmul library computes in f32. The pass widens operands and rounds the result once, like
+    the ONNX op:
 
         %0 = tpc.matmul %x, %w : … f16             %2 = tpc.cast %x : … f16 -> … f32
                                            ->      %3 = tpc.cast %w {tpc.loaded} : … f16 -> … f32
                                                    %4 = tpc.matmul %2, %3 : … f32
                                                    %0 = tpc.cast %4 : … f32 -> … f16
 
-    A parameter operand of a matmul is widened when it is loaded (`tpc.loaded`). Other casts become
-    part of adjacent kernels.
+    A parameter operand of a matmul is widened at load time (`tpc.loaded`). Other casts are fused
+    into adjacent kernels.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
-  let summary = "Fuse bias, activation and residual into matmuls, and legalize other matmuls";
+  let summary = "Fuse bias, activation and residual into matmuls with parameters; legalize other "
+                "matmuls";
   let description = [{
-    A matmul with a packed parameter also adds a bias, applies an activation and adds a residual, in
-    this order, if the intermediate results have no other uses. Such ops are marked with `tpc.fused
-    = i`, where operand i is the result of the preceding fused op:
+    The library call of a matmul with a packed parameter can also add a bias, apply an activation
+    and add a residual, in this order. Such ops after a matmul are marked with `tpc.fused = i` if
+    the intermediate results have no other uses. Operand i is the result of the preceding fused op:
 
         %0 = tpc.matmul %x, %w                  %0 = tpc.matmul %x, %w
         %1 = tpc.add %0, %bias          ->      %1 = tpc.add %0, %bias {tpc.fused = 0 : i32}
@@ -34,62 +36,62 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
 
     For other matmuls the bias becomes a separate add after the matmul, and batch dimensions that
     broadcast only partially are expanded. Attention that is causal or has a window gets an explicit
-    mask if its queries are not contiguous on a rank (as those of `3 * 8{tp}`).
+    mask if the queries of a rank are not contiguous (`3 * 8{tp}`).
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def MergeMatmuls : Pass<"tpc-merge-matmuls", "::mlir::ModuleOp"> {
-  let summary = "Merge matmuls of one value with several parameters into one GEMM";
+  let summary = "Merge matmuls of the same LHS with several parameters into one GEMM";
   let description = [{
-    Matmuls with packed parameters that read the same left side, and whose results meet before the
-    next such matmul: Q, K and V, or gate and up. They are marked with `tpc.merged = i`, with one
+    Merges matmuls with packed parameters that have the same LHS and a common dependent op before
+    the next such matmul: Q, K and V, or gate and up. They are marked with `tpc.merged = i`, one
     number per group, and become one runtime call on the packed parameters. Each keeps its own bias,
-    activation, residual and result (see `tpc-fuse-epilogues`); sums do not change:
+    activation, residual and result (see `tpc-fuse-epilogues`), and its result is bit-identical:
 
         %q = tpc.matmul %x, %wq            %q = tpc.matmul %x, %wq {tpc.merged = 0 : i64}
         %k = tpc.matmul %x, %wk      ->    %k = tpc.matmul %x, %wk {tpc.merged = 0 : i64}
         %v = tpc.matmul %x, %wv            %v = tpc.matmul %x, %wv {tpc.merged = 0 : i64}
 
-    Not merged: matmuls whose results do not meet, and those whose bias or residual is computed
-    after the first of them. An example are experts, which are computed one after the other: the
-    results of all would have to be live at once.
+    Not merged: matmuls without a common dependent op, and matmuls whose bias or residual is
+    computed after the first matmul of the group. For example, experts are computed one after the
+    other; after a merge the results of all experts would be live at once.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def AliasCaches : Pass<"tpc-alias-caches", "::mlir::ModuleOp"> {
-  let summary = "Mark movements of caches that alias memory instead of being computed";
+  let summary = "Mark slices and transposes of caches that alias memory and need no code";
   let description = [{
-    A cache stays in a rank's memory from step to step, and `tpc.append` writes into it. The
-    movements from a cache's argument to the first append (this rank's shard of the batch and of the
-    heads, copies of KV heads) describe the layout of that memory and are not computed: they are
-    marked with `tpc.aliased`. Such movements are hoisted from functions into their callers, so that
-    functions receive the rank's shard:
+    A cache stays in a rank's memory from step to step, and `tpc.append` updates it in place.
+    Movement ops between a cache's argument and the first append select the rank's shard of the
+    batch and of the heads, or replicate KV heads. They describe the layout of the cache's memory
+    and need no code, so the pass marks them with `tpc.aliased`. Such ops are hoisted from functions
+    into their callers, so that functions receive the rank's shard:
 
         call @layer(%x, %k0)                       // %0: this rank's shard of [0, 0, 1, 1]
                                                    %1 = tpc.gather %k0, %0 dim 1 {tpc.aliased}
                                               ->   call @layer(%x, %1)
 
-    The pass also marks transposes of a cache before the attention over it, and of new keys and
-    values before an append, unless a kernel computes them (then that kernel writes directly to the
-    cache). The runtime reads these by strides:
+    The pass also marks transposes between a cache and its attention op, and transposes of new keys
+    and values before an append, unless a kernel computes the new values (then the kernel writes
+    directly to the cache). Runtime calls read the operands of these transposes by strides:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.aliased}
         %3 = tpc.attention … %2 … lengths %n       %3 = tpc.attention … %2 … lengths %n
 
-    Errors: a cache with other uses (heads in another order than each replicated equally often, one
-    after the other, or gathered by computed indices); a cache whose old value is used after its
+    Errors: a cache with other uses (a gather of heads by computed indices, or one that does not
+    replicate each head equally often and in order); a cache whose old value is used after its
     append; a layout that differs before and after the step.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
-  let summary = "Outline groups of ops that no library computes as kernel functions";
+  let summary = "Outline groups of ops without a library call as kernel functions";
   let description = [{
-    A group has results with the same leading dimensions, the rows, and each row can be computed
+    All results of a group have the same leading dimensions, the rows, and each row can be computed
     independently:
 
         %1 = tpc.add %0, %bias
@@ -106,8 +108,8 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
     and cheap functions of them are rematerialized in each kernel that uses them. Equal groups share
     one function.
 
-    A group may end with a `tpc.append`, which writes the group's result into the cache; rows are
-    then those of the new tokens. An append of any other value remains a call.
+    A group may end with a `tpc.append`, which writes the group's result into the cache; its rows
+    are then the rows of the new tokens. An append of any other value remains a runtime call.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
@@ -115,9 +117,9 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
 def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
   let summary = "Plan memory: create buffer functions for all tensor functions and stages";
   let description = [{
-    Creates the runtime calls, in order and on planned memory, as ops of `tpc_buffer`. Values that
-    are not live at the same time share a slot of the function's frame. Results are written to
-    memory of the caller:
+    Creates the runtime calls as ops of `tpc_buffer`, in program order, with planned memory. Values
+    with disjoint lifetimes share a slot of the function's frame. Results are written to the
+    caller's memory:
 
         func.func private @layer(%x) {
           %0 = tpc.matmul %x, %w
@@ -135,9 +137,9 @@ def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
           tpc_buffer.pop %frame
         }
 
-    All parameters get an entry in a table (`tpc_buffer.entry`). The tensor functions are kept:
-    `tpc-verify-buffers` compares the two. Functions that no stage calls are skipped. Errors: an op
-    that is neither a call nor part of a kernel.
+    All parameters get an entry in a table (`tpc_buffer.entry`). The tensor functions are kept;
+    `tpc-verify-buffers` compares them with the buffer functions. Functions that no stage calls are
+    skipped. Errors: an op that is neither a call nor part of a kernel.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect"];
 }

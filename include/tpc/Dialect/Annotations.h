@@ -1,8 +1,8 @@
-//===- Annotations.h - Uses of values by annotations ------------*- C++ -*-===//
+//===- Annotations.h - Uses of values without annotations -------*- C++ -*-===//
 //
-// During recognition, tpc.annotation ops use the values that they annotate. Recognition must not
-// depend on annotations. Passes therefore query the uses of a value, and whether an op is dead,
-// through these functions.
+// tpc.annotation ops use the values that they annotate, but must not change what passes recognize.
+// Passes of the model level therefore query the uses of a value, and whether an op is dead, through
+// these functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,17 +16,16 @@
 
 namespace mlir::tpc {
 
-/// Returns the uses of a value in the model's computation, without annotations and without ops that
-/// only annotations use.
+/// Returns the uses of a value, except annotations and ops whose results only annotations use.
 SmallVector<OpOperand *> getModelUses(Value value);
 inline bool hasOneModelUse(Operation *op) {
   return op->getNumResults() == 1 && getModelUses(op->getResult(0)).size() == 1;
 }
 
-/// Returns the ops without uses, and the ops that only annotations use.
+/// Returns the ops whose results have no uses except annotations.
 DenseSet<Operation *> getUnusedOps(Block &block);
 
-/// Fails if an annotation op is left, that is, was not converted back to attributes.
+/// Emits an error if an annotation op was not converted back to attributes.
 LogicalResult verifyNoAnnotations(Operation *root);
 
 } // namespace mlir::tpc

@@ -1,4 +1,4 @@
-//===- Arithmetic.h - Formulas as operations of the IR ----------*- C++ -*-===//
+//===- Arithmetic.h - Emission of formulas as arith and math ops *- C++ -*-===//
 
 #ifndef TPC_DIALECT_ARITHMETIC_H
 #define TPC_DIALECT_ARITHMETIC_H
@@ -9,7 +9,8 @@
 
 namespace mlir::tpc {
 
-/// Number type for the templates of tpc/functions.h: floats of one type, or vectors of them.
+/// Arithmetic for the formula templates of tpc/functions.h that emits ops. `type` is the float or
+/// vector type of all values.
 class Arithmetic {
 public:
   Arithmetic(OpBuilder &builder, Location loc, Type type)

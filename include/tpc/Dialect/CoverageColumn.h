@@ -9,10 +9,10 @@
 
 namespace mlir::tpc {
 
-/// Topic that an op covers if it implements one of these interfaces, with the names used in
-/// tables. docs/reference/coverage.md has a column for each.
+/// Column of docs/reference/coverage.md: a feature that an op supports if it implements one of
+/// these interfaces. Each interface has the name that is printed in the table.
 struct CoverageColumn {
-  llvm::StringRef name, what;
+  llvm::StringRef name, description;
   llvm::SmallVector<std::pair<llvm::StringRef, TypeID>, 2> interfaces;
 };
 

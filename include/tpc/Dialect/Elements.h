@@ -1,4 +1,4 @@
-//===- Elements.h - Sizes and rounding of tensor elements -------*- C++ -*-===//
+//===- Elements.h - Size in bytes and rounding of elements ------*- C++ -*-===//
 
 #ifndef TPC_DIALECT_ELEMENTS_H
 #define TPC_DIALECT_ELEMENTS_H
@@ -7,8 +7,8 @@
 
 namespace mlir::tpc {
 
-/// Returns the bytes of an element in memory, files and messages; one for a boolean. `type` is a
-/// tensor type or an element type.
+/// Returns the bytes of an element in memory, files and messages (a boolean has one byte). `type`
+/// is a tensor type or an element type.
 int64_t getElementBytes(Type type);
 inline int64_t getElementBytes(Value tensor) { return getElementBytes(tensor.getType()); }
 

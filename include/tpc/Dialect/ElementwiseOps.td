@@ -5,34 +5,34 @@
 
 include "tpc/Dialect/TpcBase.td"
 
-// One definition per element-wise op. Types and sharding rule follow from being element-wise;
-// `scalar` and `reference` define what the op computes. Kernels, constant folding, `tpc-evaluate`
-// and fusion need nothing else.
+// One definition per element-wise op. The base class derives the result type and the sharding rule;
+// `scalar` and `reference` compute one element. Kernels, constant folding, `tpc-evaluate` and
+// fusion use only these.
 //
-// Rule of every op: dimensions of equal size share a parallel factor; a dimension of size 1 that
-// broadcasts has no factor.
+// Sharding rule of every op: dimensions of equal size share a parallel factor; a broadcast
+// dimension of size 1 has no factor.
 
 class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
         : Tpc_InferredOp<mnemonic,
                      !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface,
                                                             ["getIdentity", "getAbsorbing"]>],
                                  traits)> {
-  // C++: the element type of the result, from `operands`.
+  // C++: returns the element type of the result; may use `operands`.
   string element = "elementTypeOf(operands[0])";
   // Whether the last two operands must have one element type.
   bit sameElements = 0;
-  // C++: value of ShardingRule::linear.
+  // C++: initializer of ShardingRule::linear.
   string linear = "";
-  // C++: the identity of operand `i`, and the absorbing number, if any.
+  // C++: the identity of operand `i` and the absorbing number, see ScalarOpInterface.
   string identity = "{}";
   string absorbing = "{}";
   // Whether recomputing an element costs less than storing it.
   bit cheap = 1;
-  // C++: builds the result from the Values `x`, with builder `b` at `loc`. If empty, buildScalar is
-  // defined in ElementwiseOps.cpp.
+  // C++: builds the result from the Values `x`, with builder `b` at `loc`. If empty,
+  // ElementwiseOps.cpp defines buildScalar.
   code scalar = "";
-  // C++: computes the same on doubles `x`, in double precision. If empty, evaluateScalar is defined
-  // in ElementwiseOps.cpp.
+  // C++: computes the result from the doubles `x`, in double precision. If empty,
+  // ElementwiseOps.cpp defines evaluateScalar.
   code reference = "";
 
   let extraClassDefinition = !strconcat(
@@ -62,25 +62,25 @@ class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
         "double $cppClass::evaluateScalar(ArrayRef<double> x) { " # reference # " }\n"));
 }
 
-class Tpc_UnaryOp<string mnemonic, Type type, string what, list<Trait> traits = []>
+class Tpc_UnaryOp<string mnemonic, Type type, string summary_, list<Trait> traits = []>
     : Tpc_ScalarOp<mnemonic, traits> {
-  let summary = what;
+  let summary = summary_;
   let arguments = (ins type:$operand);
   let results = (outs type:$result);
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
 /// Unary op on floating-point numbers. `scalar` and `reference` are expressions.
-class Tpc_FloatOp<string mnemonic, string what, code scalar_, code reference_, bit cheap_ = 0>
-    : Tpc_UnaryOp<mnemonic, Tpc_FloatTensor, what> {
+class Tpc_FloatOp<string mnemonic, string summary_, code scalar_, code reference_, bit cheap_ = 0>
+    : Tpc_UnaryOp<mnemonic, Tpc_FloatTensor, summary_> {
   let scalar = "return " # scalar_ # ";";
   let reference = "return " # reference_ # ";";
   let cheap = cheap_;
 }
 
-class Tpc_BinaryOp<string mnemonic, Type type, string what, list<Trait> traits = []>
+class Tpc_BinaryOp<string mnemonic, Type type, string summary_, list<Trait> traits = []>
     : Tpc_ScalarOp<mnemonic, traits> {
-  let summary = what;
+  let summary = summary_;
   let arguments = (ins type:$lhs, type:$rhs);
   let results = (outs type:$result);
   let sameElements = 1;
@@ -89,9 +89,9 @@ class Tpc_BinaryOp<string mnemonic, Type type, string what, list<Trait> traits =
 
 /// Binary op on numbers: one op of the arith dialect for floats and one for integers (two where
 /// signed and unsigned integers differ).
-class Tpc_NumberOp<string mnemonic, string what, string floats, string integers, code reference_,
-                   list<Trait> traits = [], string unsigned = integers>
-    : Tpc_BinaryOp<mnemonic, Tpc_Tensor, what, traits> {
+class Tpc_NumberOp<string mnemonic, string summary_, string floats, string integers,
+                   code reference_, list<Trait> traits = [], string unsigned = integers>
+    : Tpc_BinaryOp<mnemonic, Tpc_Tensor, summary_, traits> {
   let scalar = "return isFloat(x[0]) ? Value(arith::" # floats # "::create(b, loc, x[0], x[1]))"
                           " : isUnsigned(getLhs().getType()) ? Value(arith::" # unsigned
                # "::create(b, loc, x[0], x[1]))"
@@ -99,8 +99,8 @@ class Tpc_NumberOp<string mnemonic, string what, string floats, string integers,
   let reference = "return " # reference_ # ";";
 }
 
-class Tpc_LogicalOp<string mnemonic, string what, string operation, code reference_>
-    : Tpc_BinaryOp<mnemonic, Tpc_BoolTensor, what, [Commutative]> {
+class Tpc_LogicalOp<string mnemonic, string summary_, string operation, code reference_>
+    : Tpc_BinaryOp<mnemonic, Tpc_BoolTensor, summary_, [Commutative]> {
   let scalar = "return arith::" # operation # "::create(b, loc, x[0], x[1]);";
   let reference = "return " # reference_ # ";";
 }
@@ -197,9 +197,9 @@ def Tpc_CastOp : Tpc_ModelOp<"cast", [DeclareOpInterfaceMethods<ScalarOpInterfac
   let summary = "Conversion between element types";
   let description = [{
     ONNX Cast. Float to integer truncates toward zero, any type to boolean is x != 0, and boolean
-    to a number is 0 or 1. Shapes are equal. The op is linear between floating-point types if the
-    result type represents every value of the operand type: a sum of rounded terms is not the
-    rounded sum.
+    to a number is 0 or 1. Shapes are equal. A cast between floating-point types is linear if it is
+    exact, that is, if the result type represents every value of the operand type. Other casts are
+    not: a sum of rounded terms differs from the rounded sum.
   }];
   let arguments = (ins Tpc_Tensor:$operand);
   let results = (outs Tpc_Tensor:$result);
@@ -207,14 +207,14 @@ def Tpc_CastOp : Tpc_ModelOp<"cast", [DeclareOpInterfaceMethods<ScalarOpInterfac
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AddOp : Tpc_NumberOp<"add", "x + y. Linear where both are unreduced. ONNX Add.", "AddFOp",
+def Tpc_AddOp : Tpc_NumberOp<"add", "x + y. Linear if both are unreduced. ONNX Add.", "AddFOp",
                              "AddIOp", "x[0] + x[1]", [Commutative]> {
   let identity = "0.0";
   let linear = "{{0, 1}, false}";
 }
-def Tpc_SubOp : Tpc_NumberOp<"sub", "x - y. Linear where both are unreduced. ONNX Sub.", "SubFOp",
+def Tpc_SubOp : Tpc_NumberOp<"sub", "x - y. Linear if both are unreduced. ONNX Sub.", "SubFOp",
                              "SubIOp", "x[0] - x[1]"> {
-  let identity = "ofRight(i, 0)";
+  let identity = "identityOfRhs(i, 0)";
   let linear = "{{0, 1}, false}";
 }
 def Tpc_MulOp : Tpc_NumberOp<"mul", "x * y. Linear in each operand. ONNX Mul.", "MulFOp", "MulIOp",
@@ -237,11 +237,11 @@ def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor,
     "x / y; integers truncate. Linear in x. ONNX Div."> {
   let linear = "{isa<FloatType>(elementTypeOf(getLhs())) ? SmallVector<int, 2>{0} "
                ": SmallVector<int, 2>{}, false}";
-  let identity = "ofRight(i, 1)";
+  let identity = "identityOfRhs(i, 1)";
   let reference = [{ return isInteger(getLhs()) ? std::trunc(x[0] / x[1]) : x[0] / x[1]; }];
 }
 def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor,
-    "Remainder with the sign of y for integers, of x for floats. ONNX Mod.">;
+    "Remainder. Integers: with the sign of y; floats: with the sign of x. ONNX Mod.">;
 def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.", "AndIOp", "x[0] != 0 && x[1] != 0"> {
   let identity = "1.0";
   let absorbing = "0.0";
@@ -255,7 +255,7 @@ def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.", "XOrIOp",
   let identity = "0.0";
 }
 def Tpc_PowOp : Tpc_ScalarOp<"pow"> {
-  let summary = "x to the power of y, which may be of another type. ONNX Pow.";
+  let summary = "x to the power of y. The types of x and y may differ. ONNX Pow.";
   let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);
   let results = (outs Tpc_Tensor:$result);
   let cheap = 0;

@@ -1,15 +1,16 @@
-//===- Exchange.h - Direct change between two distributions -----*- C++ -*-===//
+//===- Exchange.h - Change of a distribution by one exchange ----*- C++ -*-===//
 //
-// Describes two distributions of a value by their common splits and the axes in which they differ.
-// The value is seen with more dimensions than it has, so that a rank has one range in each:
+// Represents two distributions of a value (before and after a tpc.exchange) by the axes that they
+// have in common and the axes in which they differ. Dimensions are divided into factors such that a
+// rank has one contiguous range of each factor:
 //
 //     [64{tp}, 32] to [64{dp}, 32{tp}]          64 before {tp} after {dp}; 32 before {} after {tp}
 //     [8{cp, tp}] to [8{cp}]                    8{cp} before {tp} after {}
 //     [12{tp} * 64] to [12 * 64{tp}]            12 before {tp} after {}; 64 before {} after {tp}
 //     [12{tp} * 64] to [768{dp}]                (12 before {tp} * 64), the product after {dp}
 //
-// In the last example the range after the exchange is a range of the product of both factors, so
-// these factors stay together.
+// In the last example a rank has a range of the product of both factors after the exchange, so they
+// form one `Dim`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,11 +24,11 @@ namespace mlir::tpc {
 struct Exchange {
   using Axes = SmallVector<StringAttr, 2>;
   using Values = std::map<std::string, int64_t>;
-  /// Axes that split a size successively, without the axes that both sides begin with.
+  /// Axes that split a size before and after the exchange, without their common prefix.
   struct Split {
     Axes before, after;
   };
-  /// `common`: the size, split by the axes that both sides begin with.
+  /// `common`: the size, split by the common prefix of the axes.
   struct Factor {
     DimAttr common;
     Split split;
@@ -39,17 +40,17 @@ struct Exchange {
   };
 
   SmallVector<Dim> dims;
-  Axes axes; // the group: all axes that occur, in order
+  Axes axes; // of the group: all axes in `dims`, in order
 
-  /// Returns nothing for equal distributions, for unequal unreduced axes, if mb would be one of the
-  /// axes, or if factors of a dimension cross factors of the other side.
+  /// Returns nothing for equal distributions, for different unreduced axes, if mb would be one of
+  /// the axes, or if the factors of a dimension cannot be aligned.
   static std::optional<Exchange> get(DistAttr from, DistAttr to);
 
-  /// Returns the maximum number of elements that a member sends or receives, for members at
-  /// `coordinates` on all other axes. Nothing if a size is unknown or too large, or if the group
-  /// has more than `maxMembers` members.
-  std::optional<int64_t> getMoved(GridAttr grid, const Values &coordinates,
-                                  const Values &symbols) const;
+  /// Returns the maximum number of elements that a member of a group sends or receives.
+  /// `coordinates` locate the group on all other axes. Nothing if a size is unknown or too large,
+  /// or if the group has more than `maxMembers` members.
+  std::optional<int64_t> getMaxMovedElements(GridAttr grid, const Values &coordinates,
+                                             const Values &symbols) const;
   static constexpr int64_t maxMembers = 1024;
 };
 

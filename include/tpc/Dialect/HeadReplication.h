@@ -1,7 +1,7 @@
 //===- HeadReplication.h - Outputs with replicated KV heads --------------*- C++ -*-===//
 //
-// tpc-repeat-kv-heads replicates KV heads, so a cache that is an output has replicated heads too.
-// Each index of the dimension occurs `times` times in a row; only the first copy is delivered:
+// tpc-repeat-kv-heads replicates KV heads, so an output that is a KV cache has replicated heads.
+// Each index of the head dimension is repeated `times` times; only the first copy is delivered:
 //
 //     @main returns [b, 4, s, d] {tpc.copies = array<i64: 1, 2>}    the output is [b, 2, s, d]
 //

@@ -20,7 +20,7 @@
 
 namespace mlir::tpc {
 
-/// Reads [α, β]; nothing if `attr` is no such pair.
+/// Parses [α, β]; nothing if `attr` has another form.
 std::optional<::tpc::Link> readLink(Attribute attr);
 
 /// Checks the form of `tpc.links`.

@@ -1,11 +1,11 @@
 //===- LocalIndex.h - Conversion between global and local indices ---------===//
 //
 // A dimension is a list of factors, each split over any axes. The product of the local factors may
-// be split again: [2{tpy} * 12], [3 * 8{tp}], [(batch{dp} * sequence){tp}]. The elements of a rank
-// are in order, but contiguous only if no factor but the outermost is split. All code that locates
-// elements uses getGlobalIndex and getLocalIndex.
+// be split again: [2{tpy} * 12], [3 * 8{tp}], [(batch{dp} * sequence){tp}]. A rank's elements are
+// in ascending order of their global index, but contiguous only if the outermost factor is the only
+// split one. All code that converts indices uses getGlobalIndex and getLocalIndex.
 //
-// T is the type of an index: a Value in a kernel, or an expression where the index is a size.
+// T is the type of an index: Value in kernels, SymExpr for symbolic indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,12 @@ public:
   virtual T add(T x, T y) = 0;
   virtual T sub(T x, T y) = 0;
   virtual T mul(T x, T y) = 0;
-  /// For non-negative values.
+  /// Division of non-negative values.
   virtual T quotient(T x, T y) = 0;
   virtual T remainder(T x, T y) = 0;
 };
 
-/// Arithmetic on indices that are expressions.
+/// Arithmetic on symbolic indices.
 class SymbolicIndices final : public IndexArithmetic<::tpc::SymExpr> {
   using E = ::tpc::SymExpr;
 
@@ -42,78 +42,78 @@ public:
   E remainder(E x, E y) override { return E::mod(x, y); }
 };
 
-/// A split factor together with the unsplit factors after it: the rank's shard of them is
-/// contiguous.
+/// A split factor and the unsplit factors after it. A rank's shard of their product is contiguous.
 struct IndexRun {
-  ::tpc::SymExpr begin;         // of this rank's shard
-  ::tpc::SymExpr local, global; // elements
+  ::tpc::SymExpr begin;         // offset of this rank's shard
+  ::tpc::SymExpr local, global; // number of elements: shard, entire run
   bool split;
 };
 SmallVector<IndexRun, 2> getIndexRuns(DimAttr dim, GridAttr grid);
 
-/// Location of an element of the whole dimension in this rank's shard.
+/// Local index of an element, and the conditions under which this rank has the element.
 template <typename T> struct LocalIndex {
   T index;
-  /// The rank has the element if each first is less than its second, as unsigned numbers. Empty:
-  /// always.
-  SmallVector<std::pair<T, ::tpc::SymExpr>, 2> inside;
+  /// Pairs (i, n): the rank has the element if i < n for all pairs, compared as unsigned. Empty:
+  /// the rank always has the element.
+  SmallVector<std::pair<T, ::tpc::SymExpr>, 2> bounds;
 };
 
 namespace detail {
-/// Returns the index in each run. Divisors are sizes: where one is 0, no rank has the element.
+/// Delinearizes `index` over the sizes of `runs` (local or global). A size of 0 is replaced by 1:
+/// then no rank has the element.
 template <typename T>
-SmallVector<T, 2> divideIndex(IndexArithmetic<T> &at, T index, ArrayRef<IndexRun> runs,
+SmallVector<T, 2> delinearize(IndexArithmetic<T> &ops, T index, ArrayRef<IndexRun> runs,
                               ::tpc::SymExpr IndexRun::*size) {
-  SmallVector<T, 2> parts(runs.size());
+  SmallVector<T, 2> runIndices(runs.size());
   for (size_t i = runs.size() - 1; i > 0; --i) {
-    T divisor = at.size(::tpc::SymExpr::max(runs[i].*size, 1));
-    parts[i] = at.remainder(index, divisor);
-    index = at.quotient(index, divisor);
+    T divisor = ops.size(::tpc::SymExpr::max(runs[i].*size, 1));
+    runIndices[i] = ops.remainder(index, divisor);
+    index = ops.quotient(index, divisor);
   }
-  parts[0] = index;
-  return parts;
+  runIndices[0] = index;
+  return runIndices;
 }
 
 template <typename T>
-T joinIndex(IndexArithmetic<T> &at, ArrayRef<T> parts, ArrayRef<IndexRun> runs,
+T linearize(IndexArithmetic<T> &ops, ArrayRef<T> runIndices, ArrayRef<IndexRun> runs,
             ::tpc::SymExpr IndexRun::*size) {
-  T index = parts[0];
+  T index = runIndices[0];
   for (size_t i = 1; i < runs.size(); ++i)
-    index = at.add(at.mul(index, at.size(runs[i].*size)), parts[i]);
+    index = ops.add(ops.mul(index, ops.size(runs[i].*size)), runIndices[i]);
   return index;
 }
 } // namespace detail
 
-/// Converts an index in this rank's shard to an index in the whole dimension.
+/// Converts a local index (in this rank's shard) to the global index.
 template <typename T>
-T getGlobalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, T local) {
+T getGlobalIndex(IndexArithmetic<T> &ops, DimAttr dim, GridAttr grid, T local) {
   if (!dim.isSharded())
     return local;
   SmallVector<IndexRun, 2> runs = getIndexRuns(dim, grid);
-  T inProduct = at.add(local, at.size(getProductBegin(dim, grid)));
-  auto parts = detail::divideIndex<T>(at, inProduct, runs, &IndexRun::local);
+  T inProduct = ops.add(local, ops.size(getProductBegin(dim, grid)));
+  auto runIndices = detail::delinearize<T>(ops, inProduct, runs, &IndexRun::local);
   for (size_t i = 0; i < runs.size(); ++i)
-    parts[i] = at.add(parts[i], at.size(runs[i].begin));
-  return detail::joinIndex<T>(at, parts, runs, &IndexRun::global);
+    runIndices[i] = ops.add(runIndices[i], ops.size(runs[i].begin));
+  return detail::linearize<T>(ops, runIndices, runs, &IndexRun::global);
 }
 
-/// Converts `global`, an index in the whole dimension, to an index in this rank's shard.
+/// Converts a global index to the local index in this rank's shard.
 template <typename T>
-LocalIndex<T> getLocalIndex(IndexArithmetic<T> &at, DimAttr dim, GridAttr grid, T global) {
+LocalIndex<T> getLocalIndex(IndexArithmetic<T> &ops, DimAttr dim, GridAttr grid, T global) {
   if (!dim.isSharded())
     return {global, {}};
   LocalIndex<T> result;
   SmallVector<IndexRun, 2> runs = getIndexRuns(dim, grid);
-  auto parts = detail::divideIndex<T>(at, global, runs, &IndexRun::global);
+  auto runIndices = detail::delinearize<T>(ops, global, runs, &IndexRun::global);
   for (size_t i = 0; i < runs.size(); ++i) {
-    parts[i] = at.sub(parts[i], at.size(runs[i].begin));
+    runIndices[i] = ops.sub(runIndices[i], ops.size(runs[i].begin));
     if (runs[i].split)
-      result.inside.push_back({parts[i], runs[i].local});
+      result.bounds.push_back({runIndices[i], runs[i].local});
   }
-  result.index = detail::joinIndex<T>(at, parts, runs, &IndexRun::local);
+  result.index = detail::linearize<T>(ops, runIndices, runs, &IndexRun::local);
   if (!dim.getAxes().empty()) {
-    result.index = at.sub(result.index, at.size(getProductBegin(dim, grid)));
-    result.inside.push_back({result.index, getLocalSize(dim, grid)});
+    result.index = ops.sub(result.index, ops.size(getProductBegin(dim, grid)));
+    result.bounds.push_back({result.index, getLocalSize(dim, grid)});
   }
   return result;
 }

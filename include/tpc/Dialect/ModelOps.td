@@ -12,9 +12,8 @@ def Tpc_MatmulOp : Tpc_CostedOp<"matmul"> {
     dimensions broadcast as in ONNX.
 
     Rule: batch, m and n are parallel, k is a reduction (sum). Linear in lhs and in rhs if there is
-    no bias. With a bias, k must not be split: the partitioner hoists the bias out of the matmul and
-    adds it once, after the reduction.
-    ONNX MatMul, Gemm (alpha and beta 1).
+    no bias. With a bias, k must not be split: `tpc-assign-shardings` replaces the bias by an add
+    after the reduction. ONNX MatMul, Gemm (alpha and beta 1).
   }];
   let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs, Optional<Tpc_Tensor>:$bias);
   let results = (outs Tpc_Tensor:$result);
@@ -35,33 +34,32 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   let description = [{
     q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv].
     Computes softmax over sk of the scores, times v. Query head i uses kv head i / (hq / hkv).
-    A score is scale q k^T, soft-capped to `softcap` tanh(x / softcap) if `softcap` is not 0, plus
-    `bias`, plus the ALiBi term of `slopes`.
+    A score is x = scale q k^T, soft-capped to softcap * tanh(x / softcap) if `softcap` is not 0,
+    plus `bias`, plus the ALiBi bias of `slopes`.
 
     Query i of sequence b has position p = i + causal_offset + lengths[b] among the keys. The offset
-    is 0 unless `offset` is given. `lengths` [b] are the numbers of tokens already in a cache, 0 if
-    absent. A key j is visible to query i if every condition that is present holds:
+    is 0 unless `offset` is given. `lengths` [b] are the numbers of cached tokens, 0 if absent. A
+    key j is visible to query i if all given conditions are true:
 
     * `causal`: j <= p;
-    * `window`: j > p - window. With `causal`, a query sees the last `window` keys up to its own; a
-      window below 1 shows no key;
+    * `window`: j > p - window. With `causal`, these are the last `window` keys up to the query's
+      own position; if window < 1, no key is visible;
     * `key_mask` [b, sk]: true at j;
     * `mask` [1 or b, 1 or hq, sq, sk]: true.
 
-    `bias` is additive and has the shape of `mask`. A row with no visible key is zero or uniform
-    over all keys (`masked_row`): exporters that guard against NaN produce zero, exporters that add
-    the lowest float produce uniform.
+    `bias` is additive and has the shape of `mask`. The attribute `masked_row` defines rows without
+    visible keys: zero (exporters that guard against NaN) or the mean of all values (exporters that
+    add the lowest float to masked scores).
 
-    `slopes` [hq] add slopes[h] (j - p), which is 0 at the query's own position (ALiBi). Softmax is
-    invariant to a constant added to a whole row, so slopes[h] j, or any other form that differs by
-    a constant per row, gives the same result up to rounding. The product is rounded to at least f32
-    precision, and the sum with the score is rounded once more.
+    The ALiBi bias of `slopes` [hq] is slopes[h] * (j - p), which is 0 at the query's own position.
+    Softmax is invariant to a constant added to a row, so slopes[h] * j, or any bias that differs
+    from it by a constant per row, has the same result up to rounding. The product is rounded to at
+    least f32 precision; its sum with the score is rounded once.
 
-    Rule: b, sq, kv heads, query heads per kv head and dv are parallel; d and sk are whole. Slopes
-    are split like query heads, lengths like b.
-    Errors: hq must be a multiple of hkv.
-    Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al.
-    2020 (windows); Press et al. 2022 (slopes).
+    Rule: b, sq, kv heads, query heads per kv head and dv are parallel; d and sk cannot be split.
+    Slopes are split like query heads, lengths like b. Errors: hq must be a multiple of hkv. Source:
+    Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al. 2020
+    (windows); Press et al. 2022 (slopes).
   }];
   let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v,
                        Optional<Tpc_BoolTensor>:$key_mask, Optional<Tpc_BoolTensor>:$mask,
@@ -89,7 +87,8 @@ def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm", [NormOpInterface]> {
   let description = [{
     x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale +
     bias.
-    Rule: leading dimensions parallel, h whole. Ba et al. 2016; ONNX LayerNormalization (axis = -1).
+    Rule: leading dimensions are parallel; h cannot be split. Ba et al. 2016; ONNX
+    LayerNormalization (axis = -1).
   }];
   let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, Optional<Tpc_FloatTensor>:$bias,
                        F64Attr:$epsilon);
@@ -104,8 +103,8 @@ def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm", [NormOpInterface]> {
 def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm", [NormOpInterface]> {
   let summary = "Root-mean-square normalization over the last dimension";
   let description = [{
-    x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions
-    parallel, h whole. Zhang and Sennrich 2019; ONNX RMSNormalization (opset 23),
+    x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions are
+    parallel; h cannot be split. Zhang and Sennrich 2019; ONNX RMSNormalization (opset 23),
     SimplifiedLayerNormalization.
   }];
   let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, F64Attr:$epsilon);
@@ -117,7 +116,7 @@ def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm", [NormOpInterface]> {
 }
 
 def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
-  let summary = "Softmax along one dimension, which is whole. ONNX Softmax (opset 13).";
+  let summary = "Softmax along one dimension, which cannot be split. ONNX Softmax (opset 13).";
   let arguments = (ins Tpc_FloatTensor:$operand, I64Attr:$dim);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
@@ -125,12 +124,12 @@ def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
 }
 
 def Tpc_EmbeddingOp : Tpc_CostedOp<"embedding", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
-  let summary = "Rows of a table by id";
+  let summary = "Looks up rows of a table by id";
   let description = [{
     table [v, h], ids [i..] -> [i.., h]. Ids range from -v to v-1; a negative id counts from the end
     (ONNX Gather).
     Rule: i and h are parallel; v is a reduction factor (sum) that occurs only in the table: a rank
-    with a shard of the rows contributes zero for ids of other shards, as in Megatron's
+    with a shard of the rows returns zero for ids in other shards, as in Megatron's
     VocabParallelEmbedding.
   }];
   let arguments = (ins Tpc_FloatTensor:$table, Tpc_IntTensor:$ids);
@@ -146,8 +145,8 @@ def Tpc_RotaryOp : Tpc_InferredOp<"rotary"> {
   let description = [{
     x [b, s, heads, d], cos and sin [1 or b, s, r/2] -> shape of x. Rotates the first r <= d
     elements of each head. Pairs are (i, i + r/2), or (2i, 2i + 1) if `interleaved`.
-    Rule: b, s and heads are parallel, d and r/2 are whole. Linear in x.
-    Su et al. 2021; ONNX RotaryEmbedding (opset 23).
+    Rule: b, s and heads are parallel; d and r/2 cannot be split. Linear in x. Su et al. 2021; ONNX
+    RotaryEmbedding (opset 23).
   }];
   let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$cos, Tpc_FloatTensor:$sin,
                        UnitAttr:$interleaved);
@@ -169,8 +168,8 @@ def Tpc_ReduceFunction : I32EnumAttr<"ReduceFunction", "reduction function", [
 def Tpc_ReduceOp : Tpc_InferredOp<"reduce"> {
   let summary = "Sum, mean, maximum or minimum over dimensions";
   let description = [{
-    Rule: reduced dimensions are reduction factors for sum, max and min, and whole for mean; all
-    others are parallel. ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
+    Rule: reduced dimensions are reduction factors for sum, max and min, and cannot be split for
+    mean; all others are parallel. ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
   }];
   let arguments = (ins Tpc_ReduceFunction:$function, Tpc_Tensor:$operand, DenseI64ArrayAttr:$dims,
                        UnitAttr:$keep_dims);

@@ -6,12 +6,11 @@
 include "tpc/Dialect/TpcBase.td"
 
 def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
-  let summary = "The schedule of a staged program: the work of each stage in one step";
+  let summary = "Schedule of a staged program: the ops of each stage in one step";
   let description = [{
-    The block's arguments are the model's inputs, unsplit, on every rank. The body contains one
+    The block's arguments are the model's inputs, replicated on every rank. The body contains one
     `tpc.stage` for each coordinate of `pp`, in order. `input_attrs` are @main's argument attributes
-    (`tpc.name`, …). `outputs` describe the results by one dictionary {name, type} each, with global
-    types.
+    (`tpc.name`, …). `outputs` has one dictionary {name, type} per result, with the global type.
 
         tpc.pipeline @main(%ids : tensor<?x?xi64, ...>) outputs [ ... ] {
           tpc.stage 0 {
@@ -36,11 +35,11 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
 }
 
 def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTerminator]> {
-  let summary = "The work of the ranks with this coordinate on pp in one step";
+  let summary = "Ops that the ranks with this pp coordinate run in one step";
   let description = [{
-    Contains `tpc.micro_batches`. The ops before it are the prologue: they run once per step, on all
-    ranks of the stage, also on replicas without samples. Each micro-batch iteration reads the same
-    prologue values, which stay live until the stage ends:
+    Contains one `tpc.micro_batches`. The ops before it are the prologue. They run once per step on
+    all ranks of the stage, including replicas without samples. All micro-batch iterations read the
+    prologue's results, which stay live until the stage ends:
 
         tpc.stage 0 {
           %cos, %sin = func.call @stage_0_prologue(%positions) : (...) -> (...)
@@ -50,9 +49,8 @@ def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTermi
           }
         }
 
-    No micro-batch exists outside of the micro-batch iterations: no value there may have a type that
-    is split over `mb`. `tpc-hoist-invariants` creates this form; transfers and outputs are always
-    inside `tpc.micro_batches`.
+    Values outside of `tpc.micro_batches` must not be split over `mb`. `tpc-hoist-invariants`
+    creates prologues. Transfers and outputs are always inside `tpc.micro_batches`.
   }];
   let arguments = (ins I64Attr:$index);
   let regions = (region SizedRegion<1>:$body);
@@ -63,12 +61,12 @@ def Tpc_MicroBatchesOp
     : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBlock, NoTerminator]> {
   let summary = "Repeats its body for each non-empty micro-batch, in order";
   let description = [{
-    Inside, the axis `mb` has a coordinate. The replica's shard of the batch is split evenly over
-    the grid's number of micro-batches, so at most min(mb, local batch) of them are not empty.
-    `batch` is the dimension that is split: `of <batch{dp, mb}>`. A constant size equal to the
-    number of micro-batches, `of <4{mb}>`, runs the body four times on every replica, also on
-    replicas without samples; they are needed where replicas communicate. Without `batch` the body
-    runs once.
+    The coordinate of `mb` in the body is the micro-batch index. The replica's shard of the batch is
+    split evenly over the grid's number of micro-batches, so at most min(mb, local batch) of them
+    are not empty. `batch` is the split dimension: `of <batch{dp, mb}>`. A constant dimension equal
+    to the number of micro-batches, `of <4{mb}>`, runs the body four times on every replica,
+    including replicas without samples. Programs with communication between replicas have this form.
+    Without `batch` the body runs once.
   }];
   let arguments = (ins OptionalAttr<Tpc_DimAttr>:$batch);
   let regions = (region SizedRegion<1>:$body);
@@ -93,10 +91,11 @@ def Tpc_RecvOp : Tpc_Op<"recv"> {
 }
 
 def Tpc_OutputOp : Tpc_Op<"output"> {
-  let summary = "Delivers this rank's shard of an output; the runtime assembles it on world rank 0";
+  let summary = "Delivers this rank's shard of an output to world rank 0, which assembles the "
+                "output";
   let description = [{
-    The value is fully reduced and may be split in any way. If several ranks have the same shard,
-    the one with coordinate 0 delivers it.
+    The value is fully reduced and may be split over any axes. If the shard is replicated over an
+    axis, the rank with coordinate 0 on that axis delivers it.
   }];
   let arguments = (ins I64Attr:$index, Tpc_Tensor:$value);
   let hasVerifier = 1;

@@ -1,8 +1,7 @@
-//===- ProgramAttrs.h - Names of the tpc.* attributes -----------*- C++ -*-===//
+//===- ProgramAttrs.h - Names of discardable tpc.* attributes ---*- C++ -*-===//
 //
-// Discardable attributes that passes use to communicate. All names are defined here.
-// lib/Dialect/DiscardableAttrs.cpp defines the allowed ops and values of each and verifies them.
-// Any other attribute tpc.* is an error.
+// Discardable attributes by which passes communicate. lib/Dialect/DiscardableAttrs.cpp defines and
+// verifies the allowed ops and values of each attribute. Any other tpc.* attribute is an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +16,8 @@ namespace mlir::tpc {
 
 /// Module: the `#tpc.grid` that defines the axes.
 inline constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
-/// Module: an array of dictionaries {expr = #tpc.expr, min, max, why}: bounds that the sizes of a
-/// run must satisfy.
+/// Module: an array of dictionaries {expr = #tpc.expr, min, max, why}: bounds on sizes that are
+/// checked at launch.
 inline constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";
 /// Module: absolute path of the imported file.
 inline constexpr llvm::StringLiteral kSourceAttr = "tpc.source";
@@ -29,13 +28,14 @@ inline constexpr llvm::StringLiteral kNameAttr = "tpc.name";
 inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
 /// Arguments of @main: the #tpc.default that replaces an omitted input.
 inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
-/// Arguments of @main: the reason why the input is required although similar inputs are optional.
+/// Arguments of @main: the reason why an input has no default, although inputs of its kind usually
+/// do.
 inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
-/// Functions, a unit attribute: a repeated section of the model, called once per repetition with
-/// the weights of that repetition.
+/// Functions, a unit attribute: a layer, that is, a repeated section of the model, called with the
+/// weights of each repetition.
 inline constexpr llvm::StringLiteral kLayerAttr = "tpc.layer";
-/// Functions, a unit attribute: a section of a layer, cut where a stage begins within the layer.
-/// The section with the attention counts as the layer.
+/// Functions, a unit attribute: a section of a layer that is divided because a stage begins within
+/// it. The section with the attention op counts as a layer in reports.
 inline constexpr llvm::StringLiteral kLayerPartAttr = "tpc.layer_part";
 
 // ---- user annotations ----
@@ -55,34 +55,34 @@ inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
 /// Module, during recognition: an array of {node, stage}. Nodes are identified by their names,
 /// which are in the locations.
 inline constexpr llvm::StringLiteral kRecordedStagesAttr = "tpc.recorded_stages";
-/// Module: costs of the links between ranks.
+/// Module: latency and bandwidth of the links between ranks (LinksAttr.h).
 inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
-/// Module: the name of the target for which kernels are built (TargetTraits.h). Absent: the default
-/// target.
+/// Module: the name of the compilation target (TargetTraits.h). Absent: the default target.
 inline constexpr llvm::StringLiteral kTargetAttr = "tpc.target";
 
-// ---- tactics, on the way to the sharded program ----
+// ---- tactics and sharding ----
 
 /// Ops: the axes that split the op, as one #tpc.dim for each factor of its sharding rule; arguments
 /// of a layer: one for each dimension. Set by tpc-assign-shardings, removed by tpc-insert-reshards.
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 /// Ops: the distribution to which the result is resharded before its uses.
 inline constexpr llvm::StringLiteral kResultSplitAttr = "tpc.result_split";
-/// Module: the tactics that ran, as an array of {name, splits = [texts], predicts = [{axis, kind,
-/// size, why}]}. An expected collective (`predicts`) has the size of the moved dimension, if any.
+/// Module: the applied tactics, as an array of {name, splits = [texts], predicts = [{axis, kind,
+/// size, why}]}. `predicts` lists the expected collectives; `size` is that of the gathered,
+/// scattered or sliced dimension, if any.
 inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 /// Module: warnings about the plan, for the report.
 inline constexpr llvm::StringLiteral kWarningsAttr = "tpc.warnings";
 /// Module: the size that is split into micro-batches.
 inline constexpr llvm::StringLiteral kBatchAttr = "tpc.batch";
-/// On the sums of a decomposed norm over the residual's width.
+/// Sums that belong to a decomposed norm over the residual's width.
 inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
-/// On an add: its right side was the bias of the matmul on its left side.
+/// On an add: the RHS is the hoisted bias of the matmul that computes the LHS.
 inline constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
-/// On ops of a model with replicated KV heads: text with the number of copies.
+/// On attention ops with replicated KV heads: text that describes the replication and its cost.
 inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
-/// Module, a unit attribute: norms over split widths are decomposed. The equivalence proof then
-/// compares all norms by their definition.
+/// Module, a unit attribute: norms over split dimensions are decomposed. The equivalence proof then
+/// expands all norms to their definition.
 inline constexpr llvm::StringLiteral kNormsDecomposedAttr = "tpc.norms_decomposed";
 
 // ---- stages ----
@@ -97,7 +97,7 @@ inline constexpr llvm::StringLiteral kLayerSecondsAttr = "tpc.layer_seconds";
 inline constexpr llvm::StringLiteral kRecomputedSecondsAttr = "tpc.recomputed_seconds";
 /// Functions and stages: estimated seconds of messages to neighbors, for one micro-batch.
 inline constexpr llvm::StringLiteral kTransferSecondsAttr = "tpc.transfer_seconds";
-/// Functions and stages: bytes of its weights on the rank with the most.
+/// Functions and stages: maximum bytes of weights on a rank.
 inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
 
 // ---- results of verifiers, for the manifest ----
@@ -106,7 +106,7 @@ inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tpc.schedule";
 /// Module: the verifiers that were skipped.
 inline constexpr llvm::StringLiteral kNotVerifiedAttr = "tpc.not_verified";
-/// Module: the reason why a proved program could not also be run at small sizes.
+/// Module: the reason why the randomized check at small sizes was skipped.
 inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
 
 // ---- lowering ----
@@ -116,18 +116,18 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
 /// Marks ops that are fused into the preceding matmul (bias, activation, residual); see
 /// tpc-fuse-epilogues.
 inline constexpr llvm::StringLiteral kFusedAttr = "tpc.fused";
-/// On matmuls of one block with the same left side: matmuls with the same number form one GEMM; see
-/// tpc-merge-matmuls.
+/// On matmuls of one block with the same LHS: matmuls with the same number are merged into one
+/// GEMM; see tpc-merge-matmuls.
 inline constexpr llvm::StringLiteral kMergedAttr = "tpc.merged";
-/// On a tpc.cast of a parameter that is applied while the parameter is loaded for matmuls.
+/// On a tpc.cast of a matmul's parameter: the cast is applied at load time.
 inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
-/// A unit attribute of a cast that lowering has inserted after a matmul: it rounds each term of a
-/// sum, as the matmul itself did.
+/// A unit attribute of a cast that lowering inserts after a matmul with unreduced result: the cast
+/// rounds the operand of a reduction, as the original matmul did.
 inline constexpr llvm::StringLiteral kRoundsPartsAttr = "tpc.rounds_parts";
 
 // ---- tests ----
 
-/// Module: the inputs that tpc-evaluate generated on its first run, and the outputs.
+/// Module: the generated inputs of the first tpc-evaluate, and its outputs.
 inline constexpr llvm::StringLiteral kInputsAttr = "tpc.inputs";
 inline constexpr llvm::StringLiteral kExpectedAttr = "tpc.expected";
 

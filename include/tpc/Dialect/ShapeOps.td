@@ -6,12 +6,12 @@
 include "tpc/Dialect/TpcBase.td"
 
 def Tpc_ReshapeOp : Tpc_ModelOp<"reshape", [MovementOpInterface]> {
-  let summary = "The same elements in row-major order under another shape";
+  let summary = "Changes the shape; the row-major order of elements stays the same";
   let description = [{
     The result type determines the shape; there is no shape operand. The global numbers of elements
     must be equal as expressions.
-    Rule: the coarsest factors from which both shapes can be composed; dimensions without such
-    factors are whole. Linear. ONNX Reshape, Squeeze, Unsqueeze, Flatten.
+    Rule: the coarsest common factors of both shapes; dimensions without common factors cannot be
+    split. Linear. ONNX Reshape, Squeeze, Unsqueeze, Flatten.
   }];
   let arguments = (ins Tpc_Tensor:$operand);
   let results = (outs Tpc_Tensor:$result);
@@ -45,14 +45,14 @@ def Tpc_ExpandOp : Tpc_ModelOp<"expand", [MovementOpInterface]> {
 }
 
 def Tpc_SliceOp : Tpc_ModelOp<"slice", [
-    DeclareOpInterfaceMethods<MovementOpInterface, ["keepsEveryElement"]>]> {
-  let summary = "Elements start, start + step, … of one dimension; the result type gives "
-                "their number";
+    DeclareOpInterfaceMethods<MovementOpInterface, ["preservesAllElements"]>]> {
+  let summary = "Selects elements start, start + step, … of one dimension; the result type "
+                "determines their number";
   let description = [{
     `start` is a non-negative element index; `step` is not zero.
     `tpc.slice %x dim 1 from 64 step 1 : tensor<8x192xf32> -> tensor<8x64xf32>`.
-    Rule: the sliced dimension is whole on both sides unless the slice covers all of it; the others
-    are parallel. Linear. ONNX Slice, Split.
+    Rule: the sliced dimension cannot be split unless the slice covers all of it; the others are
+    parallel. Linear. ONNX Slice, Split.
   }];
   let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, Tpc_SymExpr:$start,
                        DefaultValuedAttr<I64Attr, "1">:$step);
@@ -66,8 +66,8 @@ def Tpc_SliceOp : Tpc_ModelOp<"slice", [
 }
 
 def Tpc_ConcatOp : Tpc_InferredOp<"concat"> {
-  let summary = "Joins tensors along one dimension, which is whole. Linear in all operands "
-                "together. ONNX Concat.";
+  let summary = "Concatenates tensors along one dimension, which cannot be split. Linear if all "
+                "operands are unreduced. ONNX Concat.";
   let arguments = (ins Variadic<Tpc_Tensor>:$operands, I64Attr:$dim);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
@@ -83,10 +83,9 @@ def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
     `tpc.roll %x dim 1 from 1 every sequence` shifts each sequence of `[batch, sequence, 40]` left
     by one; on `[batch * sequence, 40]`, `dim 0` does the same.
 
-    Rule: `dim` is permuted within runs, all others are parallel, and the op is linear: the global
-    value does not depend on the split. Where a run is split, `tpc-lower-reshards` replaces the op
-    by a `tpc.collective_permute`; in a local program runs are whole. ONNX Concat of two Slices
-    (torch.roll).
+    Rule: `dim` has a permuted factor with runs of `every` elements; all others are parallel.
+    Linear. If a run is split, `tpc-lower-reshards` replaces the op by a `tpc.collective_permute`;
+    local programs have only unsplit runs. ONNX Concat of two Slices (torch.roll).
   }];
   let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, Tpc_SymExpr:$from, Tpc_SymExpr:$every);
   let results = (outs Tpc_Tensor:$result);
@@ -102,10 +101,10 @@ def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
 }
 
 def Tpc_IotaOp : Tpc_ModelOp<"iota"> {
-  let summary = "Each element is its own index along one dimension";
+  let summary = "Tensor whose elements are their own indices along one dimension";
   let description = [{
-    The result type gives the shape. Rule: every dimension is parallel; a split dimension begins at
-    this rank's first index. ONNX Range (with mul and add for start and step).
+    The result type determines the shape. Rule: every dimension is parallel; the values on a rank
+    begin at the first global index of its shard. ONNX Range (with mul and add for start and step).
   }];
   let arguments = (ins I64Attr:$dim);
   let results = (outs Tpc_Tensor:$result);
@@ -114,7 +113,7 @@ def Tpc_IotaOp : Tpc_ModelOp<"iota"> {
 }
 
 def Tpc_SizeOp : Tpc_ModelOp<"size"> {
-  let summary = "A symbolic size as a number: a scalar tensor (global, not local)";
+  let summary = "Scalar tensor with the value of a symbolic size; the size is global, not local";
   let arguments = (ins Tpc_SymExpr:$expr);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
@@ -122,13 +121,12 @@ def Tpc_SizeOp : Tpc_ModelOp<"size"> {
 }
 
 def Tpc_GatherOp : Tpc_InferredOp<"gather", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
-  let summary = "Picks slices of one dimension by index";
+  let summary = "Selects slices of one dimension by index";
   let description = [{
     data [a.., n, b..], indices [i..] -> [a.., i.., b..]; `dim` is the position of n. Indices range
-    from -n to n-1, as in ONNX. Others are run-time errors for inputs and undefined elsewhere.
-    Rule: n is a reduction (sum) for floats, as in an embedding, and whole for other types; the rest
-    is parallel. Linear in data. ONNX Gather.
-    other types; the rest parallel; linear in data. ONNX Gather.
+    from -n to n-1, as in ONNX. Other indices are run-time errors if they are model inputs, and
+    undefined otherwise. Rule: n is a reduction factor (sum) for floats, as in an embedding, and
+    cannot be split for other types; all other dimensions are parallel. Linear in data. ONNX Gather.
   }];
   let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tpc_Tensor:$result);
@@ -139,13 +137,14 @@ def Tpc_GatherOp : Tpc_InferredOp<"gather", [DeclareOpInterfaceMethods<LookupOpI
 }
 
 def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
-  let summary = "Picks slices by index tuples";
+  let summary = "Selects slices by index tuples";
   let description = [{
     ONNX GatherND: data [batch.., d1..dk, rest..], indices [batch.., i.., k] ->
     [batch.., i.., rest..], with `batch_dims` leading dimensions in common and a static last
     dimension k of indices.
-    Rule: batch, i and rest are parallel, k is whole. d1..dk are reductions (sum) for floats: a rank
-    contributes zero for elements of other shards. For other types they are whole. Linear in data.
+    Rule: batch, i and rest are parallel; k cannot be split. d1..dk are reduction factors (sum) for
+    floats: a rank returns zero for elements of other shards. For other types they cannot be split.
+    Linear in data.
   }];
   let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices,
                        DefaultValuedAttr<I64Attr, "0">:$batch_dims);
@@ -158,7 +157,7 @@ def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd", [DeclareOpInterfaceMethods<Look
 }
 
 def Tpc_CumSumOp : Tpc_InferredOp<"cumsum"> {
-  let summary = "Running sum along one dimension, which is whole. ONNX CumSum.";
+  let summary = "Cumulative sum along one dimension, which cannot be split. ONNX CumSum.";
   let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, UnitAttr:$exclusive,
                        UnitAttr:$reverse);
   let results = (outs Tpc_Tensor:$result);
@@ -170,9 +169,11 @@ def Tpc_CumSumOp : Tpc_InferredOp<"cumsum"> {
 }
 
 def Tpc_TriluOp : Tpc_InferredOp<"trilu"> {
-  let summary = "Keeps a triangle of the last two dimensions, zero elsewhere. ONNX Trilu.";
+  let summary = "Keeps a triangle of the last two dimensions and sets other elements to zero. "
+                "ONNX Trilu.";
   let description = [{
-    `upper` keeps column - row >= k; otherwise column - row <= k. Both dimensions are whole. Linear.
+    `upper` keeps column - row >= k; otherwise column - row <= k. Neither dimension can be split.
+    Linear.
   }];
   let arguments = (ins Tpc_Tensor:$operand, UnitAttr:$upper,
                        DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$k);

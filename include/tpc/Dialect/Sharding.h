@@ -19,18 +19,19 @@
 
 namespace mlir::tpc {
 
-/// Checks a `tpc.sharding` of a tensor with these global sizes: one entry for each dimension, of
-/// its size; each axis at most once; only axes of `grid` (if given) that split dimensions.
+/// Checks a `tpc.sharding` of a tensor with these global sizes: one entry for each dimension, with
+/// the dimension's size; each axis at most once; only axes of `grid` (if given) that may split
+/// tensors.
 LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes, GridAttr grid,
                              function_ref<InFlightDiagnostic()> emitError);
 
-/// Returns the file's name of the value that an op computes. The importer encodes it in the
-/// location loc("node"("MatMul"("value"))). Empty if there is none.
+/// Returns the ONNX name of an op's result, which the importer encodes in the location
+/// loc("node"("MatMul"("value"))). Empty if the location has another form.
 std::string getValueName(Location loc);
 Location nameValue(Location loc, StringRef name);
 
-/// Collects the names of graph nodes in a location; for an op inside of a function, the node that
-/// calls the function.
+/// Collects the names of ONNX nodes in a location. For an op in a model-local function, this is the
+/// node that calls the function.
 void collectNodeNames(Location loc, SmallVectorImpl<std::string> &names);
 
 /// Prints a sharding, such as "[-, tp, ?]".

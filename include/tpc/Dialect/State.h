@@ -1,6 +1,6 @@
-//===- State.h - State that persists between generation steps ---*- C++ -*-===//
+//===- State.h - Attributes of KV caches and generation steps ---*- C++ -*-===//
 //
-// Separate from Tpc.h: only passes that create, lower or verify caches need it.
+// Not part of Tpc.h: only passes that create, lower or verify KV caches include this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,18 +16,20 @@ namespace mlir::tpc {
 
 // ---- generation ----
 
-/// Arguments and results of @main: the `tpc.cache` with these contents, before and after a step.
+/// Arguments and results of @main: the symbol of the `tpc.cache`. The argument has the cache
+/// contents before the step, the result those after it.
 inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
-/// Module of a generation step: the `#tpc.step` with its symbols and the names of its inputs.
+/// Module that is a generation step: the `#tpc.step` with the names of its symbols and inputs.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 // ---- lowering ----
 
-/// Movements of caches that only alias memory: from an argument to the slice that is written in
-/// place, and transposes that runtime calls read by strides; see tpc-alias-caches.
+/// Movement ops on caches that are lowered to aliases of the cache's memory: slices of an argument
+/// that are updated in place, and transposes whose results runtime calls read by strides; see
+/// tpc-alias-caches.
 inline constexpr llvm::StringLiteral kAliasedAttr = "tpc.aliased";
 
-/// Symbol names of kStepAttr.
+/// Names of the size symbols in kStepAttr: number of cached tokens, and of new tokens.
 struct StepSymbols {
   std::string past, tokens;
 
@@ -35,33 +37,32 @@ struct StepSymbols {
   void attachTo(ModuleOp module) const;
 };
 
-/// Sliding-window caches: they keep at least `window` - 1 tokens before each token of a step.
+/// Caches of sliding-window attention, which keep at least the `window` - 1 tokens before a step.
 struct SlidingWindowCaches {
   int64_t window = 0;
-  std::string room;    // symbol of the capacity of these caches
-  std::string lengths; // input: number of tokens of each sequence in these caches
+  std::string room;    // size symbol: capacity in tokens
+  std::string lengths; // name of the input [batch]: number of cached tokens per sequence
 };
 
-/// Symbols and inputs of a step on preallocated caches, with sequence lengths as data
-/// (tpc-preallocate-caches).
+/// Size symbols and inputs of a step on preallocated caches (tpc-preallocate-caches).
 struct PreallocatedStep {
-  std::string tokens, capacity;
-  std::string lengths, counts; // names of inputs
-  bool last = false;
+  std::string tokens, capacity; // size symbols: new tokens, and capacity in tokens
+  std::string lengths, counts;  // names of the inputs [batch]: cached tokens, valid new tokens
+  bool last = false;            // outputs contain only each sequence's last token
   std::optional<SlidingWindowCaches> windowed = std::nullopt;
 
   static std::optional<PreallocatedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;
 
-  /// Returns the number of steps that may be in flight at a time, each for different sequences: the
-  /// number of stages, so that each stage has one.
+  /// Returns the number of steps that run concurrently, on disjoint sets of sequences: the number
+  /// of pipeline stages.
   static int64_t getNumStepsInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
 };
 
-/// Returns the name of a size that is a single symbol.
+/// Returns the symbol's name if `size` is a single symbol.
 std::optional<std::string> getSymbolName(const ::tpc::SymExpr &size);
 
-/// Returns the cache of an argument or a result with these attributes; null if there is none.
+/// Returns the cache of an argument or result with these attributes, or null.
 inline FlatSymbolRefAttr getCache(DictionaryAttr attributes) {
   return attributes ? attributes.getAs<FlatSymbolRefAttr>(kCacheAttr) : FlatSymbolRefAttr();
 }

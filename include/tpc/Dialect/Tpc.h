@@ -41,19 +41,19 @@ bool evaluatePredicate(Predicate predicate, double x, double y);
 /// Whether the elements are unsigned: booleans and ui8. The arith dialect's types do not encode
 /// signedness. `type` is a tensor type or an element type.
 bool isUnsigned(Type type);
-/// Parses and prints a size, custom<SymExpr> of assembly formats: 768, batch, "2*batch + 1".
+/// Parser and printer of a size, `custom<SymExpr>` in assembly formats: 768, batch, "2*batch + 1".
 ParseResult parseSymExpr(AsmParser &parser, SymExprAttr &attr);
 void printSymExpr(AsmPrinter &printer, SymExprAttr attr);
 inline void printSymExpr(OpAsmPrinter &printer, Operation *, SymExprAttr attr) {
   printSymExpr(printer, attr);
 }
-/// Parses and prints a list of sizes, custom<SymExprs>: [batch, 768].
+/// Parser and printer of a list of sizes, `custom<SymExprs>`: [batch, 768].
 ParseResult parseSymExprs(AsmParser &parser, ArrayAttr &list);
 void printSymExprs(AsmPrinter &printer, ArrayAttr list);
 inline void printSymExprs(OpAsmPrinter &printer, Operation *, ArrayAttr list) {
   printSymExprs(printer, list);
 }
-/// Returns the reduction that combines the shards of a split factor; nothing for other factors.
+/// Returns the reduction that a split factor of this kind requires; nothing for kinds without one.
 std::optional<ReductionKind> getReduction(FactorKind kind);
 } // namespace mlir::tpc
 

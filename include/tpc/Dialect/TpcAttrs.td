@@ -20,12 +20,12 @@ def Tpc_ReductionKind : I32EnumAttr<"ReductionKind", "reduction of partial value
 }
 
 def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
-  let summary = "The process grid: named axes, their sizes and their order";
+  let summary = "Process grid: named axes, their sizes and their order";
   let description = [{
     `#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 2, mb = 4>`
-    The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is the
-    axis in time: micro-batches. With `gpus_per_node = 8` at the end, ranks 0 to 7 share a node, 8
-    to 15 the next, and so on; without it all ranks share one node.
+    The leftmost axis has the smallest stride, as in Megatron-Core's `RankGenerator`. `mb` is not an
+    axis of ranks: its coordinate is the micro-batch index. With `gpus_per_node = 8` at the end,
+    ranks 0 to 7 share a node, 8 to 15 the next, and so on; without it all ranks share one node.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
                         "int64_t":$microBatches, "int64_t":$gpusPerNode);
@@ -51,10 +51,10 @@ def Tpc_SymExprAttr : Tpc_Attr<"SymExpr", "expr"> {
   let summary = "A symbolic size";
   let description = [{
     `#tpc.expr<"past + sequence">`: an integer, or an expression over symbols, see `SymExpr.h`.
-    The parser of the attribute parses the text and rejects any other; from there on it is a
-    `SymExpr`. Equal sizes are one attribute, whatever their text was. Numbers and single symbols
-    are printed without quotes. Where an op's syntax expects a size, only the text is written: `from
-    past`, `sizes [batch, 64, "past + sequence"]`.
+    The attribute stores a `SymExpr`; the parser rejects text that is not an expression. Attributes
+    are uniqued by canonical form, so equal sizes are the same attribute. Numbers and single symbols
+    are printed without quotes. Assembly formats of ops print only the expression: `from past`,
+    `sizes [batch, 64, "past + sequence"]`.
   }];
   let parameters = (ins AttrParameter<"::tpc::SymExpr", "the size",
                         "const ::tpc::SymExpr &">:$expr);
@@ -70,7 +70,7 @@ def Tpc_SymExprAttr : Tpc_Attr<"SymExpr", "expr"> {
   let storageClass = "SymExprAttrStorage";
 }
 
-/// A size. Passes see a `SymExpr`; `custom<SymExpr>` prints only its text.
+/// A size attribute. Accessors return a `SymExpr`; `custom<SymExpr>` prints only the expression.
 def Tpc_SymExpr
     : Attr<CPred<"::llvm::isa<::mlir::tpc::SymExprAttr>($_self)">, "a symbolic size"> {
   let storageType = "::mlir::tpc::SymExprAttr";
@@ -96,10 +96,10 @@ def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
             #tpc.default<positions of "attention_mask"> derived from that mask, see below
 
         The mask is [batch, past + sequence]. The position of each of the last `sequence` tokens is
-        the number of visible tokens before it, and 1 for tokens that are masked themselves (as
-        Hugging Face counts).
+        the number of visible tokens before it. Masked tokens have position 1, as in Hugging Face
+        transformers.
 
-        An input whose default cannot be derived from the program has `tpc.required` instead, with
+        If no default can be derived from the program, the input has `tpc.required` instead, with
         the reason.
   }];
   let parameters = (ins "::mlir::tpc::InputDefaultKind":$kind,
@@ -118,7 +118,7 @@ def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
 }
 
 def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
-  let summary = "A generation step: its symbols and its own inputs";
+  let summary = "Symbols and inputs of a generation step";
   let description = [{
     The value of `tpc.step`, in one of two forms:
 
@@ -126,15 +126,15 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
         #tpc.step<tokens = s, capacity = c, lengths = "lengths", counts = "counts", last,
                   window = 6, room = r, window_lengths = "window_lengths">
 
-    | field | |
+    | field | meaning |
     |---|---|
  `tokens` | symbol: number of tokens that a step adds to each sequence |
  `past` | symbol: number of cached tokens before the step |
- `capacity` | symbol: capacity in tokens, in a step on whole caches (tpc-preallocate-caches) |
+ `capacity` | symbol: capacity in tokens of preallocated caches (tpc-preallocate-caches) |
  `lengths` | input [batch]: number of cached tokens of each sequence |
  `counts` | input [batch]: number of valid tokens of each sequence in this step |
- `last` | the first output contains only each sequence's last token |
- `window` | the largest window of any attention that reads sliding-window caches |
+ `last` | flag: the first output contains only each sequence's last token |
+ `window` | maximum window of the attention ops that read sliding-window caches |
  `room` | symbol: capacity of sliding-window caches in tokens |
  `window_lengths` | input [batch]: number of tokens of each sequence in sliding-window caches |
 
@@ -158,7 +158,8 @@ def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
 def Tpc_FactorAttr : Tpc_Attr<"Factor", "factor"> {
   let summary = "A factor of a dimension and the axes that split it";
   let description = [{
-    `size` is the global size. Several axes split it successively. Used only inside `#tpc.dim`.
+    `size` is the global size. Several axes split it one after the other: the second splits the
+    shards of the first. Used only inside `#tpc.dim`.
   }];
   let parameters = (ins "SymExprAttr":$size, ArrayRefParameter<"StringAttr">:$axes);
   let builders = [AttrBuilder<(ins "const ::tpc::SymExpr &":$size,
@@ -174,8 +175,8 @@ def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
   let description = [{
     `batch{dp} * sequence` is a dimension of batch·sequence whose batch factor is split over dp;
     `(batch{dp} * sequence){tp}` also splits the product of the local factors over tp.
-    Canonical form (created by `DimAttr::get`): adjacent factors without axes are merged; axes on a
-    product of one factor belong to the factor.
+    Canonical form (created by `DimAttr::get`): adjacent factors without axes are merged; a single
+    factor has its axes itself, not on the product.
   }];
   let parameters = (ins ArrayRefParameter<"FactorAttr">:$factors,
                         ArrayRefParameter<"StringAttr">:$axes);
@@ -191,12 +192,12 @@ def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
     /// Returns the global size: the product of the factors.
     const ::tpc::SymExpr &getExpr() const;
     bool isSharded() const;
-    /// Returns all axes that occur, those of factors first.
+    /// Returns all axes: those of the factors, then those of the product.
     SmallVector<StringAttr> getAllAxes() const;
     bool usesAxis(StringRef axis) const;
-    /// Returns the dimension without axes.
+    /// Returns the unsplit dimension.
     DimAttr getGlobal() const;
-    /// Returns the size on the rank with the given coordinates, for given symbols.
+    /// Returns the size on the rank at `coordinates`, with the given values of symbols.
     std::optional<int64_t> getLocalSize(GridAttr grid,
                                         const std::map<std::string, int64_t> &coordinates,
                                         const std::map<std::string, int64_t> &symbols) const;
@@ -216,16 +217,18 @@ def Tpc_DistAttr
   let summary = "Global sizes and distribution of a tensor value";
   let description = [{
     The encoding of tensor types: `#tpc.dist<[batch{dp} * sequence, 768], sum{tp}>`. It lists the
-    global dimensions with the axes that split them. If the value is unreduced, the kind of
-    reduction follows, with the axes on which every coordinate has one term. Along any other axis
-    the value is replicated. With `local` at the end, the tensor's builtin shape is the shape on one
-    rank; dimensions whose local size is not the same number on every rank are `?`.
+    global dimensions with the axes that split them. An unreduced value also has the kind of
+    reduction and its axes, `sum{tp}`: ranks that differ only on these axes have one operand of the
+    reduction each. The value is replicated along all other axes. With `local` at the end, the
+    tensor's builtin shape is the shape on one rank; dimensions whose local size differs between
+    ranks are `?`.
 
     A type without encoding is static and replicated. `makeTensorType` builds the canonical type for
     a distribution; `getDist` returns the distribution of any type.
 
     Errors: an axis that occurs twice in a value; sizes that are negative or exceed 64 bits; a
-    tensor shape that differs from the dimensions; an encoding on a type that needs none.
+    tensor shape that differs from the dimensions; an encoding on a type that is static and
+    replicated.
   }];
   let parameters = (ins ArrayRefParameter<"DimAttr">:$dims,
                         OptionalParameter<"PartialAttr">:$partial, "bool":$local);
@@ -244,35 +247,35 @@ def Tpc_DistAttr
     DistAttr withDims(ArrayRef<DimAttr> dims) const;
     DistAttr withPartial(PartialAttr partial) const;
     DistAttr withLocal(bool local) const;
-    /// Returns the type of the same global value, replicated.
+    /// Returns the replicated distribution of the same global value.
     DistAttr getGlobal() const;
     SmallVector<::tpc::SymExpr> getGlobalSizes() const;
   }];
 }
 
 def Tpc_StridedFactorAttr : Tpc_Attr<"StridedFactor", "strided"> {
-  let summary = "A factor of a dimension of a view: its size, and its stride in elements";
+  let summary = "Factor of a dimension of a view: size, and stride in elements";
   let parameters = (ins "int64_t":$size, "int64_t":$stride);
   let hasCustomAssemblyFormat = 1;
 }
 
 def Tpc_ViewAttr : Tpc_Attr<"View", "view"> {
-  let summary = "Elements of a weight that a parameter consists of";
+  let summary = "Strided view of a weight";
   let description = [{
-    `#tpc.view<64 [[64 x 192], [4 x 16, 16 x 1]]>` begins at element 64 of the weight; its first
-    dimension has 64 elements with stride 192, its second 4 times 16. It is the key projection of a
-    fused `[64, 192]` weight, with the columns seen as 4 heads of size 16. Transposes, slices,
-    splits and merges of weights compose in this form; stride 0 broadcasts.
+    `#tpc.view<64 [[64 x 192], [4 x 16, 16 x 1]]>` begins at element 64 of the weight. Its first
+    dimension has 64 elements with stride 192; its second has the factors 4 (stride 16) and 16
+    (stride 1). This is the key projection of a fused `[64, 192]` weight, with 4 heads of 16
+    columns. Transposes, slices and reshapes of a view are views; stride 0 broadcasts.
   }];
   let parameters = (ins "int64_t":$offset, ArrayRefParameter<"ArrayAttr">:$dims);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// Returns the dense row-major view of a whole weight.
+    /// Returns the dense row-major view of a weight of this shape.
     static ViewAttr getDense(MLIRContext *context, ArrayRef<int64_t> shape);
     /// Returns the factors of one dimension.
     SmallVector<StridedFactorAttr> getFactors(unsigned dim) const;
     SmallVector<int64_t> getShape() const;
-    /// Apply an op to a view; null if the result is not expressible as a view.
+    /// Returns the view of the op's result; null if it is not expressible as a view.
     ViewAttr transpose(ArrayRef<int64_t> permutation) const;
     ViewAttr slice(unsigned dim, int64_t start, int64_t size, int64_t step) const;
     ViewAttr reshape(ArrayRef<int64_t> shape) const;

@@ -24,12 +24,12 @@ class Tpc_ModelOp<string mnemonic, list<Trait> traits = []>
     : Tpc_Op<mnemonic,
              !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface>], traits)>;
 
-/// As above; the global result type is inferred from the operands. A builder without result type
-/// creates the global, unsharded type; passes that distribute set the type.
+/// A model op whose global result type is inferred from the operands. Builders without a result
+/// type create the global, unsharded type; passes that distribute values set the type.
 class Tpc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tpc_ModelOp<mnemonic, !listconcat(traits, [InferTypeOpAdaptorWithIsCompatible])>;
 
-/// As above, with the op's own number of floating-point operations per point.
+/// An inferred op that defines its number of floating-point operations per point.
 class Tpc_CostedOp<string mnemonic, list<Trait> traits = []>
     : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface,
                                                                     ["getFlopsPerPoint"]>],

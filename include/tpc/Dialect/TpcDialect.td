@@ -15,8 +15,8 @@ def Tpc_Dialect : Dialect {
     pipeline stages with their schedule.
 
     Sizes are symbolic and part of the types, see `#tpc.dist`; there are no shape operands. Every op
-    defines its sharding rule once, see `ShardingRuleOpInterface`, and one verifier checks each op's
-    types against it.
+    defines a sharding rule (`ShardingRuleOpInterface`), and one verifier checks the types of all
+    ops against their rules.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;

@@ -7,9 +7,9 @@
 
 namespace tpc {
 
-/// Prints docs/reference/coverage.md: for each op of the dialect and each concern, whether a model
-/// is registered. Returns false, with errors, if an op lacks a model without a listed reason, or
-/// has one although it is listed as not needing it.
+/// Prints docs/reference/coverage.md: a table of ops and the interfaces that they implement. Prints
+/// errors and returns false if an op lacks an interface and is not in the list of exceptions, or
+/// has an interface although it is in the list.
 bool printCoverage(llvm::raw_ostream &os);
 
 /// Prints docs/reference/facts.md: each fact of an executable, and the verifier that covers it.

@@ -1,7 +1,7 @@
 //===- PassPipelines.h - Pass pipelines between the levels of a program ---===//
 //
 // Each function adds the passes from one level of a program to the next, without verifiers
-// (buildLevelPassPipeline of Compile.h adds them). The pipelines run on modules.
+// (buildLevelPassPipeline of Compile.h also adds verifiers). The pipelines run on modules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,27 +13,27 @@
 
 namespace tpc {
 
-/// Import -> model: normalizes the imported program. `wideResidual` keeps sums of the residual in
-/// f32 for 16-bit models.
+/// Import -> model: normalizes the imported program. `wideResidual`: computes the residual of
+/// 16-bit models in f32.
 void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true);
-/// Import -> step: one generation step, which returns each cache with the step's tokens after the
-/// past ones. Normalized except for layers.
+/// Import -> step: a generation step, whose result caches are the past tokens followed by the new
+/// tokens. Runs the passes of the model level except for tpc-outline-layers.
 void buildStepPassPipeline(mlir::OpPassManager &pm);
-/// Step -> model: a step on preallocated caches, with sequence lengths as data. `last`: outputs
-/// contain only each sequence's last token.
+/// Step -> model: a step on preallocated caches. `last`: outputs contain only each sequence's last
+/// token.
 void buildPreallocatedStepPassPipeline(mlir::OpPassManager &pm, bool last,
                                        bool wideResidual = true);
 /// Model -> model: rewrites that depend on the grid.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.
 void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
-/// Sharded -> spmd: one rank's view, with collectives.
+/// Sharded -> spmd: the program of one rank, with collectives.
 void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Spmd -> staged: one function for each stage, and the schedule.
 void buildStagesPassPipeline(mlir::OpPassManager &pm);
-/// Staged -> kernels: selects library calls and outlines the rest as kernels.
+/// Staged -> kernels: selects library calls and outlines all other ops as kernels.
 void buildKernelsPassPipeline(mlir::OpPassManager &pm);
-/// Kernels -> buffers: runtime calls on planned memory, in addition to the tensor program.
+/// Kernels -> buffers: adds buffer functions (runtime calls on planned memory).
 void buildBuffersPassPipeline(mlir::OpPassManager &pm);
 /// Buffers -> the LLVM dialect.
 void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);

@@ -6,14 +6,15 @@
 include "mlir/Pass/PassBase.td"
 
 def Explain : Pass<"tpc-explain", "::mlir::ModuleOp"> {
-  let summary = "Print what each tactic of --megatron-shard splits, communicates and saves";
+  let summary = "Print the splits, collectives and peak memory that each tactic of "
+                "--megatron-shard adds";
   let description = [{
     Runs on a module of the model level and leaves it unchanged. Applies the tactics of `shard` one
-    after the other. After each, a copy of the program is compiled through all levels, and its
-    report is compared with the previous one: the new splits, the additional collectives and bytes
-    per axis in one step of one rank of each stage, and the peak bytes of the rank with the most.
-    Sizes without a value in `shape` are nominal: one sample for each replica and micro-batch, 128
-    for any other.
+    after the other. After each tactic, a copy of the program is compiled through all levels, and
+    its report is compared with the previous one. Prints the new splits, the additional collectives
+    and bytes per axis in one step of one rank of each stage, and the peak bytes of the rank with
+    the most. Symbols without a value in `shape` have nominal values: one sample for each replica
+    and micro-batch, 128 for any other symbol.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
   let options = [

@@ -1,7 +1,6 @@
 //===- Register.h - Registration of dialects, passes and translations -----===//
 //
-// The single list of dialects, passes and pipelines. A library that defines some adds its line to
-// Register.cpp.
+// Register.cpp is the single list of dialects, passes and pipelines.
 //
 //===----------------------------------------------------------------------===//
 

@@ -14,8 +14,8 @@ namespace tpc {
 /// Sizes of symbolic dimensions, by name.
 using ShapeBinding = std::map<std::string, int64_t>;
 
-/// Parses `name=size,…`. Sizes range from 0 (an empty batch is valid) to maxShapeSize. The empty
-/// text binds nothing. On failure returns nothing and sets `error` to one line.
+/// Parses `name=size,…`, with sizes from 0 (an empty batch is valid) to maxShapeSize. Empty text
+/// has no bindings. On failure returns nothing and sets `error` to one line.
 std::optional<ShapeBinding> parseShape(std::string_view text, std::string &error);
 
 inline constexpr int64_t maxShapeSize = int64_t(1) << 31;

@@ -5,15 +5,16 @@
 
 namespace tpc {
 
-/// Upstream's mains open the output of -o before they read the input, which is lost if both are the
-/// same file, and they read devices until memory is exhausted. Prints an error and returns false if
-/// a flag names a device as input, or if -o names an input or a path that cannot be written.
+/// Checks the paths on the command line before MlirOptMain or mlirTranslateMain runs: these open -o
+/// before they read the input, so that an input with the same path is lost, and read endless
+/// devices. Prints an error and returns false if an input is a device, or if -o names an input or a
+/// path that cannot be written.
 ///
-/// Replaces the file of -o in `argv` by a staged one (tpc/staged_file.h).
+/// Replaces the path of -o in `argv` by a temporary file (tpc/staged_file.h).
 bool checkToolFiles(const char *tool, int argc, char **argv);
 
-/// Renames the staged file of -o if `status` is 0. Returns the exit status of a tool: `status`, or
-/// 1 with an error if that file or standard output could not be written.
+/// Renames the temporary file to the path of -o if `status` is 0. Returns the exit status of the
+/// tool: `status`, or 1 with an error if the file or standard output could not be written.
 int finishToolOutput(const char *tool, int status);
 
 } // namespace tpc

@@ -7,13 +7,14 @@ include "mlir/IR/OpBase.td"
 
 def MovementOpInterface : OpInterface<"MovementOpInterface"> {
   let description = [{
-    An op without arithmetic: each element of the result is an element of the first operand, on some
-    rank. A property of all elements of the operand is a property of all elements of the result.
+    An op without arithmetic: each element of the result is an element of the first operand,
+    possibly of another rank. A property that all elements of the operand have is thus a property of
+    all elements of the result.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Whether each element of the operand is also in the result, over all ranks.",
-      "bool", "keepsEveryElement", (ins), "", [{ return true; }]>
+    InterfaceMethod<"Whether each element of the operand is also in the result of some rank.",
+      "bool", "preservesAllElements", (ins), "", [{ return true; }]>
   ];
 }
 
@@ -24,11 +25,11 @@ def LookupOpInterface : OpInterface<"LookupOpInterface"> {
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"The table.",
+    InterfaceMethod<"Returns the table.",
       "::mlir::Value", "getLookupTable", (ins), "", [{ return $_op->getOperand(0); }]>,
-    InterfaceMethod<"The indices.",
+    InterfaceMethod<"Returns the indices.",
       "::mlir::Value", "getLookupIndices", (ins), "", [{ return $_op->getOperand(1); }]>,
-    InterfaceMethod<"The indexed dimensions of the table. If there are several, the last "
+    InterfaceMethod<"Returns the indexed dimensions of the table. If there are several, the last "
                     "dimension of the indices has one entry for each.",
       "::llvm::SmallVector<int64_t>", "getLookupDims">
   ];
@@ -40,7 +41,8 @@ def NormOpInterface : OpInterface<"NormOpInterface"> {
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"The factor of the normalized rows.", "::mlir::Value", "getScale">
+    InterfaceMethod<"Returns the scale, by which the normalized rows are multiplied.",
+      "::mlir::Value", "getScale">
   ];
 }
 

@@ -7,23 +7,25 @@ include "mlir/IR/OpBase.td"
 
 def HostOpInterface : OpInterface<"HostOpInterface"> {
   let description = [{
-    An op that becomes a runtime call, a call of another function, or an alias of memory.
+    An op that is lowered to a runtime call, to a call of another function, or to an alias of its
+    operand's memory.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Whether this op is a host op; with other types it may be fused into a kernel.",
+    InterfaceMethod<"Whether this op, with its types, is a host op; else it is fused into a "
+                    "kernel.",
       "bool", "isHostOp", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"The operand whose memory the result aliases, or null.",
+    InterfaceMethod<"Returns the operand whose memory the result aliases, or null.",
       "::mlir::Value", "getAliased", (ins), "", [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Whether the result has the address and size of that operand.",
+    InterfaceMethod<"Whether the result has the same address and size as the aliased operand.",
       "bool", "isSameMemory", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"Whether the results need memory of the frame.",
+    InterfaceMethod<"Whether the results are allocated in the frame.",
       "bool", "needsMemory", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"The operand whose memory the result may reuse if the operand is dead, or "
-                    "null.",
+    InterfaceMethod<"Returns the operand whose memory the result may reuse if the operand is dead, "
+                    "or null.",
       "::mlir::Value", "getReusable", (ins), "", [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Creates the ops on buffers (see the tpc_buffer dialect). The results' memory "
-                    "is already allocated, unless it is an operand's.",
+    InterfaceMethod<"Creates the buffer ops (tpc_buffer dialect). Memory of results that do not "
+                    "alias an operand is already allocated.",
       "::llvm::LogicalResult", "plan", (ins "::mlir::tpc::BufferPlanner &":$planner)>
   ];
 }

@@ -16,38 +16,40 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     are equal for a whole row (a norm's mean, an embedding's id) are computed before the loop over
     the row's elements.
 
-    An op may write a slice of an operand's memory and keep the rest (`tpc.append`). Then rows and
-    elements are those of the written value (`getWritten`), and the op maps them to offsets in the
-    kept memory. No kernel reads its result.
+    An op may overwrite a slice of an operand's memory in place (`tpc.append`). Then rows and
+    elements are those of the written value (`getWritten`), and the op maps their indices to indices
+    in the operand's memory. No kernel reads the result of such an op.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Builds the value that is written at `index` (one local index for each "
-                    "dimension).",
+    InterfaceMethod<"Builds the element that is written at `index`, which has one local index for "
+                    "each dimension.",
       "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$emitter,
                                             "::mlir::ValueRange":$index)>,
     InterfaceMethod<"Builds and caches the values that all elements of a row share. `index` has "
-                    "one value for each leading dimension that is a row.",
+                    "one value for each row dimension.",
       "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$emitter,
                                "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
-    InterfaceMethod<"The operand whose memory the result aliases, of which a slice is written. "
-                    "Null: all of the result is written, in memory of its own.",
+    InterfaceMethod<"Returns the operand whose memory is overwritten in place; null if the result "
+                    "has its own memory, which is written completely.",
       "::mlir::Value", "getAliasedOperand", (ins), "", [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"The written value: its dimensions are those of `index`.",
+    InterfaceMethod<"Returns the value that is written, whose dimensions are those of `index`.",
       "::mlir::Value", "getWritten", (ins), "", [{ return $_op->getResult(0); }]>,
     InterfaceMethod<[{
-      Replaces the index of a written element by its index in the kept memory. Returns an `i1`,
-      whether that index is in bounds, or null if it always is. The mapping is injective.
+      Replaces the index of a written element by its index in the overwritten operand. Returns
+      an `i1` that is true if the new index is in bounds, or null if it always is. The mapping is
+      injective.
       }], "::mlir::Value", "buildKeptIndex",
       (ins "::mlir::tpc::KernelBuilder &":$emitter,
            "::llvm::SmallVectorImpl<::mlir::Value> &":$index), "",
       [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Maximum number of leading dimensions of the written value that may be rows.",
+    InterfaceMethod<"Returns the maximum number of leading dimensions of the written value that "
+                    "may be row dimensions.",
       "int64_t", "getMaxRowRank", (ins), "", [{
         return ::llvm::cast<::mlir::RankedTensorType>($_op->getResult(0).getType()).getRank();
       }]>,
-    InterfaceMethod<"Whether a row of the result needs only the same row of operand `operand`, "
-                    "for rows of `rank` leading dimensions.",
+    InterfaceMethod<"Whether a row of the result depends only on the same row of operand "
+                    "`operand`. Rows have `rank` leading dimensions.",
       "bool", "isRowAligned", (ins "unsigned":$operand, "int64_t":$rank), "",
       [{ return false; }]>,
     InterfaceMethod<"Whether computing an element twice costs less than storing and loading it.",

@@ -1,24 +1,24 @@
-//===- ShardingRule.h - Relation between an op's dimensions -----*- C++ -*-===//
+//===- ShardingRule.h - Sharding rules of ops as einsums --------*- C++ -*-===//
 //
-// An einsum over factors. `matmul` of [m, k] by [k, n] is
+// A sharding rule is an einsum over factors. The rule of `matmul` of [m, k] by [k, n] is
 //
 //   factors  m: parallel, k: reduction (sum), n: parallel
 //   operands ([m], [k]), ([k], [n])          results ([m], [n])
 //
-// A reshape has compound dimensions: [b * s, 40] -> [b, s, 5, 8] is
+// Dimensions may be products of factors. The rule of the reshape [b * s, 40] -> [b, s, 5, 8] is
 //
 //   factors  b, s, h = 5, d = 8: parallel
 //   operands ([b, s], [h, d])                results ([b], [s], [h], [d])
 //
-// The table of an embedding has a reduction factor that occurs only in that operand: a rank with
-// some of the rows contributes zero for all other ids.
+// The rows of an embedding table are a reduction factor that occurs only in that operand: a rank
+// with a shard of the rows returns zero for other ids.
 //
-// An axis that splits a parallel factor splits it wherever it occurs. An axis that splits a
-// reduction factor leaves the results unreduced over that axis. A `Whole` factor (a softmax's
-// dimension) must not be split. Along a `Permuted` factor (a cyclic shift's dimension) elements are
-// permuted within runs at its minor end; if a run is split, the op is a collective-permute. An
-// operand may be unreduced over an axis if the op is linear: for one entry of `linear`, exactly the
-// operands in it are unreduced over the axis, and then the results are too.
+// An axis that splits a factor splits it in all operands and results. If it splits a reduction
+// factor, the results are unreduced over the axis. An `Unsplittable` factor (the dimension of a
+// softmax) must not be split. A `Permuted` factor (the dimension of a cyclic shift) consists of
+// runs of consecutive elements, and the op permutes elements within runs; if a run is split, the op
+// is a collective-permute. Operands may be unreduced over an axis if they are exactly the operands
+// of one entry of `linear`; then the results are unreduced over the axis too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,22 +30,28 @@
 
 namespace mlir::tpc {
 
-enum class FactorKind { Parallel, ReductionSum, ReductionMax, ReductionMin, Permuted, Whole };
+enum class FactorKind {
+  Parallel,
+  ReductionSum,
+  ReductionMax,
+  ReductionMin,
+  Permuted,
+  Unsplittable
+};
 
 struct ShardingRule {
   struct Factor {
     ::tpc::SymExpr size;
     FactorKind kind;
-    /// Permuted factor: the length of a run. Elements stay within their run.
+    /// Length of the runs of a permuted factor. Elements stay within their run.
     std::optional<::tpc::SymExpr> run = std::nullopt;
   };
-  /// Factor indices of one dimension, major to minor. Empty: the dimension has size 1 and
-  /// broadcasts.
+  /// Factor indices of one dimension, major to minor. Empty for a broadcast dimension of size 1.
   using Dim = SmallVector<int, 2>;
   using Dims = SmallVector<Dim, 4>;
   struct Linear {
     SmallVector<int, 2> operands;
-    /// The op moves values without arithmetic, so max and min are preserved as well as sum.
+    /// Whether the op has no arithmetic, so that it commutes with max and min as well as with sum.
     bool movesOnly = false;
   };
 
@@ -60,10 +66,10 @@ struct ShardingRule {
   }
 };
 
-/// Checks operand and result types of `op` against its rule: a factor has the same axes wherever it
-/// occurs, whole factors are whole, results are unreduced exactly where a reduction is split or a
-/// linear operand is unreduced, no axis occurs twice, and local and global types are not mixed.
-/// Called by the interface's verifier.
+/// Checks operand and result types of `op` against its rule. A factor has the same axes in all
+/// operands and results; unsplittable factors have none; no axis occurs twice; local and global
+/// types are not mixed. Results are unreduced over exactly the axes that split a reduction factor
+/// or over which a linear operand is unreduced. Called by the interface's verifier.
 LogicalResult verifyDistribution(Operation *op);
 
 } // namespace mlir::tpc

@@ -7,20 +7,19 @@ include "mlir/IR/OpBase.td"
 
 def ShardingRuleOpInterface : OpInterface<"ShardingRuleOpInterface"> {
   let description = [{
-    The single definition of how the dimensions of an op's operands and results are related (see
-    `ShardingRule`). The verifier of distributed types, factor classes, propagation, reshards, local
-    types and costs use only this.
+    Relates the dimensions of an op's operands and results (see `ShardingRule.h`). This is the
+    single source of truth for the verifier of distributed types, for factor classes, propagation,
+    reshards, local types and costs.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"The rule, in terms of the global sizes of the operands and results.",
+    InterfaceMethod<"Returns the rule, in terms of global sizes.",
       "::mlir::tpc::ShardingRule", "getShardingRule">,
-    InterfaceMethod<"Floating-point operations per point of the rule's iteration space (the "
-                    "product of all factors).",
+    InterfaceMethod<"Returns the floating-point operations per point of the rule's iteration space "
+                    "(the product of all factors).",
       "double", "getFlopsPerPoint", (ins), "", [{ return 1.0; }]>,
-    InterfaceMethod<"For an op with a permuted factor: builds the collective over `axes` that "
-                    "replaces the op where they split its runs. At most one factor of a rule is "
-                    "permuted.",
+    InterfaceMethod<"Builds the collective over `axes` that replaces the op if `axes` split the "
+                    "runs of its permuted factor. A rule has at most one permuted factor.",
         "::mlir::Value", "buildPermute",
         (ins "::mlir::OpBuilder &":$builder, "::mlir::ArrayAttr":$axes), "", [{
         llvm_unreachable("no factor is permuted");

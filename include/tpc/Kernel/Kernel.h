@@ -29,11 +29,11 @@ class RowsOp;
 
 namespace mlir::tpc::kernel {
 
-/// Returns the nested module with a program's kernels, or null. A kernel has the name of the tensor
-/// function that it computes.
+/// Returns the nested module with the program's kernels, or null. A kernel has the name of the
+/// tensor function that it implements.
 ModuleOp getKernels(ModuleOp program);
-/// On that module, once kernels are lowered: names of the ONNX nodes that kernels report. A kernel
-/// refers to a name by its index.
+/// Attribute of the module with lowered kernels: names of the ONNX nodes in run-time errors of
+/// kernels, which refer to a name by its index.
 inline constexpr llvm::StringLiteral kNodesAttr = "tpc_kernel.nodes";
 
 } // namespace mlir::tpc::kernel

@@ -14,14 +14,14 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def TpcKernel_Dialect : Dialect {
   let name = "tpc_kernel";
   let cppNamespace = "::mlir::tpc::kernel";
-  let summary = "Device-independent loops of a generated kernel";
+  let summary = "Device-independent loops of generated kernels";
   let description = [{
-    A kernel computes ops that no library computes: chains of element-wise ops, norms, softmax,
-    lookups and movements. This dialect provides its loops. Arithmetic is upstream's (`arith`,
-    `math`), branches are `scf.if`, sums up to an index are `scf.for`, memory is accessed by
-    `memref.load` and `memref.store`. A kernel contains no other ops and is independent of devices:
-    the CPU target emits vectorizable loops; the GPU target assigns rows to blocks or warps and
-    elements to threads.
+    A kernel computes ops without a library call: chains of element-wise ops, norms, softmax,
+    lookups and movements. This dialect provides the loops. Other ops are upstream's: `arith` and
+    `math` for arithmetic, `scf.if` for branches, `scf.for` for sums up to an index, `memref.load`
+    and `memref.store` for memory. Kernels contain no other ops and are device-independent: the CPU
+    target emits vectorizable loops; the GPU target assigns rows to blocks or warps and elements to
+    threads.
 
         tpc_kernel.func @softmax(%x: memref<?x?xf32> of ["batch*sequence", vocabulary])
             -> (%y: memref<?x?xf32> of ["batch*sequence", vocabulary]) {
@@ -49,19 +49,18 @@ def TpcKernel_Dialect : Dialect {
         }
 
     **Sizes** are expressions over the program's symbols and this rank's coordinates (`rank.tp`;
-    `rank.mb` is the micro-batch index), never numbers computed from them: the same text is valid
-    for all values of its symbols. Operands and results are dense and row-major. `memref<?x?xf32>`
-    has only their rank and element type; the function has their sizes. Element types are signless
-    (arithmetic ops define the signedness); an `i1` takes a byte.
+    `rank.mb` is the micro-batch index), never numbers computed from them: the same IR is valid for
+    all values of its symbols. Operands and results are dense and row-major. Their types
+    `memref<?x?xf32>` specify only rank and element type; the function specifies the sizes. Element
+    types are signless (arithmetic ops define the signedness); an `i1` takes a byte.
 
     **Indices** have type `index`. Each index into a dimension and each loop size is less than 2^31,
-    so 32 bits are enough. A linear offset in memory (index times sizes) may need more, and so may
-    the number of a row among all rows. `FuncOp::getExtents` lists the sizes that a target with
-    indices of less than 64 bits must check.
+    so 32 bits are enough. Linear memory offsets and linear row indices may need 64 bits.
+    `FuncOp::getExtents` lists the sizes that a target with indices of less than 64 bits must check.
 
-    **Numbers**: operations follow IEEE 754 exactly. There are no fast-math flags. Numbers of 16
-    bits are widened to f32 and rounded by explicit `arith.truncf`. A device may choose only the
-    order in which a `fold` reduces its terms.
+    **Arithmetic** follows IEEE 754 exactly, without fast-math flags. Values of 16 bits are widened
+    to f32 and rounded by an explicit `arith.truncf`. A target may choose only the order in which a
+    `fold` reduces its terms.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
@@ -73,13 +72,13 @@ class TpcKernel_Op<string mnemonic, list<Trait> traits = []>
 
 def TpcKernel_FuncOp
     : TpcKernel_Op<"func", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator]> {
-  let summary = "A kernel: its operands, its results, and one tpc_kernel.rows";
+  let summary = "A kernel: operands, results, and one tpc_kernel.rows";
   let description = [{
     Operands are read, results are written. Both are memory, `memref<?x…>` with one dimension for
     each size. No result aliases an operand or another result. The body has sizes and constants,
-    then one `tpc_kernel.rows`. Under a condition, a row may store a slice of a result and keep the
-    rest. The slice may be in another row of the result, as long as no two rows store to the same
-    element. This writes new keys after those of a cache:
+    then one `tpc_kernel.rows`. A conditional store may write a slice of a result; the other
+    elements stay unchanged. The slice may be in another row of the result if no two rows store to
+    the same element. For example, this kernel appends new keys to a cache:
 
         %length = memref.load %lengths[%b] : memref<?xi64>
         %0 = arith.index_cast %length : i64 to index
@@ -92,18 +91,18 @@ def TpcKernel_FuncOp
           }
         }
 
-    A kernel is one step of a program. It is launched on any ranges of its rows, several at a time,
-    and all of them complete before readers of the results begin.
+    The runtime launches a kernel on disjoint ranges of its rows, possibly in parallel. All ranges
+    complete before any reader of the results begins.
 
     Errors:
 
-    * an op that the dialect does not list; fast-math flags;
-    * a load of another rank than its argument, or of memory that is no argument;
+    * an op that is not listed above; fast-math flags;
+    * a load whose rank differs from its argument's, or from memory that is not an argument;
     * a store outside of `tpc_kernel.elements`, or to an operand;
-    * a store to another row, unless it is under a condition and its row indices are the own ones,
-      each plus a term that is equal for all rows with the same indices before it;
-    * a read of a result before it is stored, in another row, without a `tpc_kernel.barrier` after
-      the store, or of a result of which rows store only a slice.
+    * a store to another row, unless it is conditional and each of its row indices is the current
+      row's index plus a term that is equal for all rows with the same preceding indices;
+    * a load from a result before the store, from another row, or without a `tpc_kernel.barrier`
+      after the store; a load from a result of which rows store only a slice.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypedArrayAttrBase<Tpc_SymExprs, "lists of sizes">:$sizes,
@@ -126,10 +125,10 @@ def TpcKernel_FuncOp
     /// Returns the sizes of an operand's or result's dimensions.
     ::llvm::SmallVector<::tpc::SymExpr> getSizesOf(::mlir::Value memory);
     RowsOp getRows();
-    /// Whether rows store only a slice of a result and keep the rest.
+    /// Whether rows store only a slice of `result`.
     bool isPartiallyWritten(::mlir::Value result);
-    /// Returns all sizes that bound an index or that an index is compared with. Each must be less
-    /// than 2^31.
+    /// Returns all sizes that are loop bounds or are compared with an index. Each must be less than
+    /// 2^31.
     ::llvm::SmallVector<::tpc::SymExpr> getExtents();
   }];
 }
@@ -137,14 +136,14 @@ def TpcKernel_FuncOp
 def TpcKernel_RowsOp
     : TpcKernel_Op<"rows",
                    [HasParent<"FuncOp">, SingleBlock, NoTerminator, RecursiveMemoryEffects]> {
-  let summary = "The loop over rows, in any order or at the same time";
+  let summary = "Parallel loop over rows";
   let description = [{
-    `tpc_kernel.rows (%b, %s) in [batch, sequence] { … }`: one index for each of the leading
-    dimensions that all results share; without indices there is one row. Rows are independent. A
-    launch covers any range of them, counted row-major.
+    `tpc_kernel.rows (%b, %s) in [batch, sequence] { … }`: one index for each leading dimension that
+    all results share; without indices there is one row. Rows are independent. A launch covers a
+    range of linear (row-major) row indices.
 
-    Ops of a row run in order. Values at this level (a norm's mean, the row of a table) are uniform
-    over the row; all threads of the row have them.
+    Ops of a row run in order. Values at this level (a norm's mean, a row index of a table) are
+    uniform over the row, so all threads of the row have the same value.
   }];
   let arguments = (ins Tpc_SymExprs:$sizes);
   let regions = (region SizedRegion<1>:$body);
@@ -163,11 +162,12 @@ def TpcKernel_RowsOp
 def TpcKernel_ElementsOp
     : TpcKernel_Op<"elements",
                    [HasParent<"RowsOp">, SingleBlock, NoTerminator, RecursiveMemoryEffects]> {
-  let summary = "A parallel loop over elements of a row, which stores results";
+  let summary = "Parallel loop over elements of a row, which stores results";
   let description = [{
     `tpc_kernel.elements (%h, %j) in [12, 64] { … }` runs the body once for each index. No iteration
-    reads an element that another one stores, and no two store the same element. Without indices the
-    body runs once. `memref.store` is allowed only here, directly or in a `scf.if`.
+    loads an element that another iteration stores, and no two iterations store the same element.
+    Without indices the body runs once. `memref.store` is allowed only here, directly or in a
+    `scf.if`.
   }];
   let arguments = (ins Tpc_SymExprs:$sizes);
   let regions = (region SizedRegion<1>:$body);
@@ -184,7 +184,7 @@ def TpcKernel_ElementsOp
 }
 
 def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects]> {
-  let summary = "Reduces terms over all indices of a space";
+  let summary = "Reduces terms over an iteration space";
   let description = [{
         %s = tpc_kernel.fold sum (%j) in [768] adjacent : f32 init 0.0 identity -0.0 {
           …
@@ -198,11 +198,11 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
  `umax`, `umin` | unsigned integers | maximum, minimum |
  `maxnum` | floats | maximum; the number if the other is NaN; either of two zeros |
 
-    The result is `init` reduced with all terms; for an empty space it is `init`. The device chooses
-    the order, which is always the same for the same sizes. It may reduce terms into several partial
-    results, each of which begins with `init`. A lane without a term (of 32 lanes, say) uses
-    `identity`, the neutral element. So `init` is `identity`, or 0 for sums of floats, whose
-    identity is -0: an empty sum is 0.
+    The result is `init` reduced with all terms; for an empty iteration space it is `init`. The
+    target chooses the order, which must depend only on sizes. It may reduce terms into several
+    partial results, each of which starts at `init`. Lanes without a term contribute `identity`, the
+    neutral element. `init` is equal to `identity`, except for sums of floats: their identity is -0,
+    but `init` is 0, so that an empty sum is 0.
 
     `adjacent`: consecutive terms along the last dimension are contiguous in the reduced memory, so
     the reduction can be vectorized. Otherwise consecutive iterations of the enclosing loop are
@@ -225,24 +225,24 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
     }
     ::mlir::Block::BlockArgListType getIndices() { return getBody().getArguments(); }
     ::mlir::Value getTerm() { return getBody().front().back().getOperand(0); }
-    /// Return the neutral element and the initial value of a reduction; null if the kind does not
+    /// Returns the neutral element (or the initial value) of a reduction; null if the kind does not
     /// support the type.
     static ::mlir::TypedAttr getIdentity(FoldKind kind, ::mlir::Type type);
     static ::mlir::TypedAttr getInit(FoldKind kind, ::mlir::Type type);
-    /// Builds x reduced with y, for numbers or vectors of them.
+    /// Builds the reduction of x and y, which are scalars or vectors.
     static ::mlir::Value combine(::mlir::OpBuilder &b, ::mlir::Location loc, FoldKind kind,
                                  ::mlir::Value x, ::mlir::Value y);
   }];
 }
 
 def TpcKernel_YieldOp : TpcKernel_Op<"yield", [HasParent<"FoldOp">, Pure, Terminator, ReturnLike]> {
-  let summary = "Yields the term of a fold at an index";
+  let summary = "Yields the term of a fold";
   let arguments = (ins AnyType:$term);
   let assemblyFormat = "$term attr-dict `:` type($term)";
 }
 
 def TpcKernel_SizeOp : TpcKernel_Op<"size", [Pure]> {
-  let summary = "The value of a size";
+  let summary = "Value of a size";
   let description = [{
     `%n = tpc_kernel.size "2*rank.tp + 1"`: an expression over the program's symbols and this rank's
     coordinates, equal for all rows.
@@ -256,11 +256,11 @@ def TpcKernel_SizeOp : TpcKernel_Op<"size", [Pure]> {
 }
 
 def TpcKernel_CheckOp : TpcKernel_Op<"check", [MemoryEffects<[MemWrite]>]> {
-  let summary = "Reports an index that is out of bounds of a table";
+  let summary = "Reports an out-of-bounds index of a table";
   let description = [{
     `tpc_kernel.check %exists, %index of %size at "wte"`: if `exists` is false, the step fails. The
-    message names the ONNX node, the index as given, and the size of the dimension. The step fails
-    at its end: the kernel continues in both cases, and must not read at that index.
+    message contains the ONNX node, `index` and `size`. The step fails only at its end: the kernel
+    continues, and must not load at an out-of-bounds index.
   }];
   let arguments = (ins I1:$exists, Index:$index, Index:$size, StrAttr:$node);
   let assemblyFormat = "$exists `,` $index `of` $size `at` $node attr-dict";
@@ -270,8 +270,9 @@ def TpcKernel_BarrierOp
     : TpcKernel_Op<"barrier", [HasParent<"RowsOp">, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Waits for all preceding stores of the row";
   let description = [{
-    Separates `tpc_kernel.elements` that stores part of a result from ops that read it again in the
-    same row. If one thread runs the whole row, it is a no-op; if several do, they synchronize.
+    Separates a `tpc_kernel.elements` that stores to a result from ops that load the stored elements
+    in the same row. The threads of a row synchronize; if one thread runs the entire row, the op is
+    a no-op.
   }];
   let assemblyFormat = "attr-dict";
 }

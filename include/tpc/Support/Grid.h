@@ -1,15 +1,14 @@
 //===- Grid.h - Process grid with named axes ------------------------------===//
 //
 // A grid arranges the ranks 0 … world-1 along named axes. The order of the axes defines the
-// strides:
-// the leftmost axis has the smallest one. With tp2,dp2,pp2 and the order tp-dp-pp
+// strides: the leftmost axis has the smallest stride. With tp2,dp2,pp2 and the order tp-dp-pp
 //
 //     rank = tp + 2·dp + 4·pp        coordinates of rank 6: tp 0, dp 1, pp 1
 //
-// A group over a set of axes contains the ranks that differ only on those axes: over {tp, dp} there
-// are two groups, {0 1 2 3} and {4 5 6 7}. Groups are numbered by their coordinates on the other
-// axes, again leftmost fastest, and their members ascend. Both conventions are those of
-// Megatron-Core's RankGenerator.
+// A group over a set of axes contains the ranks that differ only on those axes: the groups over
+// {tp, dp} are {0 1 2 3} and {4 5 6 7}. Groups are ordered by their coordinates on the other axes
+// (the leftmost axis varies fastest); members of a group are in ascending order. All orders are
+// those of Megatron-Core's RankGenerator.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,14 +25,14 @@
 
 namespace tpc {
 
-/// Tensor (and sequence), context, expert, data and pipeline parallelism. The enumerators ascend in
-/// the default order.
+/// Axes of tensor (and sequence), context, expert, data and pipeline parallelism, in the default
+/// order.
 enum class Axis : uint8_t { TP = 0, CP = 1, EP = 2, DP = 3, PP = 4 };
 inline constexpr unsigned numAxes = 5;
 inline constexpr std::array<Axis, numAxes> defaultAxisOrder = {Axis::TP, Axis::CP, Axis::EP,
                                                                Axis::DP, Axis::PP};
 
-/// Return "tp", "cp", … and the axis of such a name.
+/// Convert between an axis and its name: "tp", "cp", …
 std::string_view axisName(Axis axis);
 std::optional<Axis> parseAxis(std::string_view name);
 
@@ -57,14 +56,14 @@ private:
   uint32_t bits = 0;
 };
 
-/// Returns the groups over the axes marked in `chosen`, for ranks laid out over axes of these
-/// sizes, the first with the smallest stride. The order is that of Grid::groups.
+/// Returns the groups over the axes marked in `chosen`. `sizes` are those of all axes by ascending
+/// stride. Groups are ordered as in Grid::groups.
 std::vector<std::vector<int64_t>> orthogonalGroups(std::span<const int64_t> sizes,
                                                    const std::vector<bool> &chosen);
 
 class Grid {
 public:
-  /// More ranks than any machine has, few enough to enumerate all groups.
+  /// Limit on the number of ranks: small enough to enumerate all groups.
   static constexpr int64_t maxWorldSize = int64_t(1) << 20;
 
   using Coordinates = std::array<int64_t, numAxes>; // indexed by Axis
@@ -72,9 +71,9 @@ public:
   /// A grid of one rank.
   Grid();
 
-  /// Axes of size 1 may be omitted from `order`; they are appended. On failure (a size below 1, too
-  /// many ranks, an axis that is repeated in the order, or used but missing in it) returns nothing
-  /// and sets `error`.
+  /// Creates a grid. Axes of size 1 may be omitted from `order` and are then appended. On failure
+  /// (a size below 1, too many ranks, an axis that is repeated in `order` or missing although its
+  /// size exceeds 1) returns nothing and sets `error`.
   static std::optional<Grid> get(const std::array<int64_t, numAxes> &sizes,
                                  std::span<const Axis> order, std::string &error);
 
@@ -85,10 +84,10 @@ public:
   /// Returns the order as text, such as "tp-cp-ep-dp-pp".
   std::string orderText() const;
 
-  /// `rank` in [0, worldSize()).
+  /// Requires `rank` in [0, worldSize()).
   int64_t coordinate(int64_t rank, Axis axis) const { return rank / stride(axis) % size(axis); }
   Coordinates coordinates(int64_t rank) const;
-  /// Each coordinate in [0, size(axis)).
+  /// Requires coordinates in [0, size(axis)).
   int64_t rank(const Coordinates &coordinates) const;
 
   int64_t groupSize(AxisSet axes) const;
@@ -102,7 +101,7 @@ public:
   }
 
 private:
-  std::vector<bool> choose(AxisSet axes) const; // in the grid's order
+  std::vector<bool> toMarks(AxisSet axes) const; // one mark per axis, in the grid's order
 
   std::array<int64_t, numAxes> sizes;
   std::array<int64_t, numAxes> strides;

@@ -1,12 +1,12 @@
-//===- Links.h - Cost model of links --------------------------------------===//
+//===- Links.h - Alpha-beta model of links --------------------------------===//
 //
 // Nodes consist of `ranksPerNode` consecutive ranks each. A message of b bytes takes
 //
 //     α + β·b      seconds: α the latency, β one over the bandwidth
 //
-// with one pair (α, β) between ranks of a node and one between nodes. Collectives are modeled as
-// rings:
-// n members take n-1 steps (an all-reduce twice as many), each with 1/n of the whole buffer.
+// with one pair (α, β) for ranks of the same node and one for ranks of different nodes. Collectives
+// are modeled as rings: n members take n-1 steps (an all-reduce 2(n-1)), each with 1/n of the whole
+// buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +20,16 @@
 namespace tpc {
 
 struct Link {
-  double alpha = 0; // seconds for a message
-  double beta = 0;  // seconds for a byte
+  double alpha = 0; // latency in seconds
+  double beta = 0;  // seconds per byte
 
   bool operator==(const Link &) const = default;
 };
 
-/// Kind of a transfer. Costs refer to the whole buffer: the operand of an all-reduce or
-/// reduce-scatter, the result of an all-gather, the buffer of one rank for an all-to-all. For a
-/// collective-permute, an exchange and a send it is the maximum that a rank sends or receives.
+/// Kind of a transfer. Its cost is a function of the "whole buffer": the operand of an all-reduce
+/// or reduce-scatter, the result of an all-gather, the buffer of one rank for an all-to-all. For a
+/// collective-permute, an exchange and a send, it is the maximum data that a rank sends or
+/// receives.
 enum class Transfer {
   AllReduce,
   AllGather,
@@ -40,7 +41,8 @@ enum class Transfer {
   Send
 };
 
-/// Parses a name such as "all_reduce", as in the IR and in reports; returns false for any other.
+/// Parses a name as in the IR and in reports, such as "all_reduce". Returns false for an unknown
+/// name.
 bool parseTransfer(std::string_view name, Transfer &transfer);
 
 /// Returns the seconds for one transfer among `members` ranks, with a whole buffer of `bytes`.
@@ -48,9 +50,9 @@ double getSeconds(const Link &link, Transfer transfer, int64_t members, double b
 /// Returns the bytes that one rank sends in the transfer.
 double getSentBytes(Transfer transfer, int64_t members, double bytes);
 
-/// Both links of a machine. The defaults are those of nodes with eight GPUs: 450 GB/s and 5 µs
-/// within a node (fourth-generation NVLink), 50 GB/s and 10 µs between nodes (one 400 Gb/s port per
-/// GPU).
+/// Links within and between nodes of a machine. The defaults are those of nodes with eight GPUs:
+/// 450 GB/s and 5 µs within a node (fourth-generation NVLink), 50 GB/s and 10 µs between nodes (one
+/// 400 Gb/s port per GPU).
 struct Links {
   Link intraNode = {5e-6, 1 / 450e9};
   Link interNode = {10e-6, 1 / 50e9};

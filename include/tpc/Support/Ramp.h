@@ -1,7 +1,8 @@
-//===- Ramp.h - Tables of multiples of a progression ------------*- C++ -*-===//
+//===- Ramp.h - Recognition of ALiBi bias tables ----------------*- C++ -*-===//
 //
-// ALiBi biases are a number for each head times -63, -62, …, 0. Exporters store the products. This
-// finds the factors, and accepts them only if they reproduce every product to the bit.
+// ALiBi biases are a slope for each head times -63, -62, …, 0. Some exporters store a table of
+// these products. findRamp recovers the slopes, and accepts them only if they reproduce the table
+// bit-exactly.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,13 +15,13 @@
 
 namespace tpc {
 
-/// Element [r, c] of a table is slopes[r] * (start + c), rounded once.
+/// A table with the elements [r, c] = slopes[r] * (start + c), rounded once.
 struct Ramp {
   int64_t start = 0;
   std::vector<float> slopes;
 };
 
-/// Finds the ramp of a table with rows of `columns` numbers. Nothing if the table is no ramp.
+/// Returns the ramp of a table with rows of `columns` numbers; nothing if the table is not a ramp.
 std::optional<Ramp> findRamp(const std::vector<float> &table, int64_t columns);
 
 } // namespace tpc

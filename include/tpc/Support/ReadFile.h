@@ -1,6 +1,6 @@
 //===- ReadFile.h - Reading of text files with limits -----------*- C++ -*-===//
 //
-// Reads files named by flags without exhausting memory and without reading endless devices.
+// Reads files from command-line flags, with limits on size and time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,16 +12,16 @@
 
 namespace tpc {
 
-/// Larger than the text of any program.
+/// Limit on the size of a textual program.
 constexpr uint64_t kMaxProgramBytes = uint64_t(16) << 30;
 
 /// Returns the reason why `path` cannot be read: "it is a folder", "it is a device", or "it has
-/// more than 4096 bytes". Empty for smaller files; for pipes, terminals and /dev/null, which end;
-/// and for paths that do not exist.
+/// more than 4096 bytes". Returns an empty string for readable files, pipes, terminals, /dev/null,
+/// and paths that do not exist.
 std::string describeUnreadable(const std::string &path, uint64_t maxBytes = UINT64_MAX);
 
-/// Reads a whole file or pipe. Returns the error, such as "it has more than 4096 bytes", or an
-/// empty string. A pipe without input for `maxSeconds` seconds is an error.
+/// Reads a file or a pipe until its end into `bytes`. Returns an error, such as "it has more than
+/// 4096 bytes", or an empty string. A pipe without input for `maxSeconds` seconds is an error.
 std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,
                      int maxSeconds = 60);
 

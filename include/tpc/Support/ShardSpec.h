@@ -1,6 +1,6 @@
 //===- ShardSpec.h - Parser of --megatron-shard ---------------------------===//
 //
-// The only parser of --megatron-shard: for tpcc, for the pass pipeline of that name and for Python.
+// Parser of --megatron-shard for tpcc, the passes and Python.
 //
 //     spec   = item { ',' item }
 //     item   = axis number            tp8 pp4 dp2: ranks along an axis
@@ -13,11 +13,11 @@
 //            | 'manual'               only annotations determine the splits over tp and dp
 //            | 'allow-reshard'        communication that no tactic expects is not an error
 //
-// Each item at most once, in any order. Plain C++.
+// Each item occurs at most once; the order is irrelevant. Does not depend on MLIR.
 //
-// There are tp·cp·dp·pp ranks. Layers without experts use them as the dense grid, in which ep is 1.
-// Experts use them as etp·ep·edp·pp in the same order, where edp (expert data parallelism) is the
-// quotient. Both follow Megatron-Core.
+// The number of ranks is tp·cp·dp·pp. Layers without experts use the dense grid, in which ep is 1.
+// Experts use the grid etp·ep·edp·pp of the same ranks in the same order, where edp (expert data
+// parallelism) follows from the number of ranks. Both grids are those of Megatron-Core.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,19 +30,19 @@ namespace tpc {
 
 struct ShardSpec {
   Grid grid;    // dense
-  Grid experts; // its tp is etp, its dp is edp; cp is 1
-  /// tp2x4 is {2, 4}: matrices are split over tpx along the residual's width, and over tpy along
-  /// heads, inner widths and vocabulary. The two axes replace tp in the order, tpx with the smaller
-  /// stride. {0, 0}: tp is one axis.
+  Grid experts; // tp is etp, dp is edp, cp is 1
+  /// Sizes of tpx and tpy: {2, 4} for tp2x4. Matrices are split over tpx along the residual's
+  /// width, and over tpy along heads, inner widths and vocabulary. The two axes replace tp in the
+  /// order; tpx has the smaller stride. {0, 0} if tp is one axis.
   int64_t tensorX = 0, tensorY = 0;
   int64_t gpusPerNode = 0; // 0: all ranks are in one node
   bool sequenceParallel = false;
   int64_t microBatches = 1;
   bool allowReshard = false;
-  /// Only the grid: no tactic but annotations splits over tp or dp.
+  /// Whether only annotations split over tp and dp, and no tactic does.
   bool manual = false;
 
-  /// Messages for the user that are not errors.
+  /// Notes for the user that are not errors.
   std::vector<std::string> notes;
 
   static constexpr int64_t maxMicroBatches = int64_t(1) << 20;
@@ -50,22 +50,22 @@ struct ShardSpec {
   struct NamedAxis {
     std::string name;
     int64_t size;
-    int64_t stride; // between ranks whose coordinates differ by one
+    int64_t stride; // rank difference between adjacent coordinates
 
     int64_t coordinate(int64_t rank) const { return rank / stride % size; }
     bool operator==(const NamedAxis &) const = default;
   };
-  /// Returns the axes of the dense grid in its order, by the names in programs: tpx and tpy for a
+  /// Returns the axes of the dense grid in its order, named as in the IR: tpx and tpy for a
   /// two-dimensional tp.
   std::vector<NamedAxis> axes() const;
   bool isTensor2D() const { return tensorX > 0; }
 
-  /// Supported axes: partitioning supports tp, dp and pp; groups of a grid also support cp, ep and
-  /// etp.
+  /// Purpose of a parse, which determines the supported axes: tp, dp and pp for partitioning; also
+  /// cp, ep and etp to print the groups of a grid.
   enum class For { Partition, Groups };
 
   /// On failure returns nothing and sets `error` to one line with the item, its column and the
-  /// correct spelling.
+  /// valid syntax.
   static std::optional<ShardSpec> parse(std::string_view text, std::string &error,
                                         For purpose = For::Partition);
 

@@ -1,7 +1,7 @@
 //===- Certificate.h - Certificate of deadlock freedom ----------*- C++ -*-===//
 //
-// The result of tpc-verify-comms as JSON, which a small program without a compiler can check again
-// (tools/tpc-check-certificate, which documents the format).
+// The result of tpc-verify-comms as JSON. tools/tpc-check-certificate, a small program independent
+// of the compiler, checks it and documents the format.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@ namespace mlir::tpc {
 
 class Certificate {
 public:
-  /// Creates the certificate of a staged program. Fails, with errors at the offending ops, if there
-  /// is none.
+  /// Creates the certificate of a staged program. Emits errors at the offending ops if the program
+  /// may deadlock.
   static FailureOr<Certificate> make(ModuleOp module);
   const llvm::json::Value &getJSON() const { return json; }
   void print(raw_ostream &os) const;

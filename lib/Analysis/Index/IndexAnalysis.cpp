@@ -1,4 +1,4 @@
-//===- IndexAnalysis.cpp - Values as functions of their indices -----------===//
+//===- IndexAnalysis.cpp - Symbolic elements of mask tensors --------------===//
 
 #include "IndexOp.h"
 
@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 using Kind = IndexExpr::Kind;
 
-// Limits beyond which an element is opaque: masks are small programs, and files are untrusted.
+// Limits for untrusted files. If one is exceeded, an element is opaque.
 static constexpr unsigned kMaxDepth = 256;
 static constexpr unsigned kMaxSize = 400;
 static constexpr size_t kMaxElements = 20000;
@@ -28,7 +28,7 @@ IndexExpr IndexAnalysis::opaque(Value v, ArrayRef<IndexExpr> where) {
 }
 
 IndexExpr IndexAnalysis::at(Value v, ArrayRef<IndexExpr> where) {
-  if (depth >= kMaxDepth || cache.size() >= kMaxElements || isSpent())
+  if (depth >= kMaxDepth || cache.size() >= kMaxElements || isOutOfSteps())
     return opaque(v, where);
   std::string key = IndexExpr::element(v, where).str();
   auto it = cache.find(key);

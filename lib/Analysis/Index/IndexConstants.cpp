@@ -1,4 +1,4 @@
-//===- IndexConstants.cpp - Constants as functions of their indices -------===//
+//===- IndexConstants.cpp - Closed forms of constant tensors --------------===//
 
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Support/Ramp.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Returns element `flat` of a constant: an integer, a number or a truth value.
+/// Returns the element of a constant at the linear index `flat`.
 static IndexExpr constantElement(DenseElementsAttr dense, int64_t flat) {
   Type element = dense.getElementType();
   if (isa<FloatType>(element))
@@ -19,16 +19,16 @@ static IndexExpr constantElement(DenseElementsAttr dense, int64_t flat) {
       SymExpr(isUnsigned(element) ? (int64_t)value.getZExtValue() : value.getSExtValue()));
 }
 
-/// Recognizes a matrix of two values that depend on column - row: a triangle (one value up to k),
-/// or a band (one value between two diagonals).
+/// Recognizes a matrix of two values that depends only on column - row: a triangle (one value up to
+/// a diagonal) or a band (one value between two diagonals).
 static IndexExpr bandAt(IndexAnalysis &a, int64_t rows, int64_t columns,
                         llvm::function_ref<IndexExpr(int64_t, int64_t)> element, const SymExpr &row,
                         const SymExpr &column) {
-  // Row 0 and column 0 define the value of each diagonal; all other elements must agree.
+  // Row 0 and column 0 have one element of each diagonal; all other elements must be equal to it.
   auto onDiagonal = [&](int64_t distance) {
     return distance < 0 ? element(-distance, 0) : element(0, distance);
   };
-  SmallVector<int64_t> ends; // after which the value changes
+  SmallVector<int64_t> ends; // last diagonals before the value changes
   for (int64_t distance = 1 - rows; distance < columns - 1 && ends.size() < 3; ++distance)
     if (!(onDiagonal(distance) == onDiagonal(distance + 1)))
       ends.push_back(distance);
@@ -55,10 +55,10 @@ static IndexExpr bandAt(IndexAnalysis &a, int64_t rows, int64_t columns,
   return a.select(a.conjunction({isAtMost(ends[1]), a.negation(below)}), middle, low);
 }
 
-// Recognizes a constant matrix as a function of its indices: arithmetic (0, 1, 2, ... along one
-// dimension); a triangle or a band, with one value where first < column - row <= last and another
-// elsewhere (PyTorch's buffers of causal and local masks); or a ramp, a number per row times the
-// column, plus a constant.
+// Recognizes three forms of constant matrices: an arithmetic progression along one dimension; a
+// triangle or a band, with one value if first < column - row <= last and another value otherwise
+// (PyTorch's buffers of causal and local masks); a ramp, that is, a number per row times (column +
+// start).
 IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense || dense.getNumElements() == 0)
@@ -66,7 +66,7 @@ IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   if (dense.isSplat())
     return constantElement(dense, 0);
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getType()).getShape();
-  // Dimensions with a symbolic index, and the offset of all other dimensions.
+  // Dimensions with a symbolic index, and the linear offset of the constant indices.
   SmallVector<unsigned, 2> free;
   SmallVector<int64_t> strides(shape.size(), 1);
   for (int i = (int)shape.size() - 2; i >= 0; --i)
@@ -127,8 +127,7 @@ IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   std::optional<::tpc::Ramp> ramp = ::tpc::findRamp(table, columns);
   if (!ramp)
     return {};
-  // The number of a row is its element in column 1 or -1, or its first element divided by the
-  // start.
+  // The number per row is the element in column 1 or -1, or the first element divided by the start.
   SmallVector<IndexExpr> inner(where);
   int64_t one = 1 - ramp->start, other = -1 - ramp->start;
   bool hasOne = one >= 0 && one < columns, hasOther = other >= 0 && other < columns;

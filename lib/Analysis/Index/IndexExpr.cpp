@@ -16,7 +16,7 @@ struct IndexExpr::Node {
   Kind kind = Kind::Truth;
   SymExpr polynomial;
   double number = 0;
-  bool flag = false; // Truth: its value. Element: negated.
+  bool flag = false; // Truth: the value. Element: whether it is negated.
   Predicate predicate = Predicate::EQ;
   Value tensor;
   SmallVector<IndexExpr> args;
@@ -190,7 +190,7 @@ IndexExpr IndexAnalysis::negation(const IndexExpr &e) {
   llvm_unreachable("not a truth value");
 }
 
-/// Flattens and sorts terms, and removes duplicates; `absorbing` determines the result at once.
+/// Flattens and sorts terms, and removes duplicates. Returns nothing if a term is `absorbing`.
 static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> terms,
                                                          IndexExpr::Kind kind, bool absorbing) {
   std::map<std::string, IndexExpr> unique;
@@ -212,10 +212,10 @@ static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> ter
   return list;
 }
 
-// In `a and (not a or b)`, the second term simplifies to b where the first is true.
+// For example, under the assumption a, `not a or b` simplifies to b.
 IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   ++steps;
-  if (isSpent())
+  if (isOutOfSteps())
     return e;
   SmallVector<IndexExpr> args;
   switch (e.getKind()) {
@@ -243,8 +243,8 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   llvm_unreachable("all kinds are handled");
 }
 
-/// Simplifies each term under the assumption that the others are true (or that none is). Returns
-/// whether that changed any.
+/// Simplifies a term under the assumption that another term is equal to `hold`. Returns whether a
+/// term changed.
 bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].getKind() == IndexExpr::Kind::Compare ||
@@ -263,13 +263,13 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   return false;
 }
 
-/// Returns the terms of a conjunction (`inner`: of disjunctions) or of a disjunction.
+/// Returns the operands of `term` if it is of kind `inner`, else `term`.
 static SmallVector<IndexExpr> getLiterals(const IndexExpr &term, IndexExpr::Kind inner) {
   return term.getKind() == inner ? SmallVector<IndexExpr>(term.getArgs())
                                  : SmallVector<IndexExpr>{term};
 }
 
-/// Whether `a` implies `b`; false means "not known".
+/// Whether `a` implies `b`; false means unknown.
 bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
   auto isBound = [](const IndexExpr &e) {
     return e.getKind() == IndexExpr::Kind::Compare && e.getPredicate() == Predicate::LE;
@@ -278,23 +278,21 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
          (isBound(a) && isBound(b) && isNonNegative(a.getPolynomial() - b.getPolynomial()));
 }
 
-/// Drops terms that other terms imply. Returns whether there were any. For terms of a disjunction,
-/// which are conjunctions (for those of a conjunction, `all`, the same with both exchanged):
+/// Removes redundant terms. Returns whether a term was removed. Terms of a disjunction are
+/// conjunctions, and the rules are as follows. For a conjunction (`all`), the dual rules apply:
 ///
-///   a term that implies another one: `(i <= j and m) or m` is `m`;
-///   l in `(l and r) or t`, if `not l and r` implies t: `(i > j and m) or (i <= j and m)`
-///   is `m or (i <= j and m)`.
+///   a term that implies another term is redundant: `(i <= j and m) or m` is `m`; l in `(l and r)
+///   or t`, if `not l and r` implies t: `(i > j and m) or (i <= j and m)` is `m or (i <= j and m)`.
 bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
-  // Quadratic comparison of terms, so long lists are kept.
+  // The comparison of terms is quadratic, so long lists are not simplified.
   constexpr unsigned most = 64;
   unsigned literals = 0;
   for (const IndexExpr &term : terms)
     literals += term.getSize();
-  if (literals > most || isSpent())
+  if (literals > most || isOutOfSteps())
     return false;
   auto inner = all ? IndexExpr::Kind::Or : IndexExpr::Kind::And;
-  // Does the term of `from` imply that of `to`? For conjunctions, does that of `to` imply that of
-  // `from`?
+  // Whether the term `from` implies the term `to`. For a conjunction: whether `to` implies `from`.
   auto follows = [&](ArrayRef<IndexExpr> from, ArrayRef<IndexExpr> to) {
     return llvm::all_of(to, [&](const IndexExpr &b) {
       return llvm::any_of(from,
@@ -364,8 +362,8 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
   return IndexExpr(node);
 }
 
-/// Whether `b` equals `a` wherever the comparison is true: solves it for a variable that occurs
-/// with factor 1 or -1, and substitutes that.
+/// Whether `a` equals `b` if the comparison `condition` is true. Solves the comparison for a
+/// variable with coefficient 1 or -1, and substitutes the solution.
 static bool equalWhere(IndexAnalysis &analysis, const IndexExpr &condition, const IndexExpr &a,
                        const IndexExpr &b) {
   if (condition.getKind() != IndexExpr::Kind::Compare || condition.getPredicate() != Predicate::EQ)

@@ -35,7 +35,7 @@ static IndexExpr getElement(IotaOp op, IndexAnalysis &, ArrayRef<IndexExpr> wher
 // Movements
 //===----------------------------------------------------------------------===//
 
-/// Returns the element that broadcasts, aligned at the last dimension.
+/// Returns the element of `operand` that broadcasts to `where`, aligned at the last dimension.
 static IndexExpr getBroadcast(Value operand, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   SmallVector<SymExpr> from = getSizes(operand);
   SmallVector<IndexExpr> position;
@@ -66,8 +66,8 @@ static IndexExpr getElement(SliceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> wh
   return a.at(op.getOperand(), inner);
 }
 
-/// Cuts both shapes into the shortest runs of dimensions with equal products; within a run the
-/// index is linearized and delinearized.
+/// Divides both shapes into the shortest groups of dimensions with equal products, and linearizes
+/// and delinearizes the index within each group.
 static IndexExpr getElement(ReshapeOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
   for (const IndexExpr &index : where)
@@ -122,7 +122,7 @@ static IndexExpr getElement(ConcatOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
   if (!where[dim].isInteger())
     return {};
   const SymExpr &index = where[dim].getPolynomial();
-  // From the last operand to the first, so that conditions nest.
+  // Builds the selects from the last operand to the first.
   SmallVector<SymExpr> starts;
   SymExpr start(0);
   for (Value operand : op.getOperands()) {
@@ -150,7 +150,7 @@ static IndexExpr getElement(ConcatOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
 // Lookups
 //===----------------------------------------------------------------------===//
 
-/// Converts a number from -n to n - 1 to an index from 0 to n - 1.
+/// Maps an index in [-n, n) to [0, n).
 static IndexExpr wrapIndex(IndexAnalysis &a, const IndexExpr &e, const SymExpr &n) {
   return a.mapLeaves(e, [&](const IndexExpr &leaf) -> IndexExpr {
     if (!leaf.isInteger())
@@ -200,7 +200,7 @@ static IndexExpr getElement(GatherNDOp op, IndexAnalysis &a, ArrayRef<IndexExpr>
 // Sums and triangles
 //===----------------------------------------------------------------------===//
 
-/// Returns the running sum of a value that is constant along the dimension.
+/// Supports only operands that are constant along the dimension.
 static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   int64_t dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
@@ -214,7 +214,7 @@ static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
   a.collectSymbols(term, symbols);
   if (symbols.count(name))
     return {};
-  // Only integral floats add up exactly.
+  // Sums of floats are exact only for integral values.
   if (isFloatTensor(op.getOperand())) {
     auto number = term.getConstant();
     if (!number || *number != std::trunc(*number) || std::abs(*number) > 1)
@@ -280,7 +280,7 @@ template <typename OpT> struct IndexModel : IndexOpInterface::ExternalModel<Inde
   }
 };
 
-/// An element-wise op: applied to the elements of the operands (IndexScalars.cpp).
+/// Applies an element-wise op to the elements of the operands (IndexScalars.cpp).
 template <typename OpT>
 struct ScalarIndex : IndexOpInterface::ExternalModel<ScalarIndex<OpT>, OpT> {
   IndexExpr getElementAt(Operation *op, IndexAnalysis &analysis, ArrayRef<IndexExpr> where) const {
@@ -291,7 +291,7 @@ struct ScalarIndex : IndexOpInterface::ExternalModel<ScalarIndex<OpT>, OpT> {
   }
 };
 
-/// An op without a simple function of its indices: its elements are opaque.
+/// Model of ops without a closed form: their elements are opaque.
 template <typename OpT>
 struct OpaqueIndex : IndexOpInterface::ExternalModel<OpaqueIndex<OpT>, OpT> {
   IndexExpr getElementAt(Operation *, IndexAnalysis &, ArrayRef<IndexExpr>) const { return {}; }

@@ -9,8 +9,8 @@
 
 namespace mlir::tpc::indexing {
 
-// Returns an element of an element-wise op, from those of its operands; null if unknown. Without a
-// model for the op, only constants are folded.
+// Returns an element of an element-wise op from the elements of its operands; null if unknown. The
+// default model folds only constants.
 IndexExpr ofElements(ScalarOpInterface op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AddOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AndOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);

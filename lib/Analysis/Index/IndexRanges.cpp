@@ -19,7 +19,7 @@ IndexAnalysis::IndexAnalysis(ArrayRef<SymExpr> sizes) {
 }
 
 void IndexAnalysis::assumeNotEmpty(const SymExpr &size) {
-  // A product is at least 1 only if each factor (none is negative) is.
+  // A product of non-negative factors is at least 1 only if each factor is.
   if (size.isConstant())
     return;
   if (size.isMonomial())
@@ -63,7 +63,7 @@ std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::linearIn(const SymExpr
   return std::make_pair(coefficient, zero);
 }
 
-// Replaces each variable by the end of its range that minimizes the expression.
+// Replaces each variable by the bound that minimizes the expression.
 std::optional<SymExpr> IndexAnalysis::lowerBound(const SymExpr &e) {
   if (e.isOverflow() || hasElements(e))
     return std::nullopt;
@@ -91,14 +91,14 @@ std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
   return least ? std::optional(-*least) : std::nullopt;
 }
 
-// The lower bound is a polynomial over symbols with known lower bounds.
+// Evaluates the lower bound of `e`, a polynomial over symbols, at the lower bounds of the symbols.
 bool IndexAnalysis::isNonNegative(const SymExpr &e) {
   if (auto n = e.asConstant())
     return !e.isOverflow() && *n >= 0;
   std::optional<SymExpr> least = lowerBound(e);
   if (!least)
     return false;
-  // Sizes of dimensions that are indexed are positive: s = 1 + s', s' >= 0.
+  // Indexed dimensions are not empty: substitute s = 1 + s' with s' >= 0.
   std::map<std::string, SymExpr> shifted;
   for (const std::string &name : positive)
     shifted.insert({name, SymExpr::symbol(name) + 1});
@@ -106,14 +106,14 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
     auto bound = e.substitute(shifted).lowerBound(0);
     return bound && *bound >= 0;
   };
-  // Some sums have a known lower bound as a whole: p + s - 1 >= 0.
+  // Sums in `notEmpty` are at least 1: p + s - 1 >= 0.
   return isAtLeastZero(*least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
            return isAtLeastZero(*least - (size - 1));
          });
 }
 
-// Finds a = quotient * b + rest, where the quotient consists of multiples of b: terms or, if b is a
-// sum, coefficients of symbols. Succeeds if 0 <= rest < b.
+// Finds quotient and rest with a = quotient * b + rest and 0 <= rest < b. The quotient has the
+// terms of `a` that are multiples of b or, if b is a sum, coefficients of symbols.
 std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &a,
                                                                  const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow() || !isNonNegative(b - 1))

@@ -18,7 +18,7 @@ static IndexExpr makeConstant(Type element, double value) {
                                    : IndexExpr::integer((int64_t)value);
 }
 
-/// Folds an op whose operands are constants; null if one of them is not.
+/// Folds an op with constant operands; null if an operand is not constant.
 static IndexExpr fold(Operation *op, Operands operands) {
   SmallVector<double> x;
   for (const IndexExpr &operand : operands) {
@@ -31,7 +31,7 @@ static IndexExpr fold(Operation *op, Operands operands) {
   return value ? makeConstant(elementTypeOf(op->getResult(0)), *value) : IndexExpr();
 }
 
-/// Whole numbers may be part of polynomials.
+/// Returns the polynomial of an Integer, or of a Number with an integral value.
 static std::optional<SymExpr> getPolynomial(const IndexExpr &e) {
   if (e.isInteger())
     return e.getPolynomial();
@@ -42,8 +42,8 @@ static std::optional<SymExpr> getPolynomial(const IndexExpr &e) {
 
 static bool areTruths(Operation *op) { return elementTypeOf(op->getOperand(0)).isInteger(1); }
 
-/// Combines each leaf of one operand with each leaf of the other: folds constants, and calls `of`
-/// for the rest.
+/// Combines each leaf of one operand with each leaf of the other operand: folds constants, and
+/// calls `of` for other pairs.
 static IndexExpr forLeaves(Operation *op, IndexAnalysis &a, Operands operands,
                            llvm::function_ref<IndexExpr(const IndexExpr &, const IndexExpr &)> of) {
   if (areTruths(op))
@@ -55,7 +55,7 @@ static IndexExpr forLeaves(Operation *op, IndexAnalysis &a, Operands operands,
   });
 }
 
-/// The same for two polynomials.
+/// Like forLeaves, but calls `of` only for pairs of polynomials.
 static IndexExpr
 forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
                llvm::function_ref<IndexExpr(const SymExpr &, const SymExpr &)> of) {
@@ -94,7 +94,7 @@ IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
       return {};
     if (to.isInteger(1))
       return a.compare(Predicate::NE, leaf.getPolynomial());
-    // A narrower integer could wrap; indices and sizes fit 32 bits.
+    // Casts to narrower integers could wrap around; indices and sizes fit into 32 bits.
     if (to.isInteger(32) || to.isInteger(64) || to.isF32() || to.isF64())
       return leaf;
     return {};
@@ -117,7 +117,7 @@ IndexExpr indexing::ofElements(SelectOp, IndexAnalysis &a, Operands operands) {
   return a.select(operands[0], operands[1], operands[2]);
 }
 
-/// For truth values.
+/// Compares boolean operands.
 static IndexExpr compareTruths(IndexAnalysis &a, Operands operands, bool differ) {
   IndexExpr negated = a.negation(operands[1]);
   return a.select(operands[0], differ ? negated : operands[1], differ ? operands[1] : negated);
@@ -146,9 +146,9 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Whether n + e rounds to n for each value of e in 64-bit integers: masks add the minimum of a
-/// type to entries that hide a key already. |e| < 2^93 here, as half a unit in the last place of n
-/// is more than that.
+/// Whether n + e rounds to n for all 64-bit integers e. Exporters add the minimum of a type to mask
+/// entries that already mask a key. Requires that half a unit in the last place of n exceeds 2^93,
+/// a bound of |e|.
 static bool absorbs(double n, const SymExpr &e, Type type) {
   ArrayRef<SymExpr::Term> terms = e.getTerms();
   auto isSmall = [](const SymExpr::Term &term) {
@@ -181,8 +181,8 @@ IndexExpr indexing::ofElements(SubOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Decomposes a product of floats into factors: a non-constant polynomial (at most one), a number,
-/// elements. Nothing if it has another form.
+/// Multiplies floats in factored form: at most one non-constant polynomial, a number, and elements.
+/// Null if the product has another form.
 static IndexExpr multiply(const IndexExpr &x, const IndexExpr &y) {
   SymExpr polynomial(1);
   double number = 1;
@@ -216,7 +216,7 @@ IndexExpr indexing::ofElements(MulOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-/// Truncation equals floor for non-negative values.
+/// Truncating division equals floor division for non-negative operands.
 IndexExpr indexing::ofElements(DivOp op, IndexAnalysis &a, Operands operands) {
   bool floats = isFloatTensor(op.getResult());
   return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {

@@ -1,4 +1,4 @@
-//===- Splats.cpp - Values whose elements are all equal -------------------===//
+//===- Splats.cpp - Splat values ------------------------------------------===//
 
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/Elements.h"
@@ -15,7 +15,7 @@ static std::optional<double> integerAsDouble(int64_t n) {
   return (double)n;
 }
 
-/// Limit for chains in untrusted files.
+/// Limit on the length of op chains, because files are untrusted.
 static constexpr int kMaxDepth = 64;
 
 static std::optional<double> findSplat(Value v, int depth) {
@@ -39,7 +39,7 @@ static std::optional<double> findSplat(Value v, int depth) {
   }
   if (isa<MovementOpInterface>(op))
     return findSplat(op->getOperand(0), depth + 1);
-  // Not for ops with more operands: chains would have exponentially many paths.
+  // Only unary ops: chains of binary ops could have exponentially many paths.
   if (isa<ScalarOpInterface>(op) && op->getNumOperands() == 1)
     if (auto inner = findSplat(op->getOperand(0), depth + 1))
       return evaluateScalar(op, {*inner});
@@ -59,7 +59,7 @@ std::optional<double> mlir::tpc::evaluateScalar(Operation *op, ArrayRef<double> 
     return std::nullopt;
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   double r = roundTo(element, scalar.evaluateScalar(x));
-  // An integer result must fit its type, and be exact as a double.
+  // An integer result must be in the range of its type, and exactly representable as a double.
   if (!isa<FloatType>(element)) {
     unsigned width = element.getIntOrFloatBitWidth();
     double limit = std::ldexp(1.0, std::min(53u, width == 1 ? 1 : width - 1));

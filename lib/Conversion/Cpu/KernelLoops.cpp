@@ -13,15 +13,15 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
   MLIRContext *context = b.getContext();
   llvm::SaveAndRestore saved(group, LLVM::AccessGroupAttr::get(context));
   LLVM::AccessGroupAttr own = group;
-  LLVM::CondBrOp again;
-  SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &again);
-  // Loop iterations are independent: each loop writes one result, and none reads what it writes.
+  LLVM::CondBrOp backEdge;
+  SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &backEdge);
+  // Iterations are independent: a loop writes only its result, and does not read it.
   LLVM::LoopUnrollAttr unrolling;
   if (unroll)
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
-  again.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {},
-                                                            {}, {}, {}, {}, b.getBoolAttr(true), {},
-                                                            {}, {}, {own}));
+  backEdge.setLoopAnnotationAttr(
+      LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {}, {}, {}, {}, {},
+                                    b.getBoolAttr(true), {}, {}, {}, {own}));
   return results;
 }
 
@@ -43,14 +43,14 @@ Value KernelLowering::lowerFold(kernel::FoldOp op) {
   return foldInOrder(op);
 }
 
-// Lanes are vectors of 8 in registers, and a buffer contains the terms of one step:
+// The 32 lanes are vectors of 8 elements in registers. A buffer receives the terms of one step:
 //
 //   for i in [0, n / 32)
 //     for j in [0, 32): buffer[j] = term(32 i + j)
 //     lanes = combine(lanes, buffer)
 //
-// LLVM vectorizes the inner loop for any term; then the buffer is in registers as well. In a last
-// step that is not full, the other terms are the identity.
+// LLVM vectorizes the inner loop for any term and promotes the buffer to registers. In an
+// incomplete last step, the missing terms are the identity.
 Value KernelLowering::lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes) {
   constexpr int64_t step = 32, width = 8;
   Type type = op.getType();

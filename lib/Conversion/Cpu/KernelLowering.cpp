@@ -28,7 +28,7 @@ void KernelLowering::lowerRows(kernel::RowsOp rows, Value lo, Value hi) {
   if (rank == 0)
     return lowerBody(body);
   SmallVector<Value> counts = extents(rows.getExprs());
-  // Advances to the next row by an addition with carries, without divisions.
+  // Advances the row indices by increments with carries, which avoids divisions.
   SmallVector<Value> init;
   if (rank > 1) {
     init.resize(rank);
@@ -84,7 +84,7 @@ void KernelLowering::lower() {
   }
   sizes = std::make_unique<SizeEmitter>(b, loc, layout, env);
   kernel::RowsOp rows = source.getRows();
-  // A launch may cover more rows than exist.
+  // The launched range may exceed the number of rows.
   hi = LLVM::SMinOp::create(b, loc, hi, sizes->product(extents(rows.getExprs())));
 
   b.setInsertionPointToStart(body);

@@ -5,7 +5,7 @@
 //   void kernel(const int64_t *env, tpc_status *status, void *const *operands,
 //               int64_t lo, int64_t hi)
 //
-// with operands = pointers to the operands, pointers to the results. It computes the rows in [lo,
+// where `operands` has the pointers to operands, then to results. The function computes rows [lo,
 // min(hi, rows)) in order.
 //
 //===----------------------------------------------------------------------===//
@@ -24,7 +24,7 @@ public:
   KernelLowering(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
       : KernelEmitter(source, layout, nodes) {}
 
-  /// Makes the LLVM function next to its source, under the same name.
+  /// Creates the LLVM function next to its source, with the same name.
   void lower();
 
 private:
@@ -34,7 +34,7 @@ private:
   void annotate(LLVM::StoreOp store) override;
   void lowerElements(kernel::ElementsOp op) override;
   Value lowerFold(kernel::FoldOp op) override;
-  void lowerBarrier(kernel::BarrierOp) override {} // one thread computes a whole row
+  void lowerBarrier(kernel::BarrierOp) override {} // a row is computed by one thread
   Value lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes);
   void lowerRows(kernel::RowsOp rows, Value lo, Value hi);
 

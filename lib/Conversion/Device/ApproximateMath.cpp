@@ -17,7 +17,7 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Replaces `Op` on f32, and on vectors of it, by a formula of functions.h.
+/// Replaces `Op` on f32 or vectors of f32 by a formula of functions.h.
 template <typename Op>
 static LogicalResult approximate(Op op, PatternRewriter &rewriter,
                                  Value (*formula)(const Arithmetic &, Value)) {
@@ -41,7 +41,7 @@ struct ApproximateMath : mlir::tpc::impl::ApproximateMathBase<ApproximateMath> {
     patterns.add(+[](math::TanhOp op, PatternRewriter &rewriter) {
       return approximate(op, rewriter, ::tpc::approximateTanh<Arithmetic, Value>);
     });
-    // sin and cos stay calls of libm: polynomials are inaccurate far from 0.
+    // sin and cos remain libm calls, because polynomials are inaccurate far from 0.
     populateMathPolynomialApproximationPatterns(patterns,
                                                 [](StringRef name) { return name == "math.log"; });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))

@@ -1,4 +1,4 @@
-//===- BlockEmitter.cpp - Loops and branches as blocks --------------------===//
+//===- BlockEmitter.cpp - Emission of loops and branches as CFG blocks ----===//
 
 #include "tpc/Conversion/Device/BlockEmitter.h"
 
@@ -9,10 +9,10 @@ Value BlockEmitter::less(Value x, Value y) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, x, y);
 }
 
-// Loops are emitted rotated, with the test at the end: LLVM requires their metadata there, and its
-// passes start from that form.
+// Emits rotated loops, with the test at the end, because LLVM's loop metadata and loop passes
+// require this form.
 SmallVector<Value> BlockEmitter::emitLoop(Value lb, Value ub, Value step, ValueRange init,
-                                          LoopBody body, LLVM::CondBrOp *again) {
+                                          LoopBody body, LLVM::CondBrOp *backEdge) {
   Block *before = b.getInsertionBlock();
   Region *region = before->getParent();
   SmallVector<Type> types(init.getTypes());
@@ -35,8 +35,8 @@ SmallVector<Value> BlockEmitter::emitLoop(Value lb, Value ub, Value step, ValueR
   SmallVector<Value> repeated{iv};
   llvm::append_range(repeated, next);
   auto back = LLVM::CondBrOp::create(b, loc, more, first, repeated, after, next);
-  if (again)
-    *again = back;
+  if (backEdge)
+    *backEdge = back;
   b.setInsertionPointToStart(after);
   return SmallVector<Value>(after->getArguments());
 }

@@ -79,7 +79,7 @@ Value KernelEmitter::lowerTerm(kernel::FoldOp op) {
 Value KernelEmitter::foldInOrder(kernel::FoldOp op) {
   SmallVector<Value> sizes = extents(op.getExprs());
   Value first = arith::ConstantOp::create(b, loc, op.getInit());
-  // Without a short inner loop, the loop over results vectorizes.
+  // Short reductions are unrolled, so that LLVM vectorizes the loop over results.
   constexpr int64_t many = 32;
   int64_t terms = 1;
   for (Value size : sizes)

@@ -143,7 +143,7 @@ void KernelEmitter::lowerScalar(Operation *op) {
       result.setType(b.getI64Type());
       isOnIndices = true;
     }
-  // Folds the op, because sizes may be constants now.
+  // Folds the op, because lowered sizes may be constants.
   SmallVector<OpFoldResult> folded;
   if (!isOnIndices || failed(copy->fold(folded)) || folded.size() != copy->getNumResults())
     return;
@@ -172,7 +172,7 @@ void KernelEmitter::lowerCheck(kernel::CheckOp op) {
   auto i32 = [&](int32_t value) -> Value {
     return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
   };
-  // Several threads may fail at the same time: the first one is reported.
+  // If several threads fail at the same time, only the first is reported.
   b.setInsertionPointToEnd(missing);
   Value known = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, field(Layout::missing),
                                           i32(1), LLVM::AtomicOrdering::monotonic);

@@ -1,4 +1,4 @@
-//===- SizeEmitter.cpp - Sizes and coordinates at run time ----------------===//
+//===- SizeEmitter.cpp - Emission of sizes and coordinates ----------------===//
 
 #include "tpc/Conversion/Env/SizeEmitter.h"
 
@@ -52,7 +52,7 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
-  // Maximum sequence length, also if no cache has room for as many tokens.
+  // The maximum sequence length is needed even if all caches are sliding-window caches.
   if (auto step = PreallocatedStep::lookup(module); step && step->windowed)
     collect(SymExpr::symbol(step->capacity), layout.symbols);
 
@@ -62,7 +62,7 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
                                 << "', which is a reserved symbol (RankSizes.h); rename it in "
                                    "the model";
 
-  // Other symbols could not be computed at run time.
+  // Symbols that are not sizes of inputs have no value at run time.
   WalkResult result = module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes()) {
       if (!isa<RankedTensorType>(type))
@@ -111,8 +111,8 @@ Value SizeEmitter::load(unsigned index) {
   return slot;
 }
 
-// Folds constants, so that static sizes reach LLVM as constants. Divisors are sizes: the quotient
-// of a size that is 0 at run time is never used, but it must not trap.
+// Folds constants, so that static sizes are constants in LLVM IR. If a divisor (a size) is 0 at run
+// time, the quotient is not used, but the division must not trap.
 Value SizeEmitter::binary(char kind, Value x, Value y) {
   auto cx = asConstant(x), cy = asConstant(y);
   if (cx && cy)
@@ -212,7 +212,7 @@ Value SizeEmitter::emit(const SymExpr &e) {
       Value v;
       if (atom.kind == SymExpr::AtomKind::Symbol) {
         // EnvLayout::get rejects unknown symbols.
-        auto named = getNamedSize(atom.name); // a coordinate: others have their values
+        auto named = getNamedSize(atom.name); // a coordinate; other named symbols were substituted
         auto index = named ? layout.axisIndex(named->axes.front()) : layout.symbolIndex(atom.name);
         v = index ? load(*index) : constant(0);
       } else {

@@ -42,7 +42,7 @@ Value KernelBuilder::constant(int64_t value) {
 }
 
 Value KernelBuilder::size(const SymExpr &expr) {
-  // 0 and 1 mean that nothing has to be computed.
+  // The literals 0 and 1 are constants, not sizes.
   if (expr.isConstant(0) || expr.isConstant(1))
     return constant(*expr.asConstant());
   Value &slot = sizeValues[expr.str()];
@@ -143,7 +143,7 @@ Value KernelBuilder::localIndex(DimAttr dim, Value global, Value *inside) {
   if (!inside)
     return local.index;
   *inside = {};
-  for (auto &[index, expr] : local.inside) {
+  for (auto &[index, expr] : local.bounds) {
     Value one = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, index, size(expr));
     *inside = *inside ? arith::AndIOp::create(b, loc, *inside, one).getResult() : one;
   }
@@ -215,7 +215,7 @@ Value KernelBuilder::element(Value tensor, ValueRange index) {
     known.back()[{tensor.getAsOpaquePointer(), key}] = {value};
     return value;
   }
-  // Stored elements of this row are read; other rows may not be stored yet.
+  // Loads stored elements only of the current row, because other rows may not be stored yet.
   if (stored.contains(tensor.getAsOpaquePointer()) && isRow(tensor, index))
     return memref::LoadOp::create(b, loc, memory.lookup(tensor), index);
   SmallVector<Value> copy(index);
@@ -304,9 +304,8 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
   memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
-/// Finds the ops whose rows are the kernel's rows: its results, and operands that they read in the
-/// same row. After a concatenation along the rows, for example, other rows are read, and the
-/// operand may not have them.
+/// Finds the ops whose rows are the kernel's rows: the results, and operands of which they read
+/// only the same row. For example, a concatenation along the rows reads other rows of its operands.
 void KernelBuilder::findRowOps() {
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : llvm::reverse(source.front().without_terminator())) {
@@ -336,7 +335,7 @@ void KernelBuilder::buildRow(ValueRange row) {
   }
 }
 
-/// Inserts a barrier before the first op of a row that reads what earlier ops have stored.
+/// Inserts a barrier before the first op of a row that loads elements stored by earlier ops.
 void KernelBuilder::insertBarriers(Block &row) {
   llvm::SmallDenseSet<Value> pending;
   for (Operation &op : llvm::make_early_inc_range(row)) {
@@ -361,7 +360,7 @@ kernel::FuncOp KernelBuilder::build() {
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   grid = GridAttr::lookup(source);
   OperandRange results = source.front().getTerminator()->getOperands();
-  // A buffer that is only written in part is no operand, because no op reads it.
+  // A partially written argument is not an operand, because no op reads it.
   SmallVector<Value> tensors(source.getArguments());
   for (Value result : results)
     if (Value kept = getAliasedOperand(result))
@@ -386,7 +385,7 @@ kernel::FuncOp KernelBuilder::build() {
   Scope scope(*this);
   buildRow(llvm::to_vector_of<Value>(rows.getIndices()));
   insertBarriers(rows.getBody().front());
-  // Users first, then the values that they use.
+  // Visits users before their operands, so that dead chains are erased in one walk.
   function.walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
     if (isOpTriviallyDead(op))
       op->erase();

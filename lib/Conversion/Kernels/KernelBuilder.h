@@ -1,16 +1,15 @@
 //===- KernelBuilder.h - Builder of kernel IR -------------------*- C++ -*-===//
 //
-// A kernel is a private function of tensors with the attribute `tpc.kernel = k`: its results share
-// their first k dimensions, the rows. It becomes a tpc_kernel.func of the same name. The builder
-// iterates over the rows. For each row, in program order, ops build the values that elements of the
-// row share; then results are computed element by element and stored:
+// Converts a kernel, that is, a private tensor function with the attribute `tpc.kernel = k`, to a
+// tpc_kernel.func of the same name. The results share their first k dimensions, the rows. The body
+// loops over rows. For each row, ops first build the values that all elements of the row share, in
+// program order; then results are computed element by element and stored:
 //
 //   rows (%row):
 //     mean, rstd = folds over x[row, *] ...              layer_norm's buildRow
 //     elements (%j): y[row, j] = (x[row, j] - mean) ...   its buildElement
 //
-// Elements of values that are not results are computed where they are needed, and cached while
-// their index is the same.
+// Elements of intermediate values are built at their uses, and reused for equal indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +27,7 @@ namespace mlir::tpc {
 
 /// Returns the type of an element in registers: signless, i1 for booleans.
 Type getScalarType(Type tensor);
-/// Returns the type that an op computes an element in: f32 for 16-bit floats, else the scalar type.
+/// Returns the type in which ops compute an element: f32 for 16-bit floats, else the scalar type.
 Type getComputeType(Type tensor);
 
 class KernelBuilder : private IndexArithmetic<Value> {
@@ -44,28 +43,29 @@ public:
   Location getLoc() const { return loc; }
   GridAttr getGrid() const { return grid; }
 
-  /// Returns the value of a size, computed at the beginning of the kernel.
+  /// Returns the value of a size, which is emitted at the beginning of the kernel.
   Value size(const ::tpc::SymExpr &expr) override;
   /// Returns a constant that is not a size.
   Value constant(int64_t value);
-  /// Returns the sizes of a tensor in this rank's memory.
+  /// Returns the local sizes of a tensor.
   ArrayRef<::tpc::SymExpr> sizesOf(Value tensor);
   /// Returns a scalar constant of any element type.
   Value scalar(Type type, double value);
 
-  /// Returns the element of a tensor of the kernel at an index.
+  /// Returns the element of a tensor at a local index: loads it from memory, or builds it.
   Value element(Value tensor, ValueRange index);
 
-  /// Runs `build` once for a key and index, while the values are visible.
+  /// Returns the values of `build` for an op and index. Runs `build` only if no equal values are
+  /// visible at the insertion point.
   SmallVector<Value> remember(Operation *op, ValueRange index,
                               function_ref<SmallVector<Value>()> build);
 
-  /// for iv in [lb, ub), in order, with a carried value.
+  /// Builds a sequential loop over iv in [lb, ub) with a loop-carried value.
   Value loop(Value lb, Value ub, Value init, function_ref<Value(Value iv, Value carried)> body);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
-  /// Makes the step fail if `inside` is false: `index` is not one of `size` that `lookup` finds.
-  /// The kernel continues; the failure is reported at the end of the step.
+  /// Builds a tpc_kernel.check: if `inside` is false, the step fails at its end with an error that
+  /// `index` is out of bounds of `size` in `lookup`.
   void reportUnless(Value inside, Operation *lookup, Value index, Value size);
 
   /// Index arithmetic at the current insertion point.
@@ -76,38 +76,37 @@ public:
   Value remainder(Value x, Value y) override;
   Value less(Value x, Value y);
   Value select(Value condition, Value x, Value y);
-  /// Row-major: the linear index of an element, and its inverse.
+  /// Conversions between multi-dimensional and row-major linear indices.
   Value linearize(ValueRange index, ArrayRef<::tpc::SymExpr> sizes);
   SmallVector<Value> delinearize(Value linear, ArrayRef<::tpc::SymExpr> sizes);
 
-  /// Returns the index in the whole dimension for an index in this rank's shard.
+  /// Converts a local index (in this rank's shard) to the global index.
   Value globalIndex(DimAttr dim, Value local);
-  /// Returns the index in this rank's shard for an index in the whole dimension. `inside` receives
-  /// whether the index is in the shard; null: always.
+  /// Converts a global index to the local index in this rank's shard. `inside` receives an i1 that
+  /// is true if the index is in the shard, or null if it always is.
   Value localIndex(DimAttr dim, Value global, Value *inside = nullptr);
 
   //===--- arithmetic on numbers ------------------------------------------===//
   //
-  // No operation of a kernel carries fast-math flags. The result of an op depends only on the op
-  // and its operands, whatever it is fused with, and IEEE 754 defines it to the bit: a cast rounds,
-  // x - y of equal products is 0, the sign of zero and NaN are preserved. Explicit ops replace the
-  // flags:
+  // Ops have no fast-math flags. The result of an op depends only on the op and its operands, not
+  // on fusion, and is bit-exact as defined by IEEE 754: casts round, x*y - x*y is 0, signed zeros
+  // and NaN are preserved. Instead of flags:
   //
-  // * the order of sums (reassoc): tpc_kernel.fold leaves it to the device;
-  // * a * b + c in one rounding (contract): approximations use math.fma;
-  // * 16-bit numbers: an op computes in f32 and rounds its result once.
+  // * the order of sums (reassoc): the target chooses the order of a tpc_kernel.fold;
+  // * a * b + c with one rounding (contract): approximations use math.fma;
+  // * 16-bit floats: an op computes in f32 and rounds its result once.
 
-  /// Returns an element in the type that an op computes in: f32 for 16-bit floats.
+  /// Returns an element, widened to getComputeType.
   Value wide(Value tensor, ValueRange index);
   /// Rounds to the element type of a tensor.
   Value narrow(Value v, Type tensor);
   /// Returns x + y of integers or floats.
   Value plus(Value x, Value y);
-  /// Combines term(indices) of a type over an iteration space; see tpc_kernel.fold.
+  /// Builds a tpc_kernel.fold of term(indices) over an iteration space.
   Value fold(kernel::FoldKind kind, Type type, ArrayRef<::tpc::SymExpr> sizes, bool adjacent,
              function_ref<Value(ValueRange)> term);
-  /// Combines term(index), in the type of `wide`, over these dimensions (ascending) of a tensor;
-  /// completes `index`.
+  /// Builds a fold of term(index), in the type of `wide`, over the dimensions `dims` (ascending) of
+  /// a tensor. `index` has the indices of the other dimensions.
   Value fold(kernel::FoldKind kind, Value tensor, ArrayRef<int64_t> dims,
              SmallVectorImpl<Value> &index, function_ref<Value(ValueRange)> term);
 
@@ -132,13 +131,13 @@ private:
 
   std::map<std::string, Value> sizeValues;
   std::map<int64_t, Value> constants;
-  DenseMap<Value, Value> memory; // operands; stored results
+  DenseMap<Value, Value> memory; // memrefs of operands and results, by tensor
   DenseMap<Value, SmallVector<::tpc::SymExpr>> tensorSizes;
-  llvm::SmallPtrSet<void *, 8> stored;                  // results already stored in this row
-  std::vector<std::map<Key, SmallVector<Value>>> known; // innermost last
+  llvm::SmallPtrSet<void *, 8> stored;                  // results stored so far in this row
+  std::vector<std::map<Key, SmallVector<Value>>> known; // by scope, innermost last
 };
 
-/// Scope of values from `remember`: those of a loop or a branch are not visible after it.
+/// Scope of values from `remember`: values of a loop or branch body are not visible after it.
 class Scope {
 public:
   explicit Scope(KernelBuilder &e) : e(e) { e.known.emplace_back(); }

@@ -12,10 +12,10 @@ void attachMovementModels(MLIRContext *context);
 void attachLookupModels(MLIRContext *context);
 void attachRowModels(MLIRContext *context);
 
-/// Returns whether the first `rank` dimensions of two tensors are the same.
+/// Returns whether the first `rank` dimensions of two tensors are equal.
 bool haveSameRows(Value a, Value b, int64_t rank);
-/// Returns the index of the element of `operand` that broadcasts to `index`: aligned to the right,
-/// 0 where the operand has size 1.
+/// Returns the index of the element of `operand` that broadcasts to `index`. Dimensions are aligned
+/// at the last one; the index is 0 in broadcast dimensions of size 1.
 SmallVector<Value> broadcastIndex(KernelBuilder &e, Value operand, ValueRange index);
 /// Converts an integer element to an index.
 Value toIndex(KernelBuilder &e, Value integer, Type tensor);

@@ -7,9 +7,9 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-// Converts a row number from ids: negative ones count from the end. Returns {row within this rank's
-// shard, whether the shard contains it}. A row of another rank's shard reads as zero. A row out of
-// bounds is reported, and reads as zero.
+// Converts an id to a row: negative ids count from the end. Returns {local row index, whether the
+// row is in this rank's shard}. Elements of rows of other shards are zero; so are elements of rows
+// out of bounds, for which an error is reported.
 static SmallVector<Value> findRow(KernelBuilder &e, Operation *op, Value given, DimAttr dim) {
   OpBuilder &b = e.builder();
   Value n = e.size(getGlobalSize(dim));

@@ -1,4 +1,4 @@
-//===- KernelModelsMovement.cpp - Ops that move elements, in kernels ------===//
+//===- KernelModelsMovement.cpp - Movement ops in kernels -----------------===//
 
 #include "KernelModels.h"
 #include "tpc/Dialect/State.h"
@@ -11,7 +11,7 @@ using ::tpc::SymExpr;
 
 namespace {
 struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantOp> {
-  // Other constants are data, which kernels read like any operand.
+  // Only splats are built in kernels; other constants are operands in memory.
   bool isKernelOp(Operation *op) const {
     auto dense = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
     return dense && dense.isSplat();
@@ -55,15 +55,15 @@ struct ExpandModel : KernelOpInterface::ExternalModel<ExpandModel, ExpandOp> {
   }
 };
 
-/// The rows of a movement within dimension `dim` are the dimensions before it.
+/// Whether `rank` row dimensions are all before dimension `dim` of the op.
 template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
   return rank <= (int64_t)cast<OpT>(op).getDim();
 }
 
-/// Returns a position in a dimension, for a static dimension by name.
+/// Returns an offset in a dimension of `size`; a named symbol if both are constant.
 SymExpr getPlace(const SymExpr &place, const SymExpr &size) {
   std::optional<int64_t> at = place.asConstant(), all = size.asConstant();
-  return at && all ? getNamedOffset(*at, *all) : getNamed(place);
+  return at && all ? getNamedOffset(*at, *all) : toNamedSize(place);
 }
 
 struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
@@ -80,22 +80,22 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
   }
 };
 
-/// Rolls within each run of a dimension; a rank has whole runs.
+/// Rolls each run of a dimension. Runs are not split.
 struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
     SymExpr run = roll.getEvery();
-    Value every = e.size(getNamed(run));
-    Value first = e.size(SymExpr::mod(getNamed(roll.getFrom()), getNamed(run)));
+    Value every = e.size(toNamedSize(run));
+    Value first = e.size(SymExpr::mod(toNamedSize(roll.getFrom()), toNamedSize(run)));
     SmallVector<Value> elementIndex(index);
     Value &at = elementIndex[roll.getDim()];
-    // Both numbers are below the run's size, so the sum wraps around at most once.
+    // Both terms are less than the run's size, so the sum wraps around at most once.
     SmallVector<Value> parts{e.constant(0), at};
     if (getSizes(roll.getOperand())[roll.getDim()] != run)
-      parts = e.delinearize(at, {SymExpr(0), getNamed(run)});
+      parts = e.delinearize(at, {SymExpr(0), toNamedSize(run)});
     Value next = e.add(parts[1], first);
     next = e.select(e.less(next, every), next, e.sub(next, every));
-    at = e.linearize({parts[0], next}, {SymExpr(0), getNamed(run)});
+    at = e.linearize({parts[0], next}, {SymExpr(0), toNamedSize(run)});
     return e.element(roll.getOperand(), elementIndex);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
@@ -128,7 +128,7 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
   }
 };
 
-/// Writes new tokens after the tokens of a sequence in the cache; tokens without room are dropped.
+/// Writes new tokens after the cached tokens of a sequence; tokens beyond the capacity are dropped.
 struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   Value getAliasedOperand(Operation *op) const { return cast<AppendOp>(op).getCache(); }
   Value getWritten(Operation *op) const { return cast<AppendOp>(op).getFresh(); }
@@ -140,7 +140,7 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     return e.element(cast<AppendOp>(op).getFresh(), index);
   }
-  /// Returns {position of a token, whether there is room}.
+  /// Returns {position of a token in the cache, whether it is less than the capacity}.
   SmallVector<Value> token(AppendOp op, KernelBuilder &e, ValueRange index) const {
     return e.remember(op, index, [&]() -> SmallVector<Value> {
       Value length = e.element(op.getLengths(), index.front());
@@ -161,7 +161,7 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
   }
 };
 
-/// A reshape inside a kernel; outside, it is an alias of the same memory.
+/// Model of reshapes in kernels; outside of kernels, a reshape is an alias.
 struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value x = op->getOperand(0), y = op->getResult(0);
@@ -199,7 +199,7 @@ struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
 struct SizeModel : KernelOpInterface::ExternalModel<SizeModel, SizeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange) const {
     auto size = cast<SizeOp>(op);
-    return fromIndex(e, e.size(getNamed(size.getExpr())), size.getType());
+    return fromIndex(e, e.size(toNamedSize(size.getExpr())), size.getType());
   }
 };
 

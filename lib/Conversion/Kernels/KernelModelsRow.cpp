@@ -43,7 +43,7 @@ static Value inverseRoot(KernelBuilder &e, Value mean, double epsilon) {
 }
 
 namespace {
-/// Common part of norms over the last dimension.
+/// Common base of norms over the last dimension.
 template <typename Derived, typename OpT>
 struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
   SmallVector<Value> statistics(OpT op, KernelBuilder &e, ValueRange row) const {
@@ -101,8 +101,8 @@ struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
 };
 
 struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> {
-  // Returns the largest element along the dimension, and 1 / sum of exp(x - largest). `others` is
-  // the index without that dimension.
+  // Returns the maximum along the dimension, and 1 / sum of exp(x - maximum). `others` is the index
+  // without the dimension.
   SmallVector<Value> statistics(SoftmaxOp op, KernelBuilder &e, ValueRange others) const {
     SmallVector<Value> copy(others);
     return e.remember(op, copy, [&]() -> SmallVector<Value> {
@@ -111,8 +111,8 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       SmallVector<Value> at(copy);
       at.insert(at.begin() + dim, Value());
       Type type = getComputeType(x.getType());
-      // The sign of zero does not affect x - largest, and a NaN that the maximum ignores makes the
-      // sum NaN.
+      // maxnum suffices: the sign of zero does not affect x - maximum, and a NaN that maxnum
+      // ignores makes the sum NaN.
       Value largest =
           e.fold(FoldKind::MaxNum, x, {dim}, at, [&](ValueRange at) { return e.wide(x, at); });
       Value sum = e.fold(FoldKind::Sum, x, {dim}, at, [&](ValueRange at) -> Value {
@@ -162,7 +162,7 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     return dims.empty() ? rank : *llvm::min_element(dims);
   }
   void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
-    // The row's whole result is one element: compute it here.
+    // The result has one element per row, which is computed here.
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     SmallVector<Value> index(row);
     for (int64_t size : type.getShape().drop_front(row.size())) {
@@ -295,7 +295,8 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
     int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
-    // Adjacent threads compute adjacent columns; the terms of one column are combined in order.
+    // Not adjacent: threads compute adjacent columns, and the terms of a column are reduced in
+    // order.
     Value sum = e.fold(
         FoldKind::Sum, sumType, e.sizesOf(lhs).back(), /*adjacent=*/false, [&](ValueRange i) {
           SmallVector<Value> x, y;

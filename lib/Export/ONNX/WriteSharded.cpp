@@ -187,7 +187,7 @@ void NodePlanner::addSpec(::onnx::NodeDeviceConfigurationProto &out, const std::
     int64_t part = 0;
     for (const auto &dim : sharding.dims)
       for (const OnnxSharding::Factor &factor : dim)
-        part = part * factor.shards + factor.partOf(rank);
+        part = part * factor.shards + factor.shardOf(rank);
     groups[part].push_back(rank);
   }
   for (auto [k, group] : llvm::enumerate(groups)) {

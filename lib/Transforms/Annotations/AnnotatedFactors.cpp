@@ -18,7 +18,7 @@ SmallVector<StringAttr> AnnotatedFactors::getAxes(FactorAttr factor) const {
   return axes;
 }
 
-int64_t AnnotatedFactors::countParts(FactorAttr factor) const {
+int64_t AnnotatedFactors::countShards(FactorAttr factor) const {
   int64_t parts = 1;
   for (StringAttr axis : getAxes(factor))
     parts *= grid.getAxisSize(axis);
@@ -28,7 +28,7 @@ int64_t AnnotatedFactors::countParts(FactorAttr factor) const {
 std::optional<AnnotatedClass> AnnotatedFactors::find(Value value, unsigned dim, DimAttr annotation,
                                                      unsigned factor) {
   FactorAttr named = annotation.getFactors()[factor];
-  SymExpr parts(countParts(named)), size = named.getExpr(), steps(1);
+  SymExpr parts(countShards(named)), size = named.getExpr(), steps(1);
   for (FactorAttr inner : annotation.getFactors().drop_front(factor + 1))
     steps = steps * inner.getExpr();
   SymExpr clsSteps(1);

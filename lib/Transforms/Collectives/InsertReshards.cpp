@@ -63,7 +63,7 @@ FailureOr<Requirements> Inserter::getRequirements(Operation *op, const ShardingR
       if (!dim || dim.getExpr() != factor.size)
         return op->emitOpError() << kSplitAttr << " " << (dim ? dim.getExpr().str() : "?")
                                  << " does not fit the factor of size " << factor.size.str();
-      if (factor.kind == FactorKind::Whole && dim.isSharded())
+      if (factor.kind == FactorKind::Unsplittable && dim.isSharded())
         return op->emitOpError() << kSplitAttr << " splits the factor of size " << factor.size.str()
                                  << ", which the op needs unsplit";
     }

@@ -25,9 +25,9 @@ int64_t ReshardPlanner::getElements(DistAttr dist) const {
   return std::min(count, maxElements);
 }
 
-int64_t ReshardPlanner::getMoved(DistAttr from, DistAttr to) const {
+int64_t ReshardPlanner::getMaxMovedElements(DistAttr from, DistAttr to) const {
   auto exchange = Exchange::get(from, to);
-  auto moved = exchange ? exchange->getMoved(grid, {}, symbols) : std::nullopt;
+  auto moved = exchange ? exchange->getMaxMovedElements(grid, {}, symbols) : std::nullopt;
   return std::min(moved.value_or(maxElements), maxElements);
 }
 
@@ -40,7 +40,7 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
     int64_t sent = 1;
     for (auto [before, after] : llvm::zip(from.getDims(), to.getDims())) {
       auto move = before == after ? std::nullopt : BlockMove::get(before, after, std::nullopt);
-      auto part = move ? move->getSent(grid, {}, symbols, std::nullopt)
+      auto part = move ? move->getMaxSentElements(grid, {}, symbols, std::nullopt)
                        : before.getLocalSize(grid, {}, symbols);
       if (__builtin_mul_overflow(sent, part.value_or(1), &sent))
         sent = std::numeric_limits<int32_t>::max();
@@ -48,7 +48,7 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
     return {std::min(sent, maxElements) * (grid ? grid.getWorldSize() : 1), 1, 0};
   }
   if (kind == ReshardStep::Exchange)
-    return {getMoved(from, to) * (grid ? grid.getWorldSize() : 1), 1, 0};
+    return {getMaxMovedElements(from, to) * (grid ? grid.getWorldSize() : 1), 1, 0};
   int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
   for (StringAttr axis : axes)
     members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
@@ -82,7 +82,7 @@ double ReshardPlanner::getSeconds(const ReshardStep &step, DistAttr from, double
                    getCost(step.kind, step.axes, from, step.result).sent /
                        (grid ? grid.getWorldSize() : 1));
   case ReshardStep::Exchange:
-    return seconds(Transfer::Exchange, getMoved(from, step.result));
+    return seconds(Transfer::Exchange, getMaxMovedElements(from, step.result));
   }
   llvm_unreachable("all kinds are handled");
 }
@@ -145,7 +145,7 @@ static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
 
 /// Returns the elements that ranks of a path actually send, if it only moves data. The nominal
 /// costs of gathers and all-to-alls assume the largest part for all ranks.
-int64_t ReshardPlanner::getSent(DistAttr from, const ReshardPath &path) const {
+int64_t ReshardPlanner::getSentElements(DistAttr from, const ReshardPath &path) const {
   int64_t sent = 0;
   for (const ReshardStep &step : path.steps) {
     switch (step.kind) {
@@ -153,7 +153,7 @@ int64_t ReshardPlanner::getSent(DistAttr from, const ReshardPath &path) const {
     case ReshardStep::AllToAll:
     case ReshardStep::Permute:
     case ReshardStep::Exchange:
-      sent += getMoved(from, step.result) * (grid ? grid.getWorldSize() : 1);
+      sent += getMaxMovedElements(from, step.result) * (grid ? grid.getWorldSize() : 1);
       break;
     default:
       sent += getCost(step.kind, step.axes, from, step.result).sent;
@@ -174,7 +174,7 @@ std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filt
   auto other = search(from, to, filter, /*exchanges=*/true);
   if (other)
     mergeSteps(from, other->steps);
-  if (!path || (other && getSent(from, *other) < getSent(from, *path)))
+  if (!path || (other && getSentElements(from, *other) < getSentElements(from, *path)))
     return other;
   return path;
 }

@@ -6,25 +6,25 @@
 #include <limits>
 
 std::optional<std::vector<size_t>>
-mlir::tpc::chooseCuts(size_t pieces, size_t stages,
+mlir::tpc::chooseCuts(size_t segments, size_t stages,
                       const std::function<double(size_t, size_t)> &cost, double slack,
-                      const std::function<double(size_t, size_t)> &own,
+                      const std::function<double(size_t, size_t)> &balanceCost,
                       const std::function<bool(size_t, size_t)> &mayBegin) {
-  if (stages == 0 || pieces < stages)
+  if (stages == 0 || segments < stages)
     return std::nullopt;
   constexpr double infinity = std::numeric_limits<double>::infinity();
 
-  std::vector<std::vector<double>> costs(pieces, std::vector<double>(pieces + 1, infinity));
-  for (size_t i = 0; i < pieces; ++i)
-    for (size_t j = i + 1; j <= pieces; ++j)
+  std::vector<std::vector<double>> costs(segments, std::vector<double>(segments + 1, infinity));
+  for (size_t i = 0; i < segments; ++i)
+    for (size_t j = i + 1; j <= segments; ++j)
       costs[i][j] = cost(i, j);
 
-  // best[s][j]: minimum value for the first j pieces in s groups.
+  // best[s][j]: minimum value for the first j segments in s stages.
   auto solve = [&](auto combine, std::vector<std::vector<size_t>> *choice) {
-    std::vector<std::vector<double>> best(stages + 1, std::vector<double>(pieces + 1, infinity));
+    std::vector<std::vector<double>> best(stages + 1, std::vector<double>(segments + 1, infinity));
     best[0][0] = 0;
     for (size_t s = 1; s <= stages; ++s)
-      for (size_t j = s; j <= pieces; ++j)
+      for (size_t j = s; j <= segments; ++j)
         for (size_t i = s - 1; i < j; ++i) {
           if (mayBegin && s > 1 && !mayBegin(s - 1, i))
             continue;
@@ -35,7 +35,7 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
               (*choice)[s][j] = i;
           }
         }
-    return best[stages][pieces];
+    return best[stages][segments];
   };
   double largest =
       solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
@@ -43,16 +43,16 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
     return std::nullopt;
   // A slack of zero must include the optimum despite rounding.
   double limit = largest * (1 + std::max(slack, 1e-9));
-  std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(pieces + 1));
+  std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(segments + 1));
   solve(
       [&](double a, size_t i, size_t j) {
-        double b = own ? own(i, j) : costs[i][j];
+        double b = balanceCost ? balanceCost(i, j) : costs[i][j];
         return costs[i][j] > limit ? infinity : a + b * b;
       },
       &choice);
 
   std::vector<size_t> cuts(stages - 1);
-  size_t end = pieces;
+  size_t end = segments;
   for (size_t s = stages; s > 1; --s)
     cuts[s - 2] = end = choice[s][end];
   return cuts;

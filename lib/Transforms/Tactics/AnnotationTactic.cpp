@@ -257,7 +257,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
       continue;
     // Selects the outermost factor that can be split; heads come before the size of a head.
     auto chosen =
-        llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getWholeOp(cls); });
+        llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getPreventingOp(cls); });
     if (chosen == part.classes.end()) {
       if (failed(storeSplit(tensor, part, axes)))
         return failure();
@@ -288,7 +288,7 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
 LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
                                            ArrayRef<StringAttr> axes) {
   int cls = part.classes.front();
-  Operation *whole = plan.classes.getWholeOp(cls);
+  Operation *whole = plan.classes.getPreventingOp(cls);
   std::string needs = "'" + getSourceName(whole->getLoc()) + "' (" +
                       whole->getName().getStringRef().str() + ") needs all of it";
   if (!tensor.value) {
@@ -359,7 +359,7 @@ void AnnotationTactic::adoptColumns() {
     Plan::Site splitSite = Plan::getSite(plan.getParameters(matrix).front());
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : plan.classes.getClasses(matrix, dim)) {
-        if (plan.classes.getWholeOp(cls))
+        if (plan.classes.getPreventingOp(cls))
           continue; // stored sharded in this matrix alone
         SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
         llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });

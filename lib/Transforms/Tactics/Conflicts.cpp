@@ -109,7 +109,7 @@ bool ConflictResolver::isNeededWhole(Value value, int cls) const {
     const ShardingRule &rule = plan.classes.getRule(user);
     for (const ShardingRule::Dim &dim : rule.operands[use.getOperandNumber()])
       for (int factor : dim)
-        if (rule.factors[factor].kind == FactorKind::Whole &&
+        if (rule.factors[factor].kind == FactorKind::Unsplittable &&
             llvm::is_contained(plan.classes.getFactorClasses(user, factor), cls))
           return true;
     return false;
@@ -125,7 +125,7 @@ ConflictResolver::Offers ConflictResolver::getOffers(Operation *op, StringAttr a
       return;
     for (const Plan::StoredSplit &split : it->second)
       for (int factor : dims[split.dim])
-        if (split.axis == axis && rule.factors[factor].kind != FactorKind::Whole &&
+        if (split.axis == axis && rule.factors[factor].kind != FactorKind::Unsplittable &&
             !plan.hasAxis({split.cls}, axis.getValue()) &&
             llvm::is_contained(plan.classes.getFactorClasses(op, factor), split.cls))
           offers.insert({split.cls, SplitOffer{unsigned(factor), isResult}});

@@ -90,7 +90,7 @@ void Plan::addAxis(int cls, StringRef axis) {
 }
 
 bool Plan::canSplit(int cls, StringRef axis) const {
-  if (decided.contains(cls) || classes.getWholeOp(cls) || axes.contains(cls))
+  if (decided.contains(cls) || classes.getPreventingOp(cls) || axes.contains(cls))
     return false;
   return llvm::none_of(getUses(cls), [&](ClassUse use) {
     for (unsigned factor = 0; factor < classes.getRule(use.op).factors.size(); ++factor)

@@ -352,7 +352,7 @@ int64_t HeadRepeater::apply(int64_t repeats) {
 /// Returns true if an op other than a norm needs all kv heads. Norms over all heads are decomposed
 /// if tp splits the heads (DecomposeNorms.cpp).
 bool mustBeWhole(const FactorClasses &classes, int cls) {
-  return llvm::any_of(classes.getWholeOps(cls),
+  return llvm::any_of(classes.getPreventingOps(cls),
                       [](Operation *op) { return !isa<NormOpInterface>(op); });
 }
 

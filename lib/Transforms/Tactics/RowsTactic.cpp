@@ -93,7 +93,7 @@ LogicalResult RowsTactic::chooseRows() {
         return llvm::any_of(list, [&](int other) { return other != cls && rows.contains(other); });
       });
     });
-    if (plan.classes.getWholeOp(cls)) {
+    if (plan.classes.getPreventingOp(cls)) {
       refused.push_back(cls);
       continue;
     }
@@ -116,7 +116,7 @@ LogicalResult RowsTactic::chooseRows() {
                               << ": no matrix of the model can be split in two dimensions; use tp"
                               << plan.spec.tensorX * plan.spec.tensorY << ", which splits one";
     for (int cls : refused)
-      if (Operation *op = plan.classes.getWholeOp(cls))
+      if (Operation *op = plan.classes.getPreventingOp(cls))
         diag.attachNote(op->getLoc())
             << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
             << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
@@ -161,7 +161,7 @@ int RowsTactic::getCarrier(int column) const {
   for (ClassUse use : plan.getUses(column))
     if (auto attention = dyn_cast<AttentionOp>(use.op))
       for (int other : plan.classes.getClasses(attention.getQ(), 2))
-        if (other != column && sizeOf(other) >= x && !plan.classes.getWholeOp(other) &&
+        if (other != column && sizeOf(other) >= x && !plan.classes.getPreventingOp(other) &&
             !plan.columns.contains(other) && !rows.contains(other) &&
             (plan.getAxes(other).empty() || plan.hasAxis({other}, kX)))
           return other;

@@ -292,7 +292,7 @@ LogicalResult TensorTactic::explainFailure() {
   }
   llvm::SmallSet<int, 8> seen;
   for (int cls : unsplittable)
-    if (Operation *op = plan.classes.getWholeOp(cls); op && seen.insert(cls).second)
+    if (Operation *op = plan.classes.getPreventingOp(cls); op && seen.insert(cls).second)
       diag.attachNote(op->getLoc())
           << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
           << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
@@ -305,7 +305,7 @@ LogicalResult TensorTactic::explainFailure() {
           << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
           << " bytes of weights; an annotation can request it";
   for (int cls : unsplittable)
-    if (plan.decided.contains(cls) && !plan.classes.getWholeOp(cls) && seen.insert(cls).second)
+    if (plan.decided.contains(cls) && !plan.classes.getPreventingOp(cls) && seen.insert(cls).second)
       diag.attachNote(plan.module.getLoc())
           << "annotations decide the split of a dimension of " << plan.classes.getSize(cls).str()
           << ": " << plan.describeSites(cls);

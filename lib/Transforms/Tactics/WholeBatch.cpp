@@ -37,7 +37,7 @@ static bool hasBatch(Plan const &plan, Value value, int batch) {
 
 static std::optional<BatchReason> getBatchReason(const Plan &plan, Operation *op, int batch,
                                                  bool micro) {
-  if (llvm::is_contained(plan.classes.getWholeOps(batch), op))
+  if (llvm::is_contained(plan.classes.getPreventingOps(batch), op))
     return BatchReason{"needs all of it", true};
   // Replicas can communicate instead.
   if (!micro)
@@ -89,7 +89,7 @@ WholeBatch mlir::tpc::findWholeBatch(const Plan &plan, int batch, bool micro) {
   for (Operation *op : plan.getOps())
     if (std::optional<BatchReason> reason = getBatchReason(plan, op, batch, micro))
       add(op, *reason);
-  for (Operation *op : plan.classes.getWholeOps(batch))
+  for (Operation *op : plan.classes.getPreventingOps(batch))
     if (!isa<ShardingRuleOpInterface>(op))
       add(op, {"needs all of it", true});
   return whole;

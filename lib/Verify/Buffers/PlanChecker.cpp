@@ -244,7 +244,7 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
     if (index < 0 || index >= tensors.getNumArguments())
       return function.emitOpError() << "has an argument for argument " << index << " of @"
                                     << tensors.getName() << ", which has none";
-    if (attr.isPlace() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
+    if (attr.isBuffer() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
       return function.emitOpError() << "has a buffer of another size for argument " << index;
   }
   if (function.getResultsPlaces().size() + inPlace.size() != tensors.getNumResults())
@@ -268,7 +268,7 @@ LogicalResult PlanChecker::checkFunction(func::FuncOp tensors) {
                                       function.getBody().getArguments()))
     if (attr.getResult())
       inPlace[attr.getResult().getInt()] = place;
-  auto next = function.getResultPlaces().begin();
+  auto next = function.getResultBuffers().begin();
   for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
     auto place = inPlace.find(i);
     if (failed(read(function, place == inPlace.end() ? Value(*next++) : place->second, value)))

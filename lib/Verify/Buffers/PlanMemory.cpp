@@ -123,7 +123,7 @@ bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
       argument.getOwner()->getParent() != source)
     return false;
   auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
-  return attr.isPlace() && attr.getArgument().getInt() == argument.getArgNumber();
+  return attr.isBuffer() && attr.getArgument().getInt() == argument.getArgNumber();
 }
 
 //===----------------------------------------------------------------------===//

@@ -34,8 +34,8 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
                                   << ", which has none";
       Value tensor = op.getOperand(index);
       Value over = attr.getResult() ? value : Value();
-      if (failed(attr.isPlace() ? c.read(call, value, tensor, over)
-                                : c.checkParameter(call, value, tensor, attr.getUse())))
+      if (failed(attr.isBuffer() ? c.read(call, value, tensor, over)
+                                 : c.checkParameter(call, value, tensor, attr.getUse())))
         return failure();
     }
     DenseSet<int64_t> inPlace;

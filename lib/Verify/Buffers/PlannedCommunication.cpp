@@ -154,9 +154,9 @@ struct CollectivePermute
     if (!move)
       return op.emitOpError("moves slices that are no ranges");
     MLIRContext *context = op.getContext();
-    Attribute splits = ArrayAttr::get(
-        context, {toList(context, move->in.part), toList(context, move->in.product),
-                  toList(context, move->out.part), toList(context, move->out.product)});
+    Attribute splits =
+        ArrayAttr::get(context, {toList(context, move->in.n), toList(context, move->in.product),
+                                 toList(context, move->out.n), toList(context, move->out.product)});
     ArrayRef<DimAttr> dims = getDist(op.getOperand()).getDims();
     SymExpr outer = c.sizes().size(dims.take_front(op.getDim())) * c.sizes().size(move->outer);
     SymExpr first = op.getFrom().value_or(SymExpr(0));

@@ -247,7 +247,7 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
   // Dimensions of the group's union, or of the whole value: each member's slice follows from them.
   SmallVector<DimAttr> dims(getDist(from).getDims());
   auto collective = cast<CollectiveOpInterface>(op);
-  if (collective.getOperandSplit() || collective.movesAnyDim())
+  if (collective.getOperandSplitDim() || collective.mayChangeAnySplit())
     for (DimAttr &dim : dims)
       dim = removeAxes(dim, group);
   if (auto permute = dyn_cast<CollectivePermuteOp>(op)) {
@@ -258,7 +258,7 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
       object["every"] = permute.getEvery()->str();
     }
   }
-  if (collective.movesAnyDim()) {
+  if (collective.mayChangeAnySplit()) {
     object["before"] = describeDims(getDist(from).getDims());
     object["after"] = describeDims(getDist(op->getResult(0)).getDims());
   }

@@ -141,8 +141,8 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
 
   // Dimensions that are split over the group on each side; all others are whole.
   auto collective = cast<CollectiveOpInterface>(op);
-  std::optional<int64_t> splitIn = collective.getOperandSplit(),
-                         splitOut = collective.getResultSplit();
+  std::optional<int64_t> splitIn = collective.getOperandSplitDim(),
+                         splitOut = collective.getResultSplitDim();
   int64_t rank = in.getDims().size();
   for (std::optional<int64_t> dim : {splitIn, splitOut})
     if (dim && (*dim < 0 || *dim >= rank))
@@ -156,7 +156,7 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
                           << " is not split over all axes of the group";
       whole[*split] = removeAxes(whole[*split], group);
     }
-    if (collective.movesAnyDim())
+    if (collective.mayChangeAnySplit())
       for (DimAttr &dim : whole)
         dim = removeAxes(dim, group);
     return checkSameSize(schedule, op, what, whole, mask);

@@ -343,7 +343,7 @@ LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
   for (auto [argument, operand] :
        llvm::zip_equal(callee.getBody().getArguments(), call->getOperands()))
     inner[argument] = frame.values[operand];
-  for (Value buffer : callee.getResultPlaces())
+  for (Value buffer : callee.getResultBuffers())
     for (int rank : frame.active)
       inner[buffer][rank].view.forget();
   ++depth;

@@ -97,7 +97,7 @@ std::unique_ptr<Pass> mlir::tpc::createVerifyLowered(std::shared_ptr<ReferenceMo
   return std::make_unique<VerifyLowered>(std::move(reference));
 }
 
-void mlir::tpc::registerLoweredRuns(DialectRegistry &registry) {
+void mlir::tpc::registerLoweredInterpreter(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, buffer::BufferDialect *) {
     lowered::attachMemoryRuns(context);
     lowered::attachComputeRuns(context);

@@ -237,7 +237,7 @@ static bool nextPlace(Mutator &m) {
     return false;
   NamedSize named = *name(size);
   SymExpr next = named.kind == NamedSize::Offset ? getNamedOffset(named.offset + 1, named.size)
-                                                 : getNamed(SymExpr(named.size + 1));
+                                                 : toNamedSize(SymExpr(named.size + 1));
   auto other = kernel::SizeOp::create(m.builder, size.getLoc(), next);
   size.getResult().replaceAllUsesWith(other.getResult());
   size.erase();

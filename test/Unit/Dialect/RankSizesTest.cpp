@@ -40,7 +40,7 @@ TEST_F(RankSizes, StaticSizesHaveNames) {
   EXPECT_EQ(size("768"), "_768");
   EXPECT_EQ(size("1"), "1");
   EXPECT_EQ(size("8*batch"), SymExpr::parse("_8*batch")->str());
-  EXPECT_EQ(getNamed(*SymExpr::parse("2*past + 1")).str(), SymExpr::parse("2*past + 1")->str());
+  EXPECT_EQ(toNamedSize(*SymExpr::parse("2*past + 1")).str(), SymExpr::parse("2*past + 1")->str());
   EXPECT_EQ(value("768"), "768");
   EXPECT_EQ(value("8*batch"), "8*batch");
 }
@@ -50,12 +50,12 @@ TEST_F(RankSizes, EvenPartsHaveNames) {
   EXPECT_EQ(value("12{tp}"), "3");
   EXPECT_EQ(size("16{tp, dp}"), "_16.tp.dp");
   EXPECT_EQ(value("16{tp, dp}"), "2");
-  EXPECT_EQ(getShardBegin(getNamed(12), "tp", grid).str(), "_12.tp*rank.tp");
+  EXPECT_EQ(getShardBegin(toNamedSize(12), "tp", grid).str(), "_12.tp*rank.tp");
 }
 
 TEST_F(RankSizes, UnevenPartsDependOnTheRank) {
   // 10 over 4: 3, 3, 2, 2, from 0, 3, 6, 8 on.
-  SymExpr n = getNamed(10), size = getShardSize(n, "tp", grid),
+  SymExpr n = toNamedSize(10), size = getShardSize(n, "tp", grid),
           begin = getShardBegin(n, "tp", grid);
   int64_t sizes[] = {3, 3, 2, 2}, begins[] = {0, 3, 6, 8};
   for (int64_t rank = 0; rank < 4; ++rank) {
@@ -103,7 +103,7 @@ TEST_F(RankSizes, WindowsHaveNamesThatNoSizeHas) {
   EXPECT_EQ(substituteNumbers(SymExpr::symbol("past") - window, grid).str(), "past - 16");
   EXPECT_EQ(getNamedSize("window.16")->kind, NamedSize::Window);
   EXPECT_EQ(getNamedSize("window.16")->size, 16);
-  EXPECT_NE(window.str(), getNamed(16).str());
+  EXPECT_NE(window.str(), toNamedSize(16).str());
   // Symbols do not change, including names in models that look like generated ones.
   EXPECT_EQ(getNamedWindow(SymExpr::symbol("past")).str(), "past");
   for (StringRef name : {"window", "window.", "window.x", "window.0", "window.-1", "windows.3"})

@@ -1,18 +1,18 @@
-//===- IndexAnalysis.h - Values as functions of their indices ---*- C++ -*-===//
+//===- IndexAnalysis.h - Symbolic elements of mask tensors ------*- C++ -*-===//
 //
-// Describes a mask or a position tensor as a function of its indices, of the symbols of the file,
-// and of elements of other tensors. Exporters build masks with Range, Expand, Concat, CumSum,
-// GatherND and comparisons. Their elements are still simple, such as `j <= i and attention_mask[b,
-// j] != 0`; this analysis recovers that form.
+// Computes the elements of a mask or position tensor as an expression over its indices, the model's
+// symbols, and elements of other tensors. Exporters build masks from Range, Expand, Concat, CumSum,
+// GatherND and comparisons. The analysis recovers the closed form of an element, such as `j <= i
+// and attention_mask[b, j] != 0`.
 //
 //   IndexAnalysis analysis({batch, 1, sequence, sequence});
 //   IndexExpr e = analysis.at(mask, analysis.getIndices());
 //   e.str()   // "_i3 - _i2 <= 0"
 //
-// `at` pulls indices back through each op (IndexOpInterface): element (i, j) of a transpose is
-// element (j, i) of its operand; an element of a concatenation selects between the operands. For an
-// op without a model, the result is an opaque element of that op's result, which is always correct.
-// Simplification assumes that indices are within their dimensions and that an indexed dimension is
+// `at` maps result indices to operand indices through each op (IndexOpInterface): element (i, j) of
+// a transpose is element (j, i) of its operand; an element of a concatenation is a select between
+// elements of the operands. The result of an op without a model is an opaque element, which is
+// always correct. Simplification assumes that indices are in bounds and that indexed dimensions are
 // not empty. Integers are treated as unbounded (shapes and positions fit their types), and
 // integer-to-float conversions as exact.
 //
@@ -33,13 +33,13 @@ class IndexExpr {
 public:
   enum class Kind {
     Integer, // a polynomial over indices, symbols and integer elements
-    Number,  // a floating-point constant
+    Number,  // floating-point constant
     Truth,   // true or false
     Compare, // polynomial == 0, != 0 or <= 0
     And,
     Or,
     Select,  // condition, value, value
-    Element, // a floating-point or boolean element of a tensor; may be negated
+    Element, // floating-point or boolean element of a tensor; a boolean may be negated
     Scaled,  // a polynomial times floating-point elements and a number (slopes)
   };
   struct Node;
@@ -49,7 +49,7 @@ public:
   static IndexExpr number(double value);
   static IndexExpr truth(bool value);
   static IndexExpr element(Value tensor, ArrayRef<IndexExpr> indices, bool negated = false);
-  /// Returns the polynomial times the number, times all elements.
+  /// Returns e * number * the product of `elements`.
   static IndexExpr scaled(ArrayRef<IndexExpr> elements, double number, const ::tpc::SymExpr &e);
 
   Kind getKind() const;
@@ -59,13 +59,14 @@ public:
   /// Returns the constant of an integer, a number or a truth value.
   std::optional<double> getConstant() const;
   double getNumber() const; // Number, Scaled
-  /// Integer, Scaled: the polynomial. Compare: the polynomial that is compared with zero.
+  /// Returns the polynomial of an Integer or a Scaled, or the polynomial that a Compare compares
+  /// with zero.
   const ::tpc::SymExpr &getPolynomial() const;
   Predicate getPredicate() const;      // Compare: EQ, NE or LE
   ArrayRef<IndexExpr> getArgs() const; // And, Or, Select, Element, Scaled: the elements
   Value getTensor() const;             // Element
   bool isNegated() const;              // Element
-  /// Canonical text: equal texts mean equal expressions.
+  /// Returns the canonical text, which is equal for equal expressions.
   const std::string &str() const;
   bool operator==(const IndexExpr &o) const { return str() == o.str(); }
   explicit operator bool() const { return node != nullptr; }
@@ -81,7 +82,7 @@ class IndexAnalysis {
 public:
   using SymExpr = ::tpc::SymExpr;
 
-  /// Creates an analysis over one index for each of these dimensions, which are assumed not to be
+  /// Creates an analysis with one index for each dimension of `sizes`. Assumes that no dimension is
   /// empty.
   explicit IndexAnalysis(ArrayRef<SymExpr> sizes);
 
@@ -89,25 +90,25 @@ public:
   /// Returns the symbol of index `dim` in polynomials.
   static std::string indexName(unsigned dim) { return "_i" + std::to_string(dim); }
 
-  /// Whether `e` consists only of sizes, without indices or elements. Names of indices and elements
-  /// begin with an underscore; names of a file's symbols do not.
+  /// Whether `e` has only symbols of the model, no indices and no elements. Names of indices and
+  /// elements begin with an underscore; names of symbols do not.
   static bool isSize(const SymExpr &e);
 
   /// Returns the element of `v` at these indices.
   IndexExpr at(Value v, ArrayRef<IndexExpr> where);
-  /// Returns the element of `v`, broadcast to the analysis' sizes, at its indices.
+  /// Broadcasts `v` to the sizes of the analysis, and returns its element at getIndices().
   IndexExpr atBroadcast(Value v);
 
-  /// Returns the tensor element that a symbol of a polynomial denotes, or null.
+  /// Returns the tensor element that a symbol of a polynomial represents, or null.
   const IndexExpr *getElement(StringRef symbol) const;
 
-  // Proofs from the ranges of indices and symbols; false means "not proved".
+  // Proofs from the ranges of indices and symbols; false means unknown.
   bool isNonNegative(const SymExpr &e);
   bool isAtMost(const SymExpr &a, const SymExpr &b) { return isNonNegative(b - a); }
-  /// Returns e as first * name + second; nothing if the symbol occurs in another form.
+  /// Returns (a, b) with e = a * name + b; nothing if `e` is not linear in `name`.
   static std::optional<std::pair<SymExpr, SymExpr>> linearIn(const SymExpr &e,
                                                              const std::string &name);
-  /// Bounds of an integer over all indices, as expressions over symbols only.
+  /// Returns a bound of an integer over all indices, as an expression over symbols only.
   std::optional<SymExpr> lowerBound(const SymExpr &e);
   std::optional<SymExpr> upperBound(const SymExpr &e);
 
@@ -117,17 +118,17 @@ public:
   IndexExpr disjunction(ArrayRef<IndexExpr> terms);
   IndexExpr negation(const IndexExpr &e);
   IndexExpr select(const IndexExpr &c, const IndexExpr &a, const IndexExpr &b);
-  /// Simplifies `e` under the assumption that `fact`, a truth value, is true.
+  /// Simplifies `e` under the assumption that the boolean `fact` is true.
   IndexExpr assume(const IndexExpr &e, const IndexExpr &fact);
   IndexExpr floorDiv(const SymExpr &a, const SymExpr &b);
   IndexExpr mod(const SymExpr &a, const SymExpr &b);
   IndexExpr substitute(const IndexExpr &e, const std::string &name, const SymExpr &by);
-  /// Collects all symbols and indices in `e`, and those that its elements depend on.
+  /// Collects all symbols and indices in `e` and in the indices of its elements.
   void collectSymbols(const IndexExpr &e, std::set<std::string> &out) const;
 
-  // For models of ops.
+  // Used by the index models of ops.
 
-  /// Returns a new variable with values from 0 to size - 1.
+  /// Returns a new index variable in [0, size).
   IndexExpr freshIndex(const SymExpr &size);
   /// Applies `f` to the leaves of a tree of selects.
   IndexExpr mapLeaves(const IndexExpr &e, llvm::function_ref<IndexExpr(const IndexExpr &)> f);
@@ -138,7 +139,7 @@ private:
     std::string name;
     SymExpr upper; // inclusive; the lower bound is zero
   };
-  /// Returns floor quotient and remainder if they can be derived.
+  /// Returns the floor quotient and the remainder if they can be derived.
   std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
   bool hasElements(const SymExpr &e) const;
   bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
@@ -158,10 +159,11 @@ private:
   std::map<std::string, IndexExpr> cache;
   unsigned depth = 0;
 
-  /// Limit for adversarial files. Beyond it, expressions are correct but no longer simplified.
+  /// Limit for adversarial files. After this number of steps, expressions are correct but not
+  /// simplified.
   static constexpr unsigned kMaxSteps = 10000;
   unsigned steps = 0;
-  bool isSpent() const { return steps > kMaxSteps; }
+  bool isOutOfSteps() const { return steps > kMaxSteps; }
 };
 
 /// Attaches the index models of ops.

@@ -1,4 +1,4 @@
-//===- Splats.h - Values whose elements are all equal -----------*- C++ -*-===//
+//===- Splats.h - Splat values ----------------------------------*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_INDEX_SPLATS_H
 #define TPC_ANALYSIS_INDEX_SPLATS_H
@@ -7,12 +7,13 @@
 
 namespace mlir::tpc {
 
-/// Returns the common value of all elements, if known: of a splat constant or a constant size, also
-/// through casts and ops that move elements. Integers and booleans are returned as doubles; nothing
-/// for integers that a double cannot represent.
+/// Returns the value of all elements if `v` is a splat constant or a constant size, possibly after
+/// casts and movement ops. Integers and booleans are converted to double; returns nothing for
+/// integers that a double cannot represent.
 std::optional<double> getSplat(Value v);
 inline bool isSplat(Value v, double number) { return getSplat(v) == number; }
-/// Whether `v` is a splat of `number` within a relative error, for factors that exporters round.
+/// Whether `v` is a splat of `number` up to the relative error `tolerance`, because exporters round
+/// constants.
 bool isSplatNear(Value v, double number, double tolerance = 1e-5);
 
 /// Evaluates an element-wise op whose operands are splats with these values.

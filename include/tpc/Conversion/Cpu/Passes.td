@@ -9,12 +9,12 @@ def LowerKernels : Pass<"tpc-lower-kernels", "::mlir::ModuleOp"> {
   let summary = "Lower kernels to loops that LLVM vectorizes, for CPUs";
   let description = [{
     Each `tpc_kernel.func` is replaced by an LLVM function of the same name: a loop over a range of
-    rows that the caller passes. Sizes are computed once at its beginning. Loops are rotated and
-    marked as having independent iterations. An `adjacent` `fold` of floats uses 32 lanes: index i
-    of its last dimension is reduced in lane i mod 32, in ascending order; at the end the lanes are
-    reduced by halves (8 and 16 apart, then 4, 2, 1). Any other fold reduces its terms in ascending
-    order. Scalar ops of `arith` and `math` are kept for `tpc-approximate-math` and upstream's
-    conversions.
+    rows that is passed by the caller. Sizes are computed once, in the entry block. Loops are
+    rotated and marked as having independent iterations. An `adjacent` `fold` of floats uses 32
+    lanes: index i of its last dimension is reduced in lane i mod 32, in ascending order; at the end
+    the lanes are reduced in a tree (8 and 16 apart, then 4, 2, 1). Any other fold reduces its terms
+    in ascending order. Scalar ops of `arith` and `math` are kept for `tpc-approximate-math` and the
+    upstream conversions.
 
     Barriers are erased: one thread runs the whole row.
   }];

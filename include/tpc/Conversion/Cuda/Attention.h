@@ -1,11 +1,11 @@
 //===- Attention.h - Attention kernels for GPUs -----------------*- C++ -*-===//
 //
-// One set of kernels for each variant of tpc.attention that a program has:
+// Each variant of tpc.attention in a program has three kernels:
 //
 //   tiles     a block computes 64 rows of one KV head: for launches with many rows
 //   split     a block computes 16 rows over a range of the keys: for few rows, such as one query;
 //             partial results are stored in the workspace
-//   combine   combines results from the workspace, one warp per row
+//   combine combines partial results from the workspace, one warp per row
 //
 // Rows of a KV head are its queries times its query heads: row = query * group + head.
 // tpc/attention.h documents the variants and the launch parameters.
@@ -32,8 +32,8 @@ std::string getName(const AttentionVariant &variant);
 /// Returns the variant of an op, or an error with the reason why no kernel supports it.
 FailureOr<AttentionVariant> getVariant(AttentionOp op);
 
-/// Returns the reason why the library (cuDNN's fused attention) cannot compute a variant; empty if
-/// it can. These kernels are the fallback if the library rejects a call at run time.
+/// Returns the reason why the library (cuDNN's fused attention) does not support a variant; empty
+/// if it does. The generated kernels are the fallback if the library rejects a call at run time.
 StringRef getLibraryLimitation(const AttentionVariant &variant);
 
 /// Kernels generated for a variant.
@@ -42,11 +42,12 @@ struct AttentionKernels {
   Launch tiles, split, combine;
 };
 
-/// Adds the functions to a module of the LLVM dialect. Keeps scalar ops of `arith` and `math`.
+/// Adds the three kernels of a variant to a module of the LLVM dialect. Keeps scalar ops of `arith`
+/// and `math`.
 AttentionKernels makeAttentionKernels(ModuleOp kernels, const AttentionVariant &variant);
 
-/// Adds the kernels of all variants in a program, each once, in the order of its ops, to the module
-/// of its kernels, which is created if there is none.
+/// Adds the kernels of all variants in a program to its module `@kernels`, which is created if
+/// absent. Each variant occurs once, in the order of the program's ops.
 FailureOr<std::vector<AttentionKernels>> makeAllAttentionKernels(ModuleOp program);
 
 } // namespace mlir::tpc::cuda

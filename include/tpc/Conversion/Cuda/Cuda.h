@@ -22,10 +22,10 @@ void registerCudaTarget();
 
 //===--- architectures ------------------------------------------------------===//
 
-/// Compute capabilities: 90 is sm_90. A program runs on these and later ones.
+/// Compute capabilities: 90 is sm_90. A program runs on the listed and on later capabilities.
 using Architectures = std::vector<unsigned>;
 
-/// Parses the value of --gpu-arch, such as sm_80,sm_90. Ascending.
+/// Parses the value of --gpu-arch, such as sm_80,sm_90. The result is in ascending order.
 llvm::Expected<Architectures> parseArchitectures(StringRef text);
 /// Default of --gpu-arch.
 inline constexpr llvm::StringLiteral kDefaultArchitectures = "sm_80,sm_90,sm_100";
@@ -44,7 +44,7 @@ struct Cubin {
   std::vector<Resources> kernels; // in the order of Code::launches
 };
 
-/// Kernels of a variant, as indices into Code::launches.
+/// Attention kernels of a variant, as indices into Code::launches.
 struct AttentionEntry {
   AttentionVariant variant;
   unsigned tiles = 0, split = 0, combine = 0;
@@ -57,15 +57,15 @@ struct Code {
   std::vector<Launch> launches;
   std::vector<AttentionEntry> attentions;
   std::vector<Cubin> cubins;
-  ArrayAttr nodes; // names of nodes that kernels report, by index; null: none
+  ArrayAttr nodes; // names of ONNX nodes in run-time errors of kernels, by index; null: none
 };
 
-/// Replaces each tpc_kernel.func by LLVM functions for GPU threads. `program` is at the level of
-/// kernels.
+/// Replaces each tpc_kernel.func by LLVM functions for GPU threads. `program` is at the kernels
+/// level.
 FailureOr<std::vector<Launch>> lowerKernels(ModuleOp program);
 
-/// Writes GPU functions as PTX. `kernels` is a module of the LLVM dialect and NVVM, with scalar ops
-/// of `arith` and `math`, which are lowered in place.
+/// Translates GPU functions to PTX. `kernels` is a module of the LLVM and NVVM dialects, with
+/// scalar ops of `arith` and `math`, which are lowered in place.
 llvm::Expected<std::string> writePtx(ModuleOp kernels, const Architectures &architectures,
                                      unsigned optLevel);
 
@@ -73,26 +73,27 @@ llvm::Expected<std::string> writePtx(ModuleOp kernels, const Architectures &arch
 llvm::Expected<Code> emitPtx(ModuleOp program, const Architectures &architectures,
                              unsigned optLevel);
 
-/// Checks that no float arithmetic leaves its rounding to the assembler, which would contract
-/// multiplications and additions, and that none is approximate. Errors name the line.
+/// Checks that all float instructions have an explicit rounding mode, so that ptxas does not
+/// contract multiplications and additions, and that none is approximate. Errors name the line.
 llvm::Error checkRounding(StringRef ptx);
 
 /// Returns the path of ptxas: in CUDA_HOME if that is set, else in PATH, else in /usr/local/cuda;
 /// empty if there is none.
 std::string findAssembler();
-/// Returns the paths that findAssembler searches, for messages.
+/// Returns the paths that findAssembler searches, for error messages.
 std::string getAssemblerSearchPaths();
 
-/// Adds a cubin for each architecture. On an error, keeps the PTX in a file that the error names.
+/// Adds a cubin for each architecture. On an error, keeps the PTX in a file; the error contains its
+/// path.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);
 
-/// Embeds the code into the host's program, in place of its kernels, as data that the runtime reads
-/// (tpc/gpu.h). `program` is at the level of buffers.
+/// Replaces the kernels of the host program by the code, as data that the runtime reads
+/// (tpc/gpu.h). `program` is at the buffers level.
 LogicalResult embed(ModuleOp program, const Code &code);
 
-/// Returns the GPU section of --report: per kernel its launch and its resources by architecture;
-/// per function of the program the number of its kernel launches; per attention its kernels, and
-/// the reason why no library computes it.
+/// Returns the GPU section of --report. For each kernel: launch parameters, and resources by
+/// architecture. For each function of the program: number of kernel launches. For each attention
+/// variant: its kernels, and the reason why the library does not support it.
 llvm::json::Object makeReport(ModuleOp program, const Code &code);
 
 } // namespace mlir::tpc::cuda

@@ -25,9 +25,9 @@ def LowerKernelsToNvvm : Pass<"tpc-lower-kernels-to-nvvm", "::mlir::ModuleOp"> {
           s = terms of chunks lane, lane + 32, …, then shuffles
           chunks lane, lane + 32, … of 4 elements, loaded and stored as vectors
 
-    A barrier synchronizes the warp or the block. Scalar ops of `arith` and `math` are kept. Any
-    grid is correct. The assignment of terms to threads depends only on sizes, so results do not
-    depend on the grid.
+    A barrier synchronizes the warp or the block. Scalar ops of `arith` and `math` are kept. A
+    kernel may be launched with any number of blocks. The assignment of terms to threads depends
+    only on sizes, so results do not depend on the number of blocks.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
@@ -39,23 +39,23 @@ def AttentionToNvvm : Pass<"tpc-attention-to-nvvm", "::mlir::ModuleOp"> {
     the other kernels. `attention_…` iterates over tiles of queries and keys with a one-pass
     softmax, `attention_…_split` over a range of the keys for few queries, and `attention_…_combine`
     combines partial results. Sizes are read at run time. The attention ops are kept; the runtime
-    launches the kernels. Errors: element types other than f32, f16 and bf16; head sizes above 256
-    or that differ between ranks.
+    launches the kernels. Errors: element types other than f32, f16 and bf16; head sizes that exceed
+    256 or differ between ranks.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
 def ExpandMath : Pass<"tpc-expand-math", "::mlir::ModuleOp"> {
-  let summary = "Expand sin, cos, pow and remainders of f32 to arithmetic that is accurate "
-                "everywhere";
+  let summary = "Expand sin, cos, pow and remainders of f32 to arithmetic that is accurate for "
+                "all arguments";
   let description = [{
-    CPUs use libm for these functions. `sin` and `cos` reduce their argument with as many digits of
-    2/pi as it needs (Payne and Hanek), in integers: accurate up to the largest f32. `pow` and
-    `arith.remf` are computed in f64; `arith.remf` is exact.
+    CPU kernels call libm instead. `sin` and `cos` use Payne-Hanek argument reduction in integer
+    arithmetic, which is accurate up to the largest f32. `pow` and `arith.remf` are computed in f64;
+    `arith.remf` is exact.
 
-    Errors: another function of `math` that is no instruction; one of these with a type other than
-    f32.
+    Errors: any other `math` op without a GPU instruction; `sin`, `cos`, `pow` or `remf` of a type
+    other than f32.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::LLVM::LLVMDialect"];

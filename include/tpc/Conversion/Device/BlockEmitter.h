@@ -1,4 +1,4 @@
-//===- BlockEmitter.h - Emission of loops and branches as blocks ----------===//
+//===- BlockEmitter.h - Emission of loops and branches as CFG blocks ------===//
 //
 // Helpers for emitting LLVM-dialect code at the builder's insertion point. Used by the lowering of
 // kernel IR and by hand-written kernels (attention on GPUs).
@@ -18,14 +18,16 @@ protected:
 
   BlockEmitter(const OpBuilder &builder, Location loc) : b(builder), loc(loc) {}
 
-  /// Emits a loop over iv in [lb, ub) with loop-carried values. `again` receives the back edge.
+  /// Emits a loop over iv in [lb, ub) with loop-carried values. `backEdge` receives the branch to
+  /// the loop header.
   SmallVector<Value> emitLoop(Value lb, Value ub, Value step, ValueRange init, LoopBody body,
-                              LLVM::CondBrOp *again = nullptr);
-  /// Emits a branch. A null `otherwise` emits no code and yields no values.
+                              LLVM::CondBrOp *backEdge = nullptr);
+  /// Emits an if-else. `types` are the types of its results. If `otherwise` is null, there is no
+  /// else block and there are no results.
   SmallVector<Value> branch(Value condition, TypeRange types,
                             function_ref<SmallVector<Value>()> then,
                             function_ref<SmallVector<Value>()> otherwise);
-  /// Signed comparison.
+  /// Emits a signed comparison x < y.
   Value less(Value x, Value y);
 
   OpBuilder b;

@@ -2,8 +2,8 @@
 //
 // Converts a tpc_kernel.func to a function of the LLVM dialect. Sizes are computed from `env` at
 // the function's beginning, memory becomes pointers, branches and loops become blocks; scalar ops
-// of `arith` and `math` are kept. The assignment of rows and elements to threads and the sharing of
-// folds depend on the device: Conversion/Cpu and Conversion/Cuda derive from this class.
+// of `arith` and `math` are kept. Subclasses in Conversion/Cpu and Conversion/Cuda define the
+// assignment of rows and elements to threads and the order of reductions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ namespace mlir::tpc {
 
 class KernelEmitter : protected BlockEmitter {
 public:
-  /// ONNX nodes that kernels report, by index.
+  /// Names of ONNX nodes in run-time errors of kernels, by index.
   using NodeNames = llvm::SetVector<Attribute>;
 
   virtual ~KernelEmitter() = default;
@@ -39,7 +39,7 @@ protected:
   virtual void lowerElements(kernel::ElementsOp op) = 0;
   virtual Value lowerFold(kernel::FoldOp op) = 0;
   virtual void lowerBarrier(kernel::BarrierOp op) = 0;
-  /// Lowers an op on scalars. By default indices have 64 bits.
+  /// Lowers a scalar op. By default indices have 64 bits.
   virtual void lowerScalar(Operation *op);
   /// Returns the address of an element.
   virtual Value elementAddress(Value memref, ValueRange indices);
@@ -53,12 +53,12 @@ protected:
   virtual void annotate(LLVM::LoadOp) {}
   virtual void annotate(LLVM::StoreOp) {}
   virtual void lowerSize(kernel::SizeOp op) { map.map(op.getResult(), extent(op.getExpr())); }
-  /// Maps the index of a loop up to `size` to its value.
+  /// Maps the index of a loop over [0, size) to its lowered value.
   virtual void mapIndex(Value index, Value value, Value size) { map.map(index, value); }
 
   //===--- the walk over a kernel -------------------------------------------===//
 
-  /// Lowers all ops of a block but its terminator, at the insertion point.
+  /// Lowers all ops of a block except its terminator, at the insertion point.
   virtual void lowerBody(Block &block);
   virtual void lowerOp(Operation *op);
   virtual void lowerFor(scf::ForOp op);
@@ -66,32 +66,33 @@ protected:
   void lowerCheck(kernel::CheckOp op);
   virtual Value lowerLoad(memref::LoadOp op);
   virtual void lowerStore(memref::StoreOp op);
-  /// Computes the operand of a fold's terminator, at the insertion point.
+  /// Emits the body of a fold at the insertion point, and returns its term.
   Value lowerTerm(kernel::FoldOp op);
-  /// Reduces all terms in one thread, in ascending order.
+  /// Emits a reduction of all terms in one thread, in ascending order.
   Value foldInOrder(kernel::FoldOp op);
 
   //===--- loops and branches -----------------------------------------------===//
 
-  /// Emits nested loops over `indices`, outermost first, and adds them to `map`.
+  /// Emits nested loops over `indices`, outermost first, and maps the indices to the loops'
+  /// induction variables.
   SmallVector<Value> loops(ArrayRef<Value> sizes, Block::BlockArgListType indices, ValueRange init,
                            function_ref<SmallVector<Value>(ValueRange)> body, bool unroll = false);
-  /// Returns the type in which regions yield values of this type.
+  /// Returns the type of loop-carried values and branch results for kernel values of `type`.
   Type getCarriedType(Type type) { return type.isIndex() ? Type(b.getI64Type()) : type; }
-  /// Returns a value of a kernel in the type in which regions carry it.
+  /// Returns the lowered value of a kernel value, converted to getCarriedType.
   Value lookupCarried(Value value);
 
   //===--- arithmetic at the insertion point ----------------------------------===//
 
   Value constant(int64_t value) { return sizes->constant(value); }
-  /// Returns a constant of the type of an index.
+  /// Returns a constant with the type of `index`.
   Value indexLike(Value index, int64_t value);
-  /// Sign-extends to 64 bits.
+  /// Sign-extends an index to 64 bits.
   Value wide(Value index);
   Value add(Value x, Value y);
   Value mul(Value x, Value y);
   SmallVector<Value> extents(ArrayRef<::tpc::SymExpr> exprs);
-  /// Returns the sizes of memory, as 64-bit values.
+  /// Returns the sizes of a memref of the kernel, as 64-bit values.
   ArrayRef<Value> memorySizes(Value memref);
   Value address(Value pointer, Type type, Value linear);
   /// Returns the type of an element in memory: a boolean takes a byte.
@@ -105,11 +106,11 @@ protected:
   NodeNames &nodes;
   LLVM::LLVMFuncOp target;
   Value status;
-  std::unique_ptr<SizeEmitter> sizes; // at the function's beginning
+  std::unique_ptr<SizeEmitter> sizes; // emits in the entry block
   IRMapping map;
 
 private:
-  DenseMap<Value, SmallVector<Value>> sizesOf; // of memory
+  DenseMap<Value, SmallVector<Value>> sizesOf; // by memref
 };
 
 } // namespace mlir::tpc

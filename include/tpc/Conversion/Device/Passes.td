@@ -8,10 +8,10 @@ include "mlir/Pass/PassBase.td"
 def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {
   let summary = "Expand exp, tanh, erf and log to polynomials, so that loops vectorize";
   let description = [{
-    Accurate to 3e-7, and correct for infinities and NaN. exp, tanh and erf use the formulas with
-    which the runtime computes activations (`tpc/functions.h`): an activation has the same bits
-    in a matmul epilogue and in a kernel. sin, cos and pow remain calls of libm, as polynomials for
-    them are inaccurate far from zero. No fast-math flags are set: see KernelBuilder.h.
+    Accurate to 3e-7, and correct for infinities and NaN. exp, tanh and erf use the same formulas as
+    the runtime's epilogues (`tpc/functions.h`), so an activation is bit-identical in a matmul
+    epilogue and in a kernel. sin, cos and pow remain libm calls, because polynomials for them are
+    inaccurate far from zero. No fast-math flags are set, see KernelBuilder.h.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];

@@ -1,7 +1,7 @@
 //===- DataEmitter.h - Emission of constant data ----------------*- C++ -*-===//
 //
-// Emits the data of a program that the runtime reads: texts, tensors, and tables of structs
-// (RuntimeAbi.h) that refer to each other and to functions by name.
+// Emits constant data of a program for the runtime: strings, tensors, and tables of structs
+// (RuntimeAbi.h) with the addresses of other data and of functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace mlir::tpc {
 
-/// Defines constants of a module, at its end.
+/// Appends constants to a module.
 class DataEmitter {
 public:
   explicit DataEmitter(ModuleOp module)
@@ -26,12 +26,12 @@ public:
   abi::Pointer address(StringRef symbol);
   abi::Pointer null();
 
-  /// Emits a NUL-terminated text.
+  /// Emits a NUL-terminated string.
   void text(StringRef name, StringRef value);
   /// Emits bytes unchanged, 64-byte aligned.
   void bytes(StringRef name, StringRef value);
-  /// Emits a tensor's elements, 64-byte aligned: signless, as LLVM requires, and a byte per
-  /// boolean.
+  /// Emits a tensor's elements, 64-byte aligned. Integers become signless, as LLVM requires; a
+  /// boolean takes a byte.
   void elements(StringRef name, DenseElementsAttr value);
 
   /// Emits a global whose initializer contains addresses and numbers.

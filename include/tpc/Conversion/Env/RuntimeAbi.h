@@ -1,10 +1,10 @@
 //===- RuntimeAbi.h - LLVM types of the runtime's C interface ---*- C++ -*-===//
 //
 // runtime/include/tpc/runtime.h is the single definition of the interface between generated code
-// and the runtime. The LLVM view of it is derived here from the C declarations, when the compiler
-// is compiled: types of functions from their prototypes, layouts of structs from their lists of
-// fields, numbers from the enumerations. A call with a wrong number or kind of arguments, or a
-// struct with a missing field, does not compile.
+// and the runtime. This header derives LLVM types from the C declarations at compile time: function
+// types from prototypes, struct layouts from field lists, constants from enumerations. A call with
+// a wrong number or kind of arguments, or a struct with a missing field, is a compile error of tpc
+// itself.
 //
 //   e.call(TPC_ABI(tpc_copy), to, from, bytes);
 //   e.store(abi::Values<tpc_attention_args>{.q = q, .k = k, ...})
@@ -23,13 +23,13 @@
 #include <type_traits>
 
 namespace mlir::tpc {
-/// Symbol of a GPU program's tpc_gpu_code, among the data that replaces the kernels.
+/// Symbol of the tpc_gpu_code struct that replaces the kernels of a GPU program.
 inline constexpr llvm::StringLiteral kGpuCodeSymbol = "tpc_gpu_code";
 } // namespace mlir::tpc
 
 namespace mlir::tpc::abi {
 
-/// Kind of a value of the interface, as an LLVM type.
+/// Kind of a value in the runtime interface; determines its LLVM type.
 enum class Kind : uint8_t { Void, I32, I64, F32, Pointer };
 
 /// The kind of a C type.
@@ -55,7 +55,7 @@ constexpr size_t bytesOf(Kind kind) {
 
 Type getType(MLIRContext *context, Kind kind);
 
-/// A value of one kind.
+/// A Value whose LLVM type has the given kind.
 template <Kind kind> class Typed : public Value {
 public:
   explicit Typed(Value value) : Value(value) {
@@ -71,7 +71,7 @@ template <typename T> using ValueOf = Typed<kindOf<T>()>;
 
 //===--- functions --------------------------------------------------------===//
 
-/// A function of the runtime, for callers with a list of arguments.
+/// A runtime function, for calls whose arguments are checked when the compiler runs.
 struct Function {
   StringRef name;
   Kind result;
@@ -88,17 +88,17 @@ template <typename R, typename... Ps> struct Prototype<R(Ps...)> {
 };
 } // namespace detail
 
-/// A function of the runtime with its prototype, for statically checked calls.
+/// A runtime function with its prototype, for calls whose arguments are checked statically.
 template <typename Signature> struct Prototyped : Function {
   constexpr explicit Prototyped(const char *name)
       : Function{name, detail::Prototype<Signature>::result,
                  detail::Prototype<Signature>::parameters} {}
 };
 
-/// Names a function of the runtime by its C name.
+/// The runtime function with this C name.
 #define TPC_ABI(function) ::mlir::tpc::abi::Prototyped<decltype(::function)>(#function)
 
-/// Returns the type of functions that a C type points to, such as tpc_stage_fn.
+/// Returns the LLVM function type of a C function pointer type, such as tpc_stage_fn.
 template <typename PointerToFunction> LLVM::LLVMFunctionType getType(MLIRContext *context) {
   return Prototyped<std::remove_pointer_t<PointerToFunction>>("").getType(context);
 }
@@ -110,8 +110,8 @@ struct Field {
   size_t offset;
 };
 
-/// Values of a struct: one member for each field, of the same name. There are no defaults, so all
-/// must be given.
+/// Values of a struct's fields: one member for each field, with the same name and without a
+/// default.
 template <typename Struct> struct Values;
 /// Layout of a struct: `fields`, and their indices by name.
 template <typename Struct> struct Layout;
@@ -122,19 +122,19 @@ template <typename Struct> LLVM::LLVMStructType getStructType(MLIRContext *conte
   return getStructType(context, Layout<Struct>::fields);
 }
 
-/// Whether LLVM, which aligns each field to its size, lays out a struct like C.
-template <size_t n> constexpr bool isAsInC(const std::array<Field, n> &fields, size_t size) {
-  size_t at = 0, most = 1;
+/// Whether the layout of a C struct equals LLVM's layout, which aligns each field to its size.
+template <size_t n> constexpr bool matchesCLayout(const std::array<Field, n> &fields, size_t size) {
+  size_t at = 0, alignment = 1;
   auto align = [&](size_t to) { at = (at + to - 1) / to * to; };
   for (const Field &field : fields) {
     size_t bytes = bytesOf(field.kind);
-    most = bytes > most ? bytes : most;
+    alignment = bytes > alignment ? bytes : alignment;
     align(bytes);
     if (at != field.offset)
       return false;
     at += bytes;
   }
-  align(most);
+  align(alignment);
   return at == size;
 }
 
@@ -151,7 +151,7 @@ template <size_t n> constexpr bool isAsInC(const std::array<Field, n> &fields, s
     using Struct = T;                                                                              \
     enum Place : int32_t { FIELDS(TPC_ABI_VALUE) };                                                \
     static constexpr auto fields = std::to_array<Field>({FIELDS(TPC_ABI_FIELD)});                  \
-    static_assert(isAsInC(fields, sizeof(T)));                                                     \
+    static_assert(matchesCLayout(fields, sizeof(T)));                                              \
   };
 
 TPC_ABI_STRUCT(tpc_status, TPC_STATUS_FIELDS)

@@ -1,8 +1,8 @@
 //===- SizeEmitter.h - Emission of sizes and coordinates --------*- C++ -*-===//
 //
-// Generated functions take a pointer to `env`: the values of the program's symbols, this rank's
-// coordinate on each axis of the grid, and the current micro-batch index. This class emits
-// arithmetic on `env` for symbolic sizes and distributions.
+// Generated functions receive a pointer to `env`, an array with the values of the program's
+// symbols, this rank's coordinate on each grid axis, and the current micro-batch index. SizeEmitter
+// emits the loads and the arithmetic for symbolic sizes and coordinates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,15 +13,14 @@
 
 namespace mlir::tpc {
 
-/// Positions of values in `env`.
+/// Indices of values in `env`.
 struct EnvLayout {
   SmallVector<std::string> symbols;
   GridAttr grid; // null: no grid, one rank
 
-  /// Returns the layout of a module. Its symbols are those of the inputs' sizes, in order of
-  /// appearance.
-  /// Fails with a message if a type of the module has a symbol that no input has, or if a symbol
-  /// has the name of a coordinate.
+  /// Returns the layout for a module. Symbols are those of the inputs' sizes, in order of
+  /// appearance. Emits an error if a type in the module has a symbol that occurs in no input, or if
+  /// a symbol has the name of a coordinate.
   static FailureOr<EnvLayout> get(ModuleOp module);
 
   ArrayRef<StringAttr> axes() const;
@@ -32,11 +31,11 @@ struct EnvLayout {
   int64_t axisSize(StringRef axis) const;
 };
 
-/// Emits size arithmetic at one insertion point, which must dominate all uses (the entry block).
-/// Emits each expression once.
+/// Emits size arithmetic at one insertion point in the entry block, which dominates all uses. Each
+/// expression is emitted once.
 class SizeEmitter {
 public:
-  /// Copies `builder`, whose insertion point is used for all code.
+  /// Emits all code at the insertion point of `builder`, which is copied.
   SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout, Value env)
       : b(builder), loc(loc), layout(layout), env(env) {}
 
@@ -55,7 +54,7 @@ public:
   Value coordinate(StringRef axis) { return expr(getCoordinate(axis, layout.grid)); }
   /// Returns the size of this rank's shard of n elements on an axis.
   Value shardSize(Value n, StringAttr axis);
-  /// Values of the functions of the same name in RankSizes.h.
+  /// Emit the results of getLocalSize, getBegin and getFactorsSize of RankSizes.h.
   Value localSize(FactorAttr factor, std::optional<unsigned> axes = {}) {
     return expr(getLocalSize(factor, layout.grid, axes));
   }
@@ -65,7 +64,7 @@ public:
     return expr(getLocalSize(dim, layout.grid, productAxes));
   }
 
-  /// Returns the sizes of a tensor in this rank's memory.
+  /// Returns the local sizes of a tensor.
   SmallVector<Value> localSizes(Type tensor);
   Value numElements(Type tensor);
 
@@ -88,7 +87,7 @@ private:
   std::map<std::tuple<char, void *, void *>, Value> binaries;
 };
 
-/// Returns the constant value of an i64, if it is constant.
+/// Returns the value of an i64 constant; nothing if `value` is not a constant.
 std::optional<int64_t> asConstant(Value value);
 
 } // namespace mlir::tpc

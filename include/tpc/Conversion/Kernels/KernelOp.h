@@ -1,4 +1,4 @@
-//===- KernelOp.h - Queries of ops that kernels compute ---------*- C++ -*-===//
+//===- KernelOp.h - Queries on KernelOpInterface ----------------*- C++ -*-===//
 
 #ifndef TPC_CONVERSION_KERNELS_KERNELOP_H
 #define TPC_CONVERSION_KERNELS_KERNELOP_H
@@ -17,10 +17,10 @@ class KernelBuilder;
 
 namespace mlir::tpc {
 
-/// Returns the value that a kernel writes for a result: the appended slice if the result aliases an
-/// operand.
+/// Returns the value that a kernel writes to a result's memory: the new tokens for a tpc.append,
+/// else the result itself.
 Value getWritten(Value result);
-/// Returns the operand whose memory a result aliases; null if it has memory of its own.
+/// Returns the operand whose memory a result aliases; null if the result has its own memory.
 Value getAliasedOperand(Value result);
 
 /// Attaches KernelOpInterface to the tpc dialect's ops.

@@ -1,7 +1,7 @@
 //===- TargetTraits.h - Table of target properties --------------*- C++ -*-===//
 //
-// The selection of ops for kernels and of epilogues for matmuls is the same for all targets. The
-// differences between targets are in one table for each, registered by name.
+// The algorithms that select ops for kernels and epilogues for matmuls are the same for all
+// targets. A TargetTraits table, registered by name, describes the differences between targets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,23 +19,23 @@
 namespace mlir::tpc {
 
 struct KernelCodeOptions {
-  /// In the form that checkArchitectures accepts; empty: the target's default.
+  /// Comma-separated names, see checkArchitectures; empty: the target's default.
   std::string architectures;
   unsigned optLevel = 3;
   /// Whether f32 matmuls are computed in TF32.
   bool tf32 = false;
-  /// Called at the beginning of each step.
+  /// Called with a description at the beginning of each step of the code generation.
   llvm::function_ref<void(StringRef what)> onStep;
 };
 
-/// Kernels for a device that is not the host.
+/// Code of kernels for a device other than the host.
 struct KernelCode {
   std::string text;
   /// The kernels' section of --report.
   llvm::json::Object report;
-  /// Note to the user about omitted code; empty: none.
+  /// Note to the user about omitted code, or empty.
   std::string note;
-  /// Embeds the code in its program, at the level of buffers, in place of the kernels.
+  /// Replaces the kernels of a program at the buffers level by the code.
   std::function<LogicalResult(ModuleOp program)> embed;
 };
 
@@ -44,45 +44,47 @@ struct TargetTraits {
 
   //===--- libraries --------------------------------------------------------===//
 
-  /// Whether a library computes matmuls and attention of these elements; kernels compute others.
+  /// Whether the target's libraries support matmuls and attention of this element type. Otherwise
+  /// they are computed by kernels.
   bool (*computesMatmuls)(Type element);
-  /// Epilogue of a matmul with a packed parameter, in this order: bias, activation, residual.
+  /// Supported epilogue of a matmul with a packed parameter, in this order: bias, activation,
+  /// residual.
   bool addsBias, addsResidual;
   bool (*isActivation)(Operation *op);
-  /// Whether f32 matmuls can be computed in TF32: faster, with operands of 10-bit fractions.
+  /// Whether f32 matmuls can be computed in TF32, which is faster but rounds operands to 10-bit
+  /// fractions.
   bool hasTf32 = false;
 
   //===--- kernels ----------------------------------------------------------===//
 
-  /// Cost of computing an element by a cheap op and by any other. A value with several uses in a
-  /// kernel is stored from a cost of `storedFrom` on.
+  /// Cost of one element of a cheap op and of any other op. A value with several uses in a kernel
+  /// is stored in memory if its cost is at least `storedFrom`.
   unsigned cheapCost, expensiveCost, storedFrom;
-  /// Limits for kernel size. Elements are built by recursion over a kernel's ops, and each result
-  /// rebuilds what it needs.
+  /// Limits on the size of a kernel. Code generation recurses over the kernel's ops for each
+  /// result, without sharing between results.
   unsigned maxKernelOps, maxGeneratedDepth;
-  /// Minimum number of elements for which waking another thread pays.
+  /// Minimum number of elements per task, for which the wake-up of another thread pays off.
   int64_t elementsPerTask;
 
   //===--- code -------------------------------------------------------------===//
 
-  /// For kernels outside of the host's object: the name of their text (--emit=ptx), the supported
-  /// architectures, and the code generator.
+  /// Only for targets whose kernels are not in the host's object file: the name of the textual form
+  /// (--emit=ptx), a check of the architecture names, and the code generator.
   StringRef kernelText = {};
   llvm::Error (*checkArchitectures)(StringRef names) = nullptr;
   llvm::Expected<KernelCode> (*emitKernels)(ModuleOp program,
                                             const KernelCodeOptions &options) = nullptr;
 
-  /// Returns the target of the program that contains `op` (`tpc.target`), else the target that was
-  /// registered first.
+  /// Returns the target of the program that contains `op` (`tpc.target`), or the default target.
   static const TargetTraits &get(Operation *op);
-  /// Emits an error if a program names an unknown target.
+  /// Emits an error if the program's `tpc.target` is unknown.
   static LogicalResult verify(Operation *program);
   static SmallVector<const TargetTraits *> getAll();
   /// Returns null if there is no target of this name.
   static const TargetTraits *lookup(StringRef name);
 };
 
-/// Registers a target, the default one first. Tables must live as long as the process.
+/// Registers a target. The first one is the default. `target` must have static lifetime.
 void registerTarget(const TargetTraits &target);
 
 } // namespace mlir::tpc

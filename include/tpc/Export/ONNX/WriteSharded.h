@@ -1,8 +1,8 @@
 //===- WriteSharded.h - Export of shardings to ONNX files -------*- C++ -*-===//
 //
 // Copies an ONNX file and adds a device configuration (IR version 11): the devices of each shard of
-// weights, inputs and values, and the pipeline stage of each node. All other bytes are unchanged.
-// Weights are copied as they are in the file; external data stays in its files.
+// weights, inputs and values, and the pipeline stage of each node. All other bytes are unchanged,
+// including weights in the file. External data files are referenced, not copied.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,14 +21,14 @@
 
 namespace tpc {
 
-/// Sharding of a tensor: the factors of each dimension, major to minor, with their number of
+/// Sharding of a tensor: for each dimension its factors, major to minor, with their number of
 /// shards.
 struct OnnxSharding {
   struct Factor {
     std::string size; // a number, or a symbol
     int64_t shards = 1;
-    /// Returns the index of the shard of a rank.
-    std::function<int64_t(int64_t rank)> partOf;
+    /// Returns the index of the shard that a rank has.
+    std::function<int64_t(int64_t rank)> shardOf;
   };
   std::vector<std::vector<Factor>> dims;
 };
@@ -38,14 +38,14 @@ struct OnnxDevices {
   int64_t ranks = 1;
   int64_t stages = 1;
   std::function<int64_t(int64_t rank)> stageOf;
-  /// By name: initializers, inputs and values.
+  /// Initializers, inputs and values, by name.
   std::map<std::string, OnnxSharding> tensors;
-  /// By name: nodes with a known stage. Every other node is in the first stage that needs it.
+  /// Nodes with a known stage, by name. Any other node is in the first stage that uses its results.
   std::map<std::string, int64_t> nodes;
 };
 
-/// Writes the file `input` with `devices` to `os`. `outputPath` is the path of the output, to which
-/// locations of external data are relative. Replaces existing configurations.
+/// Writes the file `input` with `devices` to `os`. Locations of external data become relative to
+/// `outputPath`. Existing device configurations are replaced.
 llvm::Error writeShardedOnnx(llvm::StringRef input, llvm::StringRef outputPath,
                              const OnnxDevices &devices, llvm::raw_ostream &os);
 

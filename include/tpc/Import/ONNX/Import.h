@@ -18,20 +18,20 @@
 namespace tpc {
 
 struct OnnxImportOptions {
-  /// Accepts missing data files with a remark: weights may be located or generated when the program
-  /// runs.
+  /// Whether missing data files are only a remark: the location of weights may be specified at
+  /// launch, or weights may be generated.
   bool allowMissingData = true;
-  /// Overrides the location of external data: its folder, or the file itself.
+  /// Location of external data if it is not next to the model: a folder or a file.
   std::string weights = {};
 };
 
 /// Imports the model in the file `path`. On failure emits diagnostics and returns null. Loads the
-/// dialects that it needs.
+/// dialects of the program.
 mlir::OwningOpRef<mlir::ModuleOp> importOnnxModel(llvm::StringRef path, mlir::MLIRContext *context,
                                                   const OnnxImportOptions &options = {});
 
-/// Registers `tpc-translate --import-onnx`. Its output has locations, so that messages of later
-/// passes name the ONNX nodes.
+/// Registers `tpc-translate --import-onnx`, which prints the program with locations, so that
+/// diagnostics of later passes name ONNX nodes.
 void registerOnnxTranslation();
 
 /// Prints docs/reference/onnx-operators.md: the operators that are imported, with their operator

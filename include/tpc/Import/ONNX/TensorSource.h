@@ -1,8 +1,7 @@
-//===- TensorSource.h - Tensors of an ONNX file ----------------*- C++ -*-===//
+//===- TensorSource.h - References to tensors of an ONNX file --*- C++ -*-===//
 //
-// References to tensors of an ONNX file (an initializer, or the value of a Constant node): type,
-// shape, and location of the elements. Elements are read on demand, and only those of small
-// tensors.
+// Type, shape and location of the elements of a tensor in an ONNX file (an initializer, or the
+// value of a Constant node). Elements are read on demand, and only for small tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,14 +23,14 @@ namespace mlir::tpc::frontend {
 struct TensorSource {
   std::string name;
   RankedTensorType type;
-  uint64_t bytes = 0; // of all elements; fits in 63 bits
-  /// The file name in tpc.weight: relative to the model's folder, or absolute. Empty: the elements
-  /// are in `memory`.
+  uint64_t bytes = 0; // size of all elements, less than 2^63
+  /// Name of the file for tpc.weight: relative to the model's folder, or absolute. Empty if the
+  /// elements are in `memory`.
   std::string file;
-  std::string path; // the same file as a path to open
+  std::string path; // path by which the file is opened
   uint64_t offset = 0;
   bool fileExists = true;
-  /// Dense, row-major, little-endian.
+  /// Elements: dense, row-major, little-endian.
   std::string memory;
 
   int64_t elements() const { return type.getNumElements(); }
@@ -39,11 +38,11 @@ struct TensorSource {
 
 /// Returns the element type for a TensorProto.DataType; null if tpc does not support it.
 Type getElementType(MLIRContext *context, int32_t dataType);
-/// Returns TensorProto's name of a data type, for messages.
+/// Returns the name of a TensorProto.DataType, for error messages.
 std::string getDataTypeName(int64_t dataType);
 
-/// A matrix of one-byte elements that are `value` where first <= column - row <= last, and zero
-/// elsewhere. With only one of the bounds, it is a triangle.
+/// A matrix of one-byte elements: `value` if first <= column - row <= last, else zero. A missing
+/// bound is infinite.
 struct Band {
   std::optional<int64_t> first, last;
   uint8_t value;
@@ -52,24 +51,23 @@ struct Band {
 /// Reads TensorProto messages of one model.
 class TensorReader {
 public:
-  /// `path` is the model's file; `weights` overrides the location of its external data, if not
-  /// empty.
+  /// `path`: the model's file. `weights`: location of external data, see OnnxImportOptions.
   TensorReader(MLIRContext *context, llvm::StringRef path, std::vector<ByteRange> ranges,
                llvm::StringRef weights);
 
   /// Whether data was read from an external file.
   bool hasExternalData() const { return !location.empty(); }
 
-  /// Checks the type, the shape, and that the number of bytes matches the shape.
+  /// Parses a tensor. Checks its type, its shape, and that the number of bytes matches the shape.
   llvm::Expected<TensorSource> read(const ::onnx::TensorProto &proto);
 
-  /// Loads the elements as an attribute. The caller has checked that the tensor is small.
+  /// Loads the elements as an attribute. The caller must check that the tensor is small.
   llvm::Expected<DenseElementsAttr> load(const TensorSource &source);
 
-  /// Recognizes a table of bytes that is a triangle or a band: stored masks of causal or local
-  /// attention. Reads tables of up to 64 MiB, once.
+  /// Recognizes a band matrix of one-byte elements: a stored mask of causal or local attention.
+  /// Reads tensors of up to 64 MiB.
   std::optional<Band> findBand(const TensorSource &source);
-  /// Recognizes a table [.., 1, columns] of floats, with one row for each head, that is a ramp.
+  /// Recognizes a ramp (Ramp.h) in a tensor [.., 1, columns] of floats with one row for each head.
   std::optional<::tpc::Ramp> findRamp(const TensorSource &source);
 
 private:
@@ -85,17 +83,18 @@ private:
   std::string location; ///< location of the external data that was read last
 };
 
-/// Finds the data file `location` of the model `modelPath`. Sets `file` to its name relative to the
-/// model's folder, or to its absolute path if it is elsewhere; `path` to the path to open; and
-/// `exists` to false if the file is missing (then `path` is its expected path).
+/// Finds the external data file `location` of the model `modelPath`. Sets `file` to its path
+/// relative to the model's folder, or to its absolute path if it is not in this folder; `path` to
+/// the path by which it is opened; and `exists` to false if the file is missing (`path` is then its
+/// expected path).
 ///
 /// Locations are relative, without `..`. Symbolic links are followed if they stay in the folder of
 /// the model or, for a model in a Hugging Face cache (`models--x--y/snapshots/<revision>/`), in the
 /// `blobs` of the same cache. The data of a model that is itself a symbolic link is next to the
 /// link or next to its target.
 ///
-/// A non-empty `weights` is the user's override: the data file itself, or a folder that contains it
-/// at the same relative path or directly. Then the file must exist.
+/// A non-empty `weights` (from the user) is the data file, or a folder with the data file at
+/// `location` or directly. Then the file must exist.
 llvm::Error resolveDataFile(llvm::StringRef modelPath, llvm::StringRef location, std::string &file,
                             std::string &path, bool &exists, llvm::StringRef weights = {});
 

@@ -1,12 +1,12 @@
 //===- WireReader.h - ONNX files without their weights ---------*- C++ -*-===//
 //
-// A first pass over the protobuf wire format. Weights make up nearly all of an ONNX file. This pass
-// skips them and records their byte ranges, so that memory does not depend on their size, and files
-// beyond protobuf's 2 GiB can be read. The result is a small, valid message in which each tensor
-// names its range.
+// Parses the protobuf wire format of an ONNX file, skips the weights and records their byte ranges.
+// Memory usage is therefore independent of the size of the weights, and files larger than
+// protobuf's limit of 2 GiB can be read. The result is a small, valid ModelProto in which each
+// tensor refers to its byte range.
 //
-// Files are untrusted: lengths are checked against the size of the file; nesting, the number of
-// messages and the size of the remaining message are bounded.
+// Files are untrusted: lengths are checked against the file size; nesting depth, number of messages
+// and size of the resulting ModelProto are bounded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@
 
 namespace mlir::tpc::frontend {
 
-/// Bytes of the model file with a tensor's elements, little-endian.
+/// Byte range of the model file with the little-endian elements of a tensor.
 struct ByteRange {
   /// The field of TensorProto: raw_data, float_data, double_data.
   enum Field { Raw = 9, Float = 4, Double = 10 } field;
@@ -30,12 +30,12 @@ struct ByteRange {
 };
 
 struct StrippedModel {
-  std::string message; // a ModelProto
+  std::string message; // serialized ModelProto without weights
   std::vector<ByteRange> ranges;
 };
 
-/// Key of the `external_data` entry with which a tensor of the stripped model names its range. The
-/// value is the index in decimal.
+/// Key of the `external_data` entry of a tensor in the stripped model. The value is the decimal
+/// index of its byte range.
 inline constexpr llvm::StringLiteral kRangeKey = "\x01tpc.range";
 
 /// Reads the file. Drops fields that the importer ignores: documentation, metadata, value_info,

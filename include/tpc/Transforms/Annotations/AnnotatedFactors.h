@@ -1,8 +1,9 @@
-//===- AnnotatedFactors.h - Factor classes of annotated dimensions --------===//
+//===- AnnotatedFactors.h - Factor classes that match annotations ---------===//
 //
-// `#tpc.dim<2{tp} * 24>` are two contiguous halves of 48 columns, `#tpc.dim<2 * 24{tp}>` the first
-// half of each of two: annotations specify the exact elements of a rank. A class matches an
-// annotation if its shards contain the same elements. If no class matches, classes are divided.
+// Annotations with several factors specify the exact elements of a rank's shard. With
+// `#tpc.dim<2{tp} * 24>`, rank 0 has the first half of 48 columns; with `#tpc.dim<2 * 24{tp}>`, it
+// has the first 12 of both groups of 24 columns. A factor class matches an annotation if its shards
+// contain the same elements. If no class matches, classes are divided.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +14,8 @@
 
 namespace mlir::tpc {
 
-/// Whether an annotated dimension specifies the exact elements of a rank. A single factor is
-/// instead split at the outermost class that can be split.
+/// Whether an annotated dimension specifies the exact elements of a shard. An annotation with one
+/// factor is instead applied to the outermost class that can be split.
 inline bool isExact(DimAttr dim) { return dim && dim.getFactors().size() > 1; }
 
 struct AnnotatedClass {
@@ -26,26 +27,27 @@ class AnnotatedFactors {
 public:
   AnnotatedFactors(FactorClasses &classes, GridAttr grid) : classes(classes), grid(grid) {}
 
-  /// Returns the class of `value` whose shards over the axes of factor `factor` of its dimension
-  /// `dim`, annotated as `annotation`, match the annotation.
+  /// Returns the class of `value` that matches factor `factor` of the annotation of dimension
+  /// `dim`; nothing if no class matches.
   std::optional<AnnotatedClass> find(Value value, unsigned dim, DimAttr annotation,
                                      unsigned factor);
-  /// The same for a view of a weight whose dimension `dim` is annotated.
+  /// Returns the class of `parameter` that matches factor `factor` of the annotation of the
+  /// weight's dimension `dim`; nothing if no class matches.
   std::optional<AnnotatedClass> find(ParameterOp parameter, WeightOp weight, unsigned dim,
                                      DimAttr annotation, unsigned factor);
-  /// Whether a view contains more than one index of a weight's dimension.
+  /// Whether the parameter's view contains more than one index of a weight's dimension.
   static bool varies(ParameterOp parameter, WeightOp weight, unsigned dim);
 
-  /// Returns the axes with more than one rank.
+  /// Returns the factor's axes with more than one rank.
   SmallVector<StringAttr> getAxes(FactorAttr factor) const;
 
-  /// Divides classes of all annotated values in `module` where this creates a matching class.
+  /// Divides classes of all annotated values in `module` if this creates a matching class.
   void divide(ModuleOp module);
 
 private:
   void divide(ParameterOp parameter, WeightOp weight, ArrayAttr sharding);
   void divide(Value value, ArrayAttr sharding);
-  int64_t countParts(FactorAttr factor) const;
+  int64_t countShards(FactorAttr factor) const;
 
   FactorClasses &classes;
   GridAttr grid;

@@ -8,21 +8,21 @@ include "mlir/Pass/PassBase.td"
 def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
   let summary = "Apply a file of annotations to weights, inputs and values";
   let description = [{
-    Runs on the imported program. A line of `file` is a pattern and a list,
+    Runs on the imported program. Each line of `file` is a pattern and a list,
 
             h.*.mlp.c_fc.weight: [-, tp]     # `-`: not split, `tp+dp`: both, `?`: unconstrained
 
-    and sets `tpc.sharding` on every weight (by its ONNX initializer's name), input and value (by
-    its ONNX name) that matches the pattern. `*` matches any characters, `?` matches one.
+    and sets `tpc.sharding` on every weight, input and value whose ONNX name matches the pattern.
+    `*` matches any characters, `?` matches one.
 
     With `shard`, the pass first reads the multi-device fields of the ONNX file (IR version 11): the
-    device configuration named `configuration`, or the one with as many devices as the grid has
-    ranks. Device numbers are ranks; the shards of a tensor must be along axes of the grid. Pipeline
-    stages of nodes determine the stage boundaries.
+    device configuration named `configuration`, or the configuration whose number of devices is the
+    number of ranks. Device numbers are ranks; the shards of a tensor must be along axes of the
+    grid. The pipeline stages of nodes determine the stage boundaries.
 
-    Errors name file, line and column: an invalid line; a pattern without a match; a list whose
-    length differs from the tensor's rank; an unknown or repeated axis; two lines that conflict
-    about a tensor.
+    Errors, with file, line and column: an invalid line; a pattern without a match; a list whose
+    length differs from the tensor's rank; an unknown or repeated axis; two lines with different
+    shardings of one tensor.
   }];
   let options = [
     Option<"file", "file", "std::string", "", "The file">,
@@ -33,7 +33,7 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
 }
 
 def MaterializeAnnotations : Pass<"tpc-materialize-annotations", "::mlir::ModuleOp"> {
-  let summary = "Keep annotations of values during recognition";
+  let summary = "Convert annotations of values to annotation ops";
   let description = [{
     Converts `tpc.sharding` and `tpc.pipeline_stage` on an op with one result to a `tpc.annotation`,
     which uses the result and thus follows its replacements. The first pass of the model level; see
@@ -53,11 +53,12 @@ def AttachAnnotations : Pass<"tpc-attach-annotations", "::mlir::ModuleOp"> {
   let description = [{
     Converts each `tpc.annotation` to attributes, and erases ops that only annotations use. Runs
     before repeated layers become functions: layers with different annotations are different. If the
-    model has a value only in another shape (`[batch * sequence, 64]` for `[batch, sequence, 64]`)
-    or transposed, that value is annotated. Also sets the stages of nodes (`tpc.recorded_stages`) on
-    the ops that were created from them, according to locations. Errors: a value that was fused into
-    a larger op; a value whose dimensions do not match those of its replacement; a value that was
-    unified with an input; two values that were unified and have different annotations.
+    annotated value now exists only in another shape (`[batch * sequence, 64]` for `[batch,
+    sequence, 64]`) or transposed, the annotation is converted to that shape. Also sets the pipeline
+    stages of nodes (`tpc.recorded_stages`) on ops whose locations name the nodes. Errors: an
+    annotated value that was fused into a larger op; dimensions that do not match those of the
+    replacement; a value that was merged with an input; two merged values with different
+    annotations.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -15,7 +15,8 @@ namespace mlir::tpc {
 #define GEN_PASS_REGISTRATION
 #include "tpc/Transforms/Collectives/Passes.h.inc"
 
-/// Returns the grid of `module`; if there is none, an error that names the passes to run before.
+/// Returns the grid of `module`. Without a grid, emits an error with the names of the passes that
+/// must run before.
 FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
 
 } // namespace mlir::tpc

@@ -6,16 +6,16 @@
 include "mlir/Pass/PassBase.td"
 
 def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
-  let summary = "Give every value a distribution, and insert reshards";
+  let summary = "Set the distribution of every value, and insert reshards";
   let description = [{
-    Reads `tpc.split`. An op with these splits requires its operands, and returns its results, with
-    the dimensions of its sharding rule; a split reduction returns an unreduced value. A linear op
-    propagates unreduced operands if they do not become larger and have no other use that needs them
-    reduced (delayed reduction). Everywhere else the pass inserts a `tpc.reshard` after the
-    producer, one for each distinct distribution. The reshard of a weight is inserted before the op
-    that uses it, so that a gathered weight is live only as long as necessary. The distribution of
-    `tpc.result_split` is applied before all uses. Inputs are unsplit on every rank. Functions
-    return reduced values; outputs are not gathered.
+    Reads `tpc.split`. An op's splits and its sharding rule determine the distributions of its
+    operands and results; a split reduction factor makes the results unreduced. A linear op
+    propagates unreduced operands (delayed reduction) if its result is not larger than they are and
+    they have no other use that requires reduced values. For all other mismatches the pass inserts a
+    `tpc.reshard` after the producer, one for each distinct distribution. The reshard of a weight is
+    inserted before the user instead, so that a gathered weight is live for a short time. A result
+    with `tpc.result_split` is resharded to this distribution before all uses. Inputs are replicated
+    on every rank. Functions return reduced values; outputs are not gathered.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -24,16 +24,16 @@ def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
   let summary = "Lower reshards to collectives";
   let description = [{
     Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`, `all_reduce`,
-    `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes;
-    among equals, the one with the fewest collectives. The search covers all sequences over the axes
-    that occur in either distribution. An `exchange`, which sends each rank only the elements that
-    it needs and does not have, replaces a subsequence if it sends less. A collective that no tactic
-    expects (`tpc.tactics`) is an error that names the source of the value, unless `allow-reshard`
-    is given: silent all-gathers make partitions slow. A `tpc.roll` with split runs becomes a
-    `collective_permute`, which tactics expect too.
+    `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; for
+    equal bytes, the sequence with the fewest collectives. The search covers all sequences over the
+    axes that occur in either distribution. An `exchange` replaces a subsequence if it sends fewer
+    bytes. A collective that is not among the expected collectives of the tactics (`tpc.tactics`) is
+    an error with the value's ONNX node, because unexpected all-gathers make a partition slow;
+    `allow-reshard` disables this check. A `tpc.roll` with split runs becomes a
+    `collective_permute`, which must be expected too.
   }];
   let options = [Option<"allowReshard", "allow-reshard", "bool", "false",
-                                            "Accept collectives that no tactic expects">];
+                        "Accept collectives that are not expected by a tactic">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
@@ -49,18 +49,20 @@ def Localize : Pass<"tpc-localize", "::mlir::ModuleOp"> {
 def OptimizeCollectives : Pass<"tpc-optimize-collectives", "::mlir::ModuleOp"> {
   let summary = "Reduce the bytes and the number of collectives";
   let description = [{
-    Runs on the program of one rank, after `tpc-localize` and before stages are cut. Each rewrite
-    reduces the bytes that a rank sends or, for equal bytes, the number of collectives:
+    Runs on the program of one rank, after `tpc-localize` and before `tpc-split-stages`. Each
+    rewrite reduces the bytes that a rank sends or, for equal bytes, the number of collectives:
 
-    * Dead and duplicate ops are erased. A collective duplicates only one over the same axes, on the
-      same operand.
-    * Consecutive collectives and slices are combined into one reshard, which is replanned if that
-      is cheaper: slice of all-reduce is reduce-scatter; gather of slice is a no-op.
-    * A gather moves below an op that is parallel in the gathered dimension, a reduction below a
-      linear op. A gather before an op that reduces the gathered dimension becomes an all-reduce of
-      its result. These rewrites apply if two collectives meet (`add`) or if the result is smaller
-      (a narrowing cast, a slice, a sum). Gathers also move at equal bytes, to reduce computation.
-      The sharding rule of an op determines the valid rewrites.
+    * Dead and duplicate ops are erased. Two collectives are duplicates if they have the same
+      operand and axes.
+    * Consecutive collectives and slices are replaced by the optimal sequence for their combined
+      reshard if it is cheaper: a slice of an all-reduce becomes a reduce-scatter; a gather of a
+      slice is a no-op.
+    * A gather moves after an op that is parallel in the gathered dimension; a reduction moves after
+      a linear op. A gather before an op that reduces the gathered dimension becomes an all-reduce
+      of the op's result. These rewrites apply if one collective replaces those of several operands
+      (`add`), or if the op's result is smaller than the operand (a narrowing cast, a slice, a sum).
+      Gathers also move if the bytes are equal, to reduce computation. The sharding rule of the op
+      determines the valid rewrites.
 
     ```mlir
     %1 = tpc.all_gather %a over ["tp"] dim 0 : (T{tp}, 8) -> (T, 8)
@@ -80,10 +82,10 @@ def OptimizeCollectives : Pass<"tpc-optimize-collectives", "::mlir::ModuleOp"> {
 def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
   let summary = "Merge small adjacent collectives";
   let description = [{
-    Merges all-reduces, all-gathers or reduce-scatters of one kind over the same axes that are
-    independent, close together (at most seven ops between them) and dominated by latency (α ≥
-    β·bytes, by `tpc.links` and nominal sizes). The operands are concatenated along a dimension that
-    nothing splits; all-reduces of unsplit values of different shapes are flattened first.
+    Merges all-reduces, all-gathers or reduce-scatters of the same kind over the same axes if they
+    are independent, close together (at most seven ops between them) and latency-bound (α ≥ β·bytes,
+    by `tpc.links` and nominal sizes). The operands are concatenated along an unsplit dimension.
+    All-reduces of unsplit values of different shapes are flattened first.
 
     ```mlir
     %1 = tpc.all_reduce %a over ["tp"] : (8) sum{tp} -> (8)

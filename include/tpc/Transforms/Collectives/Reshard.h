@@ -1,12 +1,12 @@
 //===- Reshard.h - Search for reshard sequences ---------------------------===//
 //
-// Finds the sequence of collectives between two distributions of a value by a shortest-path search.
-// States are distributions, steps are collectives. The cost is the bytes that a rank sends, then
-// the number of collectives, then the number of slices. Sizes are nominal, of the rank with the
-// most; messages are counted as rings send them (tpc/Support/Links.h).
+// Finds the cheapest sequence of collectives between two distributions of a value by a
+// shortest-path search over distributions. The cost is lexicographic: the bytes that a rank sends,
+// the number of collectives, the number of slices. Sizes are nominal sizes of the largest shard;
+// bytes are those of ring algorithms (tpc/Support/Links.h).
 //
-// Steps never use an axis that occurs in neither end, as nothing changes along it. `mb` is an axis
-// in time, over which values can only be sliced.
+// Steps use only axes that occur in one of the two distributions. The only step over `mb` is a
+// slice, because micro-batches are not distributed over ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,13 +26,13 @@ struct ReshardStep {
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;
 };
-/// Returns the IR's spelling, such as "all_gather".
+/// Returns the name as in the IR, such as "all_gather".
 StringRef stringify(ReshardStep::Kind kind);
 
-/// Cost of a sequence; members are compared in this order.
+/// Cost of a sequence, compared lexicographically.
 struct ReshardCost {
-  int64_t sent = 0;        // elements that a rank sends, times the world size
-  int64_t collectives = 0; // each axis of a gather or scatter counts
+  int64_t sent = 0;        // elements sent per rank, times the world size
+  int64_t collectives = 0; // a gather or scatter counts once per axis
   int64_t slices = 0;
 
   auto operator<=>(const ReshardCost &) const = default;
@@ -41,34 +41,35 @@ struct ReshardCost {
   }
 };
 
-/// Properties of a collective or slice op: its kind; its axes; the dimension that it scatters,
-/// gathers or slices (-1: none); the distribution of its operand or result in global form.
+/// Return properties of a collective or slice op: its kind; its axes; the dimension that is
+/// scattered, gathered or sliced (-1: none); the distribution of its operand or result as a global
+/// type.
 std::optional<ReshardStep::Kind> getStepKind(Operation *op);
 SmallVector<StringAttr, 2> getAxes(Operation *op);
 int64_t getDim(Operation *op);
 inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(false); }
 
 DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
-/// Prints the global size of dimension `dim` as in expected collectives; empty for -1.
+/// Prints the global size of dimension `dim` in the format of kTacticsAttr; empty for -1.
 std::string printSize(DistAttr dist, int64_t dim);
-/// Returns the distribution of an operand or result of an op, from its dimensions in the sharding
-/// rule and the op's split of each factor. Null if a factor with axes on a product of factors is
-/// part of a larger dimension, which cannot be expressed.
+/// Returns the distribution of an operand or result of an op. `dims`: its dimensions in the
+/// sharding rule; `splits`: the op's split of each factor. Null if a split of a product of factors
+/// is part of a larger dimension, which `#tpc.dim` cannot express.
 DistAttr composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
                      ArrayRef<DimAttr> splits);
 
-/// Lowering of an op with a permuted factor, for one distribution of its result.
+/// Lowering of an op with a permuted factor.
 struct Permutation {
-  int64_t dim; // of operand and result
+  int64_t dim; // permuted dimension of operand and result
   ::tpc::SymExpr run;
-  bool isLocal; // every rank has whole runs, so no communication
-  /// Communication between ranks. Nothing if shards of a run are not contiguous.
+  bool isLocal; // runs are not split, so there is no communication
+  /// The communication; nothing if shards of a run are not contiguous.
   std::optional<BlockMove> move;
 };
 /// Returns nothing for an op without a permuted factor.
 std::optional<Permutation> getPermutation(ShardingRuleOpInterface op);
 
-/// Gives every value of a module a distribution, and inserts reshards where ops need another one.
+/// Implements tpc-insert-reshards: sets the distribution of every value, and inserts reshards.
 LogicalResult insertReshards(ModuleOp module);
 
 struct ReshardPath {
@@ -80,34 +81,35 @@ class ReshardPlanner {
 public:
   ReshardPlanner(GridAttr grid, Symbols symbols) : grid(grid), symbols(std::move(symbols)) {}
 
-  /// Whether a collective may be used; `dist` is the distribution of its operand.
+  /// Predicate for the allowed collectives. `dist`: the distribution of the operand.
   using Filter = function_ref<bool(ReshardStep::Kind, StringAttr axis, DistAttr dist, int64_t dim)>;
-  /// Returns the cheapest sequence of steps that `filter` allows; nothing if there is none. Uses an
-  /// exchange only if it sends less than the best sequence of other collectives.
+  /// Returns the cheapest sequence of allowed steps; nothing if there is none. Uses an exchange
+  /// only if it sends less than the cheapest sequence without one.
   std::optional<ReshardPath> find(DistAttr from, DistAttr to, Filter filter) const;
 
   /// Returns the cost of one collective over `axes` that converts `from` to `to`.
   ReshardCost getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes, DistAttr from,
                       DistAttr to) const;
-  /// Returns the seconds for one step from `from`, for elements of `elementBytes` bytes.
+  /// Returns the seconds for one step on an operand with distribution `from` and elements of
+  /// `elementBytes` bytes.
   double getSeconds(const ReshardStep &step, DistAttr from, double elementBytes,
                     const LinkModel &links) const;
-  /// Returns the number of elements on the rank with the most.
+  /// Returns the number of elements of the largest shard.
   int64_t getElements(DistAttr dist) const;
-  /// Returns the maximum number of elements that a rank sends or receives if each receives only the
-  /// elements that it needs and does not have.
-  int64_t getMoved(DistAttr from, DistAttr to) const;
+  /// Returns the maximum number of elements that a rank sends or receives if each rank receives
+  /// only missing elements.
+  int64_t getMaxMovedElements(DistAttr from, DistAttr to) const;
 
 private:
   std::optional<ReshardPath> search(DistAttr from, DistAttr to, Filter filter,
                                     bool exchanges) const;
-  int64_t getSent(DistAttr from, const ReshardPath &path) const;
+  int64_t getSentElements(DistAttr from, const ReshardPath &path) const;
 
   GridAttr grid;
   Symbols symbols;
 };
 
-/// Emits the op of one step, on local values where a grid is given.
+/// Emits the op of one step. With a grid, the types are local.
 Value emitReshardStep(OpBuilder &builder, Location loc, Value value, const ReshardStep &step,
                       GridAttr grid);
 

@@ -6,33 +6,33 @@
 include "mlir/Pass/PassBase.td"
 
 def KeepLogits : Pass<"tpc-keep-logits", "::mlir::ModuleOp"> {
-  let summary = "Remove all outputs of a token model but the logits";
+  let summary = "Remove all outputs of a token model except the logits";
   let description = [{
     Generation needs only the logits. Other outputs (hidden states, unused keys and values, means
-    over tokens) are neither computed nor proved. The logits are the output of that name; else the
-    only numeric output for each token of each sequence, `[batch, tokens, vocabulary]` in any order.
-    Outputs of past tokens are kept, for `tpc-recognize-caches`. Errors: several such outputs, none
-    of which is called `logits`. Programs without token ids, and programs without an output of that
-    form, are not changed.
+    over tokens) are neither computed nor verified. The logits are the output named `logits`;
+    otherwise the only numeric output with the dimensions batch, tokens and vocabulary, in any
+    order. Outputs that contain past tokens are kept for `tpc-recognize-caches`. Errors: several
+    candidates, none of them named `logits`. Programs without token ids and programs without a
+    candidate are not changed.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def CheckTokens : Pass<"tpc-check-tokens", "::mlir::ModuleOp"> {
-  let summary = "Check that a step takes only token ids and caches";
+  let summary = "Check that the inputs of a generation step are token ids and caches";
   let description = [{
     The inputs of a generation step are one integer input `[batch, tokens]`, with symbols for both
-    sizes, and caches. Errors: other inputs (token types, an encoder's states, positions under an
-    unrecognized name); token ids with a constant number of sequences; logits that are not floats.
+    sizes, and caches. Errors: other inputs (token types, encoder states, positions under an
+    unrecognized name); token ids with a constant batch size; logits that are not floats.
   }];
 }
 
 def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
   let summary = "Replace optional inputs by their defaults";
   let description = [{
-    Generation has no external masks or positions: each token is visible, and its position follows
-    the tokens before it. The pass replaces inputs with `tpc.default` by computations. It is the
-    first pass, so that later passes can analyze the masks.
+    Generation needs no masks or positions as inputs: all tokens are visible, and a token's position
+    is the number of tokens before it. The pass replaces inputs with `tpc.default` by ops that
+    compute the default. It runs first, so that later passes can analyze the masks.
 
     ```mlir
     func.func @main(%ids: [batch, sequence],
@@ -46,21 +46,20 @@ def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
       %one = tpc.constant dense<1> : tensor<i64>     %mask = tpc.expand %one
       %0 = tpc.iota dim 1     %1 = tpc.size past     %positions = tpc.add %0, %1
     ```
-    Inputs without a default are kept. Errors: positions derived from a mask that the program does
-    not have.
+    Inputs without a default are kept. Errors: positions derived from a mask that is not an input.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def RecognizeCaches : Pass<"tpc-recognize-caches", "::mlir::ModuleOp"> {
-  let summary = "Recognize the caches of a file that takes past keys and values";
+  let summary = "Recognize KV caches in a model with past keys and values as inputs";
   let description = [{
-    An argument with past tokens that is concatenated with new ones and used only as keys or values
-    of attention is a cache; the concatenation, which is a result, is its next contents. Names
-    differ between exporters and are ignored. Movements in between are allowed: an argument may
-    contain keys and values of a layer in one tensor, or keys with tokens last. Each becomes a
-    `tpc.cache` of its own with tokens in its third dimension. Past and new tokens are symbols
-    (`tpc.step`).
+    A cache is an argument with past tokens that is concatenated with new tokens and then used only
+    as keys or values of attention. The concatenation must be a result: the updated contents. Names
+    differ between exporters and are ignored. Movement ops before and after the concatenation are
+    allowed: an argument may contain the keys and values of a layer in one tensor, or keys with
+    tokens as the last dimension. Each becomes a separate `tpc.cache` with tokens in its third
+    dimension. The numbers of past and new tokens are symbols (`tpc.step`).
 
     ```mlir
     func.func @main(%ids, %past: [2, b, 2, p, 4]) -> (logits, [2, b, 2, p + s, 4]) {
@@ -73,22 +72,22 @@ def RecognizeCaches : Pass<"tpc-recognize-caches", "::mlir::ModuleOp"> {
         -> (logits, [b, 2, p + s, 4] {tpc.cache = @k0}, …) {
       %2 = tpc.concat %k0, %new dim 2
     ```
-    Programs without a past are not changed. `tpc-verify-generation` checks the result. Errors, with
-    the ONNX node: other uses of past tokens; attention with a past that is not causal after it, or
-    that takes masks or biases as tensors; a past in only some attention ops; a constant number of
-    new tokens.
+    Programs without past tokens are not changed. `tpc-verify-generation` checks the result. Errors,
+    with the ONNX node: other uses of past tokens; attention over past tokens that is not causal
+    with the past as offset, or that has a mask or bias tensor; past tokens in only some attention
+    ops; a constant number of new tokens.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
-  let summary = "Derive caches for a model that takes all tokens at once";
+  let summary = "Add KV caches to a model without past keys and values";
   let description = [{
-    If all computation but causal attention is independent for each token, keys and values of old
-    tokens do not change when new ones arrive. Then a step can read them from caches: keys and
-    values become the past ones followed by the new ones; queries and positions are offset by the
-    past. Positions must come from `tpc.iota`, the running sum of ones, or a slice of a table. The
-    symbol of the tokens keeps its name; `past` is a new symbol.
+    If all ops except causal attention are independent for each token, keys and values of past
+    tokens do not depend on later tokens, so a step can read them from caches. Keys and values
+    become the cached tokens followed by the new tokens; query indices and positions are offset by
+    the number of past tokens. Positions must be a `tpc.iota`, a cumulative sum of ones, or a slice
+    of a table. The symbol of the tokens keeps its name; `past` is a new symbol.
 
     ```mlir
     %p = tpc.iota dim 0 : [sequence]
@@ -104,20 +103,20 @@ def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
     changed. `tpc-verify-generation` proves the result independently of this pass.
 
     Errors, with the ONNX node: an op that combines tokens (means, softmax or sums over them, slices
-    and concatenations along them); attention that is not causal or takes a mask or a bias as a
-    tensor (prefix masks); numbers that depend on the number of tokens (scaling by the logarithm of
-    the length); a model without attention.
+    and concatenations along them); attention that is not causal or has a mask or bias tensor
+    (prefix masks); values that depend on the number of tokens (scaling by the logarithm of the
+    length); a model without attention.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def PreallocateCaches : Pass<"tpc-preallocate-caches", "::mlir::ModuleOp"> {
-  let summary = "Convert a step to preallocated caches, with sequence lengths as data";
+  let summary = "Convert a step to preallocated caches, with sequence lengths as an input";
   let description = [{
-    A step for a number of `past` tokens becomes one for all: caches have their full capacity, new
-    tokens are written after those of each sequence, and the lengths are an input. So the sizes of a
-    step do not change as a sequence grows, sequences of different lengths form one batch, and a
-    cache can be written in place.
+    The original step has the number of past tokens, `past`, in its sizes. In the converted step,
+    caches have their full capacity, the number of cached tokens of each sequence is an input, and
+    new tokens are written after them. The sizes of a step thus do not change as a sequence grows,
+    sequences of different lengths can form one batch, and caches can be updated in place.
 
     ```mlir
     func.func @main(%ids: [batch, sequence], %k0: [batch, 2, past, 4] {tpc.cache = @k0})
@@ -135,22 +134,21 @@ def PreallocateCaches : Pass<"tpc-preallocate-caches", "::mlir::ModuleOp"> {
       %1 = tpc.append %k0, %new at %lengths
       %o = tpc.attention causal %q, %k, %v lengths %lengths
     ```
-    The first `counts` tokens of each sequence in the step are valid. The padding to their right is
-    computed too; its cache entries are overwritten by the next step. The caller ensures that
-    lengths + counts is at most the capacity.
+    The first `counts` tokens of each sequence are valid. The padding after them is computed too;
+    the next step overwrites its cache entries. The caller ensures that lengths + counts is at most
+    the capacity.
 
-    Values that depend on `past` get a leading batch dimension, up to the op where they meet values
-    of the batch. Positions are clamped to the last one of the cache, so that padding is in the
-    bounds of tables too. Constraints on past and new tokens, and the sizes of these tables, become
-    constraints on the capacity. The result has no symbol `past`.
+    Values that depend on `past` get a leading batch dimension, up to the first op that has another
+    operand with a batch dimension. Positions are clamped to the last position of the cache, so that
+    padding stays in the bounds of position tables. Constraints on past and new tokens, and the
+    sizes of these tables, become constraints on the capacity. The result has no symbol `past`.
 
-    The pass runs after `tpc-verify-generation` of the original step, which is then compared with
-    the result of this pass, and before `tpc-outline-layers`. Programs that are no step, or are
-    already converted, are not changed.
+    The pass runs after `tpc-verify-generation` of the original step and before
+    `tpc-outline-layers`. A second `tpc-verify-generation` compares its result with the original
+    step. Programs that are not a step or are already converted are not changed.
 
-    Errors, with the ONNX node: other uses of a cache; expressions of the past that have no value
-    per sequence (2 past); ops without a known per-sequence form; a constant batch size other than
-    1.
+    Errors, with the ONNX node: other uses of a cache; expressions of `past` without a per-sequence
+    form (2 past); ops without a known per-sequence form; a constant batch size other than 1.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -159,10 +157,10 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
   let summary = "Shrink the caches of sliding-window attention to the window";
   let description = [{
     In a step on preallocated caches (`tpc-preallocate-caches`), a cache that only sliding-window
-    attention reads does not need capacity for all tokens. Attention compares positions of queries
-    with those of keys, and both may be counted from any token, as long as no query sees an earlier
-    one. So these caches get a capacity of their own, `room`, and another input with their number of
-    tokens for each sequence. `tpc.step` names both, and the largest window.
+    attention reads does not need capacity for all tokens. Attention depends only on differences
+    between query and key positions, so tokens before the window can be dropped. These caches get
+    their own capacity, `room`, and their own input with the number of cached tokens of each
+    sequence. `tpc.step` names both, and the maximum window.
 
     ```mlir
     %1 = tpc.append %k0, %new at %lengths : [batch, 2, capacity, 4]
@@ -174,11 +172,11 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
     %o = tpc.attention causal %q, %k, %v lengths %window_lengths window 8
     ```
     Positions are still computed from `lengths`. The caller ensures that window_lengths + counts is
-    at most the room, and that these caches contain the last window_lengths tokens, at least
-    min(lengths, window - 1).
+    at most `room`, that these caches contain the last window_lengths tokens, and that
+    window_lengths is at least min(lengths, window - 1).
 
-    Caches with other uses are not changed, and neither are other programs. `tpc-verify-generation`
-    checks the result.
+    Caches with other uses and programs that are not such a step are not changed.
+    `tpc-verify-generation` checks the result.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -186,10 +184,10 @@ def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
 def KeepLastToken : Pass<"tpc-keep-last-token", "::mlir::ModuleOp"> {
   let summary = "Restrict the outputs of a step to each sequence's last token";
   let description = [{
-    Sampling the next token needs only the logits of the last one. In a step on preallocated caches
-    (`tpc-preallocate-caches`), all outputs with tokens are computed only for token counts - 1 of
-    each sequence, and so are values that only they need: the head, the last norm, and the last
-    layer except for its keys and values. `tpc.step` gets `last`.
+    Sampling needs only the logits of a sequence's last token. In a step on preallocated caches
+    (`tpc-preallocate-caches`), outputs with a token dimension are computed only for token counts -
+    1 of each sequence. So are values that only these outputs need: the head, the last norm, and the
+    last layer except for its keys and values. Sets `last` in `tpc.step`.
 
     ```mlir
     %o = tpc.attention causal %q, %k, %v lengths %lengths : [batch, sequence, 12, 64], …
@@ -204,11 +202,11 @@ def KeepLastToken : Pass<"tpc-keep-last-token", "::mlir::ModuleOp"> {
     %x1 = tpc.gather_nd %x, %last batch 1
     %y = tpc.add %x1, %p : [batch, 768]               %l = tpc.matmul %y, %head : [batch, 50257]
     ```
-    For a sequence without a token in the step, the output is that of an arbitrary token. Other
-    programs are not changed.
+    For a sequence with counts = 0, the output is that of an arbitrary token. Other programs are not
+    changed.
 
-    Errors, with the ONNX node: an op before an output that combines tokens; values from which
-    tokens cannot be gathered.
+    Errors, with the ONNX node: an op between the last attention and an output that combines tokens;
+    a value without a token dimension to gather from.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -6,20 +6,19 @@
 include "mlir/Pass/PassBase.td"
 
 def Simplify : Pass<"tpc-simplify", "func::FuncOp"> {
-  let summary = "Remove exporter artifacts, so that later passes see plain data flow";
+  let summary = "Remove exporter artifacts";
   let description = [{
     * Chains of reshapes and transposes become at most a reshape, a transpose and a reshape.
     * Transposes, slices and reshapes of a `tpc.parameter` fold into its view.
     * Arithmetic on splat constants is folded. x * 1, x + 0, x / 1, powers of 2, 3 and 0.5, double
       negations and conversions, and selects with a constant condition are simplified. A broadcast
-      that its consumer does implicitly is erased. -0 + 0 is 0: such a sum is kept if an output or a
-      division may show the difference.
+      that the consumer does implicitly is erased. x + 0 is kept if the sign of a zero may affect an
+      output or a division (-0 + 0 is 0).
     * A gather of constant, evenly spaced indices becomes a slice.
-    * A bias that is added to a matmul becomes the matmul's.
-    * Merged batch dimensions of matmuls (`[b*H, s, d]`) are separated again, also in the ops after
-      them.
+    * An add of a bias after a matmul becomes the matmul's bias operand.
+    * Merged batch dimensions of matmuls (`[b*H, s, d]`) are separated, also in the ops after them.
 
-    Results change by at most the order of two additions.
+    Results differ from the original at most by the order of two additions.
 
     ```mlir
     %0 = tpc.matmul %x, %w : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
@@ -35,10 +34,10 @@ def Simplify : Pass<"tpc-simplify", "func::FuncOp"> {
 def RaiseNorms : Pass<"tpc-raise-norms", "func::FuncOp"> {
   let summary = "Recognize layer norm and RMS norm";
   let description = [{
-    Layer norm is any computation of `(x - mean x) / sqrt(mean (x - mean x)^2 + e)` over the last
-    dimension, scaled and shifted by vectors that do not depend on the input: with Pow or Mul for
-    the square, Div, Reciprocal or Mul by a reciprocal root, one or two subtractions, variance as
-    `mean x^2 - (mean x)^2`. RMS norm is the same without the mean.
+    Layer norm is `(x - mean x) / sqrt(mean (x - mean x)^2 + e)` over the last dimension, scaled and
+    shifted by vectors that do not depend on the input. Recognized variants: Pow or Mul for the
+    square; Div, Reciprocal or Mul by a reciprocal root; one or two subtractions; variance as `mean
+    x^2 - (mean x)^2`. RMS norm is the same without the mean.
 
     ```mlir
     %m = tpc.reduce mean %x [1] keep
@@ -59,12 +58,12 @@ def RaiseNorms : Pass<"tpc-raise-norms", "func::FuncOp"> {
 }
 
 def RaiseActivations : Pass<"tpc-raise-activations", "func::FuncOp"> {
-  let summary = "Recognize GELU in its decompositions, and SiLU";
+  let summary = "Recognize decomposed GELU and SiLU";
   let description = [{
-    Products are decomposed into factors, so the position of the one half, of 0.044715 and of the
-    square root of 2/pi is irrelevant, and so is whether the cube is a power or two products.
-    Constants may have a relative error of 1e-4, which is more than any exporter's rounding and less
-    than the difference between any two activations.
+    Multiplications are flattened into lists of factors. Thus the position of the constants 1/2,
+    0.044715 and sqrt(2/pi) is irrelevant, and x^3 may be a power or two multiplications. Constants
+    may have a relative error of 1e-4: larger than the rounding of exporters, smaller than the
+    difference between two activations.
 
     ```mlir
     %t = tpc.erf %y                      // y = x / sqrt 2
@@ -82,8 +81,8 @@ def RaiseActivations : Pass<"tpc-raise-activations", "func::FuncOp"> {
 def RaiseRolls : Pass<"tpc-raise-rolls", "func::FuncOp"> {
   let summary = "Recognize cyclic shifts";
   let description = [{
-    The end of a dimension concatenated with its beginning, as `torch.roll` is exported. A
-    concatenation with an empty operand is erased too.
+    A cyclic shift is the concatenation of the end of a dimension with its beginning; `torch.roll`
+    is exported in this form. Also erases concatenations with an empty operand.
 
     ```mlir
     %a = tpc.slice %x dim 1 from 2     // all from 2 on
@@ -98,12 +97,13 @@ def RaiseRolls : Pass<"tpc-raise-rolls", "func::FuncOp"> {
 }
 
 def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> {
-  let summary = "Split a matmul with a parameter into one for each slice of its result";
+  let summary = "Split a matmul with a fused parameter into one matmul for each slice of its "
+                "result";
   let description = [{
-    A slice (split, gather of constant indices) of the columns of a matmul is propagated back
-    through reshapes, transposes and ops on single elements (a cast, a clip) into the parameter,
-    whose view it becomes. The assignment of columns of a fused weight to queries, keys and values
-    differs between model families; this pass derives it from the data flow.
+    A slice (split, gather of constant indices) of the columns of a matmul's result is propagated
+    back through reshapes, transposes and element-wise ops (a cast, a clip) and becomes a view of
+    the parameter. The order of queries, keys and values in the columns of a fused weight differs
+    between model families; this pass derives it from the data flow.
 
     ```mlir
     %p = tpc.matmul %x, %w : tensor<8x64xf32>, tensor<64x192xf32> -> tensor<8x192xf32>
@@ -114,48 +114,47 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
     %wk = tpc.parameter @w view #tpc.view<64 [[64 x 192], [64 x 1]]> : tensor<64x64xf32>
     %k = tpc.matmul %x, %wk : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
     ```
-    A matmul is split only if slices are its only uses: otherwise it would be computed twice. So
-    halves of a head, for a rotary embedding, remain slices if the whole head is used too. Slices
-    whose columns are contained in another slice, as in an embedding that rotates a fraction of each
-    head, become slices of that slice's matmul. Slices that are only concatenated again, as in a
-    cyclic shift, are kept too.
+    A matmul is split only if slices are its only uses; otherwise it would be computed twice. For
+    example, the halves of a head in a rotary embedding remain slices if the entire head is used
+    too. A slice whose columns are a subset of another slice (partial rotary embeddings) becomes a
+    slice of that slice's matmul. Slices that are only concatenated again (cyclic shifts) are kept.
   }];
 }
 
 def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
-  let summary = "Recognize softmax(q k^T + mask) v, and classify its mask by proof";
+  let summary = "Recognize softmax(q k^T + mask) v, and classify its mask by symbolic analysis";
   let description = [{
-    A matmul of a softmax over keys with values becomes `tpc.attention`. Scales on queries, keys and
-    scores are collected. Heads and grouped KV heads are derived from the movements of the operands,
-    which are arbitrary. `IndexAnalysis` classifies masks:
-    * `causal`, with an offset, where the mask is proved to be `j <= i + offset`;
-    * `window`, where it has a lower bound as well, `j > i + offset - window`;
-    * `key_mask` where it is a function of batch and key alone;
-    * `mask` where it is any other boolean tensor;
-    * `slopes` where the added term is proved to be a number per head times the key's index, plus a
-      term that is equal for all keys of a row: `slopes[h] * (j - i)`, or `slopes[h] * j`. If scores
-      are masked too, the mask must add or set -1e8 or less, as slopes may exceed a mask of -10000.
-      If products of numbers and indices are stored as a table, they must be exact to the bit.
-      Positions derived from a padding mask (its running sum) are no index; such a term is a `bias`;
-    * `bias` where any other term is added.
+    A matmul of a softmax over keys with values becomes `tpc.attention`. Scales of queries, keys and
+    scores are multiplied into one. Heads and grouped KV heads are derived from the movement ops of
+    the operands, which may be arbitrary. `IndexAnalysis` classifies masks:
+    * `causal`, with an offset: the mask is proved to be `j <= i + offset`;
+    * `window`: the mask also has the lower bound `j > i + offset - window`;
+    * `key_mask`: the mask depends only on batch and key;
+    * `mask`: any other boolean tensor;
+    * `slopes`: the added term is proved to be a number per head times the key's index, plus a term
+      that is equal for all keys of a row: `slopes[h] * (j - i)`, or `slopes[h] * j`. If scores are
+      masked too, the mask must add or set -1e8 or less, because slopes may exceed a mask of -10000.
+      A stored table of these products must be bit-exact. Positions that are the cumulative sum of a
+      padding mask are not indices; a term with them is a `bias`;
+    * `bias`: any other added term.
 
-    For 16-bit values the softmax may be in f32, of scores that are widened or computed from widened
-    queries and keys. Attention is in 16 bits if all three operands are available in 16 bits and
-    there is neither a bias nor slopes, and else in f32. Masks of attention ops that the importer
-    created are classified in the same way.
-    Result of a row without visible keys:
-    * -inf added or set, and NaN after the softmax replaced by zero: zero.
-    * a finite number set in place of scores: all scores are equal, so uniform.
-    * the lowest float added (anything below -1e30): scores are absorbed, so uniform.
-    * -inf without guard gives NaN, and any other finite number (-10000, -1e9) added preserves the
-      differences of scores: the term is treated as a mask only if every row is proved to have a
-      visible key; otherwise it is a `bias`.
+    In 16-bit models the softmax may be in f32, with widened scores or widened queries and keys. The
+    attention op is in 16 bits if all three operands are available in 16 bits and there is neither a
+    bias nor slopes; otherwise it is in f32. Masks of attention ops that the importer created are
+    classified in the same way. Result of a row without visible keys:
+    * -inf is added or set, and NaN is replaced by zero after the softmax: `zero`.
+    * a finite number replaces the scores: `uniform`, because all scores are equal.
+    * the lowest float (any number below -1e30) is added: `uniform`, because rounding absorbs the
+      scores.
+    * -inf without a NaN guard (the result is NaN), or any other finite number (-10000, -1e9) is
+      added (differences between scores are preserved): the term is a mask only if every row is
+      proved to have a visible key; otherwise it is a `bias`.
 
-    A finite number that is set in place of scores, or added, counts as masking if it is -10000 or
-    less. This is exact as long as no score of a row is more than about 9,900 below its largest:
-    then exp underflows to zero in f32. Frameworks that emit such masks rely on the same.
+    A finite number that is added to scores, or replaces them, counts as masking if it is -10000 or
+    less. This is exact if all scores of a row are within about 9,900 of the row's maximum, because
+    exp then underflows to zero in f32. Frameworks that emit such masks make the same assumption.
 
-    A remark reports masks that could not be classified.
+    A remark is emitted for each mask that cannot be classified.
   }];
 }
 
@@ -164,9 +163,9 @@ def NormalizeTokens : Pass<"tpc-normalize-tokens", "func::FuncOp"> {
   let description = [{
     Matmuls with parameters, norms, embeddings and element-wise ops between them are converted to
     rank-2 values whose rows are batch times sequence. Reshapes between [b, s, h] and [b*s, h] move
-    towards attention and the results of the model, where they cancel or stay. A gather of rows of a
-    floating-point table becomes an embedding. Ids that are broadcast over the batch are broadcast
-    before the lookup, so that no value of shape [1, s, h] remains.
+    towards attention ops and model outputs, where they cancel or remain. A gather of rows of a
+    floating-point table becomes an embedding. A broadcast over the batch after a lookup moves
+    before it, to the ids, so that no value of shape [1, s, h] remains.
 
     ```mlir
     %y = tpc.matmul %x, %w : tensor<2x8x64xf32>, tensor<64x32xf32> -> tensor<2x8x32xf32>
@@ -183,8 +182,8 @@ def NormalizeTokens : Pass<"tpc-normalize-tokens", "func::FuncOp"> {
 def DivideSoftmax : Pass<"tpc-divide-softmax", "func::FuncOp"> {
   let summary = "Decompose a softmax over the vocabulary into reductions";
   let description = [{
-    A softmax needs its dimension whole. A softmax at the end of a model, over the columns of a
-    matmul with a weight, becomes
+    The dimension of a `tpc.softmax` cannot be split. A softmax at the end of a model, over the
+    columns of a matmul with a weight, becomes
 
     ```mlir
     %m = tpc.reduce max %x [1] keep
@@ -193,17 +192,17 @@ def DivideSoftmax : Pass<"tpc-divide-softmax", "func::FuncOp"> {
     %s = tpc.reduce sum %e [1] keep
     %r = tpc.div %e, %s
     ```
-    The two reductions of one number per token allow the vocabulary to be split. Log-softmax is
-    imported in this form. Every other softmax is kept.
+    In this form the vocabulary can be split: each of the two reductions communicates one number per
+    token. Log-softmax is imported in this form. Every other softmax is kept.
   }];
 }
 
 def WidenResidual : Pass<"tpc-widen-residual", "func::FuncOp"> {
-  let summary = "Keep the residual of 16-bit models in f32";
+  let summary = "Compute the residual of 16-bit models in f32";
   let description = [{
-    The pass converts sums on the residual (sums of rows that a norm reads) to f32. Added terms are
-    not rounded before: matmuls with parameters return f32 sums, other terms are cast. Norms read
-    f32 and return 16 bits; other uses read the rounded sum.
+    The pass converts adds on the residual (adds whose result is the operand of a norm) to f32.
+    Their operands are not rounded to 16 bits: matmuls with parameters return f32, other operands
+    are cast. Norms read f32 and return 16 bits; other uses read the rounded sum.
 
     ```mlir
     %p = tpc.matmul %a, %w bias %b : tensor<8x64xf16>, tensor<64x64xf16> bias tensor<64xf16>
@@ -218,19 +217,19 @@ def WidenResidual : Pass<"tpc-widen-residual", "func::FuncOp"> {
     %y = tpc.add %x32, %p : tensor<8x64xf32>, tensor<8x64xf32> -> tensor<8x64xf32>
     %n = tpc.rms_norm %y, %s epsilon 1.0e-5 : tensor<8x64xf32>, tensor<64xf16> -> tensor<8x64xf16>
     ```
-    All communication of such sums is in f32. Not changed: additions that no norm reads, and models
-    of other types.
+    All communication of these sums is in f32. Not changed: adds that are not read by a norm, and
+    models of other element types.
   }];
 }
 
 def OutlineLayers : Pass<"tpc-outline-layers", "ModuleOp"> {
   let summary = "Outline repeated layers as one function";
   let description = [{
-    Cuts `@main` where exactly one activation is live. Equal sections that repeat become one private
-    function with the attribute `tpc.layer`, called with each repetition's weights. Values that
-    depend only on inputs, shapes and constants (masks, positions) are computed in `@main` and
-    passed. Sections that differ in anything but their weights are not merged; code that does not
-    repeat stays in `@main`.
+    Cuts `@main` at points with exactly one live activation. Repeated equal sections become one
+    private function with the attribute `tpc.layer`, which is called with the weights of each
+    repetition. Values that depend only on inputs, shapes and constants (masks, positions) are
+    computed in `@main` and passed as arguments. Sections with any difference except their weights
+    are not merged; other code stays in `@main`.
 
     ```mlir
     func.func @main(%ids) {
@@ -246,8 +245,8 @@ def ReportUnraised : Pass<"tpc-report-unraised", "func::FuncOp"> {
   let summary = "Report attention, norms and activations that were not recognized";
   let description = [{
     Emits a remark for each remaining softmax, erf and tanh, and for each reduction over the last
-    dimension of an activation, with its ONNX node. Such ops are correct and are partitioned, but
-    less efficiently.
+    dimension of an activation, with its ONNX node. Such ops are compiled correctly and partitioned,
+    but less efficiently.
   }];
 }
 

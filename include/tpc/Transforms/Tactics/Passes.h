@@ -16,8 +16,8 @@ namespace mlir::tpc {
 #define GEN_PASS_REGISTRATION
 #include "tpc/Transforms/Tactics/Passes.h.inc"
 
-/// Returns the tactics of `spec`, in the order in which they run; see AssignShardings' option
-/// `tactics`.
+/// Returns the names of the tactics of `spec` in execution order (option `tactics` of
+/// tpc-assign-shardings).
 SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
 
 /// Returns the grid of --megatron-shard as an attribute.
