@@ -1,4 +1,4 @@
-//===- Annotations.cpp - Uses of values by annotations --------------------===//
+//===- Annotations.cpp - Uses of values without annotations ---------------===//
 
 #include "tpc/Dialect/Annotations.h"
 
@@ -11,7 +11,8 @@ using namespace mlir::tpc;
 #define GET_OP_CLASSES
 #include "tpc/Dialect/AnnotationOps.cpp.inc"
 
-/// Maximum length of a chain; ops of longer chains count as model computation.
+/// Maximum length of a chain of ops that only annotations use. Ops of longer chains count as used
+/// by the model.
 static constexpr unsigned kMaxDepth = 16;
 
 static bool isForAnnotations(Operation *op, unsigned depth = 0) {

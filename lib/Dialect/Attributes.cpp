@@ -18,7 +18,7 @@ using ::tpc::SymExpr;
 
 namespace mlir::tpc::detail {
 
-/// Two sizes are one attribute exactly if their canonical texts are equal.
+/// Sizes are uniqued by canonical text.
 struct SymExprAttrStorage : public AttributeStorage {
   struct KeyTy {
     KeyTy(const SymExpr &value) : value(value), text(value.str()) {}
@@ -30,7 +30,7 @@ struct SymExprAttrStorage : public AttributeStorage {
   static SymExprAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
     return new (allocator.allocate<SymExprAttrStorage>()) SymExprAttrStorage(key);
   }
-  // An overflow is printed like a symbol, and equals nothing.
+  // An overflow is printed like a symbol, but is not equal to any size.
   bool operator==(const KeyTy &other) const {
     return key.text == other.text && key.value.isOverflow() == other.value.isOverflow();
   }
@@ -140,7 +140,7 @@ static ParseResult parseDim(AsmParser &parser, DimAttr &dim, int depth = 0) {
   constexpr int maxDepth = 64; // as in SymExprText.cpp
   MLIRContext *context = parser.getContext();
   SmallVector<FactorAttr> factors;
-  DimAttr wrapped; // a group with axes inside and outside
+  DimAttr wrapped; // a parenthesized product with axes
   SMLoc loc = parser.getCurrentLocation();
   do {
     SmallVector<StringAttr> axes;
@@ -418,7 +418,8 @@ LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
   return partial ? once(partial.getAxes()) : success();
 }
 
-// The grid is not known here, so local sizes are checked only for properties that hold on any grid.
+// The grid is unknown here, so only properties of local sizes that are independent of the grid are
+// checked.
 LogicalResult DistAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (shape.size() != getDims().size())

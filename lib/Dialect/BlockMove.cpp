@@ -12,10 +12,11 @@ using ::tpc::SymExpr;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One side: the factors before the runs, and the factors of a run.
+/// Factorization of the operand's or result's dimension into factors before the runs and factors of
+/// a run.
 struct RunFactors {
   SmallVector<FactorAttr> rest;
-  std::optional<SymExpr> blocks; // number of runs in a factor that is split as a whole
+  std::optional<SymExpr> blocks; // number of runs in a split factor that contains several runs
   SymExpr n, unit = SymExpr(1);
   BlockMove::Split split;
 };
@@ -49,7 +50,7 @@ static std::optional<RunFactors> factorize(DimAttr dim, const SymExpr &every) {
     if (!more)
       return std::nullopt;
     if (!factor.getAxes().empty()) {
-      // A split factor contains runs and a part before them: treat it as a product that is split.
+      // A split factor that contains several runs is treated as a split product.
       if (!run.empty() || !form.split.product.empty())
         return std::nullopt;
       form.blocks = *more;
@@ -83,12 +84,12 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
   if (!in || !out)
     return std::nullopt;
   for (auto [a, b] : {std::pair(&*in, &*out), std::pair(&*out, &*in)}) {
-    // A run that is split as a whole is equivalent to a split product.
+    // A split of a run without inner factors is equivalent to a split product.
     if (a->n != b->n && a->unit.isConstant(1) && a->split.product.empty()) {
       a->blocks = SymExpr(1);
       a->split.product = std::exchange(a->split.n, {});
     }
-    // A side with an unsplit n adopts the unit of the other side.
+    // If n is unsplit in one dimension, use n and unit of the other dimension.
     if (a->split.n.empty() && !b->split.n.empty()) {
       a->n = b->n;
       a->unit = b->unit;
@@ -101,8 +102,8 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
   move.unit = in->unit;
   move.in = in->split;
   move.out = out->split;
-  // If a product is split, factors before the runs are split with it; else they are equal on all
-  // members.
+  // If a product is split, the factors before the runs are part of `blocks`; else they are `outer`,
+  // which is equal on all members.
   DimAttr one = DimAttr::get(context, SymExpr(1));
   move.outer = move.blocks = {};
   for (const RunFactors *form : {&*in, &*out}) {
@@ -127,7 +128,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
     if (joinDims(context, {move.outer, move.blocks}) != rest)
       return std::nullopt;
   }
-  // The group must be the same ranks before and after.
+  // The groups must be the same in operand and result.
   BlockMove::Axes a = move.getAxes(), b = toAxes(move.out.n);
   llvm::append_range(b, move.out.product);
   if (a.size() != b.size() ||
@@ -139,7 +140,7 @@ static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr 
 std::optional<BlockMove> BlockMove::get(DimAttr from, DimAttr to, std::optional<SymExpr> every) {
   if (every)
     return combine(from, to, *every);
-  // Runs begin where either side has its split factor.
+  // Without `every`, use the runs that begin at the split factor of operand or result.
   for (DimAttr dim : {from, to}) {
     SymExpr run = dim.getExpr();
     for (FactorAttr factor : dim.getFactors()) {
@@ -182,7 +183,7 @@ struct Span {
 
 Span intersect(Span a, Span b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 
-/// A member's elements: the range `own` of each block, restricted to the range `all` of these.
+/// Elements of a member: the concatenation of the ranges `own` of all blocks, restricted to `all`.
 struct MemberRange {
   Span own, all;
 
@@ -192,7 +193,7 @@ struct MemberRange {
     int64_t shift = own.begin - block * own.size();
     return {part.begin + shift, part.end + shift};
   }
-  /// Returns the blocks that intersect the range: all but the first and the last one are whole.
+  /// Returns the blocks that intersect the range. Only the first and the last may be incomplete.
   Span getBlocks() const {
     if (all.size() == 0)
       return {0, 0};

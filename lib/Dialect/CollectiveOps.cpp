@@ -37,8 +37,8 @@ static LogicalResult checkAxes(Operation *op, ArrayAttr axes) {
   return success();
 }
 
-/// Returns the dimension without `axes` as its innermost split, or null: without the last axes of
-/// the product, or of one factor if the product has none.
+/// Removes `axes` if they are the last axes of the product, or of one factor if the product has no
+/// axes. Otherwise returns null.
 static DimAttr removeInnermost(DimAttr dim, ArrayRef<StringAttr> axes) {
   auto endsWith = [&](ArrayRef<StringAttr> all) {
     return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
@@ -75,7 +75,7 @@ static DistAttr removePartial(DistAttr dist, ArrayRef<StringAttr> axes) {
   return dist.withPartial(PartialAttr::get(dist.getContext(), dist.getPartial().getKind(), rest));
 }
 
-/// Compares distributions. Types without encoding count as global ones.
+/// Compares distributions. Types without encoding are global.
 static bool sameDist(DistAttr a, DistAttr b) {
   return a && b && a.withLocal(false) == b.withLocal(false);
 }
@@ -214,7 +214,7 @@ LogicalResult ExchangeOp::verify() {
   return success();
 }
 
-/// Values on ranks other than the root are lost.
+/// Elements of ranks other than the root are lost.
 bool BroadcastOp::preservesAllElements() { return false; }
 
 LogicalResult BroadcastOp::verify() {

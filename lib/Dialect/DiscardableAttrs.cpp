@@ -1,8 +1,7 @@
-//===- DiscardableAttrs.cpp - Verification of the tpc.* attributes --------===//
+//===- DiscardableAttrs.cpp - Verification of discardable tpc.* attributes ===//
 //
-// Discardable attributes that passes use to communicate: names of inputs, marks of layers,
-// decisions of tactics. The table below lists all of them, with the allowed ops and values. Any
-// other attribute tpc.* is an error, as no code would verify it.
+// The table below lists all discardable attributes by which passes communicate, with the allowed
+// ops and values. Any other tpc.* attribute is an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +21,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Location of an attribute; a table's entry allows one or several.
+/// Kinds of owners of an attribute, as a bit set.
 enum AttrOwner : unsigned {
   OnModule = 1,
   OnFunction = 2,
@@ -33,7 +32,7 @@ enum AttrOwner : unsigned {
   OnValue = 64, // an op with results
 };
 
-/// For attributes whose verifier checks the location itself.
+/// For attributes whose verifier checks the owner.
 constexpr unsigned anywhere = ~0u;
 
 /// An attribute in the IR.
@@ -47,9 +46,9 @@ struct AttrUse {
 struct Entry {
   StringRef name;
   unsigned owners;
-  StringRef expected; // "must be …"
+  StringRef expected; // description of valid values, after "must be"
   bool (*fits)(const AttrUse &);
-  /// For checks that need a message of their own.
+  /// Verifier with its own error message.
   LogicalResult (*verify)(const AttrUse &, function_ref<InFlightDiagnostic()>) = nullptr;
 };
 
@@ -69,7 +68,7 @@ template <typename ElementT> static bool isListOf(const AttrUse &found) {
   return list && llvm::all_of(list, llvm::IsaPred<ElementT>);
 }
 
-/// A list of #tpc.dim or unit.
+/// Whether the value is a list of #tpc.dim or unit.
 static bool isListOfDims(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, llvm::IsaPred<DimAttr, UnitAttr>);
@@ -114,7 +113,7 @@ static bool areTactics(const AttrUse &found) {
          });
 }
 
-/// A list of {node, stage}.
+/// Whether the value is a list of {node, stage}.
 static bool areStages(const AttrUse &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && !list.empty() && llvm::all_of(list, [](Attribute entry) {
@@ -139,7 +138,7 @@ static bool isHash(const AttrUse &found) {
   return text && text.size() == 16 && llvm::all_of(text.getValue(), llvm::isHexDigit);
 }
 
-/// The number of row dimensions of a kernel's results.
+/// Whether the value is a valid number of row dimensions of the kernel's results.
 static bool isKernel(const AttrUse &found) {
   auto function = dyn_cast_or_null<FunctionOpInterface>(found.op);
   return isCount(found) && function && !function.isExternal() && function.getNumResults() > 0 &&
@@ -149,7 +148,7 @@ static bool isKernel(const AttrUse &found) {
          });
 }
 
-/// An op that is fused into the matmul directly before it.
+/// Whether the op may be fused into the matmul directly before it.
 static bool isFused(const AttrUse &found) {
   auto operand = dyn_cast<IntegerAttr>(found.value);
   if (!operand || !operand.getType().isInteger(32) || !found.op ||
@@ -163,7 +162,7 @@ static bool isFused(const AttrUse &found) {
          (isa<MatmulOp>(producer) || producer->hasAttr(kFusedAttr));
 }
 
-/// One of several matmuls with the same left side.
+/// Whether the op is one of several matmuls with the same LHS.
 static bool isMerged(const AttrUse &found) {
   auto product = dyn_cast_or_null<MatmulOp>(found.op);
   return isCount(found) && product && llvm::any_of(product.getLhs().getUses(), [&](OpOperand &use) {
@@ -192,13 +191,14 @@ static bool isLoaded(const AttrUse &found) {
          });
 }
 
-/// A movement whose result is already in memory, in another order or as a slice.
+/// Whether the op is a movement op whose result may alias its operand.
 static bool isHeld(const AttrUse &found) {
   return isa<UnitAttr>(found.value) &&
          isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
-/// A cast that tpc-widen-matmuls inserts after a matmul. In a kernel, its operand is an argument.
+/// Whether the op is a cast as inserted by tpc-widen-matmuls after a matmul. In a kernel, its
+/// operand is an argument.
 static bool roundsParts(const AttrUse &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
     return false;
@@ -216,8 +216,8 @@ static LogicalResult checkSharding(const AttrUse &found,
   return verifySharding(found.value, getSizes(found.type), found.grid, emitError);
 }
 
-/// Types are verified without the grid (DistAttr::verifyEncoding). With the grid, this checks that
-/// the static sizes of local types are the sizes on each rank.
+/// Checks that the static sizes of local types are the sizes on each rank. DistAttr::verifyEncoding
+/// cannot, because it has no grid.
 static LogicalResult checkGrid(const AttrUse &found, function_ref<InFlightDiagnostic()> emitError) {
   auto grid = dyn_cast<GridAttr>(found.value);
   if (!grid)
@@ -263,8 +263,7 @@ static LogicalResult checkLinks(const AttrUse &found, function_ref<InFlightDiagn
   return verifyLinks(found.value, [&] { return found.op->emitError(); });
 }
 
-/// Checks that the module has the cache. (Inputs of pipelines have no op; the cache itself checks
-/// them.)
+/// Checks that the module has the cache. (For inputs of pipelines, CacheOp checks this.)
 static LogicalResult checkCache(const AttrUse &found,
                                 function_ref<InFlightDiagnostic()> emitError) {
   auto name = dyn_cast<FlatSymbolRefAttr>(found.value);
@@ -306,7 +305,7 @@ static const Entry table[] = {
     {kLinksAttr, OnModule, "", nullptr, checkLinks},
     {kTargetAttr, OnModule, "the name of a target", is<StringAttr>},
 
-    // Tactics, on the way to the sharded program.
+    // Tactics and sharding.
     {kSplitAttr, OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
     {kResultSplitAttr, OnValue, "a list of #tpc.dim", isListOfDims},
     {kTacticsAttr, OnModule,

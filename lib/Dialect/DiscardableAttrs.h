@@ -1,4 +1,4 @@
-//===- DiscardableAttrs.h - Verification of the tpc.* attributes ----------===//
+//===- DiscardableAttrs.h - Verification of discardable tpc.* attributes --===//
 
 #ifndef TPC_LIB_DIALECT_DISCARDABLEATTRS_H
 #define TPC_LIB_DIALECT_DISCARDABLEATTRS_H
@@ -7,8 +7,7 @@
 
 namespace mlir::tpc {
 
-/// Checks an attribute tpc.* in the `input_attrs` of a pipeline, whose inputs are no function
-/// arguments.
+/// Verifies a tpc.* attribute in the `input_attrs` of a pipeline.
 LogicalResult verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,
                                    function_ref<InFlightDiagnostic()> emitError);
 

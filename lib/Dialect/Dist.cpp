@@ -1,4 +1,4 @@
-//===- Dist.cpp - Reading and building distributed tensor types -----------===//
+//===- Dist.cpp - Distributed tensor types and their sizes ----------------===//
 
 #include "tpc/Dialect/Dist.h"
 
@@ -42,8 +42,8 @@ RankedTensorType mlir::tpc::makeTensorType(Type element, ArrayRef<SymExpr> sizes
   return makeTensorType(element, DistAttr::get(context, dims));
 }
 
-// Parts are taken from the major end. An unsharded factor that is larger than the part is divided;
-// a sharded one must match completely.
+// Assigns factors to the dimensions from the major end. An unsplit factor that is larger than the
+// rest of a dimension is divided; a split factor must fit.
 std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<SymExpr> sizes) {
   if (sizes.size() == 1) {
     if (sizes[0] != dim.getExpr())
@@ -58,7 +58,7 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
   for (const SymExpr &size : sizes) {
     SmallVector<FactorAttr> taken;
     SymExpr need = size;
-    // A part of size 1 takes a split factor of size 1 (one head over two ranks).
+    // A dimension of size 1 gets a split factor of size 1 (one head over two ranks).
     if (need.isConstant(1) && !rest.empty() && rest.back().getExpr().isConstant(1))
       taken.push_back(rest.pop_back_val());
     while (!need.isConstant(1)) {

@@ -1,4 +1,4 @@
-//===- Elements.cpp - Sizes and rounding of tensor elements ---------------===//
+//===- Elements.cpp - Size in bytes and rounding of elements --------------===//
 
 #include "tpc/Dialect/Elements.h"
 
@@ -14,7 +14,7 @@ int64_t mlir::tpc::getElementBytes(Type type) {
 }
 
 double mlir::tpc::roundTo(Type element, double number) {
-  // Fast path: the verifier rounds every number that it computes.
+  // Fast path, because the verifiers round every number that they compute.
   if (element.isF32())
     return float(number);
   if (auto type = dyn_cast<FloatType>(element)) {

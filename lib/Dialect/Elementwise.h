@@ -1,6 +1,6 @@
 //===- Elementwise.h - Helpers for element-wise ops -------------*- C++ -*-===//
 //
-// Names that C++ snippets in ElementwiseOps.td may use.
+// Functions for the C++ snippets in ElementwiseOps.td.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,14 +13,14 @@
 
 namespace mlir::tpc::elementwise {
 
-/// Infers the result type: all operands broadcast together.
+/// Infers the result type from operands that broadcast.
 LogicalResult inferElementwise(std::optional<Location> loc, ValueRange operands, Type element,
                                SmallVectorImpl<Type> &types);
 /// Checks that the last two operands have one element type.
 LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands);
 ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
 
-/// Returns an identity that only the second operand has.
+/// Returns `identity` for operand 1 (the RHS), and nothing for operand 0.
 inline std::optional<double> identityOfRhs(unsigned operand, double identity) {
   return operand == 1 ? std::optional<double>(identity) : std::nullopt;
 }

@@ -1,7 +1,7 @@
 //===- ElementwiseOps.cpp - Element-wise ops ------------------------------===//
 //
-// Common code of all element-wise ops, and the computation of those that need more than a line (the
-// others are in ElementwiseOps.td).
+// Common code of all element-wise ops, and scalar computations that are too long for
+// ElementwiseOps.td.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,8 +51,8 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
   return inferError(loc, text);
 }
 
-// Linear if nothing is rounded: terms of a sum are added before they lose digits. But the terms of
-// a 16-bit matmul have 16 bits, also if tpc-widen-matmuls computes it in f32.
+// Linear if the cast is exact. A cast with kRoundsPartsAttr is also linear: it rounds each operand
+// of the reduction, as the original 16-bit matmul did.
 ShardingRule CastOp::getShardingRule() {
   auto from = dyn_cast<FloatType>(elementTypeOf(getOperand()));
   auto to = dyn_cast<FloatType>(elementTypeOf(getResult()));
@@ -95,7 +95,7 @@ Value elementwise::sigmoid(OpBuilder &b, Location loc, Value x) {
 
 double elementwise::sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Activations of matmul epilogues are in functions.h, the single formula for all targets.
+// Formulas of activations that matmul epilogues support are in functions.h, for all targets.
 Value elementwise::silu(OpBuilder &b, Location loc, Value x) {
   return ::tpc::silu(Arithmetic(b, loc, x.getType()), x);
 }
@@ -141,7 +141,7 @@ static Value nonZero(OpBuilder &b, Location loc, Value divisor) {
                                  number(b, loc, divisor.getType(), 1), divisor);
 }
 
-// Neither is division of the minimum by -1, whose quotient does not exist.
+// The quotient of the minimum and -1 overflows; it must not trap either.
 static Value safeDivisor(OpBuilder &b, Location loc, Value divisor) {
   divisor = nonZero(b, loc, divisor);
   return arith::SelectOp::create(b, loc, isNumber(b, loc, divisor, -1),
@@ -165,7 +165,7 @@ Value ModOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isUnsigned(getLhs().getType()))
     return arith::RemUIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
   Value divisor = safeDivisor(b, loc, x[1]);
-  // The remainder takes the divisor's sign: add the divisor where they differ.
+  // ONNX's remainder has the sign of the divisor: add the divisor if the signs differ.
   Value r = arith::RemSIOp::create(b, loc, x[0], divisor);
   Value zero = number(b, loc, r.getType(), 0);
   auto cmp = [&](arith::CmpIPredicate p, Value l, Value rhs) -> Value {

@@ -1,4 +1,4 @@
-//===- Exchange.cpp - Direct change between two distributions -------------===//
+//===- Exchange.cpp - Change of a distribution by one exchange ------------===//
 
 #include "tpc/Dialect/Exchange.h"
 
@@ -11,18 +11,18 @@ using ::tpc::SymExpr;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A factor of one side.
+/// A factor before or after the exchange.
 struct SideFactor {
   SymExpr size;
   Exchange::Axes axes;
 };
-/// A factor common to both sides.
+/// A pair of equal factors before and after the exchange.
 struct Pair {
   SymExpr size;
   Exchange::Axes before, after;
 };
 
-/// Aligns the factors of both sides of a dimension by cutting them at common boundaries.
+/// Divides the factors of a dimension before and after the exchange at common boundaries.
 class Aligner {
 public:
   Aligner(MLIRContext *context, SmallVectorImpl<Exchange::Dim> &dims)
@@ -53,7 +53,7 @@ Aligner::SideFactors Aligner::open(DimAttr dim) {
   return factors;
 }
 
-/// Cuts the next factor, with `size` as its major part.
+/// Divides the next factor; its major part has `size`.
 bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
   auto rest = divide(factors.back().size, size);
   if (!rest || !factors.back().axes.empty())
@@ -63,9 +63,9 @@ bool Aligner::cut(SideFactors &factors, const SymExpr &size) {
   return true;
 }
 
-/// Cuts the next factors of both sides to equal sizes, if possible.
+/// Divides the next factors of both lists to equal sizes, if possible.
 bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
-  // A split factor of size 1 (one head over eight ranks) may be at the end of the other side.
+  // A split factor of size 1 (one head over eight ranks) may be at the end of one list.
   bool ends = left.empty() || right.empty();
   if (ends)
     (left.empty() ? left : right).push_back({SymExpr(1), {}});
@@ -73,7 +73,7 @@ bool Aligner::startAlike(SideFactors &left, SideFactors &right) {
          (!ends && (cut(right, left.back().size) || cut(left, right.back().size)));
 }
 
-/// Takes the next factors whose product is `need`, major to minor.
+/// Removes the next factors whose product is `need`, and returns them, major to minor.
 std::optional<Aligner::SideFactors> Aligner::take(SideFactors &factors, SymExpr need) {
   SideFactors taken;
   while (!need.isConstant(1)) {
@@ -90,8 +90,7 @@ std::optional<Aligner::SideFactors> Aligner::take(SideFactors &factors, SymExpr 
   return taken;
 }
 
-/// Adds a dimension whose factors stay together or, if nothing splits their product, one for each
-/// factor.
+/// Adds a Dim with all factors or, if their product is not split, one Dim for each factor.
 void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
   auto takeCommon = [](Exchange::Axes &a, Exchange::Axes &b) {
     size_t count = 0;
@@ -122,7 +121,7 @@ void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
   }
 }
 
-/// Handles dimensions in which an axis splits the product of all factors.
+/// Handles dimensions with axes on the product of all factors.
 bool Aligner::runWhole(DimAttr from, DimAttr to) {
   SideFactors left = open(from), right = open(to);
   Exchange::Split product{Exchange::Axes(from.getAxes()), Exchange::Axes(to.getAxes())};
@@ -158,7 +157,7 @@ bool Aligner::run(DimAttr from, DimAttr to) {
       add({{a.size, a.axes, b.axes}}, {});
       continue;
     }
-    // A factor that one side splits is a product of factors of the other side.
+    // A split factor in one list may be a product of factors in the other.
     bool isLeft = divide(left.back().size, right.back().size).has_value();
     SideFactor large = (isLeft ? left : right).pop_back_val();
     auto parts = take(isLeft ? right : left, large.size);
@@ -212,7 +211,7 @@ struct Span {
 /// Ranges of indices, ascending.
 using Spans = std::vector<Span>;
 
-/// Counts the transferred elements of one group.
+/// Counts the elements that the members of one group transfer.
 class TrafficCounter {
 public:
   TrafficCounter(const Exchange &exchange, GridAttr grid, const Exchange::Values &others)
@@ -233,8 +232,8 @@ private:
   SmallVector<SmallVector<int64_t>> sizes; // sizes of each dimension's factors
   struct Member {
     SmallVector<Spans> has, needs;
-    int64_t dataClass; // members with equal numbers have equal data
-    int64_t replica;   // its index among them, by its coordinates
+    int64_t dataClass; // equal for members with equal operand shards
+    int64_t replica;   // index among the members of the data class, by coordinates
   };
   std::vector<Member> members;
 };
@@ -308,7 +307,7 @@ void TrafficCounter::addMember() {
       split.insert(factor.split.before.begin(), factor.split.before.end());
     split.insert(dim.product.before.begin(), dim.product.before.end());
   }
-  // In the grid's order, so that members are in the order of ranks.
+  // Axes are in the grid's order, so that members are in the order of ranks.
   int64_t factors[2] = {1, 1}, numbers[2] = {0, 0};
   for (StringAttr axis : grid.getOrder()) {
     if (!llvm::is_contained(exchange.axes, axis))

@@ -22,7 +22,7 @@ using Dims = ShardingRule::Dims;
 
 static bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
 
-/// Whether a matmul of 16-bit floats returns its f32 sums without rounding.
+/// A matmul of 16-bit floats may return f32, without rounding.
 bool MatmulOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange given) {
   if (inferred.size() != 1 || given.size() != 1)
     return false;
@@ -163,7 +163,8 @@ ShardingRule AttentionOp::getShardingRule() {
   rule.results = {{{b}, {sq}, heads, {dv}}};
   return rule;
 }
-// Two matmuls. The rule's points are b, sq, heads, d, sk, dv: count each matmul once.
+// Attention has two matmuls. The rule's iteration space is b, sq, heads, d, sk, dv; each matmul is
+// counted once.
 double AttentionOp::getFlopsPerPoint() {
   auto d = getSizes(getQ())[3].asConstant(), dv = getSizes(getV())[3].asConstant();
   if (!d || !dv || *d == 0 || *dv == 0)
@@ -181,7 +182,7 @@ LogicalResult AttentionOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// Norms and softmax: one dimension is whole
+// Norms and softmax
 //===----------------------------------------------------------------------===//
 
 static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale, Value bias,
@@ -189,7 +190,7 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
   Sizes sizes = getSizes(x);
   if (sizes.empty())
     return inferError(loc, "normalization of a scalar");
-  // The operand of a 16-bit normalization may be unrounded: f32.
+  // The operand of a 16-bit normalization may be f32.
   Type element = elementTypeOf(scale);
   bool fits = element == elementTypeOf(x) || (isHalf(element) && elementTypeOf(x).isF32());
   for (Value v : {scale, bias})

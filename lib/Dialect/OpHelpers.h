@@ -14,15 +14,15 @@ using Sizes = SmallVector<SymExpr>;
 /// Fails if two sizes are neither equal nor 1.
 FailureOr<Sizes> broadcastSizes(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
 
-/// Emits an error at `loc`, if given; for inferReturnTypes.
+/// Emits an error at `loc` if it is given (for inferReturnTypes).
 LogicalResult inferError(std::optional<Location> loc, const Twine &message);
 std::string describe(ArrayRef<SymExpr> sizes);
 
 /// Adds a new factor for each dimension of `sizes`.
 ShardingRule::Dims addDims(ShardingRule &rule, ArrayRef<SymExpr> sizes,
                            FactorKind kind = FactorKind::Parallel);
-/// Returns the factors of an operand that broadcasts to `result`: the result's where sizes are
-/// equal, none where the operand has size 1.
+/// Returns the factors of an operand that broadcasts to `result`: the result's factors for equal
+/// sizes, none for broadcast dimensions.
 ShardingRule::Dims broadcastDims(ArrayRef<SymExpr> operand, ArrayRef<SymExpr> result,
                                  const ShardingRule::Dims &resultDims);
 
@@ -31,7 +31,7 @@ bool compatibleTypes(TypeRange a, TypeRange b);
 
 /// Emits "op ... " if `dim` is not a dimension of `v`.
 LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
-/// Whether the value has a type for numbers of tokens.
+/// Whether the value has a valid type for sequence lengths (i64 or i32).
 bool isLengths(Value v);
 /// Emits "op ... " if a size exceeds 64 bits.
 LogicalResult checkSize(Operation *op, const SymExpr &size, StringRef name);

@@ -121,7 +121,7 @@ RankedTensorType Copies::getDeliveredType(Type type) const {
   return makeTensorType(tensor.getElementType(), sizes);
 }
 
-/// Unverified programs may contain any attribute; one that does not match `type` is ignored.
+/// Ignores attributes that do not match `type`, because the program may be unverified.
 static Copies toCopies(Attribute attribute, RankedTensorType type) {
   auto copies = dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
   bool fits = copies && type && copies.size() == 2 && copies[0] >= 0 &&

@@ -69,7 +69,7 @@ SymExpr mlir::tpc::getNumRanks(StringRef axis, GridAttr grid) {
 }
 
 namespace {
-/// Minimum and maximum over all ranks, if known.
+/// Minimum and maximum of an expression over all ranks, if known.
 struct Bounds {
   std::optional<int64_t> min, max;
 };
@@ -129,7 +129,7 @@ struct NumberSubstitution {
     return sum;
   }
 
-  /// For expressions of the form 3 - 2*rank.tp.
+  /// Supports expressions of the form 3 - 2*rank.tp.
   Bounds getBounds(const SymExpr &expr) {
     if (expr.isOverflow())
       return {};
@@ -169,7 +169,7 @@ SymExpr mlir::tpc::substituteNumbers(const SymExpr &expr, GridAttr grid) {
 // Sizes
 //===----------------------------------------------------------------------===//
 
-/// Returns the symbol of the equal shard that each rank has of a named size, if shards are equal.
+/// Returns the symbol of the shard of a named size if all shards are equal.
 static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, GridAttr grid) {
   if (!n.isMonomial() || n.isConstant() || n.monomialFactors().size() != 1)
     return std::nullopt;
@@ -186,7 +186,7 @@ SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid)
     return n;
   if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
     return *part;
-  // n / N + (c < n % N), without a comparison: the number of k with k * N + c < n.
+  // Equals n / N + (c < n % N), but without a comparison: the number of k with k * N + c < n.
   SymExpr all = getNumRanks(axis, grid);
   return SymExpr::floorDiv(n + all - 1 - getCoordinate(axis, grid), all);
 }

@@ -39,7 +39,7 @@ ShardingRule RollOp::getShardingRule() {
   rule.factors[factor].kind = FactorKind::Permuted;
   rule.factors[factor].run = every;
   if (getDist(getResult()).getLocal()) {
-    // A single rank shifts whole runs, of which there may be many.
+    // If the dimension has several runs, the factor before them is parallel.
     auto runs = sizes[getDim()].divideExact(every);
     rule.factors[factor].kind = FactorKind::Unsplittable;
     if (runs && !runs->isConstant(1)) {
@@ -65,7 +65,7 @@ OpFoldResult RollOp::fold(FoldAdaptor) {
   auto first = from.asConstant(), run = every.asConstant();
   if (from == every || first == 0 || run == 1 || (first && run && *run > 0 && *first % *run == 0))
     return getOperand();
-  // Consecutive shifts add up.
+  // Two shifts become one shift by the sum.
   auto producer = getOperand().getDefiningOp<RollOp>();
   if (!producer || producer.getDim() != getDim() || producer.getEvery() != getEvery() ||
       producer.getOperand().getType() != getType())

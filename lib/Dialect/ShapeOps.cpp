@@ -1,4 +1,4 @@
-//===- ShapeOps.cpp - Ops that move elements ------------------------------===//
+//===- ShapeOps.cpp - Movement ops and lookups ----------------------------===//
 
 #include "OpHelpers.h"
 
@@ -9,8 +9,8 @@ using namespace mlir::tpc;
 
 using Dims = ShardingRule::Dims;
 
-/// Builds the rule of an op whose shapes are equal except in some dimensions, which are whole on
-/// both sides.
+/// Builds the rule of an op whose operand and result have the same shape except in some dimensions,
+/// which cannot be split.
 static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool linear,
                                bool movesOnly) {
   ShardingRule rule;
@@ -37,11 +37,11 @@ static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool line
 // Reshape
 //===----------------------------------------------------------------------===//
 
-// Reads both shapes from the major end. The larger of two sizes is divided by the smaller one,
-// which becomes a factor; the quotient remains. If neither divides the other, there are no common
-// factors up to the dimension where the products of both sides agree again: the rest of these
-// dimensions is whole, and their earlier common factors are kept. [b, 4, 3] -> [b * 3, 4] has the
-// factors b, and 4, 3 and 3, 4 as one whole.
+// Compares both shapes from the major end. The larger of two sizes is divided by the smaller size,
+// which becomes a common factor; the quotient remains. If neither size divides the other, the
+// dimensions up to the point where both products are equal have no common factors and become
+// unsplittable; earlier common factors are kept. [b, 4, 3] -> [b * 3, 4] has the factor b; the
+// other sizes (4, 3 and 3, 4) are unsplittable.
 namespace {
 struct ReshapeFactors {
   /// Read position in one of the two shapes.
@@ -49,10 +49,10 @@ struct ReshapeFactors {
     ArrayRef<SymExpr> sizes;
     Dims dims;
     size_t next = 0;
-    SymExpr rest; // unread quotient of dimension next - 1
+    SymExpr rest; // remaining quotient of dimension next - 1
     explicit Side(ArrayRef<SymExpr> sizes) : sizes(sizes), dims(sizes.size()), rest(1) {}
 
-    /// Advances to the next dimension at the end of one. Sizes of 1 belong to no factor.
+    /// Advances to the next dimension if the current one is consumed. Sizes of 1 have no factor.
     bool hasMore() {
       while (rest.isConstant(1) && next < sizes.size())
         rest = sizes[next++];
@@ -90,14 +90,14 @@ struct ReshapeFactors {
     return true;
   }
 
-  /// Adds whole factors until both sides have as many elements.
+  /// Adds unsplittable factors until both products are equal.
   void matchWhole() {
     SymExpr inTotal(1), outTotal(1);
     auto take = [&](Side &side, SymExpr &total, const SymExpr &other) {
       if (!side.hasMore())
         return false;
       SymExpr size = side.rest, left(1);
-      // Take only as much of a dimension as is missing.
+      // Consume only the missing factor of a dimension.
       if (auto missing = other.divideExact(total); missing && !missing->isConstant(1))
         if (auto rest = size.divideExact(*missing)) {
           size = *missing;
@@ -112,7 +112,7 @@ struct ReshapeFactors {
     takeIn();
     takeOut();
     while (inTotal != outTotal) {
-      // Advance the side with fewer elements, as far as that is known.
+      // Advance in the shape with the smaller product, if known.
       auto inNumber = inTotal.asConstant(), outNumber = outTotal.asConstant();
       bool inFirst = inNumber && outNumber ? *inNumber < *outNumber
                                            : !inTotal.divideExact(outTotal).has_value();
@@ -150,7 +150,8 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   if (getOperand().getType() == getType())
     return getOperand();
   if (auto producer = getOperand().getDefiningOp<ReshapeOp>()) {
-    // Only through a global intermediate, as a split one may not be expressible.
+    // Fold only through a global intermediate value, because a split may not be expressible in the
+    // other shape.
     if (getDist(producer.getOperand()).isSharded() || getDist(getOperand()).isSharded())
       return {};
     getOperandMutable().assign(producer.getOperand());
@@ -351,8 +352,8 @@ LogicalResult SizeOp::verify() {
 // Gather, GatherND
 //===----------------------------------------------------------------------===//
 
-/// An indexed dimension is a reduction: elements of other shards read as zero. Integers and
-/// booleans are masks and indices, too small to split.
+/// Returns the factor kind of an indexed dimension. For floats it is a reduction: elements of other
+/// shards are zero. Integers and booleans are masks and indices, which are too small to split.
 static FactorKind getLookupKind(Value data) {
   return isa<FloatType>(elementTypeOf(data)) ? FactorKind::ReductionSum : FactorKind::Unsplittable;
 }

@@ -1,4 +1,4 @@
-//===- StateOps.cpp - State that persists between generation steps --------===//
+//===- StateOps.cpp - KV caches and generation steps ----------------------===//
 
 #include "OpHelpers.h"
 #include "tpc/Dialect/HeadReplication.h"
@@ -160,7 +160,7 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
       "result", main.getNumResults(),
       [&](unsigned i) { return DictionaryAttr::get(getContext(), main.getResultAttrs(i)); },
       [&](unsigned i) -> Type {
-        // For replicated KV heads, the model has only the first copy of each.
+        // If KV heads are replicated, the cache's type has only the first copy of each.
         Type type = main.getResultTypes()[i];
         auto function = dyn_cast<func::FuncOp>(main.getOperation());
         return function && isa<RankedTensorType>(type)

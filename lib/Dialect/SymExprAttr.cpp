@@ -26,7 +26,7 @@ SmallVector<SymExpr> SymExprAttr::getExprs(ArrayAttr array) {
 // Text of sizes
 //===----------------------------------------------------------------------===//
 
-/// Maximum characters of a string; longer texts are split into several.
+/// Maximum length of a string; longer expressions are printed as several strings.
 static constexpr size_t kLongest = 96;
 
 ParseResult mlir::tpc::parseSymExpr(AsmParser &parser, SymExprAttr &attr) {
@@ -52,7 +52,7 @@ ParseResult mlir::tpc::parseSymExpr(AsmParser &parser, SymExprAttr &attr) {
   return success();
 }
 
-/// Returns the length of a text's first string: up to a space with the fewest enclosing
+/// Returns the length of the first string: the text up to a space with the fewest enclosing
 /// parentheses.
 static size_t getFirstPiece(StringRef text) {
   if (text.size() <= kLongest)

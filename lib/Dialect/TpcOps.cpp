@@ -1,6 +1,6 @@
 //===- TpcOps.cpp - Generated op code -------------------------------------===//
 //
-// Separate from hand-written code, so that changes to that recompile fast.
+// Separate from hand-written code, which therefore recompiles faster.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,6 @@
 //===- VerifyDistribution.cpp - Verification of types by sharding rules ---===//
 //
-// The check that every distributed program relies on; see ShardingRule.h for the contents of a
-// rule.
+// Checks operand and result types of an op against its sharding rule, see ShardingRule.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -119,8 +118,8 @@ private:
     return success();
   }
 
-  // For each axis: the reduction over which the results must be unreduced, from a split reduction
-  // or from linear operands; never from both.
+  // Computes the axes over which the results must be unreduced, with the reduction kind: axes that
+  // split a reduction factor, or over which linear operands are unreduced, but not both.
   LogicalResult checkUnreduced() {
     llvm::StringMap<ReductionKind> expected;
     for (auto [f, factor] : llvm::enumerate(rule.factors))
@@ -192,8 +191,8 @@ LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
   };
   if (llvm::none_of(op->getOperands(), distributed) && llvm::none_of(op->getResults(), distributed))
     return success();
-  // A rule is valid only if the op's own attributes are: existing dimensions, a permutation. Type
-  // inference checks those in other ops.
+  // A rule can be computed only if the op's attributes are valid (dimensions, permutations), which
+  // type inference checks.
   if (auto typed = dyn_cast<InferTypeOpInterface>(op)) {
     SmallVector<Type> types;
     if (failed(typed.inferReturnTypes(op->getContext(), op->getLoc(), op->getOperands(),

@@ -123,10 +123,10 @@ ViewAttr ViewAttr::transpose(ArrayRef<int64_t> permutation) const {
   return get(getContext(), getOffset(), dims);
 }
 
-// Elements start, start + step, ... of a dimension made of factors. Without a step, while more than
-// one factor is left, there are two cases. Either the slice consists of whole runs of the minor
-// factors, and then it slices the major one; or it is within one index of the major factor, which
-// is then fixed. The number of factors decreases, so this terminates.
+// Slices a dimension that has several factors. For step 1 there are two cases. If start and size
+// are multiples of the product of the minor factors, the major factor is sliced. If the slice is
+// within one index of the major factor, this index is fixed and the other factors are sliced. The
+// number of factors decreases, so this terminates.
 ViewAttr ViewAttr::slice(unsigned dim, int64_t start, int64_t size, int64_t step) const {
   Factors factors = factorsOf(getDims()[dim]);
   int64_t offset = getOffset();
@@ -168,8 +168,8 @@ ViewAttr ViewAttr::reshape(ArrayRef<int64_t> shape) const {
     for (auto [size, stride] : factorsOf(dim))
       if (size != 1)
         all.push_back({size, stride});
-  // Read from the minor end: each new dimension takes factors until its size is reached, and splits
-  // the last one if necessary.
+  // Assigns factors to the new dimensions from the minor end, and divides a factor at a boundary
+  // between dimensions.
   SmallVector<ArrayAttr> dims(shape.size());
   for (int i = (int)shape.size() - 1; i >= 0; --i) {
     int64_t need = shape[i];

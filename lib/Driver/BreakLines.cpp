@@ -11,7 +11,8 @@ using llvm::StringRef;
 
 /// Returns the space at which a line is broken; npos: none.
 static size_t findBreak(StringRef line, size_t begin, unsigned width) {
-  // The best space in the second half of the line, the last good one before it, and any.
+  // Candidates: the best space in the second half of the line, the last good space in the first
+  // half, any space.
   size_t best = StringRef::npos, early = StringRef::npos, any = StringRef::npos;
   int depth = 0, least = INT_MAX;
   bool quoted = false;
@@ -29,7 +30,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
     if (c == '"')
       quoted = true;
     else if (rest.starts_with("//"))
-      break; // the rest would no longer be a comment
+      break; // a continuation line would not be part of the comment
     else if (rest.starts_with("->"))
       ++i;
     else if (StringRef("([{<").contains(c))
@@ -38,7 +39,7 @@ static size_t findBreak(StringRef line, size_t begin, unsigned width) {
       --depth;
     else if (c == ' ' && i > begin) {
       any = i;
-      // A value stays on the line of its name.
+      // No break between a name and its value.
       if (line[i - 1] == '=' || rest.starts_with(" = "))
         continue;
       bool good = line[i - 1] == ',' || rest.starts_with(" : ") || rest.starts_with(" -> ");
@@ -60,7 +61,7 @@ void tpc::breakLines(StringRef text, unsigned width, llvm::raw_ostream &os) {
     bool ended = line.size() < text.size();
     text = rest;
     size_t indent = std::min(line.find_first_not_of(' '), line.size());
-    // The rest of the line, and the spaces before it.
+    // `begin`: the remaining text. `spaces`: indentation of the next line.
     size_t spaces = 0, begin = indent;
     while (spaces + line.size() > width) {
       size_t at = findBreak(line, begin, width - spaces);

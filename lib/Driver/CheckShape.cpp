@@ -16,7 +16,7 @@ static Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
 }
 
-/// Checks the constraints that the model has on its sizes.
+/// Checks the sizes against the model's constraints.
 static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
   auto constraints = module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::kConstraintsAttr);
   if (!constraints)
@@ -29,7 +29,7 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
     auto why = constraint.getAs<mlir::StringAttr>("why");
     auto refuse = [&](llvm::StringRef limit, int64_t bound) {
       std::string size = expr.str();
-      if (!shape.contains(size)) // an expression
+      if (!shape.contains(size)) // not a single symbol
         size += " = " + std::to_string(*value);
       else
         size += "=" + std::to_string(*value);

@@ -10,8 +10,8 @@
 
 namespace tpc {
 
-/// Binds the capacities of sliding-window caches that `shape` leaves open, to the values of
-/// programs that run with the default chunk size of prompts.
+/// Binds capacities of sliding-window caches that are not in `shape` to their values for the
+/// default chunk size of prompts.
 void bindCapacities(mlir::ModuleOp module, ShapeBinding &shape);
 
 /// Returns an error for unknown sizes. `flag` is a flag that needs all sizes, or empty.

@@ -33,12 +33,12 @@ llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 static Emit next(Emit level) { return Emit(unsigned(level) + 1); }
 
 namespace {
-/// A verifier that programs of a level must pass.
+/// A verifier that runs on programs of a level.
 struct Verifier {
   llvm::StringLiteral flag, step;
   Emit level;
   bool comparesModels;
-  /// `last`: no later level is verified.
+  /// `last`: whether this is the last level that is verified.
   std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &,
                                         bool last);
 };
@@ -47,7 +47,7 @@ struct Verifier {
 static constexpr Verifier verifiers[] = {
     {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd, true,
      [](auto &reference, bool last) {
-       // If the stages are compared with the model as well, only they are interpreted.
+       // Interprets the spmd program only if no staged program is verified later.
        return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
      }},
     {"tpc-verify-bounds", "verifying bounds", Emit::Staged, false,
@@ -75,7 +75,7 @@ std::string tpc::verifierNames() {
   return llvm::join(names, ", ");
 }
 
-/// Adds checks and records of a staged program, also of an edited one.
+/// Adds the checks of a staged program, and the pass that records its schedule.
 static void buildStagedChecks(mlir::OpPassManager &pm) {
   pm.addPass(mlir::tpc::createCheckLinks());
   pm.addPass(mlir::tpc::createRecordSchedule());
@@ -87,7 +87,7 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
                        bool wideResidual = true) {
   switch (level) {
   case Emit::Model:
-    if (reference) // before anything is folded
+    if (reference) // before folding
       pm.addPass(mlir::tpc::createVerifyBounds());
     buildModelPassPipeline(pm, wideResidual);
     if (reference && !reference->module)
@@ -164,8 +164,8 @@ mlir::LogicalResult Compilation::annotate() {
   return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
 }
 
-/// Takes the grid of a program that is sharded already. --megatron-shard may repeat it, and add
-/// options such as allow-reshard.
+/// Sets the grid from a program that is already sharded. --megatron-shard may repeat the grid and
+/// add options such as allow-reshard.
 mlir::LogicalResult Compilation::useGridOfProgram() {
   auto grid = mlir::tpc::GridAttr::lookup(*module);
   mlir::Location loc = module->getLoc();
@@ -182,7 +182,7 @@ mlir::LogicalResult Compilation::useGridOfProgram() {
   return mlir::success();
 }
 
-/// Reads the model that the proof compares with, if it is not the program itself.
+/// Reads the reference model of the proof, if it is not the input.
 mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   onStep("reading " + options.reference);
   mlir::OwningOpRef<mlir::ModuleOp> model;
@@ -253,7 +253,7 @@ mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
   for (const Verifier &verifier : verifiers) {
     if (!reference || verifier.level != level)
       continue;
-    // Each verifier is a step of its own, so that --timing reports its time.
+    // Each verifier is a separate step, so that --timing reports its time.
     onStep(verifier.step);
     // Later levels are also compared with the staged program.
     if (verifier.comparesModels && !reference->module && level <= Emit::Staged) {
@@ -290,7 +290,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
   if (!module) {
     if (mlir::failed(read(onStep)))
       return mlir::failure();
-    // An input may be edited text. Its sizes are checked first, as after import.
+    // The input may be edited text, so its sizes are checked first, as after import.
     mlir::PassManager pm(&context);
     if (reference && (first == Emit::Sharded || first == Emit::Spmd))
       pm.addPass(mlir::tpc::createVerifyBounds());
@@ -340,16 +340,16 @@ mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnSt
     build(pm);
     return pm.run(on);
   };
-  if (reference && mlir::failed(run(module, [](mlir::PassManager &pm) { // before anything folds
+  if (reference && mlir::failed(run(module, [](mlir::PassManager &pm) { // before folding
         pm.addPass(mlir::tpc::createVerifyBounds());
       })))
     return mlir::failure();
   mlir::OwningOpRef<mlir::ModuleOp> model;
   if (reference) {
     model = module.clone();
-    // Masks and positions get the values of omitted inputs: then ALiBi from a sum of masks is
-    // recognized as slopes, in the model as in the step. Errors of the model appear again for the
-    // step, with a remedy.
+    // Replaces masks and positions by their defaults in the model as well, so that ALiBi from a sum
+    // of masks is recognized as slopes in both programs. Errors of the model are ignored here,
+    // because they are reported again for the step, with a remedy.
     if (mlir::failed(run(*model, [](mlir::PassManager &pm) {
           pm.addPass(mlir::tpc::createFixInputs());
           buildModelPassPipeline(pm, /*wideResidual=*/false);
@@ -408,7 +408,7 @@ llvm::Expected<const mlir::tpc::KernelCode *> Compilation::makeKernels(OnStep on
   return &*kernels;
 }
 
-/// Turns device kernels into data of the host program.
+/// Embeds device kernels into the host program.
 mlir::LogicalResult Compilation::embedKernels(OnStep onStep) {
   llvm::Expected<const mlir::tpc::KernelCode *> made = makeKernels(onStep);
   if (!made)

@@ -11,7 +11,7 @@ using namespace mlir::tpc;
 
 namespace tpc {
 std::vector<FunctionRow> countCalls(ModuleOp staged) {
-  // Errors are reported when the program is compiled.
+  // Ignores errors, which are reported when the program is compiled.
   ScopedDiagnosticHandler quiet(staged.getContext(), [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> plan = staged.clone();
   PassManager pm(staged.getContext());

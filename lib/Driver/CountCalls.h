@@ -7,8 +7,8 @@
 
 namespace tpc {
 
-/// Returns the calls of libraries and kernels in each function of a staged program, as planned;
-/// empty if it cannot be planned.
+/// Returns the number of library calls and kernels in each function of a staged program; empty if
+/// lowering fails.
 std::vector<mlir::tpc::FunctionRow> countCalls(mlir::ModuleOp staged);
 
 } // namespace tpc

@@ -44,12 +44,12 @@ bool computesElements(OperationName name) {
                  AllReduceOp, ReduceScatterOp>(name);
 }
 
-/// Loops over micro-batches are lowered in place.
+/// Structural ops except loops over micro-batches, which have a lowering model.
 bool isStructureOfExecutable(OperationName name) {
   return isStructure(name) && !isOneOf<MicroBatchesOp>(name);
 }
 
-/// Reason why an op needs no model of a concern; an empty concern: of no concern.
+/// Reason why an op needs no model in a column. An empty `concern` applies to all columns.
 struct Reason {
   StringRef concern;
   Matches isFor;

@@ -12,12 +12,12 @@ static constexpr int kMaxRemarks = 8;
 
 std::string tpc::describeLocation(mlir::Location loc) {
   std::string node, file;
-  // The outermost name and the outermost position in a file.
+  // Finds the outermost name and the outermost file position.
   loc->walk([&](mlir::Location part) {
     if (auto name = llvm::dyn_cast<mlir::NameLoc>(part); name && node.empty())
       node = ("node '" + name.getName().getValue() + "'").str();
     if (auto position = llvm::dyn_cast<mlir::FileLineColLoc>(part); position && file.empty())
-      file = position.getLine() == 0 // the file as a whole
+      file = position.getLine() == 0 // no line: only the file name
                  ? position.getFilename().str()
                  : (position.getFilename().getValue() + ":" + llvm::Twine(position.getLine()) +
                     ":" + llvm::Twine(position.getColumn()))
@@ -59,7 +59,7 @@ static llvm::raw_ostream &printPrefix(llvm::raw_ostream &os, Severity severity,
   llvm_unreachable("there are four severities");
 }
 
-/// JSON is UTF-8, but names in files may have any bytes.
+/// Converts messages to UTF-8 for JSON, because names in files may have arbitrary bytes.
 static llvm::json::Object makeJson(Severity severity, llvm::StringRef message) {
   llvm::json::Object object;
   object["severity"] = getName(severity);
@@ -99,7 +99,7 @@ DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostre
                                      std::function<void(mlir::DiagnosticSeverity)> onMessage,
                                      DiagnosticFormat format)
     : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)), format(format) {
-  // Messages name the ONNX node. Printed, the op could be a whole function.
+  // Disables printing of the op, which may be an entire function; messages name the ONNX node.
   context->printOpOnDiagnostic(false);
   setHandler([this](mlir::Diagnostic &diagnostic) {
     print(diagnostic, 0);
@@ -117,7 +117,7 @@ DiagnosticPrinter::~DiagnosticPrinter() {
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
   std::string text = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
   llvm::StringRef rest = message;
-  // Many messages begin with the node's name, for tools that show no locations.
+  // Does not repeat the location if the message begins with the node's name.
   if (!llvm::StringRef(text).starts_with("node ") ||
       !rest.consume_front(llvm::StringRef(text).drop_front(5)))
     text += text.empty() ? "" : ": ";

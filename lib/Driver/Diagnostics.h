@@ -20,9 +20,9 @@ enum class DiagnosticFormat { Text, Json };
 void printMessage(llvm::raw_ostream &os, DiagnosticFormat format, mlir::DiagnosticSeverity severity,
                   llvm::StringRef message);
 
-/// Prints messages as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes. A message of
-/// several ops is printed once. Of remarks (unrecognized patterns, missing weights) only the first
-/// few are printed, and the number of others.
+/// Prints diagnostics as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes. Equal
+/// messages are printed once. Only the first few remarks (unrecognized patterns, missing weights)
+/// are printed, with the number of omitted remarks.
 class DiagnosticPrinter : public mlir::ScopedDiagnosticHandler {
 public:
   /// Calls `onMessage` before each message.

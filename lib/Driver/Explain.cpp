@@ -25,7 +25,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Measures of a program after some of the tactics.
+/// Report data of a program after the first tactics.
 struct Snapshot {
   Report report;
   int64_t weights = 0, peak = 0;
@@ -46,7 +46,7 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
   assign.tactics = tactics;
   pm.addPass(createAssignShardings(assign));
   pm.addPass(createInsertReshards());
-  // A partial list of tactics predicts fewer collectives; compilation checks the full list.
+  // Expected collectives of later tactics are missing, so unexpected collectives are accepted here.
   spec.allowReshard = true;
   ::tpc::buildSpmdPassPipeline(pm, spec);
   ::tpc::buildStagesPassPipeline(pm);
@@ -71,7 +71,7 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
   return snapshot;
 }
 
-/// Adds up the rows of all stages, except outputs, which the runtime delivers.
+/// Sums the rows of all stages by axis and kind, except outputs.
 static std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>>
 sumRows(const Report &report) {
   std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> sums;
@@ -111,7 +111,7 @@ static TacticEffect compare(const std::string &name, const Snapshot &before,
 
 FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                                  const Symbols &given) {
-  // Splits into one stage first: pipelining is the last tactic.
+  // Uses one stage first, because pipelining is the last tactic.
   ::tpc::ShardSpec flat = spec;
   std::array<int64_t, ::tpc::numAxes> sizes;
   for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
@@ -122,7 +122,7 @@ FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::S
   Explanation explanation;
   explanation.symbols = getNominalSymbols(module);
   int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
-  // Nominal sizes have one sample; here each replica and each micro-batch gets one.
+  // Multiplies the nominal batch by the numbers of replicas and micro-batches.
   std::set<std::string> batch;
   if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))
     for (Type type : main.getArgumentTypes())

@@ -1,7 +1,7 @@
 //===- Explain.h - Effects of each tactic -----------------------*- C++ -*-===//
 //
-// The tactics of --megatron-shard run one after the other. After each, a copy of the program is
-// compiled through all levels, and its report is compared with the previous one.
+// Applies the tactics of --megatron-shard one after the other. After each tactic, a copy of the
+// program is compiled through all levels, and its report is compared with the previous report.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,12 +15,12 @@ namespace mlir::tpc {
 
 struct TacticEffect {
   std::string name;                // "tp", …, "pp"
-  std::vector<std::string> splits; // what it split, and what it kept whole
-  /// Additional (or, negative, saved) collectives of a step, on one rank of each kind.
+  std::vector<std::string> splits; // descriptions of split and unsplit dimensions
+  /// Additional collectives of a step (negative: saved), on one rank of each stage.
   std::vector<CollectiveRow> communication;
   /// Memory of the worst-case rank, before and after.
   int64_t weightsBefore = 0, weights = 0;
-  int64_t peakBefore = 0, peak = 0; // weights and live values
+  int64_t peakBefore = 0, peak = 0; // bytes of weights and live values
 };
 
 struct Explanation {

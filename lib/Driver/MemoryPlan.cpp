@@ -24,9 +24,9 @@ using ::tpc::MemoryPlan;
 using ::tpc::MemoryRow;
 using ::tpc::SymExpr;
 
-/// Limit of the search.
+/// Maximum number of ranks in the search.
 static constexpr int64_t maxRanks = 1024;
-/// Drivers allocate pages; small allocations share a page.
+/// Page size of GPU drivers, and the minimum size of an allocation with its own pages.
 static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
 /// Alignment of buffers within one allocation.
 static constexpr int64_t alignment = 256;
@@ -75,7 +75,7 @@ llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options) {
     return makeError("--memory-plan compiles nothing: leave out -o, --emit, --report, "
                      "--certificate and --explain, and compile for the split that you choose");
   if (!options.shardGiven)
-    options.megatronShard.clear(); // not the default: tp is found
+    options.megatronShard.clear(); // removes the default tp1
   for (llvm::StringRef item : llvm::split(options.megatronShard, ','))
     if (item.trim().starts_with("tp") || item.trim().starts_with("pp"))
       return makeError("--memory-plan finds tp and pp itself: leave '" + item.trim() +
@@ -105,8 +105,8 @@ private:
   int64_t large = 0, small = 0;
 };
 
-/// Memory of buffer functions on the rank with coordinate 0 on every axis, whose shards are the
-/// largest.
+/// Computes stack memory of buffer functions on the rank with coordinate 0 on every axis, which has
+/// the largest shards.
 class StackCounter {
 public:
   StackCounter(ModuleOp module, const Symbols &symbols)
@@ -114,11 +114,11 @@ public:
 
   int64_t evaluate(const SymExpr &size) const;
   int64_t evaluate(buffer::ExprAttr size) const { return evaluate(size.getExpr()); }
-  /// Returns the maximum size of all live frames.
+  /// Returns the maximum total size of live frames.
   int64_t getPeak(Block &block);
   /// Maximum workspace of attention kernels in the function and its callees.
   int64_t workspace = 0;
-  /// Maximum size of packed data before and after communication, which is on the stack as well.
+  /// Maximum size of packed send and receive buffers, which are on the stack as well.
   int64_t stage = 0;
 
 private:
@@ -139,9 +139,9 @@ int64_t StackCounter::evaluate(const SymExpr &size) const {
   std::map<std::string, int64_t> values;
   for (const std::string &name : names) {
     auto known = symbols.find(name);
-    values[name] = known == symbols.end() ? 0 : known->second; // a coordinate, or a micro-batch
+    values[name] = known == symbols.end() ? 0 : known->second; // 0 for coordinates
   }
-  // A size beyond 64 bits does not fit anywhere.
+  // A size that exceeds 64 bits is treated as too large for any GPU.
   return std::max<int64_t>(numbers.evaluate(values).value_or(int64_t(1) << 60), 0);
 }
 
@@ -157,7 +157,7 @@ void StackCounter::visit(Operation &op) {
     if (::tpc::attention::splitsKeys(args))
       workspace = std::max(workspace, ::tpc::attention::getWorkspaceBytes(args));
   } else if (op.hasAttr("axes") && !isa<buffer::AllReduceOp>(op)) {
-    // Send and receive buffers, both packed, with shards rounded up to equal sizes.
+    // Packed send and receive buffers, with shards rounded up to equal sizes.
     int64_t bytes = 0;
     for (Value operand : op.getOperands())
       if (isa<buffer::PlaceType>(operand.getType()))
@@ -197,7 +197,7 @@ int64_t StackCounter::getPeak(Block &block) {
 // Splits
 //===----------------------------------------------------------------------===//
 
-/// Adds the memory of a split to `row`.
+/// Computes the memory of a split.
 static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const Symbols &symbols,
                            MemoryRow &row) {
   OwningOpRef<ModuleOp> module = model.clone();
@@ -224,7 +224,7 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
       continue;
     const StageRow &stage = report->stages[static_cast<size_t>(*function.getStage())];
     MemoryRow own = row;
-    // Weights are one allocation; so are constants.
+    // All weights are one allocation; all constants are another.
     int64_t ofParameters = 0, ofConstants = 0;
     for (const ParameterRow &parameter : stage.parameters)
       ofParameters += llvm::alignTo(parameter.bytes, alignment);
@@ -254,9 +254,9 @@ namespace tpc {
 FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
                                  const Symbols &symbols) {
   MemoryPlan plan{memory, symbols, {}, false};
-  int64_t largestTp = maxRanks, largestPp = maxRanks; // upper limits of splits of the model
-  int64_t least = INT64_MAX;                          // minimum of all splits
-  bool helps = true; // whether twice as many ranks reduce the need of each
+  int64_t largestTp = maxRanks, largestPp = maxRanks; // maximum tp and pp that the model supports
+  int64_t least = INT64_MAX;                          // minimum memory over all splits
+  bool helps = true; // whether doubling the number of ranks reduces the memory of a rank
   for (int64_t ranks = 1; ranks <= maxRanks && !plan.fits && helps; ranks *= 2) {
     helps = false;
     for (int64_t pp = 1; pp <= ranks; pp *= 2) {
@@ -274,7 +274,7 @@ FailureOr<MemoryPlan> planMemory(ModuleOp model, StringRef base, int64_t memory,
         return failure();
       }
       row.ranks = spec->grid.worldSize();
-      // A rejected split does not fit; larger splits of the same axis are rejected as well.
+      // If a split is rejected, larger splits of the same axis are rejected as well.
       ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
         if (diagnostic.getSeverity() == DiagnosticSeverity::Error && row.why.empty())
           row.why = diagnostic.str();

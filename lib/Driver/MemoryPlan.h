@@ -1,8 +1,8 @@
 //===- MemoryPlan.h - Splits that fit into given GPU memory -----*- C++ -*-===//
 //
-// Each split is lowered to buffers, and a rank's memory is added up from these: weights, inputs,
-// the stack of a step, workspaces. The executable's estimate at its start
-// (runtime/program/EstimateMemory.h) is at most that.
+// Lowers the program for each split to buffers, and sums the memory of a rank: weights, inputs, the
+// stack of a step, workspaces. The result is an upper bound of the executable's estimate at startup
+// (runtime/program/EstimateMemory.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,14 +20,14 @@ namespace tpc {
 
 struct TpccOptions;
 
-/// Returns the bytes of --memory-plan: "80GiB", "79.5GiB" or "640MB". Returns an error for flags
-/// that conflict with it; it applies to GPU programs.
+/// Returns the bytes of --memory-plan: "80GiB", "79.5GiB" or "640MB". Returns an error for an
+/// invalid value, for conflicting flags, and for targets other than GPUs.
 llvm::Expected<int64_t> checkMemoryPlan(TpccOptions &options);
 
 /// Memory of one split on its worst-case rank.
 struct MemoryRow {
   int64_t tp = 1, pp = 1, ranks = 1;
-  bool exists = true; // else the model cannot be split so; see `why`
+  bool exists = true; // false: the split is rejected; see `why`
   std::string why;
   int64_t weights = 0, inputs = 0, step = 0, libraries = 0;
   int64_t getNeed() const { return weights + inputs + step + libraries; }
@@ -36,15 +36,15 @@ struct MemoryRow {
 struct MemoryPlan {
   int64_t memory = 0;
   mlir::tpc::Symbols shape;
-  std::vector<MemoryRow> rows; // by number of ranks, up to the smallest with a split that fits
+  std::vector<MemoryRow> rows; // by number of ranks, up to the first number with a split that fits
   bool fits = false;
 
   void print(llvm::raw_ostream &os) const;
   llvm::json::Value toJSON() const;
 };
 
-/// Plans a model at level model. `base` has the items of --megatron-shard other than tp and pp. All
-/// symbols of the model have values.
+/// Plans a program of the model level. `base`: items of --megatron-shard except tp and pp. All
+/// symbols of the model must have values.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp model, llvm::StringRef base, int64_t memory,
                                        const mlir::tpc::Symbols &symbols);
 

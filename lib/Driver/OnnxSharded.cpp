@@ -19,7 +19,7 @@ namespace {
 
 using Axes = std::vector<::tpc::ShardSpec::NamedAxis>;
 
-/// Split steps of a weight's elements: `size` of them, `stride` apart.
+/// A split factor of a weight: `size` steps at distance `stride` elements.
 struct SplitSteps {
   int64_t stride, size;
   Axes axes;
@@ -28,7 +28,7 @@ struct SplitSteps {
 
 } // namespace
 
-/// Returns the grid axes of a factor; micro-batches belong to the schedule.
+/// Returns the grid axes of a factor, without `mb`.
 static Axes getAxes(ArrayRef<StringAttr> names, const Axes &grid) {
   Axes axes;
   for (StringAttr name : names)
@@ -51,7 +51,7 @@ static ::tpc::OnnxSharding::Factor makeFactor(std::string size, Axes axes) {
   return {std::move(size), shards, std::move(shardOf)};
 }
 
-/// Returns the ranges of a weight's elements that `tpc.split` of a parameter describes.
+/// Returns the split factors of a weight that `tpc.split` of a parameter specifies.
 static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid) {
   std::vector<SplitSteps> ranges;
   auto splits = parameter->getAttrOfType<ArrayAttr>(kSplitAttr);
@@ -81,8 +81,8 @@ static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid
   return ranges;
 }
 
-/// Returns the dimensions of a weight as factors; nothing if ranges are no factors of the
-/// dimensions.
+/// Returns the sharding of a weight's dimensions; nothing if a range is not a factor of a
+/// dimension.
 static std::optional<::tpc::OnnxSharding>
 makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
@@ -90,7 +90,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   size_t used = 0;
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
-    int64_t top = stride * shape[d]; // of the rest of the dimension
+    int64_t top = stride * shape[d]; // stride of the next outer dimension
     for (const SplitSteps &range : ranges) {
       if (range.stride < stride || range.stride >= stride * shape[d])
         continue;
@@ -110,7 +110,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   return sharding;
 }
 
-/// Reads an annotation without open entries.
+/// Converts an annotation without '?' entries.
 static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
   for (auto dim : entries.getAsRange<DimAttr>()) {
@@ -121,7 +121,7 @@ static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   return sharding;
 }
 
-/// Returns how the ops that use an input split it; inputs themselves are whole.
+/// Returns the split of an input in the ops that use it. (Inputs themselves are replicated.)
 static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, const Axes &grid) {
   for (OpOperand &use : input.getUses()) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(use.getOwner());
@@ -189,7 +189,7 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
 mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices) {
   const Axes axes = spec.axes();
-  // The tactics determine the split dimensions of weights and inputs.
+  // Splits of weights and inputs are determined by the tactics.
   auto addWhole = [&](StringRef name, ArrayAttr entries) {
     if (!entries || name.empty() || llvm::any_of(entries, [](Attribute entry) {
           auto dim = dyn_cast<DimAttr>(entry);
@@ -227,7 +227,7 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
 void collectStages(ModuleOp staged, OnnxDevices &devices) {
   llvm::StringSet<> several;
   auto collect = [&](Operation *op, int64_t stage) {
-    // An op without operands is named after a user, which may be in any stage.
+    // Skips ops without operands, whose location is that of a user in any stage.
     if (op->getNumOperands() == 0 || !isa<ShardingRuleOpInterface, func::CallOp>(op))
       return;
     SmallVector<std::string> names;
@@ -245,7 +245,7 @@ void collectStages(ModuleOp staged, OnnxDevices &devices) {
           for (Operation &op : function.front())
             collect(&op, stage.getIndex());
       });
-  // Masks and similar values are computed in each stage that needs them.
+  // Skips nodes that several stages compute, such as masks.
   for (const auto &entry : several)
     devices.nodes.erase(entry.getKey().str());
 }

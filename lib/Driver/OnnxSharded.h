@@ -10,14 +10,14 @@
 
 namespace tpc {
 
-/// Collects how the tactics of `spec` split the weights and inputs of a program at the model level,
-/// which is not changed. A weight with several different splits is omitted, because the splits of
-/// other values determine them.
+/// Collects the splits of weights and inputs that the tactics of `spec` choose for a program of the
+/// model level. Does not change the program. A weight with several different splits is omitted,
+/// because they follow from the splits of other values.
 mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec,
                                      OnnxDevices &devices);
 
-/// Collects the annotations that the tactics' results do not show: those of intermediate values of
-/// the file's graph, and those that keep a weight or an input whole. `annotated` is the imported
+/// Collects annotations that are not part of the tactics' result: annotations of intermediate
+/// values, and annotations that keep a weight or an input unsplit. `annotated`: the imported
 /// program with `tpc.sharding`.
 mlir::LogicalResult collectAnnotations(mlir::ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices);

@@ -44,8 +44,9 @@ static llvm::SmallString<128> folderOf(StringRef path) {
   return folder;
 }
 
-/// Returns whether a temporary file is renamed to the output. Other outputs (devices, pipes, and
-/// unnamed files behind /dev/stdout) are written directly.
+/// Returns whether the output is a regular file or does not exist, so that a temporary file can be
+/// renamed to it. Other outputs (devices, pipes, unnamed files such as /dev/stdout) are written
+/// directly.
 static bool isRegularOrNew(StringRef path) {
   fs::file_status status;
   llvm::SmallString<128> real;
@@ -55,7 +56,7 @@ static bool isRegularOrNew(StringRef path) {
 bool tpc::isSameFile(StringRef a, StringRef b) {
   llvm::SmallString<128> paths[] = {resolveOutput(a), resolveOutput(b)};
   for (llvm::SmallString<128> &path : paths) {
-    // A file that does not exist yet, in an existing folder.
+    // If a file does not exist, compares its folder and name.
     llvm::SmallString<128> folder;
     if (path == "-" || fs::real_path(folderOf(path), folder))
       continue;

@@ -23,11 +23,11 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-/// Form of the compiled program: the model; a step with caches, which a generation repeats; or a
-/// step on preallocated caches, with outputs of all tokens or of the last ones.
+/// Form of the compiled program: the model; a generation step; or a step on preallocated caches,
+/// with outputs of all tokens or only of the last token.
 enum class Form { Model, Step, Placed, PlacedLast };
 
-/// From a step to a step on preallocated caches, and the common last passes.
+/// Adds the conversion of a step to preallocated caches, and the last passes that all forms share.
 static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   if (form >= Form::Placed) {
     pm.addPass(createPreallocateCaches());
@@ -45,7 +45,7 @@ static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   pm.addPass(createOutlineLayers());
 }
 
-/// From import to the model, or to a step that appends to caches, not outlined.
+/// Adds the passes from import to the model, or to a step with caches, before tpc-outline-layers.
 static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createMaterializeAnnotations());
   if (generates) {
@@ -60,7 +60,7 @@ static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
-  // Exchanges of halves of heads become rotary embeddings if possible.
+  // Runs after rotary embeddings are recognized, because they contain exchanges of halves.
   fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());
@@ -123,7 +123,7 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
 }
 
 void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
-  pm.addPass(createRecordSchedule()); // while the program is staged
+  pm.addPass(createRecordSchedule()); // requires the staged program
   pm.addPass(createWidenMatmuls());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createMergeMatmuls());

@@ -22,7 +22,7 @@ static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes
   llvm::SmallVector<llvm::StringRef> wanted;
   token.split(wanted, '-');
   for (llvm::StringRef name : wanted) {
-    // tp in two dimensions means both of its axes.
+    // A two-dimensional tp stands for tpx and tpy.
     llvm::SmallVector<llvm::StringRef> parts = {name};
     if (name == "tp" && !llvm::is_contained(names, name))
       parts = {"tpx", "tpy"};
@@ -111,7 +111,7 @@ bool tpc::printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
   }
   llvm::json::OStream out(os);
   out.objectBegin();
-  llvm::SmallVector<llvm::StringRef> seen; // a key must be unique
+  llvm::SmallVector<llvm::StringRef> seen; // JSON keys must be unique
   for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     if (llvm::is_contained(seen, token))
       continue;

@@ -9,9 +9,10 @@
 
 namespace tpc {
 
-/// Prints the groups of each of `tokens` as JSON, {"tp": [[0,1],[2,3]]}, or as text: axes of the
-/// dense grid ("tp", "tp-dp", …) or of the experts' ("expert:ep", "expert:tp-ep", …), "embedding"
-/// or "position-embedding". Returns false and sets `error` if a token is none of these.
+/// Prints the groups of each token as JSON, {"tp": [[0,1],[2,3]]}, or as text. Valid tokens are
+/// axes of the dense grid ("tp", "tp-dp", …), axes of the experts' grid ("expert:ep",
+/// "expert:tp-ep", …), "embedding" and "position-embedding". For an invalid token returns false and
+/// sets `error`.
 bool printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens, bool json,
                  llvm::raw_ostream &os, std::string &error);
 

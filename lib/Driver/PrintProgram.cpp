@@ -33,7 +33,7 @@ static std::string shorten(StringRef symbol) {
   return text;
 }
 
-/// Returns a size as a part of a name: `past_sequence_length + 1` as `psl_plus_1`.
+/// Returns a size as an identifier: `past_sequence_length + 1` as `psl_plus_1`.
 static std::string nameSize(const SymExpr &size) {
   std::string text = size.str(), name;
   auto add = [&](StringRef word) { name += (name.empty() ? "" : "_") + word.str(); };
@@ -68,7 +68,7 @@ static std::string nameDim(DimAttr dim) {
   for (FactorAttr factor : dim.getFactors()) {
     std::string axes = nameAxes(factor.getAxes());
     std::string size = nameSize(factor.getExpr());
-    // A number with one axis is one word.
+    // A number and its only axis are joined without an underscore.
     if (factor.getExpr().isConstant() && factor.getAxes().size() == 1)
       axes.erase(0, 1);
     name += (name.empty() ? "" : "_") + size + axes;
@@ -79,7 +79,7 @@ static std::string nameDim(DimAttr dim) {
 namespace {
 /// Aliases of types: `tensor<?x64xf32, #tpc.dist<[batch*sequence, 128{tp}], local>>` is
 /// `!f32_batch_sequence_x_128tp_l`, with `l` for one rank's shape and `g` for the global one. Types
-/// that their shape describes completely have no alias.
+/// without a distribution have no alias.
 struct TypeNames : OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
 
@@ -94,7 +94,7 @@ struct TypeNames : OpAsmDialectInterface {
     for (auto [d, dim] : llvm::enumerate(dist.getDims()))
       os << (d == 0 ? "_" : "_x_") << nameDim(dim);
     os << (dist.getLocal() ? "_l" : "_g");
-    // The printer makes other names unique.
+    // FinalAlias prevents the printer from appending a number.
     return AliasResult::FinalAlias;
   }
 };
@@ -103,21 +103,21 @@ struct TypeNames : OpAsmDialectInterface {
 // Names of values
 //===----------------------------------------------------------------------===//
 
-/// Names of values for a module that is printed and discarded: the printer reads names from
-/// locations.
+/// Assigns names of values as locations, from which the printer derives SSA names. The module is
+/// discarded after printing.
 class ValueNames {
 public:
   explicit ValueNames(ModuleOp module) : module(module), symbols(module) {}
   void assign();
 
 private:
-  /// Return the components of a value's name; empty for computed values.
+  /// Returns the components of a value's name; empty for computed values.
   SmallVector<StringRef> getParts(Value v);
   SmallVector<StringRef> getParts(BlockArgument argument);
   SmallVector<StringRef> getParts(StringRef weight, ViewAttr view);
-  /// For an argument of a tensor function, by the function's name.
+  /// Returns the components for an argument of the tensor function with this name.
   SmallVector<StringRef> getParts(StringRef function, unsigned argument);
-  /// Returns the components that the names of several repetitions have in common.
+  /// Returns the common components of the names of a layer's repetitions.
   static SmallVector<StringRef> getCommon(ArrayRef<SmallVector<StringRef>> names);
   /// Returns the operands that calls pass for the argument.
   SmallVector<Value> getCallOperands(BlockArgument argument);
@@ -152,7 +152,8 @@ SmallVector<Value> ValueNames::getCallOperands(BlockArgument argument) {
 }
 
 SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> names) {
-  // The components after the ones that differ between repetitions; without any, the ones before.
+  // Returns the components after those that differ between repetitions or, if there are none, those
+  // before.
   SmallVector<StringRef> head(names.front()), tail(names.front());
   for (ArrayRef<StringRef> other : names) {
     size_t most = std::min(other.size(), head.size()), same = 0;
@@ -220,7 +221,7 @@ SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
 SmallVector<StringRef> ValueNames::getParts(Value v) {
   if (auto it = known.find(v); it != known.end())
     return it->second;
-  known[v]; // values of recursive calls have no names
+  known[v]; // breaks recursion
   SmallVector<StringRef> parts;
   if (auto parameter = v.getDefiningOp<ParameterOp>()) {
     parts = getParts(parameter.getWeight(), parameter.getViewAttr());
@@ -243,7 +244,7 @@ SmallVector<StringRef> ValueNames::getParts(StringRef weight, ViewAttr view) {
   return parts;
 }
 
-/// Returns the components from the layer's number on: `h.0.attn.…` for
+/// Returns the components from the layer's on: `h.0.attn.…` for
 /// `model.transformer.h.0.attn.c_proj.weight`.
 static ArrayRef<StringRef> skipModel(ArrayRef<StringRef> parts) {
   const StringRef *number = llvm::find_if(parts, isNumber);

@@ -12,8 +12,8 @@
 
 using namespace tpc;
 
-/// Returns the peak memory of this program, in MiB. getrusage() starts with the memory of the
-/// parent program.
+/// Returns the peak memory of this process in MiB. Does not use getrusage() if possible, whose peak
+/// includes the parent's memory at fork.
 static long getPeakMiB() {
   constexpr llvm::StringLiteral key = "VmHWM:";
   std::ifstream status("/proc/self/status");

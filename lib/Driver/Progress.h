@@ -10,8 +10,8 @@
 
 namespace tpc {
 
-/// On a terminal, one line on stderr shows the current step, and is erased at the end. With
-/// `timing`, each step leaves a line with its time and the peak memory so far.
+/// Displays the current step in one line on stderr if it is a terminal, and erases the line at the
+/// end. With `timing`, prints a line for each step with its time and the peak memory so far.
 class Progress {
 public:
   explicit Progress(bool timing);

@@ -37,8 +37,8 @@ bool isProgramText(StringRef path) {
     return true;
   std::string start = readStart(path);
   if (StringRef(start).starts_with(bytecodeMagic))
-    return true; // rejected later with a specific error
-  // A model's first field is its version: a byte that text never contains.
+    return true; // bytecode; readProgram emits a specific error
+  // The first byte of an ONNX file is the tag of the IR version, which does not occur in text.
   return !start.empty() &&
          llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
 }
@@ -118,7 +118,7 @@ static LogicalResult checkOp(Operation *op) {
   return success();
 }
 
-/// Rejects recursive functions, also recursion through other functions.
+/// Rejects direct and indirect recursion.
 static LogicalResult checkCalls(ModuleOp module) {
   DenseMap<Operation *, int> state; // 1: active, 2: done
   auto visit = [&](auto &visit, func::FuncOp function) -> LogicalResult {
@@ -175,7 +175,7 @@ static LogicalResult checkProgram(ModuleOp module) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The first ops that are specific to a level.
+/// First ops in the program that occur only at a specific level.
 struct LevelMarkers {
   Operation *sharded = nullptr, *spmd = nullptr;
 };
@@ -247,7 +247,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &le
                    << path;
     return nullptr;
   }
-  // The parser runs the verifiers of all ops.
+  // Parsing also verifies all ops.
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(context));
   if (!module || failed(checkProgram(*module)))
     return nullptr;
@@ -255,7 +255,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &le
   if (failed(found))
     return nullptr;
   level = *found;
-  // These attributes describe the program before it was edited.
+  // Removes results of earlier verification, because the program may have been edited.
   for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoRandomizedCheckAttr})
     (*module)->removeAttr(name);
   if (!(*module)->hasAttr(kSourceAttr)) {

@@ -7,17 +7,18 @@
 
 namespace tpc {
 
-/// Returns whether a file is a program as text, by its name or its first bytes, and no ONNX file.
+/// Returns whether a file is a textual program instead of an ONNX file, by its name or first bytes.
 bool isProgramText(llvm::StringRef path);
 
-/// Reads a program of any level up to staged, and determines its level: `level` is Import (also for
-/// the model level, which is imported again), Sharded, Spmd or Staged. The program may be edited:
-/// requirements of later passes that no op's verifier checks are checked here. Results of earlier
-/// verification are removed.
+/// Reads a program of any level up to staged. `level` receives Import (also for programs of the
+/// model level, whose passes run again), Sharded, Spmd or Staged. Checks requirements of later
+/// passes that op verifiers do not check, because the program may be edited. Removes results of
+/// earlier verification.
 mlir::OwningOpRef<mlir::ModuleOp> readProgram(llvm::StringRef path, mlir::MLIRContext *context,
                                               Emit &level);
 
-/// Returns the --megatron-shard spec of a program's grid; nothing if no spec describes it.
+/// Returns the --megatron-shard spec of a program's grid; nothing if the grid is not expressible as
+/// a spec.
 std::optional<ShardSpec> getSpec(mlir::tpc::GridAttr grid);
 
 } // namespace tpc

@@ -12,8 +12,8 @@
 
 namespace tpc {
 
-/// Input files of a compilation. The compiler reads them at several times: structure at first,
-/// constants when they are folded, digests of weights at the end.
+/// Detects changes of input files during a compilation. The compiler reads them several times:
+/// structure at first, constants when they are folded, digests of weights at the end.
 class SourceFiles {
 public:
   /// Records size, inode and time stamps of a file, if it exists.
@@ -25,7 +25,8 @@ private:
   struct Stamp {
     uint64_t device = 0, inode = 0, bytes = 0, links = 0;
     int64_t modified = 0, changed = 0;
-    /// A file that gains or loses a hard link has another change time, but the same bytes.
+    /// Ignores the change time if the number of hard links differs, because creating a link changes
+    /// only this time.
     bool operator==(const Stamp &other) const {
       return device == other.device && inode == other.inode && bytes == other.bytes &&
              modified == other.modified && (changed == other.changed || links != other.links);

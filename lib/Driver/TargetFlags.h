@@ -11,7 +11,7 @@ namespace tpc {
 /// Returns an error if the target does not support the flags.
 llvm::Error checkTarget(const TpccOptions &options, const mlir::tpc::TargetTraits &target);
 
-/// Checks the flags before the program is read. The program may name its own target.
+/// Checks the flags before the program is read, which may specify its own target.
 llvm::Error checkTarget(const TpccOptions &options);
 
 } // namespace tpc

@@ -18,7 +18,7 @@ static bool fail(const char *tool, const llvm::Twine &message) {
   return false;
 }
 
-/// Returns the words of a flag that may be paths: its value, or the options' values in
+/// Returns the values of a flag that may be paths: the flag's value, or the values of options in
 /// --pass="reference=FILE kind=list".
 static llvm::SmallVector<StringRef> findPaths(StringRef text) {
   llvm::SmallVector<StringRef> paths;
@@ -32,7 +32,7 @@ static llvm::SmallVector<StringRef> findPaths(StringRef text) {
   return paths;
 }
 
-/// Returns whether the path is a named pipe, which may lack a writer.
+/// Returns whether the path is a named pipe (opening it may block).
 static bool isNamedPipe(StringRef path) {
   llvm::sys::fs::file_status status;
   return !path.starts_with("/dev/") && !path.starts_with("/proc/") &&
@@ -42,10 +42,10 @@ static bool isNamedPipe(StringRef path) {
 
 namespace {
 
-/// Output file of -o, which MLIR's main functions open by the name of its descriptor.
+/// Temporary output file for -o, which MLIR's main functions open as /dev/fd/N.
 struct StagedOutput {
   std::string path;
-  std::string argument; ///< in argv until the tool ends
+  std::string argument; ///< storage of the replaced element of argv
   tpc::StagedFile file;
 };
 
@@ -53,8 +53,8 @@ struct StagedOutput {
 
 static std::unique_ptr<StagedOutput> stagedOutput;
 
-/// Opens a staged file for the output `path` and writes the name of its descriptor, after `prefix`,
-/// to `argument`. Leaves devices and pipes unchanged.
+/// Opens a temporary file for the output `path` and sets `argument` to `prefix` followed by the
+/// path of its descriptor. Leaves devices and pipes unchanged.
 static bool stageOutput(const char *tool, StringRef path, StringRef prefix, char *&argument) {
   llvm::sys::fs::file_status status;
   bool exists = !llvm::sys::fs::status(path, status);
@@ -74,7 +74,7 @@ static bool stageOutput(const char *tool, StringRef path, StringRef prefix, char
 
 bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   std::vector<std::string> outputs, others;
-  StringRef prefix; // of the last output, in the argument that names it
+  StringRef prefix; // "-o" or "-o=" in the argument with the output path
   int place = 0;
   for (int i = 1; i < argc; ++i) {
     StringRef text = argv[i];

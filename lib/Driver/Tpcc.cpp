@@ -19,7 +19,7 @@ using llvm::Error;
 
 int tpc::tpccMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  // With SIGXFSZ ignored, write() reports a file that exceeds the size limit.
+  // Ignores SIGXFSZ, so that write() returns an error if a file exceeds the size limit.
   std::signal(SIGXFSZ, SIG_IGN);
   llvm::setBugReportMsg("tpcc has crashed. This is a bug in tpcc: please report it, with the "
                         "model's structure and the command line.\n");
@@ -28,7 +28,7 @@ int tpc::tpccMain(int argc, char **argv) {
   if (!options.parse(argc, argv))
     return 1;
   if (options.parent) {
-    // LLVM's handler removes temporary files.
+    // SIGTERM, because LLVM's handler then removes temporary files.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != options.parent)
       return fail(options, "--end-with=" + std::to_string(options.parent) +

@@ -17,7 +17,7 @@
 using namespace tpc;
 using llvm::Error;
 
-/// Returns whether a level is printed as text, which may go to a terminal.
+/// Returns whether the output of a level is text.
 static bool isText(Emit emit) { return emit < Emit::Obj; }
 
 Error TpccSession::check() {
@@ -38,7 +38,7 @@ Error TpccSession::check() {
                      "are needed to compile");
   if (llvm::sys::fs::is_directory(options.input))
     return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
-  // Inputs are read more than once, so they have to be regular files.
+  // Inputs must be regular files, because they are read several times.
   if (!llvm::sys::fs::is_regular_file(options.input))
     return makeError("cannot read '" + options.input + "': it is a device or a pipe; name a file");
   for (const std::string &path : {options.input, options.reference})
@@ -157,7 +157,7 @@ Error TpccSession::checkModel(mlir::ModuleOp module) {
         return problem;
 
   bindCapacities(module, shape);
-  // Resources of kernels do not depend on sizes.
+  // Without --shape, the report has only kernels, whose resources do not depend on sizes.
   kernelsOnly = !options.report.empty() && shape.empty() &&
                 mlir::tpc::TargetTraits::get(module).emitKernels && hasUnboundSizes(module, shape);
   return checkShape(module, shape,

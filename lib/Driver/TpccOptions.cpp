@@ -81,7 +81,7 @@ LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": 
   a message of b bytes takes alpha + beta * b seconds
 )";
 
-/// Not a level of the program: the ONNX file with the chosen shardings.
+/// Pseudo-level of --emit: the ONNX file with the chosen shardings.
 static constexpr llvm::StringLiteral kOnnx = "onnx-sharded";
 
 static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
@@ -122,8 +122,8 @@ static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
   return false;
 }
 
-/// LLVM's parser uses the last of several values, which hides typos, and accepts empty ones, which
-/// unset shell variables produce.
+/// Rejects repeated flags, of which LLVM's parser would use the last, and empty values, which
+/// result from unset shell variables.
 static bool checkOnce(const cl::Option &option, llvm::StringRef value, bool mayBeEmpty) {
   bool twice = option.getNumOccurrences() > 1;
   bool empty = option.getNumOccurrences() == 1 && value.empty() && !mayBeEmpty;
@@ -136,7 +136,7 @@ static bool checkOnce(const cl::Option &option, llvm::StringRef value, bool mayB
 }
 
 bool TpccOptions::parse(int argc, char **argv) {
-  // LLVM's own options (there are hundreds) are hidden.
+  // Removes LLVM's own command-line options.
   cl::ResetCommandLineParser();
 
   cl::OptionCategory files("1. Input and output");
@@ -321,8 +321,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   emitGiven = emitOption.getNumOccurrences() > 0;
   shardGiven = shardOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
-  // The options above end with this function and must not be found afterwards. The reset writes
-  // their default values, which must not change the result.
+  // The options above are local variables, so they are unregistered here. The reset writes default
+  // values, so the parsed values are saved before.
   TpccOptions parsed = *this;
   cl::ResetCommandLineParser();
   *this = parsed;

@@ -16,8 +16,8 @@ struct TpccOptions {
   std::string output; // empty: not given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
-  bool onnx = false;          // write the ONNX file with its shardings; `emit` is Staged
-  bool kernelText = false;    // write the target's text of kernels; `emit` is Buffers
+  bool onnx = false;          // --emit=onnx-sharded; `emit` is Staged
+  bool kernelText = false;    // --emit=ptx; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
   std::string precision = "f32"; // of f32 matmuls: "f32" or "tf32"
@@ -39,22 +39,21 @@ struct TpccOptions {
   std::string report;
   std::string shape;
   bool explain = false;
-  std::string memoryPlan; // memory of a GPU that splits have to fit
+  std::string memoryPlan; // memory of a GPU for --memory-plan
   bool timing = false;
   DiagnosticFormat diagnostics = DiagnosticFormat::Text;
-  int parent = 0; // the parent process, whose end terminates tpcc; 0: none
+  int parent = 0; // process id of --end-with; 0: none
   bool noVerify = false;
   bool digestWeights = false;
   std::string certificate;
 
-  /// Returns whether an output of a program is requested, and not only groups.
+  /// Returns whether a program is needed, unlike for --print-groups alone.
   bool needsProgram() const {
     return emitGiven || explain || !memoryPlan.empty() || !output.empty() || !report.empty() ||
            !certificate.empty();
   }
 
-  /// Returns false after an error, which has been printed. Ends the program after --help and
-  /// --version.
+  /// Parses the command line. Prints errors and returns false. Exits after --help and --version.
   bool parse(int argc, char **argv);
 };
 

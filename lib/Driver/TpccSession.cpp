@@ -112,7 +112,7 @@ mlir::LogicalResult TpccSession::writeReport(Compilation &compilation) {
   llvm::json::Value json = report->toJSON();
   if (kernelsOnly)
     json = llvm::json::Object{{"functions", *json.getAsObject()->get("functions")}};
-  // Making kernels changes the module: levels up to buffers are written before.
+  // Device code generation changes the module, so levels up to buffers are written first.
   bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;
   if (written && options.emit <= Emit::Buffers && mlir::failed(write(compilation)))
     return mlir::failure();
@@ -273,7 +273,7 @@ mlir::LogicalResult TpccSession::run() {
           "--generate: '" + options.input +
           "' has layers as functions, but caches are derived before layers are outlined; name the "
           "ONNX file, or what --emit=import writes"));
-    // The sizes to bind are those of a step, not those of the file.
+    // With --generate, the symbols to bind are those of the step.
     if (options.generate != Generate::No && options.emit >= Emit::Model &&
         mlir::failed(compilation.advance(Emit::Model, onStep)))
       return mlir::failure();
@@ -285,7 +285,7 @@ mlir::LogicalResult TpccSession::run() {
     if (!options.memoryPlan.empty())
       return planMemory(compilation);
     if (options.explain) {
-      // The level to write may precede the model level.
+      // The output level may be before the model level.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))
         return mlir::failure();
       writes &= options.emit >= Emit::Model;

@@ -21,7 +21,7 @@ inline llvm::Error makeError(const llvm::Twine &message) {
 int fail(const TpccOptions &options, llvm::StringRef message);
 void note(const TpccOptions &options, const llvm::Twine &message);
 
-/// Returns the paths of the files that weights are stored in.
+/// Returns the paths of the program's weight files.
 std::vector<std::string> getWeightFiles(mlir::ModuleOp module);
 
 /// One invocation of tpcc that compiles a program.
@@ -29,7 +29,7 @@ class TpccSession {
 public:
   TpccSession(TpccOptions &options, ShardSpec spec) : options(options), spec(std::move(spec)) {}
 
-  /// Checks flags and paths before any work. Sets `shape`.
+  /// Checks flags and paths before compilation. Sets `shape`.
   llvm::Error check();
   mlir::LogicalResult run();
 
@@ -37,13 +37,13 @@ private:
   /// Checks flags against the imported model: sizes that --report needs, outputs that would
   /// overwrite a weight file.
   llvm::Error checkModel(mlir::ModuleOp module);
-  /// Rejects flags that act on an earlier level than `first`, the level of the input.
+  /// Rejects flags that apply only to levels before `first`, the level of the input.
   llvm::Error checkLevel(Emit first);
   mlir::LogicalResult writeReport(Compilation &compilation);
   /// Compiles the kernels of a target that generates kernels.
   mlir::LogicalResult makeKernels(Compilation &compilation);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
-  /// Prints the decisions of the tactics, which run on copies of the unsplit module.
+  /// Prints the effects of the tactics (--explain), on copies of the module.
   mlir::LogicalResult explain(Compilation &compilation);
   mlir::LogicalResult planMemory(Compilation &compilation);
   /// Writes the model's ONNX file with the shardings that the tactics chose.
@@ -56,11 +56,11 @@ private:
   ShardSpec spec;
   ShapeBinding shape;
   Progress progress{options.timing};
-  int64_t memory = 0;  // of --memory-plan
+  int64_t memory = 0;  // bytes of --memory-plan
   OnnxDevices devices; // for --emit=onnx-sharded
   SourceFiles sources;
   const mlir::tpc::KernelCode *kernels = nullptr;
-  bool kernelsOnly = false; // --report has kernels alone, which need no sizes
+  bool kernelsOnly = false; // --report without --shape: only kernels
   unsigned errors = 0;      // printed so far
 };
 

@@ -95,7 +95,7 @@ SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
   return SymExprAttr::getExprs(cast<ArrayAttr>(getSizes()[number]));
 }
 
-/// Whether a store is unconditional and in the row's own indices.
+/// Whether a store is unconditional and to the current row.
 static bool storesRow(memref::StoreOp store, RowsOp rows) {
   auto own = rows.getIndices();
   return isa<ElementsOp>(store->getParentOp()) && store.getIndices().size() >= own.size() &&
@@ -166,7 +166,7 @@ static bool isAllowed(Operation *op) {
 }
 
 namespace {
-/// Walks a row in program order and tracks stored results and their visibility.
+/// Walks the body of the row loop in program order and tracks stored results and barriers.
 class RowVerifier {
 public:
   RowVerifier(FuncOp function)
@@ -205,7 +205,7 @@ private:
         return op->emitOpError() << "is outside of tpc_kernel.elements";
       if (!results.contains(store.getMemref()))
         return op->emitOpError() << "stores to memory that is no result of the kernel";
-      // Only a condition guarantees that the computed row exists.
+      // A store to a computed row must be conditional, because the row may be out of bounds.
       bool isPart = !storesRow(store, rows);
       if (isPart && (around == op->getParentOp() || !areApart(store.getIndices())))
         return op->emitOpError() << "stores to another row than the kernel's";
@@ -231,7 +231,7 @@ private:
     return success();
   }
 
-  /// Whether a value is equal in all rows with these leading indices.
+  /// Whether a value depends only on these leading row indices.
   bool isOf(Value value, Block::BlockArgListType leading) {
     SmallVector<Value> work{value};
     llvm::SmallDenseSet<Value> seen;
@@ -263,8 +263,8 @@ private:
     return true;
   }
 
-  /// Whether rows store to disjoint elements: each index is the row's own, or the row's own plus a
-  /// term that is equal for all rows with the same indices before it.
+  /// Whether rows store to disjoint elements: each index is the current row's index, possibly plus
+  /// a term that is equal for all rows with the same preceding indices.
   bool areApart(ValueRange indices) {
     auto own = rows.getIndices();
     if (indices.size() < own.size())

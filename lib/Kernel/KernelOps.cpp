@@ -31,7 +31,7 @@ void TpcKernelDialect::initialize() {
 // Loops: (%i, %j) in [batch, 64]
 //===----------------------------------------------------------------------===//
 
-/// `indices` receives the arguments of the region that follows.
+/// `indices` receives the arguments of the region.
 static ParseResult parseSpace(OpAsmParser &parser, OperationState &state,
                               SmallVectorImpl<OpAsmParser::Argument> &indices) {
   ArrayAttr sizes;

@@ -1,4 +1,4 @@
-//===- Links.cpp - Cost model of links ------------------------------------===//
+//===- Links.cpp - Alpha-beta model of links ------------------------------===//
 
 #include "tpc/Support/Links.h"
 
@@ -26,7 +26,8 @@ bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
   return false;
 }
 
-/// Number of consecutive messages, and the fraction of the whole buffer that a rank sends in total.
+/// Returns the number of consecutive messages, and the fraction of the whole buffer that a rank
+/// sends.
 static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t members) {
   double n = double(members);
   if (transfer == Transfer::Send)
@@ -57,11 +58,11 @@ double tpc::getSentBytes(Transfer transfer, int64_t members, double bytes) {
 }
 
 bool tpc::crossesNodes(int64_t stride, int64_t size, int64_t world, int64_t ranksPerNode) {
-  // The axis fills blocks of stride·size ranks, in which the members of a group are a stride apart.
-  // If nodes consist of whole blocks, no group crosses a boundary. Otherwise the first node ends r
-  // ranks into a block, 0 < r < stride·size. The group that begins with the block's rank min(r,
-  // stride) - 1 has members on both sides: that rank is before the boundary, and the group's last
-  // one, stride·(size-1) further, is not.
+  // The members of a group are `stride` ranks apart, within a block of stride·size consecutive
+  // ranks. If the number of ranks per node is a multiple of the block size, no group crosses a
+  // boundary. Otherwise the first node ends r ranks after the begin of a block, 0 < r <
+  // stride·size. The group whose first member is rank min(r, stride) - 1 of the block crosses this
+  // boundary: its last member, stride·(size-1) ranks later, is in the next node.
   return size > 1 && ranksPerNode > 0 && world > ranksPerNode &&
          ranksPerNode % (stride * size) != 0;
 }

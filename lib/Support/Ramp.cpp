@@ -1,4 +1,4 @@
-//===- Ramp.cpp - Tables of multiples of a progression --------------------===//
+//===- Ramp.cpp - Recognition of ALiBi bias tables ------------------------===//
 
 #include "tpc/Support/Ramp.h"
 
@@ -14,7 +14,7 @@ std::optional<Ramp> tpc::findRamp(const std::vector<float> &table, int64_t colum
   int64_t rows = int64_t(table.size()) / columns;
   auto at = [&](int64_t row, int64_t column) { return table[row * columns + column]; };
   Ramp ramp;
-  // Derived from the first two elements of a nonzero row; all rows may be 0.
+  // Derives `start` from the first two elements of a nonzero row. All rows may be 0.
   int64_t zero = 0;
   auto isZero = [&](int64_t column) {
     for (int64_t row = 0; row < rows; ++row)

@@ -35,11 +35,11 @@ std::string tpc::describeUnreadable(const std::string &path, uint64_t maxBytes) 
   return isDevice ? "it is a device" : "";
 }
 
-/// Returns the result of `read`, or -1 with EAGAIN after a timeout.
+/// Returns the result of ::read, or -1 with errno EAGAIN after a timeout.
 static ssize_t readPiece(int fd, char *to, size_t count, int maxSeconds) {
   while (true) {
     ssize_t got = read(fd, to, count);
-    // `read` treats a pipe that no writer has opened yet as ended; `poll` waits for a writer.
+    // On a pipe without a writer, ::read returns end of file; ::poll waits for a writer.
     pollfd wait{fd, POLLIN, 0};
     bool isEarly = got == 0 && poll(&wait, 1, 0) == 0;
     if (got > 0 || (got == 0 && !isEarly) || (got < 0 && errno != EAGAIN && errno != EINTR))

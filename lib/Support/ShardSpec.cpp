@@ -6,7 +6,7 @@ using namespace tpc;
 
 namespace {
 
-/// State of the parser: the items so far.
+/// Parser with the values of the items parsed so far.
 class Parser {
 public:
   Parser(std::string_view text, ShardSpec::For purpose) : text(text), purpose(purpose) {}
@@ -24,7 +24,7 @@ private:
 
   std::string_view text;
   ShardSpec::For purpose;
-  size_t column = 0; // of the item, from 0
+  size_t column = 0; // column of the item, from 0
   std::string_view item;
   std::string message;
 
@@ -117,7 +117,7 @@ bool Parser::parseOrder(std::string_view names) {
   return true;
 }
 
-/// Message for an axis with known groups over which no tactic splits a program.
+/// Error message for an axis that only --print-groups supports.
 static std::string onlyGroups(std::string_view what) {
   return "no tactic splits a program over " + std::string(what) +
          "; only --print-groups takes it. Split with tp, pp, dp and sp, " + std::string(example);
@@ -212,7 +212,7 @@ bool Parser::setExperts(ShardSpec &spec) {
   int64_t ep = sizes[unsigned(Axis::EP)], pp = sizes[unsigned(Axis::PP)];
   int64_t etp = seenEtp ? expertTensor : sizes[unsigned(Axis::TP)];
   int64_t world = spec.grid.worldSize();
-  // Each is at most 2^20, so no product overflows.
+  // All sizes are at most 2^20, so products do not overflow.
   if (world % (etp * ep * pp)) {
     message = quote(text) + ": experts need ranks for etp " + std::to_string(etp) + " · ep " +
               std::to_string(ep) + " · pp " + std::to_string(pp) + " = " +
@@ -231,7 +231,7 @@ bool Parser::setExperts(ShardSpec &spec) {
   spec.experts = *grid;
   if (pp == 1 || !seenOrder || order.back() == Axis::PP)
     return true;
-  // Groups of equal sizes are equal if their strides are.
+  // Groups of equal size are equal if their strides are equal.
   int64_t stride = spec.grid.stride(Axis::PP), expertStride = grid->stride(Axis::PP);
   int64_t dp = sizes[unsigned(Axis::DP)], edp = grid->size(Axis::DP);
   if (stride != expertStride)

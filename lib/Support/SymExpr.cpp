@@ -79,8 +79,8 @@ static int compareAtoms(const SymExpr::Term &x, const SymExpr::Term &y) {
   return x.atoms.size() < y.atoms.size() ? -1 : x.atoms.size() > y.atoms.size();
 }
 
-/// Graded lexicographic order: higher degrees first, then by atoms. In this order the first term of
-/// a product is the product of the first terms.
+/// Graded lexicographic order: by descending degree, then by atoms. The first term of a product is
+/// then the product of the first terms.
 static bool comesBefore(const SymExpr::Term &x, const SymExpr::Term &y) {
   if (x.atoms.size() != y.atoms.size())
     return x.atoms.size() > y.atoms.size();
@@ -247,8 +247,9 @@ static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr
 std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
   if (isOverflow() || d.isOverflow() || d.getTerms().empty())
     return std::nullopt;
-  // Long division. Each step removes the first term of the remainder and adds later ones, of which
-  // there are finitely many. If *this is q * d, it takes as many steps as q has terms.
+  // Long division. Each step removes the first term of the remainder and adds later terms in the
+  // order, of which there are finitely many. If *this is q * d, the number of steps is the number
+  // of terms of q.
   SymExpr rest = *this, quotient;
   while (!rest.getTerms().empty()) {
     std::optional<Term> term = divideTerm(rest.getTerms().front(), d.getTerms().front());

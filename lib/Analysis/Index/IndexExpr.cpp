@@ -281,8 +281,9 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
 /// Removes redundant terms. Returns whether a term was removed. Terms of a disjunction are
 /// conjunctions, and the rules are as follows. For a conjunction (`all`), the dual rules apply:
 ///
-///   a term that implies another term is redundant: `(i <= j and m) or m` is `m`; l in `(l and r)
-///   or t`, if `not l and r` implies t: `(i > j and m) or (i <= j and m)` is `m or (i <= j and m)`.
+///   a term that implies another term is redundant: `(i <= j and m) or m` is `m`;
+///   l in `(l and r) or t` is redundant if `not l and r` implies t:
+///   `(i > j and m) or (i <= j and m)` is `m or (i <= j and m)`.
 bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
   // The comparison of terms is quadratic, so long lists are not simplified.
   constexpr unsigned most = 64;

@@ -1,8 +1,8 @@
 //===- WriteSharded.cpp - Export of shardings to ONNX files ---------------===//
 //
-// Works on the wire format: copies the fields of the model, of its graph and of its nodes, except
-// for those that are replaced. Parses only the structure (like the importer), so that files beyond
-// protobuf's 2 GiB can be written.
+// Works on the protobuf wire format: copies the fields of the model, of its graph and of its nodes,
+// except for replaced fields. Parses only the structure, like the importer, so that files larger
+// than protobuf's limit of 2 GiB can be written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ Error fault(const llvm::Twine &what) {
 
 Error changed() { return fault("the file has changed while it was compiled"); }
 
-/// One field of a message: all of its bytes, and the bytes of its value.
+/// One field of a message: its bytes with tag, and the bytes of its value.
 struct Field {
   uint64_t number;
   unsigned wire;
@@ -133,7 +133,7 @@ private:
 
 } // namespace
 
-/// Returns the name of a node as the importer writes it to locations.
+/// Returns the name of a node as in the importer's locations.
 static std::string nameOf(const ::onnx::NodeProto &node) {
   std::string name = node.name();
   for (int i = 0; name.empty() && i < node.output_size(); ++i)
@@ -141,8 +141,8 @@ static std::string nameOf(const ::onnx::NodeProto &node) {
   return name.empty() ? node.op_type() : name;
 }
 
-/// Assigns each node without a stage to the first stage that uses its results. A node whose results
-/// no stage uses is in the last stage of its operands.
+/// Assigns each node without a stage to the first stage that uses its results; a node without
+/// users, to the last stage of its operands.
 void NodePlanner::findStages() {
   llvm::StringMap<int> producers;
   for (int i = 0; i < graph.node_size(); ++i)
@@ -153,7 +153,7 @@ void NodePlanner::findStages() {
     if (auto it = devices.nodes.find(nameOf(graph.node(i))); it != devices.nodes.end())
       stages[i] = it->second;
   std::vector<std::optional<int64_t>> known = stages, needed = stages;
-  // ONNX requires topological order. In a file without it, some nodes get a later stage than
+  // If nodes are not in topological order (which ONNX requires), some get a later stage than
   // necessary.
   for (int i = graph.node_size(); i-- > 0;)
     for (const std::string &input : graph.node(i).input())
@@ -195,7 +195,7 @@ void NodePlanner::addSpec(::onnx::NodeDeviceConfigurationProto &out, const std::
       spec->add_device(group[0]);
       continue;
     }
-    int64_t index = -1 - int64_t(k); // negative, so that it is no device number
+    int64_t index = -1 - int64_t(k); // negative, to differ from device numbers
     spec->add_device(index);
     auto *entry = spec->add_index_to_device_group_map();
     entry->set_key(index);
@@ -253,8 +253,8 @@ llvm::Expected<std::vector<std::string>> NodePlanner::run() {
   return added;
 }
 
-/// Checks that the output is in the folder of its external data, which ONNX names relative to the
-/// model.
+/// Checks that the output is in the folder of the model's external data, because ONNX paths are
+/// relative to the model.
 static Error checkFolder(const ::onnx::GraphProto &graph, StringRef input, StringRef output) {
   bool external = llvm::any_of(graph.initializer(), [](const ::onnx::TensorProto &tensor) {
     return tensor.data_location() == ::onnx::TensorProto::EXTERNAL;
@@ -294,7 +294,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
   if (!buffer)
     return fault("cannot read '" + input + "': " + buffer.getError().message());
 
-  // Passes the new graph to `onBytes` in chunks. Runs twice: to compute the length, and to write.
+  // Passes the new graph to `onBytes` in chunks. Called twice: to compute the length, and to write.
   size_t next = 0;
   auto walkGraph = [&](StringRef graph, llvm::function_ref<void(StringRef)> onBytes) -> Error {
     for (FieldReader fields(graph); !fields.atEnd();) {

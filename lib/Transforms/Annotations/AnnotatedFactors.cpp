@@ -1,4 +1,4 @@
-//===- AnnotatedFactors.cpp - Factors named by annotations ----------------===//
+//===- AnnotatedFactors.cpp - Factor classes that match annotations -------===//
 
 #include "tpc/Transforms/Annotations/AnnotatedFactors.h"
 
@@ -51,7 +51,7 @@ std::optional<AnnotatedClass> AnnotatedFactors::find(Value value, unsigned dim, 
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Indices that a view reads along one dimension of its weight.
+/// Indices of one dimension of a weight that a view contains.
 class WeightDim {
 public:
   WeightDim(ParameterOp parameter, WeightOp weight, unsigned dim)
@@ -75,7 +75,7 @@ public:
   }
 
   /// Calls `fn` with indices of the view's dimensions and the corresponding index of the weight,
-  /// until it returns false. Dimensions that do not vary stay at 0.
+  /// until it returns false. Indices of other dimensions of the view are 0.
   bool walk(function_ref<bool(ArrayRef<int64_t>, int64_t)> fn) const {
     SmallVector<int64_t> indices(counts.size());
     while (true) {
@@ -99,13 +99,13 @@ public:
 
   ViewAttr view;
   int64_t stride = 1, size = 1;
-  SmallVector<unsigned> dims;                          // view dimensions that read this one
+  SmallVector<unsigned> dims; // view dimensions that vary the weight's index
   SmallVector<SmallVector<StridedFactorAttr>> factors; // per view dimension
   SmallVector<int64_t> counts;                         // product of the factors, per view dimension
 };
 } // namespace
 
-/// Returns the part that contains `index`, splitting by one axis after the other.
+/// Returns the shard that contains `index`, after successive splits over axes of these sizes.
 static int64_t partOf(int64_t index, int64_t size, ArrayRef<int64_t> ranks) {
   int64_t part = 0;
   for (int64_t count : ranks) {
@@ -165,7 +165,7 @@ void AnnotatedFactors::divide(ParameterOp parameter, WeightOp weight, ArrayAttr 
       FactorAttr factor = dim.getFactors()[f];
       int64_t end = begin * factor.getExpr().asConstant().value_or(1);
       if (!getAxes(factor).empty() && !find(parameter, weight, i, dim, f))
-        // Collects the begin and end of the factor, in steps of the view's dimensions.
+        // Collects the begin and end of the factor in the view's dimensions.
         for (unsigned d : read.dims) {
           int64_t inner = 1;
           std::set<int64_t> at;

@@ -17,8 +17,7 @@ static std::string quote(StringRef text) {
   return "'" + escaped + (text.size() > 40 ? "…'" : "'");
 }
 
-/// Matches with two pointers: on a mismatch, the last '*' consumes one more character. Takes
-/// O(pattern * name) steps.
+/// Greedy glob matching with backtracking to the last '*': O(pattern * name) steps.
 bool AnnotationLine::matches(StringRef name) const {
   StringRef p = pattern;
   size_t i = 0, j = 0, star = StringRef::npos, resume = 0;

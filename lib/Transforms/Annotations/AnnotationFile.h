@@ -5,9 +5,9 @@
 //     h.*.mlp.c_fc.weight:     [-, tp]
 //
 // A line has a pattern, a colon, and one entry per dimension: `-` (not split), axes joined by `+`
-// (split over the first, then over the next), or `?` (left to the other tactics). In a pattern, `*`
-// matches any characters, `?` matches one, and `\` quotes the next character. `#` starts a comment
-// at the beginning of a line or after a blank.
+// (split over the first, then over the next), or `?` (unconstrained). In a pattern, `*` matches any
+// characters, `?` matches one, and `\` quotes the next character. `#` starts a comment at the
+// beginning of a line or after a blank.
 //
 //===----------------------------------------------------------------------===//
 

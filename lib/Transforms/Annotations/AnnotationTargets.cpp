@@ -1,4 +1,4 @@
-//===- AnnotationTargets.cpp - Tensors that annotations can name ----------===//
+//===- AnnotationTargets.cpp - Named tensors of a program -----------------===//
 
 #include "AnnotationTargets.h"
 

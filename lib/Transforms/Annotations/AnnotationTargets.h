@@ -1,4 +1,4 @@
-//===- AnnotationTargets.h - Tensors that annotations can name --*- C++ -*-===//
+//===- AnnotationTargets.h - Named tensors of a program ---------*- C++ -*-===//
 
 #ifndef TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
 #define TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONTARGETS_H
@@ -8,7 +8,7 @@
 
 namespace mlir::tpc {
 
-/// Tensor of the imported program that has a name in the file.
+/// Tensor of the imported program that has an ONNX name.
 struct AnnotationTarget {
   std::string kind; // "weight", "input" or "value"
   std::string name;
@@ -23,8 +23,8 @@ struct AnnotationTarget {
 std::vector<AnnotationTarget> collectAnnotationTargets(ModuleOp module);
 
 /// Converts a device configuration of the file (`tpc.devices`) to shardings and
-/// `tpc.recorded_stages`. Uses the one named `configuration`, or the one with as many devices as
-/// the grid has ranks.
+/// `tpc.recorded_stages`. Uses the configuration named `configuration` or, if that is empty, the
+/// configuration whose number of devices is the number of ranks.
 LogicalResult applyDeviceConfiguration(ModuleOp module, ArrayRef<AnnotationTarget> targets,
                                        const ::tpc::ShardSpec &spec, StringRef configuration);
 

@@ -15,12 +15,12 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Maximum size of an annotation file, far above any written by hand.
+/// Limit on the size of an annotation file.
 static constexpr uint64_t kMaxBytes = 16 << 20;
 
 namespace {
 
-/// Tensor with the line that annotates it.
+/// Tensor, and the line of the file that annotates it.
 struct Target : AnnotationTarget {
   const AnnotationLine *line = nullptr;
 };

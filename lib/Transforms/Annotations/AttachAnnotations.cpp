@@ -1,9 +1,9 @@
-//===- AttachAnnotations.cpp - Annotation ops converted back to attributes -===//
+//===- AttachAnnotations.cpp - Conversion of annotation ops to attributes -===//
 //
-// A `tpc.annotation` applies to the value that it uses now, which may be a replacement of the value
-// that the user named. If that value has no other use, the model no longer computes it. The value
-// may still be a reshape or transpose of a computed value: ops on [batch, sequence, 64] work on
-// [batch * sequence, 64] in the normal form. Then the computed value is annotated.
+// A `tpc.annotation` applies to its operand, which may be a replacement of the value that the user
+// annotated. If the operand has no other use but is a reshape or transpose of a used value, that
+// value is annotated instead: in the normal form, ops on [batch, sequence, 64] are ops on [batch *
+// sequence, 64].
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,8 +29,8 @@ namespace {
 
 struct AnnotatedSize {
   SymExpr size;
-  FactorAttr factor;  // null: left to other tactics
-  bool exact = false; // one of several factors of a dimension; must match exactly
+  FactorAttr factor;  // null: unconstrained
+  bool exact = false; // whether the dimension's annotation has several factors, see isExact
 };
 
 class AnnotationAttacher {
@@ -44,11 +44,11 @@ private:
   InFlightDiagnostic error(AnnotationOp annotation, Location loc) const;
 
   ModuleOp module;
-  /// Ops that only annotations use.
+  /// Ops whose results only annotations use.
   DenseSet<Operation *> unneeded;
-  /// Annotation that set the sharding of an op.
+  /// Annotation from which an op got its sharding.
   DenseMap<Operation *, AnnotationOp> shardings;
-  /// Stages that annotations give to ops directly, not through their nodes.
+  /// Stages from annotation ops (as opposed to stages of ONNX nodes).
   llvm::MapVector<Operation *, Attribute> stages;
 };
 
@@ -101,7 +101,7 @@ static ArrayAttr fit(ArrayRef<AnnotatedSize> entries, ArrayRef<SymExpr> sizes,
       } else if (auto left = entry.size.divideExact(need)) {
         if (entry.exact && !entry.factor.getAxes().empty())
           return {};
-        // The axes split the outermost part.
+        // The axes split the outermost factor.
         factors.push_back(FactorAttr::get(
             context, need, entry.factor ? entry.factor.getAxes() : ArrayRef<StringAttr>()));
         entry.size = *left;
@@ -126,7 +126,7 @@ static ArrayAttr fit(ArrayRef<AnnotatedSize> entries, ArrayRef<SymExpr> sizes,
   return ArrayAttr::get(context, dims);
 }
 
-/// Assigns to each op the stage of the node that it was made from.
+/// Sets the stage of each op to that of the ONNX node in its location.
 static void attachStages(ModuleOp module) {
   auto recorded = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kRecordedStagesAttr));
   if (!recorded)
@@ -134,9 +134,9 @@ static void attachStages(ModuleOp module) {
   llvm::StringMap<Attribute> stages;
   for (auto stage : recorded.getAsRange<DictionaryAttr>())
     stages[stage.getAs<StringAttr>("node").getValue()] = stage.get("stage");
-  // Among the ops made from one node, the last is the node's value. An earlier op belongs to the
-  // node only if all its users do: a mask shared by all layers does not belong to the first
-  // attention.
+  // The last op with a node's location computes the node's value. An earlier op gets the node's
+  // stage only if all its users do: a mask shared by all layers does not get the stage of the first
+  // attention op.
   llvm::StringMap<DenseSet<Operation *>> attached;
   module.walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
     // Ops without operands are cloned into each stage that uses them.
@@ -191,7 +191,7 @@ LogicalResult AnnotationAttacher::attach(AnnotationOp annotation) {
   Value value = annotation.getValue();
   ArrayAttr sharding = annotation.getShardingAttr();
   SmallVector<SymExpr> sizes = getSizes(value);
-  // Dimensions of one element are never split, whatever the annotation.
+  // Dimensions of size 1 are never split.
   SmallVector<AnnotatedSize> entries;
   auto fitTo = [&](Value to) {
     if (!sharding)

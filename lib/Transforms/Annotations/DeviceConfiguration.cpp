@@ -1,9 +1,10 @@
 //===- DeviceConfiguration.cpp - Mapping of device numbers to grid axes ---===//
 //
-// A file lists the devices of each part of a tensor. On a grid tp2,dp2 with order tp-dp, parts 0
-// and 1 on the groups {0, 2} and {1, 3} mean: split over tp, copies over dp. For each split into n
-// parts, the pass tries all sequences of axes whose sizes multiply to n (there are few). It selects
-// the sequence whose coordinates assign to each device the part listed in the file.
+// An ONNX device configuration lists the devices of each shard of a tensor. On a grid tp2,dp2 with
+// order tp-dp, shards 0 and 1 on the groups {0, 2} and {1, 3} mean: split over tp, replicated over
+// dp. For each split into n shards, the pass tries all sequences of axes whose sizes multiply to n
+// (there are few). It selects the sequence whose coordinates assign to each device the shard listed
+// in the file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +21,7 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// Part index of each device. Devices that the file does not list are absent.
+/// Shard index by device. Devices that are not listed in the file are absent.
 using ShardOfDevice = std::map<int64_t, int64_t>;
 
 class DeviceReader {
@@ -52,9 +53,9 @@ private:
   const ::tpc::Grid &grid;
   const std::vector<NamedAxis> axes;
   llvm::StringMap<const AnnotationTarget *> byName;
-  llvm::StringMap<StringAttr> nodes; // node that set a tensor's sharding
-  /// Stage per node, and the tensor whose devices imply it; null if the node itself states its
-  /// stage.
+  llvm::StringMap<StringAttr> nodes; // node with a tensor's sharding, by tensor
+  /// Stage by node, and the tensor whose devices imply the stage; null if the stage is that of the
+  /// node itself.
   llvm::MapVector<StringAttr, std::pair<int64_t, StringAttr>> stages;
 };
 
@@ -92,7 +93,7 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
   return fitting[0];
 }
 
-/// Returns the axes that assign these parts to the devices, or nothing if there are none.
+/// Returns the axes that assign these shards to the devices; nothing if there are none.
 std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const ShardOfDevice &parts,
                                                               int64_t count) const {
   SmallVector<const NamedAxis *> sequence;
@@ -133,8 +134,8 @@ static std::set<int64_t> getDevices(DictionaryAttr tensor) {
   return listed;
 }
 
-/// Checks that a node's operands and results are on devices of the node's stage. If the node states
-/// no stage, a tensor on devices of a single stage implies it.
+/// Checks that a node's operands and results are on devices of the node's stage. If the node has no
+/// stage, it is derived from a tensor on devices of a single stage.
 LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), of;
   for (int64_t device : listed)
@@ -170,7 +171,7 @@ LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
   return diag << "; list devices of the node's stage";
 }
 
-/// Checks that the tensor is on all ranks of some pipeline stages, or on all ranks.
+/// Checks that the tensor is on all ranks of one or more pipeline stages.
 LogicalResult DeviceReader::checkDevices(DictionaryAttr tensor) {
   std::set<int64_t> listed = getDevices(tensor), stages;
   for (int64_t device : listed)
@@ -211,7 +212,7 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
       std::optional<SymExpr> size;
       if (auto expr = dyn_cast<SymExprAttr>(stated))
         size = expr.getExpr();
-      // A file may name its symbols freely.
+      // Symbols in the file may have other names than in the program.
       bool only = shards.size() == 1;
       if (only && (!size || !size->isConstant()))
         size = whole;
@@ -226,7 +227,8 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
                            << "; it has " << whole.str();
   }
 
-  // Part k of the tensor is on the k-th device (or group); the last dimension varies fastest.
+  // Shard k of the tensor is on the k-th device (or group of devices); the last dimension varies
+  // fastest.
   SmallVector<Cut *> list;
   for (SmallVector<Cut> &dim : cuts)
     for (Cut &cut : dim)

@@ -1,8 +1,8 @@
-//===- MaterializeAnnotations.cpp - Annotations that survive rewrites ------------===//
+//===- MaterializeAnnotations.cpp - Conversion of annotations to ops ------===//
 //
-// Rewrites drop the attributes of replaced ops, but they keep the uses of values. This pass
-// converts each annotation of an op to a `tpc.annotation` op that uses the result. It is at the end
-// of the block, because any replacement of the result dominates that point.
+// Rewrites drop attributes of replaced ops, but update the uses of their results. This pass
+// therefore converts each annotation of an op to a `tpc.annotation` op on the result. It is
+// inserted at the end of the block, because any replacement of the result dominates that point.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ struct MaterializeAnnotations
   void runOnOperation() override {
     SmallVector<Operation *> annotated;
     getOperation().walk([&](Operation *op) {
-      // Rewrites do not replace calls.
+      // Calls keep their attributes, because rewrites do not replace them.
       if (op->getNumResults() == 1 && !isa<CallOpInterface>(op) &&
           (op->hasAttr(kShardingAttr) || op->hasAttr(kPipelineStageAttr)))
         annotated.push_back(op);

@@ -1,9 +1,9 @@
 //===- CoalesceCollectives.cpp - Merging of small collectives -------------===//
 //
-// If latency dominates transfer time, one collective on concatenated operands takes as long as one
-// of them alone. All ranks run the same ops, so all merge the same collectives. Merged collectives
-// have the same kind, axes and element type. The concatenation before and the slices after are
-// local and small.
+// If latency dominates, one collective on concatenated operands takes about as long as each of the
+// original collectives. All ranks run the same ops, so they merge the same collectives. Merged
+// collectives have the same kind, axes and element type. The concatenation and the slices are local
+// and small.
 //
 //===----------------------------------------------------------------------===//
 
@@ -108,19 +108,19 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   if (llvm::is_contained(dependents, second))
     return false;
   int64_t concatDim = findConcatDim(first, second);
-  // A scattered dimension must have the same distribution: 24{tp} and 4{tp}*6 are different parts,
-  // even if their sizes are equal.
+  // A scattered dimension must have the same distribution: shards of 24{tp} and 4{tp}*6 have
+  // different elements, even if their sizes are equal.
   DistAttr x = getDist(first->getResult(0)), y = getDist(second->getResult(0));
   if (concatDim >= 0 && x != withDim(y, concatDim, x.getDims()[concatDim]))
     return false;
-  // Unsplit buffers can be concatenated flat.
+  // Unsplit values can be flattened and concatenated.
   auto isWhole = [](Value value) {
     return llvm::none_of(getDist(value).getDims(), [](DimAttr d) { return d.isSharded(); });
   };
   if (concatDim < 0 && (!isa<AllReduceOp>(first) || !isWhole(a) || !isWhole(b)))
     return false;
-  // Dependents of the first collective move after the second. Other ops keep their order, because
-  // stages are cut where that order leaves one activation live.
+  // Ops that depend on the first collective move after the second. Other ops keep their order,
+  // because it determines the cut points of stages.
   for (Operation *op : llvm::reverse(dependents))
     op->moveAfter(second);
   OpBuilder builder(second);
@@ -164,7 +164,7 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
 }
 
 bool Coalescer::coalesce(Block &block) {
-  constexpr size_t nearby = 8; // window in which collectives are candidates
+  constexpr size_t nearby = 8; // maximum distance of merged collectives
   SmallVector<Operation *> small;
   for (Operation &op : block)
     if (isSmall(&op))

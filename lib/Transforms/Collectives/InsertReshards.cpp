@@ -16,10 +16,10 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Distributions that an op requires and produces, before unreduced operands are considered.
+/// Distributions of an op's operands and results, without unreduced operands.
 struct Requirements {
   SmallVector<DistAttr> operands, results;
-  /// Axes that split a reduction factor, and the combining function of the results.
+  /// Axes that split a reduction factor, and the reduction kind.
   PartialAttr partial;
 };
 
@@ -104,7 +104,8 @@ double Inserter::getBytes(DistAttr dist) const {
   return count;
 }
 
-/// Returns the operands that stay unreduced over `axis` through `op`: none, or a linear group.
+/// Returns the operands that may be unreduced over `axis` at `op`: none, or the operands of one
+/// entry of `linear`.
 SmallVector<int, 2> Inserter::getUnreducedOperands(Operation *op, const ShardingRule &rule,
                                                    const Requirements &required, StringAttr axis) {
   SmallVector<int, 2> unreduced;
@@ -114,7 +115,7 @@ SmallVector<int, 2> Inserter::getUnreducedOperands(Operation *op, const Sharding
     DistAttr dist = getDist(operand);
     if (!dist.isUnreducedOver(axis))
       continue;
-    // The op must be the only user, and dimensions must not change on the way.
+    // Requires that the op is the only user and that no reshard is needed.
     if (kind && kind != dist.getPartial().getKind())
       return {};
     kind = dist.getPartial().getKind();
@@ -153,7 +154,8 @@ bool Inserter::isWeight(Value value) const {
   return isa<ParameterOp>(value.getDefiningOp());
 }
 
-/// Gives `use` its value in distribution `target`. Uses are visited in program order.
+/// Reshards the value of `use` to `target`, or reuses an existing reshard. Uses are visited in
+/// program order.
 void Inserter::reshard(OpOperand &use, DistAttr target) {
   Value value = use.get();
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
@@ -169,8 +171,8 @@ void Inserter::reshard(OpOperand &use, DistAttr target) {
       if (reduced)
         value = reduced;
     }
-    // A sharded weight is gathered right before its use, to keep the gathered copy live only
-    // briefly.
+    // A sharded weight is gathered right before its use, so that the gathered copy is live for a
+    // short time.
     if (isWeight(value))
       builder.setInsertionPoint(use.getOwner());
     else

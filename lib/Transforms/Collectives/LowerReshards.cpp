@@ -1,9 +1,9 @@
 //===- LowerReshards.cpp - Lowering of reshards to collectives ------------===//
 //
-// Reshard.cpp searches the sequence among the collectives that tactics expect. If these do not lead
-// to the target, the error names a missing collective of the cheapest unrestricted sequence.
+// Reshard.cpp searches for a sequence of expected collectives. If there is none, the error names
+// the first unexpected collective of the cheapest unrestricted sequence.
 //
-// An op that permutes elements along a split dimension becomes one collective-permute.
+// An op that permutes elements along a split dimension is lowered to one collective-permute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -127,8 +127,8 @@ LogicalResult Lowering::run(ReshardOp op) {
   return success();
 }
 
-/// Gathers the dimension, shifts it, and slices each rank's part, if these collectives are allowed.
-/// Used where ranks have non-contiguous parts, such as `3 * 8{tp}` of runs of 24.
+/// Gathers the dimension, shifts it, and slices each rank's shard, if these collectives are
+/// allowed. Fallback for non-contiguous shards of a run, such as `3 * 8{tp}` with runs of 24.
 bool Lowering::permuteWhole(Operation *op, int64_t dim) {
   DistAttr dist = getDist(op->getResult(0));
   DistAttr whole = withDim(dist, dim, dist.getDims()[dim].getGlobal());

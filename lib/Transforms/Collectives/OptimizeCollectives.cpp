@@ -1,17 +1,16 @@
 //===- OptimizeCollectives.cpp - Reduction of bytes and collectives -------===//
 //
-// Works on the program of one rank. All ranks run the same ops in the same order, and each rewrite
-// applies to all of them, so they stay in step. A collective merges only with others over the same
-// axes in the same function; there are no loops yet.
+// Works on the program of one rank, which all ranks run, so each rewrite applies to all ranks.
+// There are no loops at this level. Two kinds of rewrites:
 //
 //   recompose  replaces consecutive collectives by the cheapest sequence for the same reshard
-//   sink       moves a collective below the op that uses its result, if fewer bytes are sent there:
-//              add(gather a, gather b) becomes gather(add(a, b)); any op that is linear or parallel
-//              in a factor moves the same way, as its sharding rule allows
+//   sink       moves a collective after the op that uses its result, if that sends fewer bytes:
+//              add(gather a, gather b) becomes gather(add(a, b)). The op must be linear, or
+//              parallel in the gathered factor, by its sharding rule
 //
-// Recomposing and sinking never increase the triple (bytes sent, number of collectives, number of
-// slices). A rewrite that keeps it replaces an op by one with a smaller operand. So the pass
-// terminates.
+// Rewrites never increase the triple (bytes sent, number of collectives, number of slices). A
+// rewrite that does not decrease it replaces an op by an op with a smaller operand. Therefore the
+// pass terminates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +46,7 @@ public:
   bool sink(Operation *op);
 
 private:
-  /// Form of an op after the collectives before it are removed.
+  /// Rewritten form of an op: operands without collectives, and the collective after the op.
   struct SunkOp {
     Kind kind;
     SmallVector<StringAttr, 2> axes;
@@ -82,7 +81,7 @@ bool Optimizer::recompose(Operation *op) {
     return false;
   ReshardCost old = getCost(op);
   Value source = op->getOperand(0);
-  bool removesAll = true; // all collectives in between are removed with `op`
+  bool removesAll = true; // whether all collectives of the chain become dead
   while (getStepKind(source.getDefiningOp())) {
     Operation *before = source.getDefiningOp();
     removesAll &= source.hasOneUse();
@@ -112,8 +111,8 @@ bool Optimizer::recompose(Operation *op) {
   return false;
 }
 
-/// Handles a reduce-scatter followed by an all-gather whose scattered value has other users. An
-/// all-reduce sends as much, in one collective.
+/// Replaces a reduce-scatter and an all-gather by an all-reduce if the scattered value has other
+/// users. The bytes are equal, with one collective less.
 bool Optimizer::unscatter(AllGatherOp gather) {
   auto scatter = gather.getOperand().getDefiningOp<ReduceScatterOp>();
   if (!scatter || scatter.getAxes() != gather.getAxes() || scatter.getDim() != gather.getDim())
@@ -131,7 +130,7 @@ bool Optimizer::unscatter(AllGatherOp gather) {
 }
 
 //===----------------------------------------------------------------------===//
-// Collectives below ops
+// Collectives after ops
 //===----------------------------------------------------------------------===//
 
 /// Returns the dimension that consists of `factor` alone, -1 if the factor does not occur, or
@@ -161,8 +160,8 @@ DistAttr addPartial(DistAttr dist, ReductionKind kind, ArrayRef<StringAttr> axes
   return dist.withPartial(PartialAttr::get(dist.getContext(), kind, all));
 }
 
-/// Runs an op of gathered values on the parts. If `factor` is parallel in the op, the result is
-/// gathered; if the op reduces it, the result is all-reduced.
+/// Runs an op on shards instead of gathered values. If the gathered factor is parallel in the op,
+/// the result is gathered; if it is a reduction, the result is all-reduced.
 bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lead, SunkOp &sunk) {
   auto gather = op->getOperand(lead).getDefiningOp<AllGatherOp>();
   const ShardingRule::Dim &factors = rule.operands[lead][gather.getDim()];
@@ -193,8 +192,7 @@ bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lea
     sunk.operands.push_back(operand);
     if (*dim < 0)
       continue;
-    // Slicing a replicated value costs nothing, but partial sums over a part of one factor do not
-    // pay.
+    // Slicing a replicated operand is free, but it is not worthwhile for partial sums.
     if (reduction)
       return false;
     sunk.slices.push_back({unsigned(i), withDim(dist, *dim, part)});
@@ -217,7 +215,7 @@ bool Optimizer::moveGather(Operation *op, const ShardingRule &rule, unsigned lea
   return true;
 }
 
-/// Runs an op that is linear in reduced values on the unreduced values, and reduces the result.
+/// Runs a linear op on unreduced instead of reduced operands, and reduces the result.
 bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned lead,
                               SunkOp &sunk) {
   Operation *first = op->getOperand(lead).getDefiningOp();
@@ -226,13 +224,13 @@ bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned 
     return llvm::is_contained(l.operands, int(lead)) &&
            (l.movesOnly || reduction == ReductionKind::Sum);
   });
-  // Sums must stay in the same element type.
+  // The element type must not change, so that rounding is the same.
   if (linear == rule.linear.end() || getElementTypeOrSelf(op->getResult(0).getType()) !=
                                          getElementTypeOrSelf(op->getOperand(lead).getType()))
     return false;
   sunk.kind = *getStepKind(first);
   sunk.axes = getAxes(first);
-  int factor = -1; // of the scattered dimension
+  int factor = -1; // factor of the scattered dimension
   if (sunk.kind == Kind::ReduceScatter) {
     const ShardingRule::Dim &factors = rule.operands[lead][getDim(first)];
     if (factors.size() != 1 || rule.factors[factors[0]].kind != FactorKind::Parallel)
@@ -269,8 +267,8 @@ bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned 
   return bool(sunk.result);
 }
 
-/// Returns true if the op's rule allows its types. An op may require more of a part than of the
-/// whole: a rank cannot shift its part of a run alone.
+/// Returns true if the op's types satisfy its sharding rule. An op may be invalid on shards: a rank
+/// cannot shift its shard of a run alone.
 static bool isDistributed(Operation *op) {
   ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
   return succeeded(verifyDistribution(op));
@@ -279,7 +277,7 @@ static bool isDistributed(Operation *op) {
 bool Optimizer::sinkOne(Operation *op, const SunkOp &sunk) {
   Value result = op->getResult(0);
   DistAttr after = getGlobalForm(result);
-  // Collectives with other users stay.
+  // Collectives with other users are kept.
   ReshardCost removedCost;
   for (Operation *collective : sunk.removed)
     if (llvm::all_of(collective->getUsers(), [&](Operation *user) { return user == op; })) {
@@ -289,7 +287,7 @@ bool Optimizer::sinkOne(Operation *op, const SunkOp &sunk) {
     }
   ReshardCost addedCost = planner.getCost(sunk.kind, sunk.axes, sunk.result, after);
   addedCost.sent *= getElementBytes(result);
-  // Also rewrites at equal cost if the op then computes on a part.
+  // Also rewrites at equal cost if the op then computes on a shard.
   bool isCheaper = addedCost < removedCost;
   bool isEqual = addedCost == removedCost && sunk.kind == Kind::AllGather && sunk.slices.empty();
   if (!isCheaper && !isEqual)

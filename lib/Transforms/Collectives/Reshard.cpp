@@ -1,7 +1,8 @@
 //===- Reshard.cpp - Search for sequences of collectives ------------------===//
 //
-// A dimension's distribution has a stack of axes for each factor and, above all of them, the axes
-// on the product. Only the top of a stack can be removed or extended:
+// A dimension's distribution is represented as stacks of axes: one for each factor, and one for the
+// product of the factors. A step removes the top of a stack or pushes an axis onto it. The stacks
+// of factors are accessible only if the product's stack is empty:
 //
 //   slice             an unused axis                     pushed onto a stack
 //   reduce-scatter    an unreduced axis                  pushed onto a stack
@@ -11,9 +12,8 @@
 //   permute           a dimension's axes                 reordered, or those of the target
 //   exchange          anything                           the target, in one step
 //
-// The number of distributions over the axes involved is finite, no step has negative cost, and
-// every step adds to the cost. Dijkstra's search therefore ends with the cheapest path. The caller
-// decides whether the search may use exchanges.
+// Every step has positive cost, and the number of distributions is finite, so Dijkstra's algorithm
+// finds the cheapest path. The caller decides whether the search may use exchanges.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,8 +41,8 @@ struct AxisStack {
 };
 } // namespace
 
-/// Returns the dimension's factors. Factors without axes are divided where the other dimension's
-/// end.
+/// Returns the stacks of a dimension. Factors without axes are divided at boundaries of the other
+/// dimension's factors.
 static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
   auto open = [](DimAttr attr) {
     SmallVector<AxisStack> list;
@@ -53,7 +53,7 @@ static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
   SmallVector<AxisStack> left = open(dim), right = open(other), stacks;
   std::reverse(left.begin(), left.end());
   std::reverse(right.begin(), right.end());
-  // Divides the last entry and keeps its major part as the last.
+  // Divides the last entry; its major part becomes the last entry.
   auto divide = [](SmallVector<AxisStack> &list, const SymExpr &size) {
     auto rest = list.back().size.divideExact(size);
     if (!rest)
@@ -74,7 +74,7 @@ static SmallVector<AxisStack> getStacks(DimAttr dim, DimAttr other) {
   }
   while (!left.empty())
     stacks.push_back(left.pop_back_val());
-  // One head over eight ranks may be at the end of the other dimension.
+  // The other dimension may end with split factors of size 1 (one head over eight ranks).
   for (const AxisStack &stack : right)
     if (stack.size.isConstant(1))
       stacks.push_back({stack.size, {}});
@@ -110,8 +110,8 @@ static DimAttr removeTop(DimAttr dim, StringAttr axis) {
   return DimAttr::get(dim.getContext(), factors);
 }
 
-/// Returns all ways to push `axis` onto a stack: the product's, and those of the target's factors
-/// unless the product is split.
+/// Returns all ways to push `axis` onto a stack: the product's stack or, if the product is not
+/// split, the stack of a factor.
 static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr axis) {
   MLIRContext *context = dim.getContext();
   SmallVector<DimAttr, 4> result;
@@ -130,8 +130,8 @@ static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr ax
   return result;
 }
 
-/// Returns the dimension with the axes of one stack in other orders, and `target` if it has the
-/// same axes. Includes only results of a collective-permute.
+/// Returns the possible results of a collective-permute: the dimension with the axes of one stack
+/// in other orders, and `target` if it has the same axes.
 static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
   SmallVector<DimAttr, 4> candidates, result;
   auto addOrders = [&](ArrayRef<StringAttr> stack,
@@ -161,7 +161,7 @@ static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
   return result;
 }
 
-/// Returns true if `dim` becomes `target` by adding axes alone.
+/// Returns true if `target` is `dim` with additional axes.
 static bool isBelow(DimAttr dim, DimAttr target) {
   SmallVector<AxisStack> have = getStacks(dim, target), want = getStacks(target, dim);
   if (have.size() != want.size())
@@ -215,10 +215,10 @@ private:
   DistAttr from, to;
   ReshardPlanner::Filter filter;
   bool exchanges;
-  Axes axes; // all axes of both ends
+  Axes axes; // all axes of both distributions
   DenseMap<DistAttr, Node> nodes;
   int64_t found = 0;
-  /// Entries of equal cost are ordered by their discovery, so the result is deterministic.
+  /// Entries of equal cost are ordered by discovery, so that the result is deterministic.
   using Entry = std::tuple<ReshardCost, int64_t, DistAttr>;
   struct Later {
     bool operator()(const Entry &a, const Entry &b) const {
@@ -257,7 +257,7 @@ void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t d
 
 void Search::expand(DistAttr dist) {
   auto dims = dist.getDims();
-  // An exchange can reach the target directly, so no exchange to another distribution is needed.
+  // Exchanges are only tried to the target.
   if (exchanges)
     if (auto exchange = Exchange::get(dist, to))
       relax(dist, ReshardStep::Exchange, exchange->axes, -1, -1, to);
@@ -270,7 +270,7 @@ void Search::expand(DistAttr dist) {
   for (StringAttr axis : axes) {
     if (!dist.usesAxis(axis.getValue())) {
       forEachAdded(axis, [&](unsigned d, DimAttr added) {
-        // A slice to a micro-batch cannot be undone.
+        // A slice over mb cannot be reversed, so it must be part of the target.
         if (axis.getValue() != "mb" || isBelow(added, to.getDims()[d]))
           relax(dist, ReshardStep::Slice, {axis}, d, -1, withDim(dist, d, added));
       });
@@ -283,7 +283,7 @@ void Search::expand(DistAttr dist) {
         });
     }
   }
-  // Reduces all reducible axes at once, or any subset.
+  // Tries all-reduces over every subset of the reducible axes.
   for (unsigned set = (1u << reducible.size()) - 1; set > 0; --set) {
     Axes over;
     for (auto [i, axis] : llvm::enumerate(reducible))
@@ -294,8 +294,8 @@ void Search::expand(DistAttr dist) {
   for (unsigned d = 0; d < dims.size(); ++d)
     for (StringAttr axis : getTops(dims[d])) {
       DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
-      // Before conflicts are resolved an axis may split two dimensions, but a stack has each axis
-      // once.
+      // Before conflicts are resolved an axis may split two dimensions, but not one dimension
+      // twice.
       if (!less.usesAxis(axis.getValue()))
         forEachAdded(axis, [&](unsigned other, DimAttr added) {
           if (other != d)

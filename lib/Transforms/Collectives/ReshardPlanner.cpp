@@ -14,7 +14,8 @@ using Axes = SmallVector<StringAttr, 2>;
 // Costs
 //===----------------------------------------------------------------------===//
 
-/// Limit that keeps sums of a few counts, times the number of ranks, within 64 bits.
+/// Limit on element counts, so that sums of a few counts, times the number of ranks, do not exceed
+/// 64 bits.
 static constexpr int64_t maxElements = int64_t(1) << 40;
 
 int64_t ReshardPlanner::getElements(DistAttr dist) const {
@@ -36,7 +37,7 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
   if (kind == ReshardStep::Slice)
     return {0, 0, 1};
   if (kind == ReshardStep::Permute) {
-    // The changing dimension counts by the rank that sends the most.
+    // For the permuted dimension, count the elements of the rank that sends the most.
     int64_t sent = 1;
     for (auto [before, after] : llvm::zip(from.getDims(), to.getDims())) {
       auto move = before == after ? std::nullopt : BlockMove::get(before, after, std::nullopt);
@@ -52,7 +53,8 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
   int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
   for (StringAttr axis : axes)
     members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
-  // The whole buffer, of which n - 1 of n parts are sent, in exact units of one rank's share.
+  // A rank sends (n - 1) / n of the whole buffer. Counts are multiplied by the world size, so that
+  // they are exact integers.
   int64_t whole = getElements(kind == ReshardStep::AllGather ? to : from);
   int64_t sent = whole * (members - 1) * (ranks / members);
   if (kind == ReshardStep::AllReduce)
@@ -91,7 +93,7 @@ double ReshardPlanner::getSeconds(const ReshardStep &step, DistAttr from, double
 // Merging of steps
 //===----------------------------------------------------------------------===//
 
-/// Returns true if `axes` end one stack of `dim`, innermost last.
+/// Returns true if `axes` are the top of one stack of `dim`, innermost last.
 static bool isOnOneStack(DimAttr dim, ArrayRef<StringAttr> axes) {
   auto endsWith = [&](ArrayRef<StringAttr> all) {
     return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
@@ -101,9 +103,9 @@ static bool isOnOneStack(DimAttr dim, ArrayRef<StringAttr> axes) {
   return llvm::any_of(dim.getFactors(), [&](FactorAttr f) { return endsWith(f.getAxes()); });
 }
 
-/// Merges steps of one kind on one stack into one op.
+/// Merges consecutive steps of one kind on one stack into one step.
 static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
-  // Slices of different dimensions commute. This groups the slices of each dimension.
+  // Slices of different dimensions commute, so the slices of each dimension are grouped.
   for (auto begin = steps.begin(); begin != steps.end();) {
     auto end = std::find_if(begin, steps.end(),
                             [](const ReshardStep &s) { return s.kind != ReshardStep::Slice; });
@@ -115,7 +117,7 @@ static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
   SmallVector<ReshardStep> merged;
   DistAttr dist = from;
   for (ReshardStep &step : steps) {
-    if (step.kind == ReshardStep::Slice) // may have moved
+    if (step.kind == ReshardStep::Slice) // its position may have changed
       step.result = withDim(dist, step.dim, step.result.getDims()[step.dim]);
     if (!merged.empty() && merged.back().kind == step.kind && merged.back().dim == step.dim) {
       ReshardStep &last = merged.back();
@@ -143,8 +145,8 @@ static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
 // Choice of the path
 //===----------------------------------------------------------------------===//
 
-/// Returns the elements that ranks of a path actually send, if it only moves data. The nominal
-/// costs of gathers and all-to-alls assume the largest part for all ranks.
+/// Returns the exact number of elements that ranks send on a path without reductions. The costs of
+/// gathers and all-to-alls are upper bounds: they assume the largest shard for all ranks.
 int64_t ReshardPlanner::getSentElements(DistAttr from, const ReshardPath &path) const {
   int64_t sent = 0;
   for (const ReshardStep &step : path.steps) {
@@ -167,8 +169,7 @@ std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filt
   auto path = search(from, to, filter, /*exchanges=*/false);
   if (path)
     mergeSteps(from, path->steps);
-  // A single collective sends only the required elements; a sequence of several may send more in
-  // total.
+  // A single collective sends only missing elements; a sequence may send more.
   if (path && path->steps.size() <= 1)
     return path;
   auto other = search(from, to, filter, /*exchanges=*/true);

@@ -1,4 +1,4 @@
-//===- Caches.cpp - Construction of a step with caches --------------------===//
+//===- Caches.cpp - Construction of steps with KV caches ------------------===//
 
 #include "Caches.h"
 

@@ -1,6 +1,6 @@
-//===- Caches.h - Construction of a step with caches ------------*- C++ -*-===//
+//===- Caches.h - Construction of steps with KV caches ----------*- C++ -*-===//
 //
-// Code shared by the passes that recognize caches and those that derive them: the form of a step.
+// Code shared by tpc-recognize-caches and tpc-derive-caches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,12 @@ namespace mlir::tpc {
 /// Emits an error on an op, with its ONNX node.
 InFlightDiagnostic emitNodeError(Operation *op);
 
-/// Checks that attention is causal with queries at `offset` tokens from the first key, and that no
-/// tensor decides which tokens are visible.
+/// Checks that attention is causal with the offset `offset` and has no mask or bias tensors.
 LogicalResult checkCausal(AttentionOp op, const ::tpc::SymExpr &offset);
 
 /// Returns all symbols in the types of a program.
 std::set<std::string> collectSymbols(ModuleOp module);
-/// Returns a new symbol: `name`, with a number if it is taken.
+/// Returns a new symbol: `name`, with a numeric suffix if `name` is taken.
 std::string makeSymbol(const std::set<std::string> &taken, StringRef name);
 
 /// Adds caches to @main, one after the other.
@@ -30,8 +29,8 @@ class CacheMaker {
 public:
   CacheMaker(ModuleOp module, func::FuncOp main, StepSymbols step);
 
-  /// Appends these keys and values, both [batch, tokens, heads, size], to caches, and lets
-  /// attention read the caches.
+  /// Appends keys and values, both [batch, tokens, heads, size], to caches, and replaces the keys
+  /// and values of the attention op by the cache contents.
   void attach(AttentionOp op, Value keys, Value values);
   void finish() { step.attachTo(module); }
 
@@ -43,7 +42,7 @@ private:
   StepSymbols step;
   std::string capacity;
   SymbolTable table;
-  /// Layers may share keys and values, and then also a cache.
+  /// Cache contents by appended value, because layers may share keys and values.
   DenseMap<Value, Value> appended;
   unsigned layer = 0;
 };

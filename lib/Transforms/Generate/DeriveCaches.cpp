@@ -1,4 +1,4 @@
-//===- DeriveCaches.cpp - Caches for models without a past ----------------===//
+//===- DeriveCaches.cpp - Addition of KV caches to models -----------------===//
 //
 // The pass checks that each op computes each token independently: tokens must be a parallel factor
 // of the op's sharding rule, and attention must be causal. A token's position comes from few ops,

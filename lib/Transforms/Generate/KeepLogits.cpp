@@ -1,6 +1,6 @@
-//===- KeepLogits.cpp - Interface of a generation step --------------------===//
+//===- KeepLogits.cpp - Inputs and outputs of generation steps ------------===//
 //
-// A step takes token ids and returns logits. All other ports must be caches.
+// A step has token ids as input and logits as output. All other inputs and outputs must be caches.
 //
 //===----------------------------------------------------------------------===//
 

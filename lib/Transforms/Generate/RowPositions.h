@@ -1,14 +1,14 @@
 //===- RowPositions.h - Positions per sequence ------------------*- C++ -*-===//
 //
-// A step is written for one number of past tokens. Values computed from this number (positions,
-// rotary tables, rows of position tables) become values per sequence. Their types get the batch as
-// leading dimension:
+// In the original step, all sequences have the same number of past tokens. Values computed from
+// this number (positions, rotary tables, rows of position tables) become per-sequence values, with
+// the batch as leading dimension:
 //
 //     %p = tpc.add %iota, %past : [sequence]              positions of all
 //     %p = tpc.add %iota, %lengths : [batch, sequence]    of each, %lengths [batch, 1]
 //
-// This continues up to ops that combine them with batched values: there the leading dimension takes
-// the place of the broadcast one. Later ops stay as they are.
+// The rewrite ends at ops that combine them with batched values: there the leading dimension
+// replaces a broadcast dimension. Later ops are not changed.
 //
 //===----------------------------------------------------------------------===//
 

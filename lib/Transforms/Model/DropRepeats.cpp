@@ -5,9 +5,9 @@
 //
 //     [b, s, 2, 1, d] -> expand [b, s, 2, 4, d] -> reshape [b, s, 8, d] -> cos, sin, halves -> keys
 //
-// These ops treat the four heads of a group alike. The sharding rule states which operand dimension
-// a result dimension comes from element by element: a parallel factor. From the result down to the
-// expand, each op is cloned with one head per group.
+// These ops are independent for each head. By the sharding rule, a parallel factor relates a result
+// dimension to the operand dimension of the same elements. From the result back to the expand, each
+// op is cloned with one head per group.
 //
 //===----------------------------------------------------------------------===//
 

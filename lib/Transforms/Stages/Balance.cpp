@@ -16,9 +16,9 @@ struct StageLoad {
   size_t from, to; // cut points
   double seconds = 0;
   int64_t layers = 0;
-  bool hasLayers = false;        // or a segment of one
+  bool hasLayers = false;        // a layer or a segment of a layer
   double outside = 0;            // seconds of ops outside of layer functions
-  Operation *heaviest = nullptr; // outside of layer functions
+  Operation *heaviest = nullptr; // slowest op outside of layer functions
   double heaviestSeconds = 0;
 };
 
@@ -37,7 +37,7 @@ private:
   std::vector<StageLoad> stages;
   int64_t layers = 0;
   double total = 0;
-  double layerSeconds = 0; // mean of a layer function; 0 without layers
+  double layerSeconds = 0; // mean seconds of a layer; 0 without layers
 };
 
 } // namespace
@@ -87,7 +87,7 @@ std::string Balance::countInLayers(double seconds) const {
   return llvm::formatv("{0:f0}% of the time of the model", 100 * seconds / total).str();
 }
 
-/// Explains the longest stretch of a stage without a cut point.
+/// Explains the longest sequence of ops of a stage without a cut point.
 std::string Balance::explainStretch(const StageLoad &stage) const {
   size_t longest = stage.from;
   double maxSeconds = 0;
@@ -115,7 +115,7 @@ std::string Balance::explainMissingLayer(const StageLoad &stage) const {
   return explainStretch(slowest);
 }
 
-/// Explains why a stage has much more work than others.
+/// Explains why a stage takes much longer than others.
 std::string Balance::explainSlowest(const StageLoad &stage) const {
   int64_t minLayers = layers / int64_t(stages.size());
   if (layerSeconds > 0 && stage.layers <= minLayers && stage.outside > 0.25 * layerSeconds)

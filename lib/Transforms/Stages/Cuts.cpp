@@ -1,4 +1,4 @@
-//===- Cuts.cpp - Optimal cuts of a chain ---------------------------------===//
+//===- Cuts.cpp - Balanced division of a chain into stages ----------------===//
 
 #include "tpc/Transforms/Stages/Cuts.h"
 
@@ -41,7 +41,7 @@ mlir::tpc::chooseCuts(size_t segments, size_t stages,
       solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
   if (largest == infinity)
     return std::nullopt;
-  // A slack of zero must include the optimum despite rounding.
+  // The optimum must be within the limit for zero slack, despite rounding.
   double limit = largest * (1 + std::max(slack, 1e-9));
   std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(segments + 1));
   solve(

@@ -1,12 +1,13 @@
 //===- HoistInvariants.cpp - Hoisting of micro-batch invariants -----------===//
 //
-// A value is the same in every micro-batch iteration if it depends only on whole inputs, constants
-// and sizes, and its type is not split over mb. Such a value is one of:
+// A value is equal in all micro-batch iterations if it depends only on inputs that are not split
+// over mb, constants and sizes, and its type is not split over mb. Such a value is
 //
-//   cheap     recomputed in each iteration: this takes no longer than keeping it in memory
-//             (findRecomputed), or it is computed from a smaller hoisted value
-//   hoisted   all others: computed before the loop
-//   passed    hoisted and used in the loop: an argument of the stage's function
+//   cheap     recomputed in each iteration, because that takes no longer than storing and loading
+//   it
+//             (findRecomputed), or because it is computed from a smaller hoisted value
+//   hoisted   otherwise: computed before the loop
+//   passed    if it is hoisted and used in the loop: it becomes an argument of the stage's function
 //
 //===----------------------------------------------------------------------===//
 
@@ -98,8 +99,8 @@ bool StageHoister::isUsedInLoop(Operation *op) const {
   return llvm::any_of(op->getUsers(), [&](Operation *user) { return !hoisted.contains(user); });
 }
 
-/// Returns true if an iteration computes the result as fast as it reads it, from smaller hoisted
-/// values.
+/// Returns true if computing the result from smaller hoisted values takes no longer than loading
+/// it.
 bool StageHoister::isCheaperToRecompute(Operation *op) const {
   if (op->getNumResults() != 1 || isa<CollectiveOpInterface>(op))
     return false;
@@ -128,14 +129,14 @@ void StageHoister::chooseHoisted() {
   for (Operation *op : invariant)
     if (!cheap.contains(op))
       hoisted.insert(op);
-  // Visits users first: an op that stays in the loop needs its operands there.
+  // Visits users first, because an op in the loop needs its cheap operands there.
   for (Operation *op : llvm::reverse(invariant))
     if (hoisted.contains(op) && isUsedInLoop(op) && isCheaperToRecompute(op))
       hoisted.erase(op);
 }
 
-/// Returns the hoisted ops in program order, with the cheap ops that they use. Those run on both
-/// sides.
+/// Returns the hoisted ops in program order, with the cheap ops that they use, which are also in
+/// the loop.
 SmallVector<Operation *> StageHoister::getPrologueOps() const {
   DenseSet<Operation *> needed(hoisted);
   SmallVector<Operation *> ops;
@@ -252,7 +253,7 @@ struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvari
       if (!loop.getBatchAttr() || calls.size() != 1)
         continue;
       auto function = module.lookupSymbol<func::FuncOp>(calls[0].getCallee());
-      // Another caller may have another loop.
+      // Requires that the stage is the only caller.
       if (!function || function.isExternal() || !function.getBody().hasOneBlock() ||
           !llvm::hasSingleElement(*SymbolTable::getSymbolUses(function, module)))
         continue;

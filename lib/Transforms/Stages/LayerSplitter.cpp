@@ -23,7 +23,7 @@ ArrayRef<Operation *> LayerSplitter::getCutPoints(func::CallOp call) {
   if (!isNew)
     return list;
 
-  // Each segment recomputes ops that depend on weights and constants alone, as stages do.
+  // Ops that depend only on weights and constants are recomputed in each segment, as in stages.
   DenseSet<Operation *> &recomputedHere = recomputed[layer];
   auto isWeight = [&](Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
@@ -76,7 +76,7 @@ static void addNames(Location loc, llvm::StringSet<> &names) {
     names.insert(name);
 }
 
-/// Selects some of the fused locations; returns all if none match.
+/// Returns the fused locations with these indices; all locations if none match.
 static Location selectLocs(Location loc, ArrayRef<unsigned> indices) {
   auto fused = dyn_cast<FusedLoc>(loc);
   SmallVector<Location> list;
@@ -118,7 +118,7 @@ ArrayRef<LayerSplitter::LayerSegment> LayerSplitter::makeSegments(func::FuncOp l
     for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
       Operation *producer = value.getDefiningOp();
       bool elsewhere = !producer || recomputedHere.contains(producer);
-      // The last segment returns values that no op of a segment computes.
+      // Results that are not computed by a segment are returned by the last segment.
       if (elsewhere ? k < cuts.size() : !ops.contains(producer))
         continue;
       if (producer)

@@ -1,8 +1,8 @@
 //===- LayerSplitter.h - Splitting of layers between stages -----*- C++ -*-===//
 //
-// A layer is a function that @main calls. If exactly one value is live at a point inside of it (the
-// residual, between attention and MLP), the layer can be split into two functions there. A stage
-// may then begin with the second.
+// A layer is a function that @main calls. At a point with exactly one live value (the residual,
+// between attention and MLP), the layer can be split into two functions, so that a stage can begin
+// with the second function.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,21 +18,21 @@ class LayerSplitter {
 public:
   explicit LayerSplitter(ModuleOp module) : module(module), symbols(module) {}
 
-  /// Returns the ops of a layer's body that a segment may begin with, in order. Empty if `call`
-  /// does not call a layer.
+  /// Returns the ops of a layer's body at which it can be cut, in order. Empty if `call` does not
+  /// call a layer.
   ArrayRef<Operation *> getCutPoints(func::CallOp call);
-  /// Replaces `call` by calls of segments, which begin with the first op and with these ops.
+  /// Replaces `call` by calls of segments. The layer is cut before each op of `cutPoints`.
   SmallVector<func::CallOp> split(func::CallOp call, ArrayRef<Operation *> cutPoints);
-  /// Erases functions that remained unused.
+  /// Erases functions without calls.
   void eraseUnused();
 
 private:
   struct LayerSegment {
     func::FuncOp function;
-    Value received;                  // result of the previous segment; null for the first
+    Value received;                  // result of the previous segment; null in the first segment
     SmallVector<unsigned> arguments; // of the layer; they follow `received`
     SmallVector<unsigned> results;   // of the layer; they follow the value for the next segment
-    SmallVector<unsigned> locs;      // of the layer's and its calls' fused locations
+    SmallVector<unsigned> locs;      // indices of fused locations of the layer and its calls
   };
   ArrayRef<LayerSegment> makeSegments(func::FuncOp layer, ArrayRef<Operation *> cutPoints);
 
@@ -43,7 +43,7 @@ private:
   DenseMap<Operation *, DenseMap<Operation *, Value>> sent;  // by layer and cut point
   llvm::SetVector<Operation *> layers;                       // layers with segments
   std::map<SmallVector<Operation *>, SmallVector<LayerSegment>>
-      segments; // by the first ops of the segments
+      segments; // by the first op of the segment
 };
 
 } // namespace mlir::tpc

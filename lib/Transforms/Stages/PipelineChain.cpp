@@ -21,7 +21,7 @@ PipelineChain::PipelineChain(func::FuncOp main, CostModel &model, DenseSet<Opera
   findCutPoints();
 }
 
-/// Uses as an output do not count, because the stage that computes an output delivers it.
+/// Uses as an output are ignored, because outputs are delivered by the stage that computes them.
 void PipelineChain::findCutPoints() {
   cutPoints.push_back({0, Value()});
   llvm::SetVector<Value> live;
@@ -34,7 +34,7 @@ void PipelineChain::findCutPoints() {
       if (lastUse.count(result))
         live.insert(result);
     live.remove_if([&](Value value) { return lastUse[value] <= i; });
-    // A cut after a gather would send more than a cut before it.
+    // No cut after a gather, because a cut before it sends less.
     if (live.size() == 1 && !getDist(live[0]).getPartial() &&
         !isa_and_nonnull<AllGatherOp>(live[0].getDefiningOp()))
       cutPoints.push_back({i + 1, live[0]});
@@ -108,9 +108,9 @@ double PipelineChain::getSendSeconds(size_t cutPoint) const {
              : model.getSendSeconds(cutPoints[cutPoint].live.getType());
 }
 
-/// Returns all cut points, or about a thousand if there are very many. It then keeps the cheapest
-/// message of each stretch of equal time, and of each range. The time of choose() is quadratic in
-/// their number.
+/// Returns all cut points or, if there are very many, about a thousand, because choose() takes
+/// quadratic time: the cut point with the cheapest message in each interval of equal time and in
+/// each range.
 std::vector<size_t> PipelineChain::getWindows(size_t stages,
                                               ArrayRef<StageBeginRange> ranges) const {
   size_t maxStretches = std::max<size_t>(1024, 4 * stages);
@@ -123,7 +123,7 @@ std::vector<size_t> PipelineChain::getWindows(size_t stages,
     total += model.getCost(op).seconds;
   std::vector<size_t> kept = {0};
   double sum = 0;
-  size_t last = 0, at = 0; // stretch of the cut point kept last
+  size_t last = 0, at = 0; // last kept cut point, and its interval
   for (size_t cutPoint = 1; cutPoint < cutPoints.size(); ++cutPoint) {
     for (; at < cutPoints[cutPoint].begin; ++at)
       sum += model.getCost(carried[at]).seconds;
@@ -149,10 +149,10 @@ std::vector<size_t> PipelineChain::getWindows(size_t stages,
   return kept;
 }
 
-/// Computes seconds[i][j] of a stage from window i to window j. Each i takes one walk over
-/// recomputed ops; carried ops use prefix sums.
+/// Computes seconds[i][j] of a stage from window i to window j, by one walk over recomputed ops for
+/// each i, and by prefix sums for carried ops.
 void PipelineChain::computeSeconds(size_t stages, ArrayRef<StageBeginRange> ranges) {
-  DenseSet<Operation *> costly; // recomputed ops that take time, or depend on such ops
+  DenseSet<Operation *> costly; // recomputed ops with nonzero time, or that depend on such ops
   for (Operation &op : main.front().without_terminator())
     if (recomputed.contains(&op) &&
         (model.getCost(&op).seconds > 0 || llvm::any_of(op.getOperands(), [&](Value operand) {

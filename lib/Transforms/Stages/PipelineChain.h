@@ -35,7 +35,7 @@ struct RecomputeLimits {
 DenseSet<Operation *> findRecomputed(func::FuncOp main, CostModel &model, int64_t stages,
                                      RecomputeLimits limits);
 
-/// Range of carried ops that a stage may begin with, both ends inclusive.
+/// Inclusive range of carried ops with which a stage may begin.
 struct StageBeginRange {
   size_t first, last;
   bool contains(size_t position) const { return first <= position && position <= last; }
@@ -45,8 +45,8 @@ class PipelineChain {
 public:
   PipelineChain(func::FuncOp main, CostModel &model, DenseSet<Operation *> recomputed);
 
-  /// Possible begin of a stage: index of its first carried op, and the value that is live there.
-  /// The first cut point is the beginning of the chain, without a value.
+  /// Possible begin of a stage: index of its first carried op, and the live value. The first cut
+  /// point is the beginning of the chain, which has no live value.
   struct CutPoint {
     size_t begin;
     Value live;
@@ -58,14 +58,15 @@ public:
 
   /// Returns the carried ops between two cut points. `to` may be the end, getCutPoints().size().
   ArrayRef<Operation *> getCarried(size_t from, size_t to) const;
-  /// Returns the same ops and the recomputed ops that they use, producers first.
+  /// Returns the carried ops between two cut points and the recomputed ops that they use, producers
+  /// first.
   llvm::SetVector<Operation *> getOps(size_t from, size_t to) const;
   /// Adds `op` and the recomputed ops that it uses.
   void collect(Operation *op, llvm::SetVector<Operation *> &ops) const;
 
   /// Returns the cost of a stage without messages to its neighbors.
   Cost getCost(size_t from, size_t to);
-  /// Returns the recomputed part of that cost.
+  /// Returns the seconds of recomputed ops in a stage.
   double getRecomputedSeconds(size_t from, size_t to);
   /// Returns the time to send the value that is live at a cut point; 0 at the beginning and the
   /// end.
@@ -74,12 +75,12 @@ public:
   /// Returns the maximum seconds and the maximum weight bytes over all stages.
   Cost getMaxCost(ArrayRef<size_t> cuts);
 
-  /// Returns the cut points where stages 1, 2, … begin. The slowest stage is as fast as possible;
-  /// among partitions within 1% of that, carried ops are divided as evenly as possible. Each cut is
-  /// charged for its message, at both ends, only beyond the cheapest message, because every cut
-  /// pays at least that. With `ranges`, each stage but the first begins in its range. Returns
-  /// nothing if there are too few cut points. The first call must have the largest number of
-  /// stages.
+  /// Returns the cut points at which stages 1, 2, … begin. Minimizes the time of the slowest stage;
+  /// among partitions within 1% of the minimum, balances the carried ops. Each cut is charged for
+  /// its message at both ends, but only for the time beyond that of the cheapest message, because
+  /// every cut pays at least that. With `ranges`, each stage except the first begins in its range.
+  /// Returns nothing if there are too few cut points. The first call must have the largest number
+  /// of stages.
   std::optional<std::vector<size_t>> choose(size_t stages, ArrayRef<StageBeginRange> ranges = {});
 
 private:
@@ -93,15 +94,15 @@ private:
   SmallVector<Operation *> carried;
   DenseMap<Operation *, size_t> position;
   SmallVector<CutPoint> cutPoints;
-  /// Cut points considered by choose(), and the seconds of a stage between each two of them.
+  /// Cut points that choose() considers, and the seconds of a stage between any two of them.
   std::vector<size_t> windows;
   std::vector<std::vector<double>> seconds;
   std::vector<double> until; // prefix sums of the seconds of carried ops
 };
 
-/// Describes an imbalance of the stages that begin at these cut points: its cause and a better
-/// choice. An imbalance is a stage without a layer, if the model has layers, or a stage that takes
-/// more than 1.5 times the mean. Returns an empty string if there is none.
+/// Describes an imbalance of stages, its cause and a better choice; empty if stages are balanced.
+/// An imbalance is a stage without a layer (if the model has layers), or a stage that takes more
+/// than 1.5 times the mean. `cuts`: cut points at which stages begin.
 std::string describeImbalance(PipelineChain &chain, CostModel &model, ArrayRef<size_t> cuts);
 
 /// Creates a private function, outside of any module, that runs `ops` on `arguments` and returns

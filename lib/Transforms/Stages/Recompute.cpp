@@ -7,7 +7,7 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Cost of computing a value from inputs, weights and constants.
+/// Cost of recomputing a value from inputs, weights and constants.
 struct Closure {
   double seconds = 0;
   double weightBytes = 0;
@@ -24,8 +24,7 @@ private:
   Closure getClosure(Operation *op);
   bool isAffordable(Operation *op, const Closure &closure) const;
 
-  /// Maximum number of ops that may be recomputed for one value, whatever their cost. It also
-  /// bounds the search time.
+  /// Maximum number of ops that are recomputed for one value. Bounds the search time.
   static constexpr unsigned maxOps = 512;
 
   func::FuncOp main;
@@ -39,15 +38,16 @@ private:
 
 static bool isLeaf(Operation *op) { return op->getNumOperands() == 0; }
 
-/// Communication has no sharding rule. Layers consist of several ops and run in one stage.
+/// Whether an op may be recomputed: not communication (which has no sharding rule), and not calls
+/// of layers.
 static bool isLocal(Operation *op) { return isa<ShardingRuleOpInterface, LocalSliceOp>(op); }
 
 Recompute::Recompute(func::FuncOp main, CostModel &model, int64_t stages, RecomputeLimits limits)
     : main(main), model(model), alternative(limits.alternative) {
   SmallVector<Operation *> parameters;
   for (Operation &op : main.front().without_terminator()) {
-    // The limit is a share of computation alone: compared to the latency of a collective, a whole
-    // small model is cheap.
+    // The limit is a share of computation without collectives, because the latency of a collective
+    // may exceed the computation of a small model.
     if (!isa<CollectiveOpInterface>(op))
       maxSeconds += model.getCost(&op).seconds;
     if (isa<ParameterOp>(op))
@@ -76,7 +76,8 @@ Closure Recompute::getClosure(Operation *op) {
     closure.ops += !isLeaf(one);
   };
   addOne(op);
-  // The closure of a single computing producer is exact; those of several may overlap.
+  // With one computing producer, the closure is exact; the closures of several producers may
+  // overlap.
   if (llvm::count_if(producers, [](Operation *producer) { return !isLeaf(producer); }) <= 1) {
     for (Operation *producer : producers) {
       const Closure &producerClosure = closures[producer];
@@ -109,7 +110,7 @@ bool Recompute::isAffordable(Operation *op, const Closure &closure) const {
     seconds += stores                                              ? model.getStoreLoadSeconds(type)
                : alternative == RecomputeLimits::Alternative::Send ? model.getSendSeconds(type)
                                                                    : 0;
-  // Weights used only by stored values are loaded anyway.
+  // Weights that are used only by stored values are not counted, because they are loaded anyway.
   return closure.seconds <= std::max(seconds, maxSeconds) &&
          (stores || closure.weightBytes <= maxWeightBytes);
 }

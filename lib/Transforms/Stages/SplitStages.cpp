@@ -1,4 +1,4 @@
-//===- SplitStages.cpp - One function per pipeline stage ------------------===//
+//===- SplitStages.cpp - Division of @main into pipeline stages -----------===//
 
 #include "LayerSplitter.h"
 #include "PipelineChain.h"
@@ -39,7 +39,8 @@ public:
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
 
 private:
-  /// Recomputation limits in increasing order; later ones apply if stages lack work otherwise.
+  /// Recomputation limits in increasing order. Later limits apply only if stages would have no work
+  /// otherwise.
   static constexpr RecomputeLimits limits[] = {{0.01, RecomputeLimits::Alternative::None},
                                                {0.1, RecomputeLimits::Alternative::None},
                                                {0.1, RecomputeLimits::Alternative::Send}};
@@ -49,9 +50,9 @@ private:
   static constexpr double minGainWithinLayers = 0.05;
 
   StagePartition makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits);
-  /// Returns the partition whose slowest stage is fastest; among equals, the one that recomputes
-  /// the fewest ops. With annotations, considers only chains that can be cut between them. The
-  /// chain is null if there is none.
+  /// Returns the partition with the minimum time of the slowest stage; for equal times, with the
+  /// fewest recomputed ops. With annotations, considers only chains that can be cut between
+  /// annotated ops. The chain is null if there is none.
   StagePartition choose(func::FuncOp main, size_t stages, const StageAnnotations &annotations = {});
   /// Returns a partition with stages that begin within layers if it is better than `whole`, else
   /// `whole`.
@@ -84,7 +85,7 @@ StagePartition Splitter::choose(func::FuncOp main, size_t stages,
   size_t carried = 0;
   for (RecomputeLimits limit : limits) {
     StagePartition choice = makeChain(main, stages, limit);
-    // Higher limits may make no difference.
+    // Skip limits with the same carried ops.
     if (best.chain && choice.chain->getCarried().size() == carried)
       continue;
     carried = choice.chain->getCarried().size();
@@ -109,7 +110,7 @@ StagePartition Splitter::choose(func::FuncOp main, size_t stages,
 
 StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
                                             const StageAnnotations &annotations) {
-  // Equal stages are optimal.
+  // Stages of equal time are optimal.
   double total = 0;
   for (Operation &op : main.front().without_terminator())
     total += model.getCost(&op).seconds;
@@ -156,7 +157,7 @@ StagePartition Splitter::chooseWithinLayers(StagePartition whole, size_t stages,
   if (!isBetter)
     return whole;
 
-  // In @main, splits only the layers in which a stage begins.
+  // Splits only the layers of @main in which a stage begins.
   whole.chain.reset();
   llvm::MapVector<Operation *, SmallVector<Operation *>> cutLayers;
   for (auto [op, cutPoint] : begins)
@@ -213,7 +214,8 @@ func::FuncOp Splitter::makeStage(const PipelineChain &chain, size_t index, size_
   llvm::SetVector<Operation *> ops = chain.getOps(begin, end);
   Operation *terminator = main.front().getTerminator();
 
-  // Outputs computed in this stage. Outputs that depend on inputs alone belong to the last stage.
+  // Outputs that this stage computes. Outputs that depend only on inputs are computed by the last
+  // stage.
   SmallVector<unsigned> outputs;
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     Operation *producer = value.getDefiningOp();
@@ -261,7 +263,8 @@ func::FuncOp Splitter::makeStage(const PipelineChain &chain, size_t index, size_
   return stage;
 }
 
-/// Returns the partition requested by the user or the file; the chain is null without a request.
+/// Returns the partition requested by the option `cuts` or by annotations; the chain is null
+/// without a request.
 FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int64_t> forcedCuts) {
   if (forcedCuts.empty()) {
     FailureOr<StageAnnotations> annotations = StageAnnotations::take(module, main, stages);

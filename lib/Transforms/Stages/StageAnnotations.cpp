@@ -43,7 +43,7 @@ FailureOr<StageAnnotations> StageAnnotations::take(ModuleOp module, func::FuncOp
     return outside->emitError() << quote(outside) << " is annotated with a pipeline stage, but it "
                                 << "is not in @main: annotate the call of its function";
 
-  // Per op: the op in the latest stage among it and its transitive producers.
+  // For each op: the op with the latest stage among the op and its transitive producers.
   DenseMap<Operation *, Operation *> latest;
   auto last = [&](Operation *op) { return op ? result.lookup(op)->last : -1; };
   for (Operation &op : main.front()) {
@@ -109,7 +109,7 @@ FailureOr<std::vector<StageBeginRange>> StageAnnotations::getRanges(const Pipeli
                                                                     size_t stages) const {
   ArrayRef<Operation *> carried = chain.getCarried();
   Operation *before = nullptr; // last annotated op
-  // Stage k begins after all ops of earlier stages, and no later than its own first op.
+  // Stage k begins after all ops of earlier stages, and at most at its own first op.
   std::vector<StageBeginRange> ranges(stages - 1, {1, carried.size()});
   for (auto [i, op] : llvm::enumerate(carried)) {
     const Annotation *annotation = lookup(op);

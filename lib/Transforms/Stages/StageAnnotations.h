@@ -12,25 +12,25 @@ namespace mlir::tpc {
 /// `tpc.pipeline_stage` annotations on ops of @main, from the user or from the model's file.
 class StageAnnotations {
 public:
-  /// Moves the annotations from the ops into this object. Errors: a stage that the grid does not
-  /// have; an op that uses a result of a later stage; an op outside of @main.
+  /// Removes the attributes from ops and returns them. Errors: a stage that the grid does not have;
+  /// an op that uses a result of a later stage; an op outside of @main.
   static FailureOr<StageAnnotations> take(ModuleOp module, func::FuncOp main, int64_t stages);
   bool empty() const { return annotations.empty(); }
 
-  /// Returns the ranges where stages 1, 2, … of a chain may begin. Errors: carried ops in another
-  /// order than their stages; no cut point between two stages.
+  /// Returns the ranges in which stages 1, 2, … of a chain may begin. Errors: carried ops in
+  /// another order than their stages; no cut point between two stages.
   FailureOr<std::vector<StageBeginRange>> getRanges(const PipelineChain &chain,
                                                     size_t stages) const;
 
-  /// Transfers the annotations to replacements of ops: of a call, to the calls of its layer's
-  /// segments.
+  /// Returns the annotations for replaced ops: those of a call become annotations of the calls of
+  /// its layer's segments.
   StageAnnotations apply(const DenseMap<Operation *, SmallVector<Operation *>> &replacements) const;
 
 private:
   /// Stages of an op: one, or several for a call of a layer.
   struct Annotation {
     int64_t first, last;
-    llvm::MapVector<StringAttr, int64_t> stageOf = {}; // by the names of the layer's ops
+    llvm::MapVector<StringAttr, int64_t> stageOf = {}; // by ONNX node of the layer's ops
   };
   const Annotation *lookup(Operation *op) const {
     auto it = annotations.find(op);

@@ -5,7 +5,7 @@
 //   tiles     a block computes 64 rows of one KV head: for launches with many rows
 //   split     a block computes 16 rows over a range of the keys: for few rows, such as one query;
 //             partial results are stored in the workspace
-//   combine combines partial results from the workspace, one warp per row
+//   combine   combines partial results from the workspace, one warp per row
 //
 // Rows of a KV head are its queries times its query heads: row = query * group + head.
 // tpc/attention.h documents the variants and the launch parameters.
