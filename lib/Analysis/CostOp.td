@@ -7,11 +7,11 @@ include "mlir/IR/OpBase.td"
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let description = [{
-    An op with a known cost on one rank.
+    An op with a cost model.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Returns the cost of the op.", "::mlir::tpc::Cost", "getCost",
+    InterfaceMethod<"Returns the cost of the op on one rank.", "::mlir::tpc::Cost", "getCost",
       (ins "::mlir::tpc::CostModel &":$model)>
   ];
 }

@@ -7,11 +7,12 @@ include "mlir/IR/OpBase.td"
 
 def RuntimeCallOpInterface : OpInterface<"RuntimeCallOpInterface"> {
   let description = [{
-    The runtime call that a buffer op becomes, or the address that it names.
+    A buffer op that is lowered to a runtime call, or to the address of a buffer.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Emits the code.", "void", "emit", (ins "::mlir::tpc::HostEmitter &":$emitter)>
+    InterfaceMethod<"Emits the lowered code.",
+      "void", "emit", (ins "::mlir::tpc::HostEmitter &":$emitter)>
   ];
 }
 

@@ -7,12 +7,12 @@ include "mlir/IR/OpBase.td"
 
 def IndexOpInterface : OpInterface<"IndexOpInterface"> {
   let description = [{
-    An op whose elements are known functions of their indices and of elements of the operands.
+    An op whose elements have a closed form in terms of their indices and elements of the operands.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Returns the element at these indices. Null if unknown: then it is an opaque "
-                    "element of this result, which is always correct.",
+    InterfaceMethod<"Returns the element at these indices, or null if its form is unknown. Then "
+                    "the element is opaque.",
       "::mlir::tpc::IndexExpr", "getElementAt",
       (ins "::mlir::tpc::IndexAnalysis &":$analysis,
            "::llvm::ArrayRef<::mlir::tpc::IndexExpr>":$where)>

@@ -7,12 +7,13 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-// A query that exceeds this fails. Queries of real programs take less than ten steps.
+// Limit on the steps of a query, after which it fails. Queries of real programs take less than ten
+// steps.
 static constexpr unsigned maxSteps = 400;
 
 void Bounds::assume(const SymExpr &size) {
   if (llvm::all_of(size.getTerms(), [](const SymExpr::Term &t) { return t.coefficient > 0; }))
-    return; // implied by its terms
+    return; // not negative, because its terms are not
   if (!llvm::is_contained(facts, size)) {
     facts.push_back(size);
     known.clear();
@@ -39,7 +40,7 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   auto decide = [&] {
     const auto &[x, y] = *atom.args;
     switch (atom.kind) {
-    case SymExpr::AtomKind::FloorDiv: // a divisor of 0 is never used
+    case SymExpr::AtomKind::FloorDiv: // quotients by 0 are not used
       return prove(x);
     case SymExpr::AtomKind::Min:
       return prove(x) && prove(y);
@@ -51,7 +52,8 @@ bool Bounds::isNeverNegative(const SymExpr::Atom &atom) {
   return knownAtoms[atom.key] = result;
 }
 
-/// Returns whether a bound of a function may cancel a term: all atoms of the term occur in it.
+/// Returns whether a bound of a function may cancel `term`: all atoms of the term occur in the
+/// function.
 static bool mayCancel(const SymExpr::Atom &atom, const SymExpr::Term &whole,
                       const SymExpr::Term &term) {
   return llvm::all_of(term.atoms, [&](const SymExpr::Atom &other) {
@@ -88,7 +90,8 @@ static SymExpr without(const SymExpr::Term &term, size_t atom) {
   return makeTerm(term.coefficient, rest);
 }
 
-/// Returns whether an argument of a function in `whole`, times the other factors, has the term.
+/// Returns whether an argument of the function at index `atom` of `whole`, times the other factors,
+/// contains `term`.
 static bool cancels(const SymExpr::Term &whole, size_t atom, const SymExpr::Term &term) {
   SymExpr rest = without(whole, atom);
   const auto &[x, y] = *whole.atoms[atom].args;
@@ -122,7 +125,7 @@ SymExpr Bounds::boundCoordinates(const SymExpr &expr) {
   return sum;
 }
 
-// Each step removes one function or uses one fact, and a function's arguments are smaller than it.
+// Terminates: each step removes a function (its arguments are smaller) or uses a fact.
 bool Bounds::prove(const SymExpr &given) {
   if (given.isOverflow() || ++steps > maxSteps)
     return false;
@@ -137,8 +140,8 @@ bool Bounds::prove(const SymExpr &given) {
   }
   if (!negative)
     return true;
-  // Replaces added functions by lower bounds: first those that cancel the term immediately, then
-  // those that may do so after more steps.
+  // Replaces added functions by lower bounds: first functions that cancel the term immediately,
+  // then functions that may do so after more steps.
   for (bool isExact : {true, false})
     for (const SymExpr::Term &term : expr.getTerms())
       for (size_t i = 0; i < term.atoms.size(); ++i)
@@ -169,7 +172,7 @@ bool Bounds::isPlain(const SymExpr &expr) {
   });
 }
 
-/// Proves `expr` with an atom replaced by a bound that does not increase the expression.
+/// Replaces an atom by a bound that does not increase the expression, and proves the result.
 bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t i) {
   const SymExpr::Atom &atom = term.atoms[i];
   const auto &[x, y] = *atom.args;
@@ -193,7 +196,7 @@ bool Bounds::replaceAtom(const SymExpr &expr, const SymExpr::Term &term, size_t 
     // An added maximum is bounded by either operand; an added minimum needs both.
     bool either = isAdded == (atom.kind == SymExpr::AtomKind::Max);
     if (either) {
-      // Finds an operand of max(a, max(b, c)) that cancels all.
+      // Finds an operand of max(a, max(b, c)) that cancels all other terms.
       SmallVector<const SymExpr *> leaves{&x, &y};
       for (size_t k = 0; k < leaves.size(); ++k) {
         const std::vector<SymExpr::Term> &terms = leaves[k]->getTerms();

@@ -1,4 +1,4 @@
-//===- Bounds.h - Proof that expressions are not negative -------*- C++ -*-===//
+//===- Bounds.h - Proofs that expressions are not negative ------*- C++ -*-===//
 //
 // Proofs hold for all sizes, ranks and micro-batches at once. Sizes are not negative, and a
 // coordinate on an axis of N ranks is in [0, N). Expressions must be normalized: names of static
@@ -6,7 +6,7 @@
 //
 //   64 * ((x + 63) floordiv 64) - x             never negative: a floor is less than 1 below
 //   max(a, b) - a                               never negative
-//   a - max(a, b)                               may be
+//   a - max(a, b)                               may be negative
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,11 +25,11 @@ public:
 
   explicit Bounds(GridAttr grid) : grid(grid) {}
 
-  /// Assumes that a size is not negative if its terms do not imply it: `sequence - 1`.
+  /// Assumes that a size such as `sequence - 1` is not negative.
   void assume(const SymExpr &size);
   /// Returns whether the expression is proved never to be negative.
   bool isNeverNegative(const SymExpr &expr);
-  /// A fast version that succeeds only if nothing is subtracted.
+  /// A fast sufficient condition: no term is subtracted.
   bool isPlain(const SymExpr &expr);
 
 private:

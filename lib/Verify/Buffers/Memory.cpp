@@ -29,7 +29,7 @@ std::optional<SymExpr> Memory::getNextBorder(const MemoryRange &place) {
   auto it = borders.find(place.region);
   if (it == borders.end())
     return std::nullopt;
-  // The nearest border after it.
+  // Finds the nearest border after the range.
   std::optional<SymExpr> next;
   for (const SymExpr &border : it->second)
     if (border != place.begin && bounds.isPlain(border - place.begin) &&
@@ -53,8 +53,7 @@ void Memory::write(const MemoryRange &place, Content content, Operation *writer)
   entries.push_back({place, content, writer});
 }
 
-// `from` may be a slice of a value, identified by its first byte. A read names a slice of the same
-// value from the same byte on, and slices do not exceed their value.
+// `from` may be a slice of a value, identified by the value and the offset of its first byte.
 void Memory::copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer) {
   SmallVector<Entry> copies;
   if (given)

@@ -1,9 +1,9 @@
 //===- Memory.h - Symbolic contents of memory -------------------*- C++ -*-===//
 //
-// Memory is a set of regions: frames, and memory from callers, the runtime and the program's data.
-// A region contains values of the tensor program, each at an offset and of a size that are
-// expressions. A write invalidates every value that is not known to be disjoint from it. The only
-// error is therefore that a value is not where it is read, with the reason.
+// Memory is a set of regions: frames, and memory of callers, the runtime and constants. An entry
+// states that a range of a region, with symbolic offset and size, contains a value of the tensor
+// program. A write invalidates every entry that is not proved to be disjoint from it. Every fault
+// therefore appears as a read whose range does not contain the expected value.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,11 +16,12 @@
 
 namespace mlir::tpc {
 
-/// A value of the tensor program, or the result of the first steps of a collective over several
-/// axes. For copies of given memory (an input, a parameter): the region copied from.
+/// Content of a memory range: a value of the tensor program, or the intermediate value after some
+/// steps of a collective over several axes. For copies of an input or a parameter: the source
+/// region.
 struct Content {
   Value tensor;
-  unsigned step = 0; // 0: the value itself
+  unsigned step = 0; // 0: the final value
   bool operator==(const Content &o) const { return tensor == o.tensor && step == o.step; }
 };
 
@@ -38,25 +39,25 @@ public:
     MemoryRange place;
     Content content;
     Operation *writer;
-    /// Set by copies: the entry has the bytes of the content from here on.
+    /// Set by copies: offset in the content at which the entry's bytes begin.
     std::optional<::tpc::SymExpr> from = {};
   };
 
   void write(const MemoryRange &place, Content content, Operation *writer);
-  /// Copies the contents of one range to another. `given`: the source is given memory; what is not
-  /// written has its region for content.
+  /// Copies the contents of one range to another. `given`: the source is an input or a parameter;
+  /// its unwritten bytes have the source region as content.
   void copy(const MemoryRange &from, const MemoryRange &to, bool given, Operation *writer);
-  /// Returns the entry with the bytes of a content from `offset` on in exactly this range; null if
-  /// there is none. `isSame`: matches the content.
+  /// Returns the entry of exactly this range that contains the bytes from `offset` on of a content
+  /// that `isSame` accepts; null if there is none.
   const Entry *find(const MemoryRange &place, const ::tpc::SymExpr &offset,
                     function_ref<bool(Content)> isSame) const;
-  /// Returns whether the range is known not to have been written.
+  /// Returns whether the range is proved to be unwritten.
   bool isUntouched(const MemoryRange &place);
-  /// Returns the last content of the range, for messages.
+  /// Returns the last entry of the range, for error messages.
   const Entry *findAny(const MemoryRange &place) const;
   bool areDisjoint(const MemoryRange &a, const MemoryRange &b);
-  /// Sets the offsets of a frame's slots, and its size. This only speeds up comparisons: a slot is
-  /// compared with the next border instead of all others.
+  /// Sets the offsets of a frame's slots, and its size. An optimization: a slot is compared with
+  /// the next border instead of all other slots.
   void setBorders(Value region, ArrayRef<::tpc::SymExpr> borders);
   /// Returns whether a range is within `size` bytes.
   bool isInside(const MemoryRange &place, const ::tpc::SymExpr &size);

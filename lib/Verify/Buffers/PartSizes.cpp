@@ -13,8 +13,8 @@ SymExpr PartSizes::coordinate(StringRef axis) const {
   return count(axis) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
 }
 
-// Coordinate c of N has the elements of the balanced split: n floordiv N, and one more for the
-// first n mod N. That equals the number of k with k * N + c < n.
+// Coordinate c of N has n floordiv N elements, and one more if c < n mod N. This is the number of k
+// with k * N + c < n.
 SymExpr PartSizes::size(SymExpr n, Axes axes) const {
   for (StringAttr axis : axes) {
     SymExpr ranks(count(axis));
@@ -53,7 +53,7 @@ std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_
                                                    StringRef axis) const {
   auto isLast = [&](Axes axes) { return !axes.empty() && axes.back().getValue() == axis; };
   DimAttr split = dims[dim];
-  // All factors in order, and the index of the one that is split.
+  // All factors in order, and the index of the split factor.
   SmallVector<SymExpr> pieces;
   std::optional<size_t> found;
   for (DimAttr before : dims.take_front(dim))

@@ -1,7 +1,7 @@
 //===- PartSizes.h - Sizes of a rank's slices -------------------*- C++ -*-===//
 //
-// Sizes that buffers are compared with. They are derived from types alone and share no code with
-// buffer planning. They consist of numbers, symbols of the model and coordinates (rank.tp).
+// Computes the expected sizes of buffers from types, without code of buffer planning. Expressions
+// consist of numbers, symbols of the model and coordinates (rank.tp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,9 +21,9 @@ public:
 
   int64_t count(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
   SymExpr coordinate(StringRef axis) const;
-  /// Returns the number of n elements that remain after a split over each of the axes.
+  /// Returns the size of a rank's slice of n elements, split over the axes one after the other.
   SymExpr size(SymExpr n, Axes axes) const;
-  /// Returns the first index of the slice that the axes from `first` on select.
+  /// Returns the offset of the slice that the axes from index `first` on select.
   SymExpr begin(SymExpr n, Axes axes, size_t first = 0) const;
 
   SymExpr size(FactorAttr factor) const { return size(factor.getExpr(), factor.getAxes()); }
@@ -33,14 +33,14 @@ public:
   SymExpr size(ArrayRef<DimAttr> dims) const;
   SymExpr elements(Type tensor) const { return size(getDist(tensor).getDims()); }
 
-  /// Shape [outer, n, inner] of a split: `axis` is the last that splits a factor of dims[dim], or
-  /// the product, and n is the size that it splits.
+  /// Shape [outer, n, inner] of a split: n is the size that `axis` splits, where `axis` is the last
+  /// axis of a factor of dims[dim] or of the product.
   struct Box {
     SymExpr outer, n, inner;
   };
   std::optional<Box> findSplit(ArrayRef<DimAttr> dims, size_t dim, StringRef axis) const;
 
-  /// Returns a canonical form: names are replaced by their values.
+  /// Canonicalizes an expression: replaces named symbols by their values.
   SymExpr normalize(const SymExpr &expr) const;
 
 private:

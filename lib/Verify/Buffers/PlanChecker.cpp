@@ -96,21 +96,21 @@ LogicalResult PlanChecker::checkParameter(Operation *call, Value index, Value te
 // Parallel walk
 //===----------------------------------------------------------------------===//
 
-/// Returns whether the op only names memory and is no call.
+/// Returns whether the op only defines a buffer or a parameter index and is not a call.
 static bool isName(Operation *op) {
   return isa<buffer::SlotOp, buffer::InputOp, buffer::ConstantOp, buffer::DenseOp, buffer::PartOp,
              buffer::ParameterOp, buffer::StateOp>(op);
 }
 
 Operation *PlanChecker::peek() {
-  // Frames and copies may precede any call.
+  // Skips frame ops and copies, which may precede any call.
   auto it = at;
   while (it != end && (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)))
     ++it;
   return it == end ? nullptr : &*it;
 }
 
-/// Executes frame ops and copies, which correspond to no op on tensors.
+/// Executes frame ops and copies, which have no corresponding tensor op.
 LogicalResult PlanChecker::skipMemoryOps() {
   for (; at != end; ++at)
     if (isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*at)) {
@@ -149,7 +149,7 @@ LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
   return checkCopy(cast<buffer::CopyOp>(op));
 }
 
-// A copy has no counterpart: the value that it reads is in both ranges afterwards.
+// After a copy, both ranges have the same content.
 LogicalResult PlanChecker::checkCopy(buffer::CopyOp copy) {
   beginCall();
   auto from = resolve(copy, copy.getFrom()), to = resolve(copy, copy.getTo());
@@ -207,8 +207,8 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
   return success();
 }
 
-// An iteration starts with the memory that the previous one left. Values of the body itself are new
-// in each iteration.
+// Each iteration starts with the memory contents after the previous iteration. Values defined in
+// the body are different in each iteration.
 LogicalResult PlanChecker::checkInner(Block &tensors, Block &buffers) {
   auto outer = std::pair(at, end);
   isInLoop = partSizes.count("mb") > 1;

@@ -1,8 +1,8 @@
 //===- PlanChecker.h - Comparison of tensor and buffer functions -*- C++ -*-==//
 //
-// Walks both functions in parallel. Each op on tensors determines the next runtime calls and their
-// sizes, from its types. Values that a call reads must be in memory; values that it writes are in
-// memory afterwards.
+// Walks a tensor function and its buffer function in parallel. The types of each tensor op
+// determine the next runtime calls and their sizes. A call's operands must be in the memory that it
+// reads; its results are in the memory that it writes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ class PlanChecker;
 
 namespace mlir::tpc {
 
-/// Describes a content for messages.
+/// Describes a content for error messages.
 std::string describe(Content content);
 
 class PlanChecker {
@@ -47,27 +47,26 @@ public:
     return symbols.lookupNearestSymbolFrom<OpT>(from, symbol);
   }
 
-  /// Returns the next call, which must implement `op`. Emits an error and returns null if the next
-  /// call is another one or there is none.
+  /// Returns the next call if it is an OpT; else emits an error and returns null.
   template <typename OpT> OpT next(Operation *op) {
     return cast_or_null<OpT>(next(op, OpT::getOperationName()));
   }
   /// Returns whether the next call is of this kind.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
-  /// Checks that the call reads a value. `over`: memory of the call's result, which may be the
-  /// range that is read.
+  /// Checks that the memory range that the call reads contains `tensor`. `over`: memory of the
+  /// call's result, which may be the same range.
   LogicalResult read(Operation *call, Value place, Value tensor, Value over = {});
-  /// The same for an intermediate result of a collective.
+  /// Like read for a tensor, but for an intermediate result of a collective.
   LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
                      Type element, Value over = {});
-  /// Records a write; call it after all reads of the call.
+  /// Records a write. Must be called after all reads of the call.
   LogicalResult write(Operation *call, Value place, Value tensor);
   LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
                       Type element);
   /// Checks that a cache's memory has the value of its output at the end of a step.
   LogicalResult checkCacheResult(OutputOp op, FlatSymbolRefAttr cache);
-  /// Starts a call, whose results must not overlap.
+  /// Starts the reads and writes of a call.
   void beginCall() { reads.clear(), writes.clear(); }
   /// Checks that `index` is the index of the parameter that defines `tensor`.
   LogicalResult checkParameter(Operation *call, Value index, Value tensor,
@@ -79,10 +78,10 @@ public:
   bool isPositive(buffer::ExprAttr expr) {
     return bounds.isNeverNegative(value(expr) - SymExpr(1));
   }
-  /// Compares any other attribute.
+  /// Compares an attribute of another kind.
   LogicalResult compare(Operation *call, StringRef what, Attribute have, Attribute wanted);
 
-  /// Marks an op without a call, because the call of another op computes it.
+  /// Marks an op as computed by the call of another op.
   void setDone(Operation *op) { done.insert(op); }
   /// Checks a nested block.
   LogicalResult checkInner(Block &tensors, Block &buffers);
@@ -124,9 +123,9 @@ private:
   SmallVector<Access> reads;
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;
-  bool isInLoop = false;             // in a loop of several micro-batches
+  bool isInLoop = false;             // in a loop over several micro-batches
   DenseMap<Value, DistAttr> layouts; // distributions of caches that were read
-  DenseMap<Value, int64_t> copiesOf; // number of copies of each of their kv heads
+  DenseMap<Value, int64_t> copiesOf; // number of copies of each kv head, by cache
 };
 
 /// Attach the models of the ops of a tensor program.

@@ -52,7 +52,8 @@ bool PlanChecker::isWritable(Value region) {
   return argument && argument.getArgNumber() >= function.getArgs().size();
 }
 
-/// Checks that a range is within its frame or result. Given memory has the size of its contents.
+/// Checks that a range is within its frame or result buffer. (Inputs and parameters have the size
+/// of their contents.)
 LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &place) {
   SymExpr size;
   if (auto push = place.region.getDefiningOp<buffer::PushOp>())
@@ -65,8 +66,8 @@ LogicalResult PlanChecker::checkBounds(Operation *call, const MemoryRange &place
   return success();
 }
 
-/// Follows values that are not computed to the value whose memory they use. A reshape keeps the
-/// bytes; a slice of an outer dimension begins at an offset.
+/// Follows aliases to the value whose memory they use. A reshape has the same bytes; a slice of an
+/// outer dimension adds an offset.
 Value PlanChecker::getRoot(Value tensor, SymExpr &offset) {
   for (;;) {
     if (auto reshape = tensor.getDefiningOp<ReshapeOp>()) {
@@ -175,7 +176,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
     return held == Content{root, content.step};
   };
   if (const Memory::Entry *held = memory.find(*where, offset, isSame)) {
-    // A slice is within its value, whose slot is known to be disjoint from others.
+    // Records the entire value, because its slot is known to be disjoint from other slots.
     reads.push_back({held->place, over});
     return success();
   }
@@ -206,7 +207,7 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
     return failure();
   if (!isWritable(where->region))
     return call->emitOpError() << "writes " << describe(content) << " to read-only memory";
-  // An in-place write must replace a value that the call read there.
+  // A write to an in-place region must replace a value that the same call read.
   bool isThere = llvm::any_of(reads, [&](const Access &access) {
     return access.over == place && access.place.region == where->region &&
            access.place.begin == where->begin && access.place.size == where->size;

@@ -58,7 +58,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     return success();
   }
 
-  /// A kernel may append its result to an argument, which is then memory that it writes.
+  /// A kernel may append its result to an argument, which is then a written buffer.
   static LogicalResult checkKernel(func::CallOp op, func::FuncOp kernel, size_t rank,
                                    PlanChecker &c) {
     auto call = c.next<buffer::LaunchOp>(op);

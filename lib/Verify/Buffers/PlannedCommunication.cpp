@@ -27,7 +27,7 @@ static Attribute toList(MLIRContext *context, ArrayRef<StringAttr> axes) {
   return ArrayAttr::get(context, SmallVector<Attribute>(axes.begin(), axes.end()));
 }
 
-/// Returns the dimension without the last of its axes if that is `axis`.
+/// Returns the dimension without its last axis, which must be `axis`.
 static DimAttr withoutLast(DimAttr dim, StringRef axis) {
   auto drop = [&](ArrayRef<StringAttr> axes) {
     return !axes.empty() && axes.back().getValue() == axis ? axes.drop_back() : axes;
@@ -125,8 +125,8 @@ struct AllToAll : PlannedOpInterface::ExternalModel<AllToAll, AllToAllOp> {
     bool splitsFirst = to < from;
     auto &first = splitsFirst ? *made : *gathered;
     auto &second = splitsFirst ? *gathered : *made;
-    // `second.outer` is the number of elements before b: outer * a * middle, because a is whole
-    // where b is split.
+    // `second.outer` is the number of elements before b: outer * a * middle, because a is unsplit
+    // in the type in which b is split.
     auto middle = second.outer.divideExact(first.outer * first.n);
     if (!middle)
       return op.emitOpError("moves a split between factors that are not one after the other");
@@ -270,7 +270,8 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       SmallVector<FactorAttr> factors(dim.getFactors());
       if (!dim.getAxes().empty()) {
-        // The axes split the product of the factors. The shard is a box only if it is a range.
+        // The axes split the product of the factors. The shard is a rectangular block only if it is
+        // a contiguous range.
         SymExpr inner(1);
         for (FactorAttr factor : ArrayRef(factors).drop_front()) {
           if (!factor.getAxes().empty())
@@ -296,7 +297,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
           "delivers all copies of a replicated dimension, or skips elements of one "
           "that is not replicated");
     if (thinned) {
-      // The shard has indices begin, begin + 1, ... Multiples of `times` are delivered.
+      // The shard has the indices from `begin` on. The multiples of `times` are delivered.
       SymExpr times(copies.times), begin = offset[*thinned], held = size[*thinned];
       auto after = [&](const SymExpr &n) {
         return SymExpr::floorDiv(n + times - SymExpr(1), times);
@@ -310,7 +311,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
               c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
         return call.emitOpError("delivers other copies");
     }
-    // Only the rank with coordinate 0 delivers, of the ranks with equal slices.
+    // Only the rank with coordinate 0 delivers, of all ranks with equal slices.
     std::set<std::string> wanted, have;
     if (c.grid) {
       SmallVector<StringRef> axes{"mb"};

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Checks that the target's libraries compute `op` for these element types.
+/// Checks that the target's libraries support `op` for the element types of `values`.
 static LogicalResult checkComputed(Operation *op, ValueRange values) {
   const TargetTraits &target = TargetTraits::get(op);
   for (Value v : values)
@@ -17,8 +17,7 @@ static LogicalResult checkComputed(Operation *op, ValueRange values) {
   return success();
 }
 
-/// Checks that all values have the result's type. A call has one element type; matmuls of 16 bits
-/// may have results in f32.
+/// Checks that all values have the result's element type. Matmuls of 16 bits may have f32 results.
 static LogicalResult checkOneType(Operation *op, ValueRange values) {
   for (Value v : values)
     if (v && getElementTypeOrSelf(v) != getElementTypeOrSelf(op->getResult(0)))
@@ -27,13 +26,13 @@ static LogicalResult checkOneType(Operation *op, ValueRange values) {
 }
 
 namespace {
-/// An op without a call.
+/// Model of ops without a call.
 template <typename OpT> struct NoCall : PlannedOpInterface::ExternalModel<NoCall<OpT>, OpT> {
   LogicalResult checkPlan(Operation *, PlanChecker &) const { return success(); }
 };
 
-/// An op that must be part of another: casts of parameters at load time, epilogues of matmuls. All
-/// others are parts of kernels.
+/// Model of ops outside of kernels that are part of another call: casts of parameters at load time,
+/// epilogues of matmuls.
 template <typename OpT>
 struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
@@ -43,7 +42,7 @@ struct FusedOrLoaded : PlannedOpInterface::ExternalModel<FusedOrLoaded<OpT>, OpT
   }
 };
 
-/// A move whose readers account for the layout in memory.
+/// Model of movement ops on caches that are not computed: readers use the layout in memory.
 template <typename OpT>
 struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
   LogicalResult checkPlan(Operation *op, PlanChecker &) const {
@@ -53,7 +52,7 @@ struct LayoutMove : PlannedOpInterface::ExternalModel<LayoutMove<OpT>, OpT> {
   }
 };
 
-/// If a value is a transpose that is not computed, returns its operand [b, h, tokens, d].
+/// If a value is an aliased transpose, returns its operand [b, h, tokens, d].
 static Value getByHeads(Value tensor) {
   auto transpose = tensor.getDefiningOp<TransposeOp>();
   bool isHeld = transpose && transpose->hasAttr(kAliasedAttr) &&
@@ -74,7 +73,7 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
     SmallVector<SymExpr> cache = sizesOf(op.getResult()), fresh = sizesOf(op.getFresh());
     if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
       return op.emitOpError("has lengths that are not i64");
-    // In this order, or by tokens, [b, tokens, h, d].
+    // The new tokens are [b, h, tokens, d], or [b, tokens, h, d] before an aliased transpose.
     Value from = op.getFresh(), byTokens = getByHeads(from);
     SmallVector<SymExpr> strides{fresh[1] * fresh[2] * fresh[3], fresh[2] * fresh[3], fresh[3]};
     if (byTokens) {
@@ -103,7 +102,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
   }
 
-  /// Operations after the sum of a matmul: a bias, then an activation, then a residual.
+  /// Epilogue of a matmul: bias, then activation, then residual.
   struct Epilogue {
     Value bias, residual, result;
     buffer::Epilogue activation = buffer::Epilogue::None;
@@ -162,7 +161,8 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     return c.read(call, place, tensor, over);
   }
 
-  /// Returns the matmuls of one call, in order: those with the same mark and left operand.
+  /// Returns the matmuls of one call, in order: the matmuls with the same tpc.merged number and
+  /// LHS.
   static SmallVector<MatmulOp> getMerged(MatmulOp op) {
     Attribute mark = op->getAttr(kMergedAttr);
     if (!mark)
@@ -253,7 +253,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     bool isRow = a.size() == 1;
     SymExpr rows = isRow ? SymExpr(1) : sizes.size(a[a.size() - 2]), k = sizes.size(a.back());
     SymExpr n = sizes.size(b.back());
-    // Matrices of both operands in pairs, or one matrix of one operand for all.
+    // Either both operands have a batch, or one matrix of an operand is used for the entire batch.
     ArrayRef<DimAttr> aBatch = isRow ? ArrayRef<DimAttr>() : a.drop_back(2),
                       bBatch = b.drop_back(2);
     auto isOne = [](ArrayRef<DimAttr> dims) {
@@ -261,7 +261,7 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     };
     SymExpr batch(1), aStride(0), bStride(0);
     if (isOne(bBatch)) {
-      rows = sizes.size(aBatch) * rows; // one matmul with more rows
+      rows = sizes.size(aBatch) * rows; // the batch is merged into the rows
     } else {
       batch = sizes.size(bBatch);
       bStride = k * n;
@@ -290,7 +290,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     return byHeads ? byHeads : tensor;
   }
 
-  /// With lengths, keys and values may have the layout of a cache, by heads.
+  /// With lengths, keys and values may have the layout of a cache, [b, h, tokens, d].
   static LogicalResult checkStrides(AttentionOp op, buffer::AttentionOp call, ArrayRef<SymExpr> q,
                                     ArrayRef<SymExpr> k, ArrayRef<SymExpr> v, PlanChecker &c) {
     SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
@@ -352,7 +352,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
       return call.emitOpError("and the op on tensors differ in whether they have a window");
     if (call.getSlopesAt().has_value() != bool(call.getSlopes()))
       return call.emitOpError("has slopes but no position at which they are 0, or the reverse");
-    // Positions of queries count from this rank's first one, and must be contiguous.
+    // The call's query positions begin at this rank's first query, and must be contiguous.
     DimAttr dim = getDist(op.getQ()).getDims()[1];
     SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
     bool inRow = true;
@@ -369,7 +369,8 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     if (op.getWindow() && failed(c.compare(call, "a window that begins after", *call.getAfter(),
                                            position - *op.getWindow())))
       return failure();
-    // If queries are not contiguous, slopes add a constant to each row, which changes nothing.
+    // If queries are not contiguous, the position only adds a constant to each row, so it is not
+    // compared.
     if (op.getSlopes() && inRow && call.getSlopesAt() &&
         failed(c.compare(call, "slopes that are 0 at", *call.getSlopesAt(), position)))
       return failure();

@@ -7,11 +7,11 @@ include "mlir/IR/OpBase.td"
 
 def PlannedOpInterface : OpInterface<"PlannedOpInterface"> {
   let description = [{
-    An op of a staged program with a rule for the equivalent runtime calls.
+    An op of a staged program with known equivalent runtime calls.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Compares the op with the next ops on buffers; records their accesses.",
+    InterfaceMethod<"Compares the op with the next buffer ops, and records their memory accesses.",
       "::llvm::LogicalResult", "checkPlan", (ins "::mlir::tpc::PlanChecker &":$checker)>
   ];
 }

@@ -1,7 +1,7 @@
 //===- PlannedState.cpp - Caches as persistent memory ---------------------===//
 //
-// The memory of a cache has this rank's slice of the argument until tokens are appended, and the
-// slice of the result at the end of a step. Nothing else may write to it.
+// The memory of a cache contains this rank's slice of the argument until tokens are appended, and
+// the slice of the result at the end of a step. Only appends may write to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-/// Removes the split over micro-batches: a rank's memory is for all of them.
+/// Removes the split over mb, because a rank's memory has the sequences of all micro-batches.
 static DistAttr withoutMicroBatch(DistAttr dist) {
   SmallVector<DimAttr> dims;
   for (DimAttr dim : dist.getDims()) {
@@ -32,15 +32,15 @@ static DistAttr withoutMicroBatch(DistAttr dist) {
   return dist.withDims(dims);
 }
 
-/// Returns how often a gather takes each head, if it takes all of them in order, or this rank's
-/// slice of these; 0 for others. The slice is that of the result's dimension, as its type declares.
+/// Returns the number of copies of each head if a gather selects all heads in order, equally often,
+/// or this rank's slice of them (by the result's type). Returns 0 for other gathers.
 static int64_t countGathered(GatherOp gather) {
   Value indices = gather.getIndices();
   while (auto part = indices.getDefiningOp<LocalSliceOp>())
     indices = part.getOperand();
   auto constant = indices.getDefiningOp<ConstantOp>();
   auto list = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
-  // With a slice of the heads, a rank would get zero for the others.
+  // The operand must have all heads, because a rank would read zeros for heads of other shards.
   if (!list || gather.getDim() != 1 || !getDist(gather.getData()).getDims()[1].getAllAxes().empty())
     return 0;
   std::optional<int64_t> heads = getSizes(gather.getData())[1].asConstant();
@@ -53,8 +53,8 @@ static int64_t countGathered(GatherOp gather) {
   return times;
 }
 
-/// Returns the replication of the heads of a cache, if a value is derived from it only by slices
-/// and repetitions of heads; else 0.
+/// Returns the number of copies of each head if a value is derived from a cache only by slices and
+/// repetitions of heads; else 0.
 static int64_t countCopies(Value tensor, BlockArgument &argument) {
   int64_t copies = 1;
   auto sizes = [](Value v) { return getSizes(v); };
@@ -105,8 +105,8 @@ SymExpr PlanChecker::getMicroBatchOffset(Value tensor) {
   return SymExpr(getElementBytes(tensor.getType())) * first * partSizes.size(dims.drop_front());
 }
 
-/// Checks a read before any write in a step: the state must have the value, which is a rank's slice
-/// of the cache's argument.
+/// Checks a read of a cache before any write in a step: `tensor` must be a rank's slice of the
+/// cache's argument.
 LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state,
                                       const MemoryRange &where, Value tensor) {
   FlatSymbolRefAttr cache = state.getCacheAttr();

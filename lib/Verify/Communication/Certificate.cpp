@@ -29,8 +29,8 @@ static void collectGroups(const Schedule::Items &items,
   }
 }
 
-/// For each set of axes of a collective: the number of groups, and the members of rank 0's group.
-/// The other groups are translations of it.
+/// For each set of axes of a collective: the number of groups, and the members of the group of rank
+/// 0. The other groups are the same with an offset.
 static json::Array describeGroups(const Schedule &schedule) {
   std::set<std::vector<std::string>> groups;
   for (const auto &[function, items] : schedule.getFunctions())
@@ -80,7 +80,7 @@ json::Object comms::makeCertificateJSON(const Schedule &schedule, const Crossing
                      {"hash", schedule.getHash()},
                      {"groups", describeGroups(schedule)},
                      {"progress", std::move(progress)}};
-  // In any step, an iteration of the loop that all ranks run is a step and its posts, or takes the
+  // All ranks run one loop, whose iterations either run a step and post its tokens, or receive the
   // tokens that an earlier iteration posted.
   if (schedule.getNumStepsInFlight())
     proof["tokens"] = json::Object{

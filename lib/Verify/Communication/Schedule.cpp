@@ -1,4 +1,4 @@
-//===- Schedule.cpp - Communication of the ranks of a staged program ------===//
+//===- Schedule.cpp - Communication schedule of a staged program ----------===//
 
 #include "tpc/Verify/Schedule.h"
 
@@ -47,7 +47,7 @@ SmallVector<StringRef> Schedule::getNames(AxisMask axes) const {
   return names;
 }
 
-/// Returns whether the op has no effect on other ranks.
+/// Returns whether the op has no effects that are visible to other ranks.
 static bool isRankLocal(Operation *op) {
   if (op->hasTrait<OpTrait::IsTerminator>() && op->getNumSuccessors() == 0)
     return true;
@@ -189,8 +189,8 @@ static json::Array namesOf(ArrayRef<StringAttr> axes) {
   return names;
 }
 
-/// Returns a size as text. For a split size: its factors, each with the axes that split it in
-/// order, and the axes that split the remaining product.
+/// Returns an unsplit size as text. For a split size, returns its factors with the axes that split
+/// them, and the axes that split the product of the factors.
 static json::Value describeDim(DimAttr dim) {
   if (!dim.isSharded())
     return dim.getExpr().str();
@@ -244,7 +244,8 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
     object["reduction"] = stringifyReductionKind(partial.getKind()).str();
   for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
     number(name, name);
-  // Dimensions of the group's union, or of the whole value: each member's slice follows from them.
+  // Dimensions of the union of the group's shards, or of the global value. They determine the slice
+  // of each member.
   SmallVector<DimAttr> dims(getDist(from).getDims());
   auto collective = cast<CollectiveOpInterface>(op);
   if (collective.getOperandSplitDim() || collective.mayChangeAnySplit())
@@ -297,7 +298,7 @@ static json::Array describeItems(const Schedule::Items &items) {
   json::Array list;
   for (const Schedule::Item &item : items) {
     json::Object object = describeItem(item);
-    // Consecutive calls of a function are one entry.
+    // Consecutive calls of a function become one entry.
     if (item.kind == Schedule::Item::Kind::Call && !list.empty()) {
       json::Object &last = *list.back().getAsObject();
       if (last.get("call") && *last.get("call") == *object.get("call")) {

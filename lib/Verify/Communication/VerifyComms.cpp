@@ -96,14 +96,14 @@ FailureOr<Certificate> Certificate::make(ModuleOp module) {
   FailureOr<Schedule> schedule = Schedule::project(module);
   if (failed(schedule))
     return failure();
-  // Executables compare the hash at start, so it must be this program's.
+  // The hash must be that of this program, because executables compare it at startup.
   if (auto recorded = module->getAttrOfType<StringAttr>(kScheduleAttr))
     if (std::string hash = schedule->getHash(); recorded.getValue() != hash)
       return emitError(module.getLoc())
              << "'" << kScheduleAttr << "' is " << recorded << ", but the hash of what the program "
              << "communicates is \"" << hash
              << "\": if it was changed on purpose, remove the attribute";
-  // Each function once, however often it is called.
+  // Each function is checked once.
   for (const auto &[function, items] : schedule->getFunctions())
     if (failed(checkEvents(*schedule, items)))
       return failure();

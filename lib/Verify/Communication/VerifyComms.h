@@ -1,12 +1,12 @@
 //===- VerifyComms.h - Steps of tpc-verify-comms ----------------*- C++ -*-===//
 //
-// Ranks wait for each other at collectives and transfers. Four steps prove that all members of a
-// group arrive with the same operation, and that no cycle of ranks waits. Each step covers all
-// ranks at once: the behavior of a rank is a function of its coordinates, and ranks of one group
-// agree if that function does not depend on the axes of the group.
+// Four steps prove that all members of a group run the same communication op, and that there is no
+// cycle of waiting ranks. Each step covers all ranks at once: the behavior of a rank is a function
+// of its coordinates, and the members of a group behave alike if the function does not depend on
+// the axes of the group.
 //
 //   1. each collective alone: its group exists, members agree on sizes          (Events)
-//   2. loops and branches are uniform across the groups used in them            (Uniform)
+//   2. loops and branches are uniform across the groups of ops in them          (Uniform)
 //   3. transfers match across stages, in order and type                         (Messages)
 //   4. a total order of communication that every rank's program follows         (Progress)
 //
@@ -31,9 +31,9 @@ std::string axesText(const Schedule &schedule, AxisMask axes);
 /// Prints "tpc.send 'node'".
 std::string opText(Operation *op);
 
-/// Returns the axes on which the size of a rank's slice depends. Axes that split evenly do not
-/// count: 12{tp} is 6 on both ranks of tp 2, but 7{tp} is 4 on one and 3 on the other. Skips `mb`,
-/// on which all ranks have the same coordinate.
+/// Returns the axes on which the size of a rank's slice depends, that is, axes that split unevenly:
+/// 12{tp} is 6 on both ranks of tp 2, but 7{tp} is 4 on one rank and 3 on the other. Excludes `mb`,
+/// because all ranks have the same coordinate on it.
 AxisMask getSizeAxes(const Schedule &schedule, DimAttr dim);
 /// Returns the size on a rank, such as "4"; the text of `dim` if it depends on symbols.
 std::string sizeText(GridAttr grid, DimAttr dim, const Coordinates &at);
@@ -49,27 +49,28 @@ bool haveSameTripCount(const Schedule &schedule, MicroBatchesOp a, MicroBatchesO
 /// Step 2.
 LogicalResult checkUniformity(const Schedule &schedule);
 
-/// Communication across stages: a transfer, or a collective over pp.
+/// Communication across stages: a send, a recv, or a collective over pp.
 struct Crossing {
   Operation *op;
-  int64_t time = 0; // see Progress
-  unsigned id = 0;  // equal on all sides of one communication
+  int64_t time = 0; // see VerifyCommsProgress.cpp
+  unsigned id = 0;  // equal in all stages that take part in one communication
 };
 /// A loop, or the ops between loops, with its crossings in order.
 struct Phase {
   MicroBatchesOp loop; // null: runs once
   std::vector<Crossing> crossings;
-  int64_t position = 0; // phases with equal values run at the same time
+  int64_t position = 0; // equal for matching phases of different stages
   int64_t period = 1;   // increment of `time` per iteration of the loop
 };
 struct Crossings {
   std::vector<std::vector<Phase>> stages; // phases with crossings, by stage
 };
 
-/// Step 3: matches crossings and numbers each pair. Steps 3 and 4 report the first faulty pair.
+/// Step 3: matches crossings and sets their ids. Steps 3 and 4 emit an error for the first faulty
+/// pair.
 FailureOr<Crossings> matchCrossings(const Schedule &schedule);
-/// Step 4: sets positions, times and periods. In each stage, later communication has a larger
-/// (position, iteration * period + time); both sides of one communication have the same.
+/// Step 4: sets positions, times and periods. In each stage, (position, iteration * period + time)
+/// ascends in program order; it is equal on all sides of one communication.
 LogicalResult findOrder(const Schedule &schedule, Crossings &crossings);
 
 /// Returns the proof as JSON; tools/tpc-check-certificate describes the format.

@@ -35,8 +35,8 @@ std::string comms::opText(Operation *op) {
 // Sizes
 //===----------------------------------------------------------------------===//
 
-/// Splits `size` over axes in order while each rank gets the same size. At the first axis where
-/// sizes differ, adds it and the later ones to `uneven`, and returns nothing.
+/// Splits `size` over axes in order. If an axis splits it unevenly, adds this axis and the later
+/// ones to `uneven`, and returns nothing.
 static std::optional<SymExpr> splitEvenly(const Schedule &schedule, SymExpr size,
                                           ArrayRef<StringAttr> axes, AxisMask &uneven) {
   for (auto [i, axis] : llvm::enumerate(axes)) {
@@ -139,7 +139,7 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
       in.getDims().size() != out.getDims().size())
     return reject(op) << "receives another type than it sends: " << from << " and " << to;
 
-  // Dimensions that are split over the group on each side; all others are whole.
+  // Dimensions of operand and result that are split over the group; all others must not be.
   auto collective = cast<CollectiveOpInterface>(op);
   std::optional<int64_t> splitIn = collective.getOperandSplitDim(),
                          splitOut = collective.getResultSplitDim();

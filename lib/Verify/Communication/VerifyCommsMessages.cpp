@@ -1,10 +1,10 @@
 //===- VerifyCommsMessages.cpp - Matching of messages between stages ------===//
 //
-// Each stage has its own program. On a channel (from stage i to stage j, or among all stages for a
-// collective over pp) the k-th communication of one side must match the k-th of the other. Both
-// must be in loops with the same trip count and have the same type. Ranks of two stages communicate
-// only if all their other coordinates are equal, so sizes and trip counts depend on the same
-// numbers.
+// A channel is a pair of stages (sender, receiver), or the set of all stages for collectives over
+// pp. The k-th communication of a stage on a channel must match the k-th communication of the other
+// stages: both must be in loops with the same trip count and have the same type. Communicating
+// ranks of two stages have equal coordinates on all axes except pp, so their sizes and trip counts
+// are functions of the same coordinates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ using namespace mlir::tpc::comms;
 
 namespace {
 
-/// Above the number in any practical schedule; nested calls could be exponentially many.
+/// Limit on the number of crossings, because nested calls could have exponentially many.
 constexpr size_t maxCrossings = 100000;
 
 struct Collector {
@@ -67,7 +67,7 @@ struct Collector {
   }
 };
 
-/// One side of a channel: crossings by phase.
+/// Crossings of one stage on a channel, by phase.
 struct Side {
   int64_t stage;
   std::vector<std::pair<Phase *, SmallVector<Crossing *>>> phases;
@@ -93,7 +93,7 @@ private:
 
   const Schedule &schedule;
   Crossings &crossings;
-  unsigned next = 0; // id
+  unsigned next = 0; // next id
 };
 
 } // namespace
@@ -102,7 +102,7 @@ static Type typeOf(Operation *op) {
   return isa<SendOp>(op) ? op->getOperand(0).getType() : op->getResult(0).getType();
 }
 
-/// Reports that `op` on side `a` has no counterpart on side `b`.
+/// Emits an error: `op` of side `a` has no counterpart on side `b`.
 LogicalResult Matcher::rejectUnmatched(const Side &a, Operation *op, const Side &b) {
   InFlightDiagnostic diag = op->emitError() << opText(op) << ": ";
   if (isa<SendOp>(op))
@@ -170,7 +170,7 @@ LogicalResult Matcher::compare(const Side &a, const Side &b) {
 
 LogicalResult Matcher::run() {
   int64_t stages = crossings.stages.size();
-  // Channels from stage to stage, and one for each set of axes of groups that span stages.
+  // Channels between pairs of stages, and one for each set of axes of collectives over pp.
   std::map<std::pair<int64_t, int64_t>, std::pair<Side, Side>> channels;
   std::map<AxisMask, std::vector<Side>> groups;
   for (int64_t stage = 0; stage < stages; ++stage)

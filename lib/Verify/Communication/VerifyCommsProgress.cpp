@@ -1,15 +1,15 @@
 //===- VerifyCommsProgress.cpp - Total order of communication -------------===//
 //
-// Nothing is buffered: a sender waits for its receiver. No cycle of ranks can wait if all
-// communication is numbered such that numbers ascend in each rank's program, and both sides of one
-// communication have the same number. For the loop of stages
+// Assumes unbuffered sends: a sender waits for its receiver. There is no deadlock if communication
+// ops have numbers that ascend in each rank's program and are equal on both sides of one
+// communication. For this loop over micro-batches
 //
 //     stage 0: send to 1          time 0           iteration m of a loop adds m * period, 2 here
 //     stage 1: recv from 0, send to 2   0, 1
 //     stage 2: recv from 1              1
 //
-// Collectives within a stage need no number: all ranks of a stage run the same text, so a
-// collective is between the same crossings on each of them.
+// Collectives within a stage need no number: all ranks of a stage run the same program, so a
+// collective is between the same crossings on all of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ public:
 private:
   enum State : char { New, Open, Done };
 
-  // Without recursion: pipelines may be longer than the stack is deep.
+  // Iterative, because recursion could overflow the stack for long pipelines.
   bool visit(unsigned root) {
     SmallVector<std::pair<unsigned, size_t>> path{{root, 0}};
     state[root] = Open;
@@ -101,7 +101,7 @@ static LogicalResult reportCycle(const Schedule &schedule, Order &order) {
 }
 
 LogicalResult comms::findOrder(const Schedule &schedule, Crossings &crossings) {
-  // Phases that share a communication have one position.
+  // Phases with a common communication have the same position.
   SmallVector<Phase *> phases;
   SmallVector<int64_t> stageOf;
   unsigned ids = 0;

@@ -1,11 +1,12 @@
 //===- VerifyCommsUniform.cpp - Uniformity of loops and branches ----------===//
 //
-// Each value has a set of axes along which ranks may have different values. Inputs and constants
-// have none. A slice (local_slice, a split parameter) has the axes of the split. An op has those of
-// its operands. A collective that gives all members the same value removes the group's axes.
+// Computes for each value the set of axes along which ranks may have different values. For inputs
+// and constants it is empty; for a slice (local_slice, a split parameter) it has the axes of the
+// split; for other ops it is the union over the operands. A collective whose result is equal on all
+// members removes the group's axes.
 //
-// A collective inside a branch or loop is valid only if the axes of its group are disjoint from
-// those of the condition or the trip count.
+// A collective in a branch or loop is valid only if the axes of its group are disjoint from the
+// axes of the condition or the trip count.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,7 @@ using ::tpc::SymExpr;
 // Loops
 //===----------------------------------------------------------------------===//
 
-// The trip count of a rank is its number of nonempty parts over mb.
+// The trip count of a rank is its number of non-empty micro-batches.
 AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   DimAttr batch = loop.getBatchAttr();
   if (!batch)
@@ -38,7 +39,7 @@ AxisMask comms::getLoopAxes(const Schedule &schedule, MicroBatchesOp loop) {
   std::optional<int64_t> size = batch.getExpr().asConstant();
   if (!size || batch.getFactors().size() != 1 || !batch.getAxes().empty())
     return uneven;
-  // With samples for every part, no rank skips an iteration.
+  // If every micro-batch has samples, no rank skips an iteration.
   int64_t parts = 1;
   for (StringAttr axis : batch.getFactors()[0].getAxes())
     if (llvm::MulOverflow(parts, grid.getAxisSize(axis.getValue()), parts))
@@ -83,10 +84,10 @@ private:
 
   const Schedule &schedule;
   DenseSet<Operation *> communicates;
-  SmallVector<Control> controls; // of loops and branches around, outermost first
+  SmallVector<Control> controls; // enclosing loops and branches, outermost first
   /// Result axes by function, axes of arguments, and axes of the enclosing control flow.
   std::map<std::pair<Operation *, std::vector<AxisMask>>, SmallVector<AxisMask>> known;
-  std::map<std::pair<int64_t, int64_t>, SmallVector<AxisMask>> sent; // by stages
+  std::map<std::pair<int64_t, int64_t>, SmallVector<AxisMask>> sent; // by sender and receiver stage
   std::map<std::pair<int64_t, int64_t>, size_t> received;
 };
 
@@ -99,7 +100,8 @@ AxisMask Checker::ofOperands(Operation *op, const Masks &masks) const {
   return mask;
 }
 
-/// Returns the communication of `items` over groups that `axes` divide, as text.
+/// Returns a text that identifies the communication of `items` over groups that have several
+/// coordinates on `axes`.
 static std::string listAffected(const Schedule &schedule, const Schedule::Items &items,
                                 AxisMask axes) {
   std::string text;
@@ -111,11 +113,11 @@ static std::string listAffected(const Schedule &schedule, const Schedule::Items 
         os << llvm::json::Value(describeCommunication(item.op));
       break;
     case Item::Kind::Call:
-      os << func::FuncOp(item.callee).getName() << ";"; // compared by name
+      os << func::FuncOp(item.callee).getName() << ";"; // callees are compared by name
       break;
     case Item::Kind::Output:
       break;
-    default: // compared as a whole: it is checked separately
+    default: // loops and branches are compared by identity, and checked separately
       os << item.op;
     }
   }
@@ -173,7 +175,8 @@ LogicalResult Checker::runCall(func::CallOp call, Masks &masks) {
 
 LogicalResult Checker::runBranch(scf::IfOp branch, Masks &masks) {
   AxisMask condition = masks.lookup(branch.getCondition());
-  // If both sides communicate the same, in the same order, other ranks are not affected.
+  // If both branches have the same communication in the same order, divergence has no effect on
+  // other ranks.
   bool areEqual = false;
   auto project = [&](Region &region) {
     Schedule::Items items;
@@ -232,7 +235,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
     if (auto send = dyn_cast<SendOp>(op)) {
       sent[{stage, int64_t(send.getTo())}].push_back(masks.lookup(send.getValue()));
     } else {
-      // Stages are visited in order: values received from later stages are unknown.
+      // Stages are visited in order, so values received from later stages are unknown.
       auto recv = cast<RecvOp>(op);
       std::pair<int64_t, int64_t> key{int64_t(recv.getFrom()), stage};
       size_t index = received[key]++;
@@ -247,7 +250,7 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
     if (failed(checkControl(op)))
       return failure();
     AxisMask group = schedule.getMask(getGroupAxes(op));
-    // These give all members the same value.
+    // The result of these collectives is equal on all members.
     if (isa<AllReduceOp, AllGatherOp, BroadcastOp>(op))
       mask &= ~group;
     else
@@ -287,7 +290,7 @@ LogicalResult Checker::runBlock(Block &block, Masks &masks, SmallVector<AxisMask
 
 LogicalResult Checker::run() {
   for (const auto &[stage, items] : schedule.getStages()) {
-    Masks masks; // the pipeline's inputs are whole and equal on all ranks
+    Masks masks; // inputs are replicated
     SmallVector<AxisMask> none;
     if (failed(runBlock(StageOp(stage).getBody().front(), masks, none)))
       return failure();

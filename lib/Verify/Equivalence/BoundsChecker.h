@@ -1,4 +1,4 @@
-//===- BoundsChecker.h - Check of sizes against 64 bits ---------*- C++ -*-===//
+//===- BoundsChecker.h - Bounds of sizes and trip counts --------*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_BOUNDSCHECKER_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_BOUNDSCHECKER_H
@@ -44,7 +44,7 @@ struct Interval {
   }
 };
 
-/// Checks the sizes of a program's values, and the trip counts of each op (BoundsOpInterface).
+/// Checks that sizes of values and trip counts of ops (BoundsOpInterface) fit in 64 bits.
 class BoundsChecker {
 public:
   /// Symbols without a constraint are at most `symbolMax`, values at most `budget` bytes.
@@ -54,10 +54,10 @@ public:
   // For op models.
   InFlightDiagnostic fail(Operation *op) const;
   LogicalResult checkType(Operation *op, Type type);
-  /// Checks the trip count of an op whose loops run over all combinations of its letters, except
+  /// Checks the trip count of an op whose loop nest iterates over all letters of `lemma` except
   /// `others`.
   LogicalResult checkLoop(Operation *op, const Lemma &lemma, ArrayRef<int> others = {});
-  /// Returns the bytes of a value on the rank with the most.
+  /// Returns the bytes of the largest shard of a value.
   Interval countBytes(Type type) const;
 
   // For other verifiers.
@@ -67,7 +67,8 @@ public:
     auto it = ranges.find(symbol.str());
     return it == ranges.end() ? anySymbol() : it->second;
   }
-  /// Returns an interval of an expression's values; it may be too wide if a symbol occurs twice.
+  /// Returns an interval that contains all values of an expression. It is not tight if a symbol
+  /// occurs twice.
   static Interval evaluate(const ::tpc::SymExpr &e, const Ranges &symbols, Interval other);
 
 private:

@@ -12,7 +12,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
 namespace {
-/// One loop nest over all letters of the op's formula.
+/// Model of ops with one loop nest over all letters of their formula.
 template <typename OpT>
 struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
@@ -20,7 +20,7 @@ struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT>
   }
 };
 
-/// Scores and values are two loop nests in sequence; each iterates over one head size.
+/// Attention has two loop nests, for scores and for values, each over one of the head sizes.
 struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds, AttentionOp> {
   LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
     Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
@@ -41,7 +41,7 @@ struct WeightBounds : BoundsOpInterface::ExternalModel<WeightBounds, WeightOp> {
   }
 };
 
-/// Does work proportional to the elements of its results.
+/// Model of ops with one loop iteration per element of the results.
 template <typename OpT>
 struct ResultBounds : BoundsOpInterface::ExternalModel<ResultBounds<OpT>, OpT> {
   LogicalResult checkBounds(Operation *, BoundsChecker &) const { return success(); }

@@ -58,8 +58,8 @@ struct ModelRun {
 };
 } // namespace
 
-/// Runs the model. Returns null if it cannot be run, and sets `skipped` to the reason: for example,
-/// a table may be shorter than an index, or one size must be the sum of others.
+/// Runs the model. If it cannot be run, returns null and sets `skipped` to the reason: for example,
+/// an index may exceed a table, or a size must be the sum of other sizes.
 static std::unique_ptr<ModelRun> runModel(ModuleOp model, func::FuncOp main, SmallSizes &small,
                                           int draw, std::string &skipped) {
   ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
@@ -89,7 +89,7 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
     return success();
   bool unexercised = false;
   do {
-    // Takes the draw that exercises the most.
+    // Uses the draw of inputs with the highest coverage.
     std::unique_ptr<ModelRun> run = runModel(model, main, small, 0, skipped);
     int best = 0;
     for (int draw = 1; run && run->coverage.countMissing() && draw < SizeReduction::draws; ++draw)

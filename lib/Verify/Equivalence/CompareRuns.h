@@ -1,7 +1,7 @@
 //===- CompareRuns.h - Randomized comparison over a prime field -*- C++ -*-===//
 //
-// Randomized check of a split program: runs both programs at small sizes, with random elements of
-// a prime field as inputs (Interpret/Arithmetic.h).
+// Randomized check of a partitioned program: runs it and the model at small sizes, with random
+// elements of a prime field as inputs (Interpret/Arithmetic.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,9 +14,10 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Runs both programs and compares all outputs; errors name the coordinates of the difference.
-/// Compares nothing if the model cannot be run at small sizes, or if no run exercises one of its
-/// windows; the report then has the reason. The latter is an error if the program is not `proved`.
+/// Runs both programs and compares all outputs. Errors name the index of the first difference. If
+/// the model cannot be run at small sizes, or no run exercises one of its attention windows,
+/// nothing is compared and the report has the reason; an unexercised window is an error unless the
+/// program is `proved`.
 LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved,
                               interpret::RunReport &report);
 

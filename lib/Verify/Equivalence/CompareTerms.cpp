@@ -1,4 +1,4 @@
-//===- CompareTerms.cpp - First difference of two programs ----------------===//
+//===- CompareTerms.cpp - Report of the first difference of two terms -----===//
 
 #include "Terms.h"
 
@@ -10,8 +10,8 @@ using namespace mlir::tpc::equivalence;
 
 namespace {
 
-/// Descends from two different terms to their first difference: while the ops are equal, into the
-/// first operand that differs.
+/// Finds the first difference of two terms: while the ops are equal, descends into the first
+/// operand that differs.
 class Difference {
 public:
   Difference(Terms &terms, Operation *fallback) : terms(terms), at(fallback) {}
@@ -76,8 +76,8 @@ std::string Difference::describe(const Term &term) const {
   return text;
 }
 
-/// Finds addends that only one of the sums has. Returns a pair of them if each side has one;
-/// otherwise reports the difference in `result` and returns nothing.
+/// Finds addends that occur in only one of two sums. Returns such an addend of each sum, if both
+/// have one; otherwise reports the difference in `result` and returns nothing.
 std::optional<std::pair<TermId, TermId>>
 Difference::compareSums(const Term &actual, const Term &expected, LogicalResult &result) {
   const Multisets &sums = terms.getSums();
@@ -116,7 +116,7 @@ Difference::compareSums(const Term &actual, const Term &expected, LogicalResult 
   return std::nullopt;
 }
 
-/// Describes the first attribute in which two ops differ. They must differ.
+/// Describes the first difference of two attribute dictionaries, which must differ.
 static std::string describeAttributes(DictionaryAttr have, DictionaryAttr want) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -193,9 +193,9 @@ static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> a
   return success();
 }
 
-/// Checks that lookups whose results are unused occur in the model too. Executables check looked-up
-/// inputs against the tables, so an extra lookup could reject valid inputs. `read`: number of terms
-/// that the programs have; later terms come from expanded layers.
+/// Checks that lookups with unused results also occur in the model. Executables check the bounds of
+/// inputs that are looked up, so an additional lookup could reject valid inputs. `read`: number of
+/// terms before layers were expanded.
 static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual, size_t read) {
   std::vector<bool> used(terms.size());
   DenseSet<Multisets::Set> seen;

@@ -1,14 +1,14 @@
-//===- ExpandNorms.cpp - Decomposition of norms by definition -------------===//
+//===- ExpandNorms.cpp - Expansion of norms to their definition -----------===//
 //
-// The pass decomposes a norm over a split width (tpc.norms_decomposed). This decomposes the norms
-// that are left, in both programs:
+// tpc-assign-shardings decomposes norms over split widths (tpc.norms_decomposed). For the
+// comparison, the verifier expands all other norms in both programs:
 //
 //     layer_norm   d = x - sum(x)·(1/n)     rms_norm   d = x
 //     y = d · rsqrt(sum(d·d)·(1/n) + epsilon) · scale [+ bias]
 //
 // in the type of x, even if the type of y differs.
 //
-// This is the definition of the ops. It shares no code with the pass that decomposed the others.
+// The expansion follows the definition of the ops. It shares no code with tpc-assign-shardings.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,7 +60,7 @@ static void expandNorm(Operation *op, Value scale, Value bias, double epsilon, b
 
 void mlir::tpc::equivalence::expandNorms(ModuleOp module) {
   module.walk([&](Operation *op) {
-    // No pass decomposes a norm whose width is symbolic or zero.
+    // Norms of symbolic or zero width are never decomposed.
     if (!isa<LayerNormOp, RmsNormOp>(op) || getSizes(op->getOperand(0)).back().asConstant() < 1)
       return;
     if (auto norm = dyn_cast<LayerNormOp>(op))

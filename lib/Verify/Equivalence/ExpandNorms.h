@@ -1,4 +1,4 @@
-//===- ExpandNorms.h - Decomposition of norms by definition -----*- C++ -*-===//
+//===- ExpandNorms.h - Expansion of norms to their definition ---*- C++ -*-===//
 
 #ifndef TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
 #define TPC_LIB_VERIFY_EQUIVALENCE_EXPANDNORMS_H
@@ -7,7 +7,7 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Replaces every norm by its definition.
+/// Replaces all norms of static width by their definition.
 void expandNorms(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence

@@ -1,4 +1,4 @@
-//===- Lemmas.cpp - Lemmas of ops that compute ----------------------------===//
+//===- Lemmas.cpp - Lemmas of compute ops ---------------------------------===//
 
 #include "Models.h"
 #include "RelationChecker.h"
@@ -12,8 +12,7 @@ using namespace mlir::tpc::equivalence;
 using Letter = Lemma::Letter;
 using Letters = SmallVector<int, 4>;
 
-/// Returns whether the cast is from floats to a type that represents all their values. Other casts
-/// round, and the sum of rounded values is not the rounded sum.
+/// Returns whether the cast is between float types and exact, and therefore linear.
 static bool isWidening(CastOp op) {
   if (!isFloatTensor(op.getOperand()) || !isFloatTensor(op.getResult()))
     return false;
@@ -87,7 +86,7 @@ static Lemma getFormula(MatmulOp op) {
   rhs.append({k, n});
   lemma.operands = {lhs, rhs};
   if (op.getBias()) {
-    // A bias inside the matmul would be added once per operand of the sum.
+    // With a bias, k cannot be split, because the bias would be added on every rank.
     lemma.letters[k] = Letter::All;
     lemma.operands.push_back({n});
   } else {
@@ -125,8 +124,8 @@ static Lemma getFormula(AttentionOp op) {
   return lemma;
 }
 
-/// z[b, h, j, d] is fresh[b, h, j - lengths[b], d] or cache[b, h, j, d]. All j and i are needed to
-/// find a token.
+/// z[b, h, j, d] is fresh[b, h, j - lengths[b], d] or cache[b, h, j, d]. Neither token dimension
+/// can be split.
 static Lemma getFormula(AppendOp op) {
   Lemma lemma;
   int b = lemma.add(), h = lemma.add(), d = lemma.add();
@@ -136,7 +135,7 @@ static Lemma getFormula(AppendOp op) {
   return lemma;
 }
 
-/// Independent rows of the last dimension, with vectors of a row's size.
+/// Norm over the last dimension, with scale and bias vectors of its size.
 static Lemma norm(Operation *op) {
   Lemma lemma;
   lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
@@ -148,7 +147,7 @@ static Lemma norm(Operation *op) {
   return lemma;
 }
 
-/// Input and result have the same shape; the listed dimensions need all their elements.
+/// Op whose operand and result have the same shape, and whose dimensions `dims` cannot be split.
 static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear> linear = {}) {
   Lemma lemma = elementwise(op, linear);
   for (int64_t dim : dims)
@@ -157,7 +156,7 @@ static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear
   return lemma;
 }
 
-/// Input and result have the same shape except dimension `dim`, which is whole in both.
+/// Op whose operand and result have the same shape except dimension `dim`, which cannot be split.
 static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
   Lemma lemma;
   lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
@@ -184,7 +183,7 @@ static Lemma getFormula(ConcatOp op) {
   return replace(op, op.getDim(), together);
 }
 
-/// Dimensions of size 1 and new leading ones repeat: a rank can make any slice of them.
+/// Broadcast dimensions of the result may have any split.
 static Lemma getFormula(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
 
 static Lemma getFormula(TransposeOp op) {
@@ -219,8 +218,8 @@ static Lemma getFormula(ReduceOp op) {
   return lemma;
 }
 
-/// z[i.., h] = table[ids[i..], h]. A rank with some of the rows gives zero for ids of other rows,
-/// so its result is an operand of the sum over all rows.
+/// z[i.., h] = table[ids[i..], h]. A rank with a shard of the rows returns zero for other ids, so
+/// the results are operands of a sum.
 static Lemma getFormula(EmbeddingOp op) {
   Lemma lemma;
   Letters ids = addLetters(lemma, rankOf(op.getIds()));
@@ -232,7 +231,7 @@ static Lemma getFormula(EmbeddingOp op) {
   return lemma;
 }
 
-/// As for an embedding, floats of other slices are zero. Other types are not added.
+/// Floats of other shards are zero, as for an embedding. Other types cannot be split.
 static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
 
 static Lemma getFormula(GatherOp op) {
@@ -266,7 +265,8 @@ static Lemma getFormula(GatherNDOp op) {
   return lemma;
 }
 
-/// x [b, s, heads, d], cos and sin [1 or b, s, r/2]; a pair of elements of a head is combined.
+/// x [b, s, heads, d], cos and sin [1 or b, s, r/2]. Pairs of elements of a head are combined, so d
+/// cannot be split.
 static Lemma getFormula(RotaryOp op) {
   Lemma lemma;
   int b = lemma.add(), s = lemma.add(), h = lemma.add(), d = lemma.add(Letter::All);
@@ -281,7 +281,7 @@ static Lemma getFormula(RotaryOp op) {
   return lemma;
 }
 
-/// Without operands, a rank computes its own slice.
+/// Op without operands, of which a rank computes its own slice.
 static Lemma source(Operation *op, Letter kind = Letter::Each) {
   Lemma lemma = elementwise(op);
   lemma.letters.assign(lemma.letters.size(), kind);
@@ -301,7 +301,7 @@ static Lemma getFormula(IotaOp op) { return source(op); }
 static Lemma getFormula(ConstantOp op) { return source(op, Letter::All); }
 static Lemma getFormula(SizeOp op) { return source(op, Letter::All); }
 
-// Element-wise ops. Only ops that are linear propagate partial sums.
+// Element-wise ops. Only linear ops propagate partial sums.
 static Lemma getFormula(ScalarOpInterface op) { return elementwise(op); }
 static Lemma getFormula(NegOp op) { return elementwise(op, {{{0}}}); }
 static Lemma getFormula(AddOp op) { return elementwise(op, {{{0, 1}}}); }

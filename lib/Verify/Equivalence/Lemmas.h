@@ -1,8 +1,8 @@
 //===- Lemmas.h - Lemmas on slices of values, op by op ----------*- C++ -*-===//
 //
-// One lemma for each op: if its operands have the required relation to whole values, its result has
-// the stated relation to the whole result. All lemmas are written from the semantics of the ops
-// (their descriptions). They do not use sharding rules.
+// One lemma for each op: if its operands have the required relation to global values, its result
+// has the stated relation to the global result. Lemmas are derived from the descriptions of the
+// ops. They do not use sharding rules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,13 +18,13 @@ namespace mlir::tpc::equivalence {
 struct Lemma {
   /// Role of a letter in the op.
   enum class Letter {
-    Each, // independent indices: any layout
-    All,  // needs all indices together: whole
+    Each, // independent indices: may be split
+    All,  // cannot be split
     Sum,  // reduced by addition: over the letter's axes the result is a partial sum
     Max,  // like Sum
     Min   // like Sum
   };
-  static constexpr int broadcast = -1; // size 1, the same for all indices of the result: whole
+  static constexpr int broadcast = -1; // broadcast dimension of size 1: cannot be split
 
   SmallVector<Letter> letters;
   SmallVector<SmallVector<int, 4>> operands;
@@ -46,7 +46,8 @@ struct Lemma {
   }
 };
 
-/// Checks that values a stage computes outside of its micro-batch loops are no micro-batch's slice.
+/// Checks that values that a stage computes outside of its micro-batch loops do not depend on the
+/// micro-batch.
 LogicalResult verifyOutsideOfMicroBatches(ModuleOp module);
 
 } // namespace mlir::tpc::equivalence

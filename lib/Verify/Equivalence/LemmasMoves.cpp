@@ -1,4 +1,4 @@
-//===- LemmasMoves.cpp - Lemmas of reshapes and of communication ----------===//
+//===- LemmasMoves.cpp - Lemmas of reshapes and communication -------------===//
 
 #include "Models.h"
 #include "RelationChecker.h"
@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
-/// Returns the axes of a group that have more than one coordinate. A rank has one micro-batch at a
-/// time, so an op may split over micro-batches but not combine them.
+/// Returns the axes of a group with more than one coordinate. An op may slice over mb, but not
+/// combine micro-batches, because a rank has one at a time.
 static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
                                 bool splitsMicroBatches = false) {
   Axes axes;
@@ -39,14 +39,14 @@ static LogicalResult failToMake(Operation *op, RelationChecker &c, const Axes &a
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Effect of a move on the dimensions of a value; all others are unchanged.
+/// Effect of a movement op on the dimensions of a value. All other dimensions are unchanged.
 struct Move {
-  int64_t lost = -1;    // dimension that is gathered
-  int64_t gained = -1;  // dimension that is split
-  int64_t shifted = -1; // dimension whose elements shift within runs of `every`
+  int64_t lost = -1;    // gathered dimension
+  int64_t gained = -1;  // split dimension
+  int64_t shifted = -1; // dimension that is shifted within runs of `every`
   std::optional<::tpc::SymExpr> every = std::nullopt;
-  bool exchangesAll = false;       // any dimension may be split otherwise
-  bool splitsMicroBatches = false; // may take slices of micro-batches
+  bool exchangesAll = false;       // the split of any dimension may change
+  bool splitsMicroBatches = false; // may slice over mb
 };
 } // namespace
 
@@ -64,8 +64,8 @@ static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
-/// Checks a move by its two types: the elements of the result must be available, and nothing else
-/// may change.
+/// Checks a movement op by its types: the elements of the result must be available in the group,
+/// and other dimensions must not change.
 static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &move) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
   FailureOr<Axes> axes = getGroup(op, c, move.splitsMicroBatches);
@@ -115,7 +115,8 @@ template <typename OpT> struct MoveLemma : LemmaOpInterface::ExternalModel<MoveL
   }
 };
 
-/// A reshard keeps the whole value by definition; the collectives that lower it are checked.
+/// A reshard preserves the global value by definition. The collectives to which it is lowered are
+/// checked.
 struct ReshardLemma : LemmaOpInterface::ExternalModel<ReshardLemma, ReshardOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     if (c.isLocal())
@@ -129,8 +130,8 @@ struct ReshardLemma : LemmaOpInterface::ExternalModel<ReshardLemma, ReshardOp> {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// The operand must be unreduced over the op's axes, which the result then is not. If `split` is a
-/// dimension, the axes split it in the result.
+/// Checks a reduction: the operand must be unreduced over the op's axes, and the result must not
+/// be. If `split` is not -1, the axes split this dimension of the result.
 static LogicalResult checkReduction(Operation *op, RelationChecker &c, int64_t split) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
   FailureOr<Axes> axes = getGroup(op, c);
@@ -174,8 +175,8 @@ struct ReduceScatterLemma : LemmaOpInterface::ExternalModel<ReduceScatterLemma, 
 // Reshapes
 //===----------------------------------------------------------------------===//
 
-/// Returns a value's atoms in row-major order across dimensions; a dimension with a split product
-/// is one item.
+/// Returns the layouts of a value's atoms in row-major order. A dimension with a split product is
+/// one layout.
 static SmallVector<Layout, 4> flatten(const Relation &relation) {
   SmallVector<Layout, 4> items;
   Layout run;

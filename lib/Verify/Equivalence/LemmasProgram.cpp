@@ -89,8 +89,8 @@ struct OutputLemma : LemmaOpInterface::ExternalModel<OutputLemma, OutputOp> {
   }
 };
 
-/// The op has no result, or one whose relation is proved elsewhere: ReadProgram.cpp proves that a
-/// value is received as it was sent.
+/// Model of ops without a result, and of recv: ReadProgram.cpp proves that a received value has the
+/// type of the sent value.
 template <typename OpT> struct NoLemma : LemmaOpInterface::ExternalModel<NoLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *, RelationChecker &) const { return success(); }
 };

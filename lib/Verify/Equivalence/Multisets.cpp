@@ -9,7 +9,7 @@ using namespace mlir::tpc::equivalence;
 // The recursion depth is at most the number of bits.
 
 Multisets::Set Multisets::intern(Node node) {
-  // The key of a branch is its two sides; of a leaf, its number (marked) and its multiplicity.
+  // Key of a branch: its children; of a leaf: its number (tagged) and its multiplicity.
   std::pair<uint64_t, uint64_t> key =
       node.bit ? std::pair<uint64_t, uint64_t>(node.left, node.right)
                : std::pair<uint64_t, uint64_t>(node.bits | uint64_t(1) << 40, node.times);
@@ -39,14 +39,14 @@ std::optional<Multisets::Set> Multisets::add(Set a, Set b) {
     return a == empty ? b : a;
   if (a == b)
     return scale(a, 2);
-  // `a` is the one that branches at the higher bit.
+  // Swap so that `a` branches at the higher bit.
   if (nodes[a].bit < nodes[b].bit)
     std::swap(a, b);
-  Node x = nodes[a], y = nodes[b]; // copies: the table grows
+  Node x = nodes[a], y = nodes[b]; // copies, because the table may be reallocated
   if (x.bit == 0) {
     if (x.bits != y.bits)
       return join(a, b);
-    int64_t times = x.times + y.times; // neither is above 2^62
+    int64_t times = x.times + y.times; // both are at most 2^62
     return times >> 62 ? std::nullopt : std::optional(makeSingle(x.bits, times));
   }
   auto prefix = [&](unsigned bits) { return bits & ~(x.bit | (x.bit - 1)); };

@@ -1,10 +1,10 @@
 //===- Multisets.h - Hash-consed multisets of numbers -----------*- C++ -*-===//
 //
-// Multisets of numbers >= 0, each stored once: two are equal if they have the same id. They are
-// tries over the bits of the numbers, highest first. Their shape depends only on their contents,
-// and equal subtrees of different sets are one object. The sums along a residual, each with one
-// addend more than the one before, therefore take a few nodes each. A sum that is added to itself
-// sixty times has one number with multiplicity 2^60.
+// Hash-consed multisets of non-negative numbers: two multisets are equal if and only if they have
+// the same id. A multiset is a trie over the bits of its numbers, highest bit first. The shape of a
+// trie depends only on its contents, and equal subtrees are shared. Therefore each of the sums
+// along a residual, which have one addend more than the previous sum, takes only a few nodes. A sum
+// that is added to itself sixty times has one number with multiplicity 2^60.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ public:
   using Set = int;
   static constexpr Set empty = -1;
 
-  /// Returns a set of one number, `times` times.
+  /// Returns the multiset of one number with multiplicity `times`.
   Set makeSingle(unsigned number, int64_t times = 1);
   /// Returns the union, or nothing if a multiplicity exceeds 2^62.
   std::optional<Set> add(Set a, Set b);
@@ -37,11 +37,11 @@ public:
   int64_t getTimes(Set set, unsigned number) const;
   /// Visits numbers in ascending order.
   void forEach(Set set, llvm::function_ref<void(unsigned, int64_t)> visit) const;
-  /// Visits subtrees that are not in `seen`, and inserts them there.
+  /// Visits subtrees that are not in `seen`, and inserts them into `seen`.
   void forEachNew(Set set, llvm::DenseSet<Set> &seen,
                   llvm::function_ref<void(unsigned)> visit) const;
 
-  /// A node of a trie: a branch has all numbers whose bits above `bit` are `bits`.
+  /// A node of a trie. The numbers below a branch have `bits` as their bits above `bit`.
   struct Node {
     unsigned bits; // a leaf's number
     unsigned bit;  // 0: a leaf

@@ -1,8 +1,8 @@
 //===- ProofOps.td - Op interfaces of the proof ------------*- tablegen -*-===//
 //
-// One interface for each property of an op that the verifiers use. They are attached to ops here
-// (Models.h). Each model is written from the op's description: the proof shares no code with the
-// rules that split programs. An op that lacks a needed model is rejected by name.
+// One interface for each property of ops that the verifiers use. Models.h attaches the models. They
+// are derived from the ops' descriptions and do not use the sharding rules. A verifier rejects an
+// op without a required model.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +13,8 @@ include "mlir/IR/OpBase.td"
 
 def LemmaOpInterface : OpInterface<"LemmaOpInterface"> {
   let description = [{
-    An op whose result can be checked against its type: if each operand is the slice of its whole
-    value that its type declares, so is the result.
+    An op with a lemma: if each operand is the slice of a global value that its type declares, so is
+    the result.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
@@ -29,7 +29,7 @@ def LemmaOpInterface : OpInterface<"LemmaOpInterface"> {
 
 def TermOpInterface : OpInterface<"TermOpInterface"> {
   let description = [{
-    An op with one result that can be expressed by its operands.
+    An op whose result can be expressed as a term over the terms of its operands.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
@@ -52,11 +52,12 @@ def TermOpInterface : OpInterface<"TermOpInterface"> {
 
 def RepeatOpInterface : OpInterface<"RepeatOpInterface"> {
   let description = [{
-    An op with a rule for operands whose dimensions repeat (Repeats.h).
+    An op that supports operands with repeated dimensions (Repeats.h).
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"Returns the result's repetition if op(x') = op(x)' for them; else nothing.",
+    InterfaceMethod<"Returns the repetition of the result if op(repeat(x)) = repeat(op(x)), else "
+                    "nothing.",
       "::std::optional<::mlir::tpc::equivalence::Repeats>", "passRepeats",
       (ins "::llvm::ArrayRef<::mlir::tpc::equivalence::Repeats>":$operands)>
   ];
@@ -64,18 +65,18 @@ def RepeatOpInterface : OpInterface<"RepeatOpInterface"> {
 
 def SizesOpInterface : OpInterface<"SizesOpInterface"> {
   let description = [{
-    An op with declared constraints on sizes, so that small sizes can replace large ones.
+    An op that declares its constraints on sizes, which reduced sizes must satisfy.
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [
-    InterfaceMethod<"Declares what small sizes must satisfy, beyond that equal sizes stay equal.",
+    InterfaceMethod<"Declares the constraints. (Equal sizes always stay equal.)",
       "void", "collectSizes", (ins "::mlir::tpc::equivalence::SizeReduction &":$sizes)>
   ];
 }
 
 def BoundsOpInterface : OpInterface<"BoundsOpInterface"> {
   let description = [{
-    An op with a rule for the trip counts of its loops. Sizes of results are checked for all ops.
+    An op with known trip counts of its loops. (Sizes of results are checked for all ops.)
   }];
   let cppNamespace = "::mlir::tpc::equivalence";
   let methods = [

@@ -31,7 +31,7 @@ private:
     TermId term;
     Operation *send;
   };
-  /// Progress of one stage. Stages run in turns, each as far as its messages have arrived.
+  /// Progress of one stage. Stages run alternately until they wait for a message.
   struct StageState {
     StageOp stage;
     SmallVector<MicroBatchesOp> loops;
@@ -56,7 +56,8 @@ private:
   Terms &terms;
   TermReader ops;
   ProgramTerms program;
-  /// Terms of layer bodies over variables, by which arguments are equal and how they repeat.
+  /// Terms of layer bodies over variables. The key has the function, and which of its arguments are
+  /// equal or repeated.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
@@ -65,7 +66,8 @@ private:
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
-/// Looks up the operands of an op. The input is untrusted: an operand may not be computed before.
+/// Returns the terms of an op's operands. Emits an error if an operand is not computed before,
+/// because the program is untrusted.
 LogicalResult Reader::getRepeatedTerms(Operation *op, const Values &values,
                                        SmallVectorImpl<RepeatedTerm> &repeatedTerms) {
   for (Value operand : op->getOperands()) {
@@ -125,7 +127,8 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
       values[result] = ops.open(term);
     return success();
   }
-  // One variable serves equal arguments: a split program has an argument for each use of a weight.
+  // Equal arguments share a variable, because a partitioned program has an argument for each use of
+  // a weight.
   std::string pattern;
   SmallVector<TermId> operands;
   SmallVector<unsigned> variableOf;
@@ -150,7 +153,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     it->second = std::move(bodies);
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
-    // A layer's repetition is a repetition of its result.
+    // If the term of the body is a repetition, the result of the call is repeated.
     RepeatedTerm repeated = ops.open(body);
     values[result] = {terms.makeCall(repeated.term, operands, call), repeated.repeats};
   }
@@ -181,7 +184,8 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
-/// Returns the first of adjacent copies, which is the one delivered; checks that they are copies.
+/// Replaces `term` by the first of adjacent copies, which is delivered. Checks that they are
+/// copies.
 LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
   if (copies.times == 1)
     return success();
@@ -196,9 +200,9 @@ LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type
   return success();
 }
 
-/// Records an output. It is complete if each of its slices is delivered. Micro-batches without
-/// samples are skipped, and replicas without samples do not run them, so an axis of the loop may
-/// split only the samples.
+/// Records an output, and checks that all of its slices are delivered. Micro-batches without
+/// samples are skipped, and so are replicas without samples, so an axis of the loop may split only
+/// the samples.
 LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term) {
   uint64_t index = output.getIndex();
   if (index >= program.outputs.size())
@@ -228,7 +232,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
                               << ", but the loop around it has one iteration";
         if (!batch || all || !batch.usesAxis(axis.getValue()))
           continue;
-        // Other factors of an iteration's samples leave nothing of an empty set.
+        // With other factors, an iteration without samples also has no elements.
         bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
                        batch.getExpr() == factor.getExpr() &&
                        axes.take_front(batch.getFactors()[0].getAxes().size()) ==
@@ -250,7 +254,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   return success();
 }
 
-/// Runs a stage until it waits or ends. Returns whether it made progress.
+/// Runs a stage until it waits for a message or ends. Returns whether it made progress.
 FailureOr<bool> Reader::advance(StageState &state) {
   bool progress = false;
   while (state.loop < state.loops.size()) {
@@ -335,8 +339,8 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
       if (!loop && !state.loops.empty())
         return fail(&inner) << "is after the micro-batch loops: move values that iterations share "
                             << "before them";
-      // Read once for all iterations: verifyOutsideOfMicroBatches proves that it does not depend on
-      // one.
+      // Read once for all iterations. verifyOutsideOfMicroBatches proves that the value does not
+      // depend on the iteration.
       if (!loop && failed(runOp(&inner, state.values)))
         return failure();
       if (!loop)

@@ -7,8 +7,8 @@ include "mlir/IR/OpBase.td"
 
 def PieceOpInterface : OpInterface<"PieceOpInterface"> {
   let description = [{
-    An op with one result and a stronger rule than its formula (`LemmaOpInterface`): it relates the
-    result in two pieces of a step to the operands.
+    An op with a lemma on chunks that is stronger than its formula (`LemmaOpInterface`): it relates
+    the result in two consecutive chunks to the result in the combined step.
   }];
   let cppNamespace = "::mlir::tpc::generation";
   let methods = [

@@ -7,12 +7,13 @@ include "mlir/IR/OpBase.td"
 
 def RunOpInterface : OpInterface<"RunOpInterface"> {
   let description = [{
-    An op on buffers. All ranks of a frame run it before the next op.
+    A buffer op that the interpreter of tpc-verify-lowered supports. All active ranks run an op
+    before the next op.
   }];
   let cppNamespace = "::mlir::tpc::lowered";
   let methods = [
-    InterfaceMethod<"Runs the op on the ranks of a frame. Errors: accesses outside of a "
-    "buffer, reads of elements that are not written.",
+    InterfaceMethod<"Runs the op on the active ranks. Errors: accesses out of bounds of a buffer, "
+                    "reads of unwritten elements.",
     "::llvm::LogicalResult", "runOnBuffers",
     (ins "::mlir::tpc::lowered::BufferMachine &":$machine,
     "::mlir::tpc::lowered::Frame &":$frame)>
