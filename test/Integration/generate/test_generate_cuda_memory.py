@@ -51,7 +51,7 @@ def test_the_plan_is_said_where_gpus_are(tpcc):
     said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
     assert re.search(
         r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: a run with --verbose"
-        r" says it",
+        r" prints it before loading",
         said,
     )
 
