@@ -7,7 +7,7 @@
 
 // RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp2x2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=TWO
 
-// Nodes are written into the grid.
+// The number of ranks per node is part of the grid.
 // RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,gpus-per-node=8 | FileCheck %s --check-prefix=GRID
 // GRID: #tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1, gpus_per_node = 8>
 

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-print-factor-classes -o /dev/null | FileCheck %s
 
-// The reshape divides tokens and the inner width wherever they occur, through the call as well;
-// attention's sizes are whole.
+// The reshape divides the factors of tokens and of the inner width wherever they occur, across the
+// call too. Attention's sizes are not divided.
 // CHECK-LABEL: @layer
 // CHECK-NEXT: argument: [#0=b #1=s!] [#2=5 #3=8!]
 // CHECK-NEXT: tpc.reshape: [#0=b] [#1=s!] [#2=5] [#3=8!]
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<?x16xf32, #tpc.dist<[b*s, 16]>>, %w: tensor<16x40xf32
   return %z : tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
 }
 
-// Five eights and eight fives have no common factors: all of it is whole. Size 1 has no class.
+// 5 * 8 and 8 * 5 have no common factors, so the dimension is whole. Size 1 has no class.
 // CHECK-LABEL: @misfit
 // CHECK-NEXT: argument: [#[[A:.*]]=5! #[[B:.*]]=8!] []
 // CHECK-NEXT: tpc.reshape: [#[[A]]=5!] [#[[B]]=8!]
@@ -34,7 +34,7 @@ func.func private @misfit(%x: tensor<40x1xf32>) -> (tensor<5x8xf32>, tensor<8x5x
   return %a, %b : tensor<5x8xf32>, tensor<8x5xf32>
 }
 
-// What does not divide is whole; the factors before it and behind it stay.
+// Factors that do not divide are whole; the factors before and after them remain.
 // CHECK-LABEL: @part
 // CHECK-NEXT: argument: [#[[B:.*]]=b] [#{{.*}}=4!] [#{{.*}}=3!] [#[[W:.*]]=7]
 // CHECK-NEXT: tpc.reshape: [#[[B]]=b #{{.*}}=3!] [#{{.*}}=4!] [#[[W]]=7]
@@ -43,7 +43,7 @@ func.func private @part(%x: tensor<?x4x3x7xf32, #tpc.dist<[b, 4, 3, 7]>>) -> ten
   return %a : tensor<?x4x7xf32, #tpc.dist<[b * 3, 4, 7]>>
 }
 
-// Products of sizes agree behind 6, 2 and 2, 6, and again behind 4 * 9 and 6 * 6.
+// Products of sizes agree after 6, 2 and 2, 6, and again after 4 * 9 and 6 * 6.
 // CHECK-LABEL: @groups
 // CHECK-NEXT: argument: [#[[A:.*]]=2 #[[C:.*]]=3] [#[[D:.*]]=2] [#{{.*}}=4!] [#{{.*}}=9!] [#[[S:.*]]=s]
 // CHECK-NEXT: tpc.reshape: [#[[A]]=2] [#[[C]]=3 #[[D]]=2] [#{{.*}}=6!] [#{{.*}}=6! #[[S]]=s]

@@ -1,4 +1,5 @@
-// What is computed before the rounds is counted once, and held for all of them: cos and sin of eight numbers.
+// Values computed before the micro-batch loop are counted once and are live in all iterations: cos
+// and sin of eight numbers.
 // RUN: tpc-opt %s --tpc-print-report=shape=b=4,s=8 -o /dev/null | FileCheck %s
 // CHECK: 0: 0 layers, weights 0 B per rank, 64 B held for 2 micro-batches
 // CHECK: stage 0, tp: 1 x all_gather

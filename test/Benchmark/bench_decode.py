@@ -43,8 +43,8 @@ THREADS, STEPS, TRIES = 2, 16, 3
 
 
 class Sizes:
-    """Bytes that a token reads of a model with a KV cache: keys, values, and weights without tables
-    that are only looked up.
+    """Bytes that a token reads from a model with a KV cache: keys, values, and weights except
+    lookup tables.
     """
 
     def __init__(self, model: Path):
@@ -94,7 +94,7 @@ class Probe:
 
 
 class Program:
-    """One that serves; it is asked again and again, and sleeps in between."""
+    """An engine process that serves requests and sleeps between them."""
 
     def __init__(self, name: str, executable: harness.Executable, threads: int, capacity: int):
         self.name = name
@@ -109,8 +109,8 @@ class Program:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def measure(self, ids: np.ndarray) -> tuple[float, float]:
-        """Seconds until the first token, and the median of those from token to token. Who computes
-        has all cores: lines are only read when they come, and looked into at the end.
+        """Returns the seconds until the first token, and the median seconds between tokens. The
+        engine has all cores: lines are only stored on arrival and parsed at the end.
         """
         asked, times, said = time.monotonic(), [], b""
         self.process.stdin.write(
@@ -134,7 +134,7 @@ class Program:
 
 
 class Peer:
-    """Another one, in a process of its own, whose threads are not ours to look after."""
+    """An engine in a separate process that manages its own threads."""
 
     def __init__(self, name: str, model: Path):
         self.name = name
@@ -169,7 +169,7 @@ class Turn(NamedTuple):
 def measure(
     contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int
 ) -> dict[str, list[Turn]]:
-    """The turns of each."""
+    """Turns of each engine."""
     ids = np.random.default_rng(past).integers(0, sizes.vocabulary, (1, past))
     for contender in contenders:
         contender.measure(ids)  # a warm-up
@@ -234,7 +234,7 @@ def main() -> None:
     sizes, peers, pasts = Sizes(model), [], [int(past) for past in args.past.split(",")]
     without = args.without.split(",")
     for name in ("ONNX Runtime", "OpenVINO", "PyTorch"):
-        # transformers has its own weights, and only GPT-2's.
+        # The transformers engine has its own weights and supports only GPT-2.
         if name not in without and not (args.model and name == "PyTorch"):
             peer = Peer(name, model)
             if "error" in peer.ready:
@@ -267,7 +267,7 @@ def main() -> None:
 
 
 def report(past: int, sizes: Sizes, found: dict[str, list[Turn]], is_steady: bool) -> None:
-    # The first token is of the prompt, the next ones see one token more each.
+    # The first token follows the prompt; each later step has one more visible token.
     size, one = sizes.token(past + STEPS / 2), f"1 rank x{THREADS}"
     rate = statistics.median(turn.rate for turns in found.values() for turn in turns)
     print(
@@ -277,7 +277,7 @@ def report(past: int, sizes: Sizes, found: dict[str, list[Turn]], is_steady: boo
     )
 
     def speed(name: str, other: str) -> float:
-        """In the same rounds."""
+        """Compares values of the same round."""
         return (
             statistics.median(
                 theirs.step / own.step for own, theirs in zip(found[name], found[other])

@@ -27,7 +27,8 @@ THREADS = 2
 
 
 def openvino_step(model: Path, ids):
-    """A function that runs one step in OpenVINO, in f32; None where it is not installed."""
+    """Returns a function that runs one step in OpenVINO, in f32; None if OpenVINO is not
+    installed."""
     try:
         import openvino
     except ImportError:
@@ -46,7 +47,7 @@ def openvino_step(model: Path, ids):
 
 
 def time_steps(step, seconds: float) -> float:
-    """Median seconds of a step; a first step is not counted."""
+    """Returns the median seconds of a step, after a warm-up step."""
     step()
     times, end = [], time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < end:

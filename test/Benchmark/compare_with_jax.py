@@ -4,8 +4,8 @@
     python test/Benchmark/compare_with_jax.py --tpcc build/bin/tpcc [--table table.md]
 
 JAX gets Megatron-LM's shardings of the weights and, with dp, of the ids. With sp it also gets a
-sharding of the residual, because no weight sharding implies it. JAX's collectives are parsed from
-the compiled HLO.
+sharding of the residual, which does not follow from weight shardings. JAX's collectives are parsed
+from the compiled HLO.
 
 JAX cannot split 50257 rows over 8 devices, so it replicates the embedding table and the head. tpc
 is compiled with both annotated as replicated, and also with its own choice. The program fails if
@@ -48,7 +48,7 @@ BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "bf16": 2, "f16": 2}
 
 
 def make_weights(vocab: int, vocab_axis: str | None):
-    """name -> (shape, how it is split)."""
+    """name -> (shape, sharding)."""
     weights = {
         "wte": ((vocab, HIDDEN), P(vocab_axis, None)),
         "wpe": ((POSITIONS, HIDDEN), P()),
@@ -108,7 +108,7 @@ def forward(w, ids, residual: str, place):
 
 
 def group_size(attributes: str) -> int:
-    """Members of a group, as HLO spells groups: listed, as a tiling, or as axes of a mesh."""
+    """Returns the members of a group in HLO's syntax: a list, a tiling, or axes of a mesh."""
     if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", attributes):
         return len(listed.group(1).split(","))
     if tiling := re.search(r"replica_groups=\[\d+,(\d+)\]", attributes):
@@ -134,7 +134,7 @@ def jax_collectives(hlo: str):
     pattern = re.compile(
         r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE
     )
-    # Long tuples are printed with comments in between.
+    # Long tuples contain comments.
     for types, name, rest in pattern.findall(re.sub(r"/\*index=\d+\*/", "", hlo)):
         kind = KINDS[name]
         members = 1 if kind == "permute" else group_size(rest)
@@ -202,7 +202,7 @@ def run_tpc(tpcc: Path, shard: str, vocab: int, residual: str, whole_vocab: bool
         subprocess.run(arguments, check=True)
         rows = json.loads((folder / "report.json").read_text())["collectives"]
     sizes = {name: int(size) for name, size in re.findall(r"(tp|dp)(\d+)", shard)}
-    # One operand each. Logits stay where they are, in JAX as well.
+    # Collectives have one operand. Logits stay sharded, in JAX too.
     return [
         (
             row["kind"],
@@ -216,7 +216,7 @@ def run_tpc(tpcc: Path, shard: str, vocab: int, residual: str, whole_vocab: bool
 
 
 def describe(collectives, counts_are_operands: bool) -> tuple[str, str, float]:
-    """Text of kinds, KiB of whole buffers, bytes sent."""
+    """Returns table cells: kinds, KiB of whole buffers, bytes sent."""
     operations, operands = Counter(), Counter()
     for kind, count, _, _ in collectives:
         operations[kind] += count if counts_are_operands else 1

@@ -79,7 +79,7 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """Caches as state of the model: pairs of inputs and outputs become variables inside."""
+    """Converts pairs of cache inputs and outputs to state variables of the model."""
 
     name = "OpenVINO"
 
@@ -169,8 +169,8 @@ class Torch:
 
 
 def main() -> None:
-    """NAME MODEL THREADS: says when it is ready, and then for each line {"ids": …, "steps": N} how
-    long each of them took.
+    """Arguments: NAME MODEL THREADS. Prints a line when ready, and then for each input line {"ids":
+    …, "steps": N} the duration of each step.
     """
     name, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     try:

@@ -49,7 +49,7 @@ def jax_sent(first, second, grid):
     hlo = (
         jax.jit(lambda x: -x, in_shardings=first, out_shardings=second).lower(x).compile().as_text()
     )
-    # A permute that moves nothing is no communication.
+    # A permute that moves no data does not count as communication.
     pairs = r"collective-permute\([^\n]*source_target_pairs=\{((?:\{(\d+),\2\},?)*)\}"
     hlo = "\n".join(line for line in hlo.splitlines() if not re.search(pairs, line))
     return sum(sent for *_, sent in jax_collectives(hlo))

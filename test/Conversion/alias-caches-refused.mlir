@@ -57,7 +57,7 @@ tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] 
 
 // -----
 
-// Which heads a rank would hold is known at compile time, or nobody holds them.
+// The heads of a rank's cache must be known at compile time.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
@@ -80,7 +80,7 @@ tpc.pipeline @main(%n: !n, %x: !new, %i: tensor<4xi64>, %k: !k) inputs [{}, {}, 
 
 // -----
 
-// Copies are next to each other, so that a part of them is that of the heads.
+// Copies of a head are adjacent, so that a slice of copies corresponds to a slice of heads.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>

@@ -3,14 +3,14 @@
 // RUN: FileCheck %s --check-prefix=KERNEL < %t
 // RUN: FileCheck %s --check-prefix=PLAN < %t
 
-// A kernel that computes new keys writes them behind those that the cache has.
+// A kernel that computes new keys appends them to the cache.
 !n = tensor<?xi64, #tpc.dist<[b], local>>
 !cos = tensor<?x?x2xf32, #tpc.dist<[b, s, 2], local>>
 !byHeads = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
 !byTokens = tensor<?x?x2x8xf32, #tpc.dist<[b, s, 2, 8], local>>
 !k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
 
-// Rows are those of the new tokens. The cache is no operand: nobody reads it here.
+// Rows are the new tokens. The cache is not an operand, because the kernel does not read it.
 // OUTLINE-LABEL: func.func private @by_heads
 // OUTLINE-NEXT: %[[R:.*]] = call @kernel_transpose_rotary_transpose_append(
 // OUTLINE-NEXT: return %[[R]]
@@ -26,7 +26,7 @@ func.func private @by_heads(%n: !n, %x: !byHeads, %cos: !cos, %sin: !cos, %k: !k
   return %3 : !k
 }
 
-// The transpose is the kernel's: nobody sees it by strides.
+// The kernel contains the transpose, so no op reads the value by strides.
 // OUTLINE-LABEL: func.func private @by_tokens
 // OUTLINE-NOT: tpc.aliased
 // OUTLINE: call @kernel_{{.*}}append
@@ -41,7 +41,7 @@ func.func private @by_tokens(%n: !n, %x: !byTokens, %cos: !cos, %sin: !cos, %k: 
   return %3 : !k
 }
 
-// The length is the same for a row, and so is whether there is room.
+// The length and the capacity check are invariant within a row.
 // KERNEL-LABEL: tpc_kernel.func @kernel_rotary_transpose_append(
 // KERNEL-SAME: %[[KX:[^:]*]]: memref<?x?x?x?xf32> of [b, s, _2, _8], %[[KCOS:[^:]*]]: {{.*}}, %[[KSIN:[^:]*]]: {{.*}}, %[[KN:[^:]*]]: memref<?xi64> of [b]) -> (%[[CACHE:.*]]: memref<?x?x?x?xf32> of [b, _2, c, _8])
 // KERNEL: %[[CAPACITY:.*]] = tpc_kernel.size c
@@ -57,7 +57,7 @@ func.func private @by_tokens(%n: !n, %x: !byTokens, %cos: !cos, %sin: !cos, %k: 
 // KERNEL-NEXT: }
 // KERNEL-NEXT: }
 
-// Left alone: what no kernel computes is copied, by strides.
+// Unchanged: a value that no kernel computes is copied, by strides.
 // OUTLINE-LABEL: func.func private @copied
 // OUTLINE-NEXT: tpc.transpose {{.*}} {tpc.aliased}
 // OUTLINE-NEXT: tpc.append
@@ -67,7 +67,7 @@ func.func private @copied(%n: !n, %x: !byTokens, %k: !k) -> !k {
   return %3 : !k
 }
 
-// Left alone: a reshape is the same memory, and the rows in front of it are others.
+// Unchanged: a reshape aliases the same memory, and the rows before it differ.
 // OUTLINE-LABEL: func.func private @of_another_form
 // OUTLINE-NEXT: call @kernel_layer_norm
 // OUTLINE-NEXT: tpc.reshape
@@ -83,7 +83,8 @@ func.func private @of_another_form(%n: !n, %x: !flat, %w: !w, %k: !k1) -> !k1 {
   return %2 : !k1
 }
 
-// What is appended is read elsewhere as well: it is stored twice. What is done to the cache afterwards is no part of the kernel.
+// The appended value has other users, so it is stored twice. Later ops on the cache are not part of
+// the kernel.
 // OUTLINE-LABEL: func.func private @used
 // OUTLINE-NEXT: %[[U:.*]]:2 = call @kernel_add_append(
 // OUTLINE-NEXT: %[[E:.*]] = call @kernel_exp(%[[U]]#1)
@@ -98,7 +99,8 @@ func.func private @used(%n: !n, %x: !byHeads, %k: !k) -> (!byHeads, !k, !k) {
   return %0, %2, %1 : !byHeads, !k, !k
 }
 
-// A row is what a softmax over tokens needs: all tokens of a head, each of which goes to its own place. What stays in the cache is no work.
+// A row is all tokens of a head, as a softmax over tokens needs. Each token is written to its own
+// position. Earlier cache contents are not touched.
 // PLAN-LABEL: tpc_buffer.func @over_tokens_on_buffers
 // PLAN: tpc_buffer.launch @kernel_softmax_append({{.*}}) to ({{.*}}) rows "_2*b" grain "floordiv(8192, max(1, _8*s)) + 1"
 // KERNEL-LABEL: tpc_kernel.func @kernel_softmax_append(
@@ -113,7 +115,8 @@ func.func private @over_tokens(%n: !n, %x: !byHeads, %k: !k) -> !k {
   return %1 : !k
 }
 
-// A call needs in memory what kernels compute again: what is appended, and lengths, of a kernel that could not take the append.
+// A call of the runtime needs its operands in memory, although kernels could recompute them: the
+// appended value and the lengths, if no kernel contains the append.
 // PLAN-LABEL: tpc_buffer.func @generated_on_buffers
 // PLAN: tpc_buffer.launch @kernel_iota{{[_0-9]*}}() to (%[[NEW:.*]]) rows
 // PLAN: tpc_buffer.append %[[NEW]] at %
@@ -132,7 +135,7 @@ func.func private @generated_lengths(%x: !byHeads, %k: !k) -> !k {
   return %1 : !k
 }
 
-// Left alone: whoever reads the old value as well needs it where it is.
+// Unchanged: another user still reads the old value.
 // OUTLINE-LABEL: func.func private @old_value
 // OUTLINE: tpc.append
 func.func private @old_value(%n: !n, %x: !byHeads, %k: !k) -> (!k, !k) {

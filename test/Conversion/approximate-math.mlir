@@ -13,7 +13,7 @@ func.func @approximated(%x: f32) -> (f32, f32, f32, f32) {
   return %0, %1, %2, %3 : f32, f32, f32, f32
 }
 
-// Polynomials are poor far from zero: these stay calls.
+// These stay calls, because polynomials are inaccurate far from zero.
 // CHECK-LABEL: @called
 // CHECK: math.sin
 // CHECK: math.cos
@@ -26,7 +26,7 @@ func.func @called(%x: f32) -> (f32, f32, f32) {
   return %0, %1, %2 : f32, f32, f32
 }
 
-// Nobody asked for another result than IEEE's: not where a cast rounds, nor where polynomials are.
+// No op has fast-math flags: neither casts nor polynomials.
 // CHECK-LABEL: @exact
 // CHECK-NOT: fastmath
 func.func @exact(%x: f32, %y: f32) -> (f32, f32) {

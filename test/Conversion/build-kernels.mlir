@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-build-kernels --split-input-file --verify-diagnostics | FileCheck %s
 
-// A result that is stored is read again behind a barrier; the function of tensors stays what it was. `kernels` may be the name
-// of a weight: the module has another one then.
+// A stored result is read again after a barrier; the function of tensors is unchanged. If a weight
+// has the name `kernels`, the module gets another name.
 // CHECK: tpc.weight @kernels
 tpc.weight @kernels in "/w.bin" at 64 : tensor<8xf32>
 
@@ -14,7 +14,7 @@ func.func private @softmax_of_sum(%x: tensor<?x8xf32, #tpc.dist<[n, 8]>>)
   return %0, %1 : tensor<?x8xf32, #tpc.dist<[n, 8]>>, tensor<?x8xf32, #tpc.dist<[n, 8]>>
 }
 
-// What is no kernel is left alone.
+// Functions that are not kernels are unchanged.
 // CHECK: func.func private @layer(
 // CHECK-NEXT: return
 func.func private @layer(%x: tensor<8xf32>) -> tensor<8xf32> {

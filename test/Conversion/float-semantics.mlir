@@ -1,6 +1,7 @@
 // RUN: tpc-opt %s --tpc-lower-to-llvm | FileCheck %s --implicit-check-not=fastmath
 
-// No operation carries fast-math flags, in any kind of kernel: KernelEmitter.h says what is written out instead.
+// No operation has fast-math flags, in any kind of kernel: KernelEmitter.h lists the explicit
+// optimizations.
 
 func.func private @stage_0(%x: tensor<4x64xf32>, %y: tensor<64xf32>) -> (tensor<4x64xf32>, tensor<4x64xf32>, tensor<4xf32>, tensor<64xf32>) {
   %0 = tpc.mul %x, %y : tensor<4x64xf32>, tensor<64xf32> -> tensor<4x64xf32>
@@ -16,9 +17,9 @@ func.func private @stage_0(%x: tensor<4x64xf32>, %y: tensor<64xf32>) -> (tensor<
 }
 
 // CHECK-LABEL: llvm.func internal @kernel
-// A sum along the last dimension has a buffer for 32 terms; one along another dimension is added in order.
+// A sum along the last dimension has 32 lanes; a sum along another dimension is in order.
 // CHECK: llvm.alloca %{{.*}} x f32
-// A cast rounds, also in the middle of a kernel.
+// A cast rounds, even in the middle of a kernel.
 // CHECK: llvm.fptrunc %{{.*}} : f32 to f16
 // CHECK: llvm.fpext %{{.*}} : f16 to f32
 // CHECK-COUNT-4: llvm.fadd %{{.*}} : vector<8xf32>

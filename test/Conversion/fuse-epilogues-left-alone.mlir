@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues | FileCheck %s
 
-// What a product does not compute, though it looks alike; and the form in which the library wants its operands.
+// Ops that resemble epilogues but cannot be fused, and the operand form that the library needs.
 !rows = tensor<1x12x2x4xf32, #tpc.dist<[1, 3*8{tp}, 2, 4], local>>
 !keys = tensor<1x?x2x4xf32, #tpc.dist<[1, all, 2, 4], local>>
 !mask = tensor<1x1x12x?xi1, #tpc.dist<[1, 1, 3*8{tp}, all], local>>
@@ -9,7 +9,7 @@ tpc.weight @w in "w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @b in "w.bin" at 256 : tensor<8xf32>
 tpc.weight @c in "w.bin" at 288 : tensor<8xf32>
 
-// A product adds one bias: it has one already.
+// A matmul adds one bias, and this one already has one.
 // CHECK-LABEL: @one_bias
 // CHECK: tpc.matmul %{{.*}} bias
 // CHECK-NOT: tpc.fused
@@ -22,7 +22,7 @@ func.func private @one_bias(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %1 : tensor<4x8xf32>
 }
 
-// The residual comes last: an activation of the sum is a kernel's.
+// The residual is added last, so an activation of the sum is a kernel.
 // CHECK-LABEL: @behind_residual
 // CHECK: tpc.add %{{.*}} {tpc.fused = 0 : i32}
 // CHECK-NOT: tpc.fused
@@ -34,7 +34,7 @@ func.func private @behind_residual(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> 
   return %2 : tensor<4x8xf32>
 }
 
-// Of two activations the first.
+// Of two activations, the first is fused.
 // CHECK-LABEL: @two_activations
 // CHECK: tpc.silu %{{.*}} {tpc.fused = 0 : i32}
 // CHECK-NEXT: tpc.relu
@@ -47,7 +47,7 @@ func.func private @two_activations(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
-// The runtime knows GELU exactly and by tanh, not by sigmoid.
+// The runtime supports GELU by erf and by tanh, not by sigmoid.
 // CHECK-LABEL: @gelu_by_sigmoid
 // CHECK-NOT: tpc.fused
 // CHECK-LABEL: @gelu_exactly
@@ -65,7 +65,8 @@ func.func private @gelu_exactly(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %1 : tensor<4x8xf32>
 }
 
-// The sum with itself has no other summand; one that broadcasts is neither a bias nor a residual.
+// The sum of a value with itself has no other addend; an addend that broadcasts is neither a bias
+// nor a residual.
 // CHECK-LABEL: @no_residual
 // CHECK-NOT: tpc.fused
 func.func private @no_residual(%x: tensor<4x8xf32>, %one: tensor<1xf32>, %column: tensor<4x1xf32>)
@@ -80,7 +81,7 @@ func.func private @no_residual(%x: tensor<4x8xf32>, %one: tensor<1xf32>, %column
   return %1, %3, %5 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A product that broadcasts itself has not all elements of the sum.
+// A matmul result that broadcasts does not have all elements of the sum.
 // CHECK-LABEL: @one_row
 // CHECK-NOT: tpc.fused
 func.func private @one_row(%x: tensor<1x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -90,7 +91,8 @@ func.func private @one_row(%x: tensor<1x8xf32>, %r: tensor<4x8xf32>) -> tensor<4
   return %1 : tensor<4x8xf32>
 }
 
-// The bias of a row-parallel product is added once, behind the reduction, and so not by the product.
+// The bias of a row-parallel matmul is added once, after the reduction, so the matmul does not add
+// it.
 // CHECK-LABEL: @row_parallel
 // CHECK-NOT: tpc.fused
 func.func private @row_parallel(%x: tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>) -> tensor<4x8xf32> {
@@ -102,7 +104,8 @@ func.func private @row_parallel(%x: tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>
   return %2 : tensor<4x8xf32>
 }
 
-// A weight that is a parameter in every call is one; an argument that is computed in one of them is not, and has no epilogue.
+// An argument that is a parameter in every call counts as a parameter. An argument that is computed
+// in one call does not, so its matmul has no epilogue.
 // CHECK-LABEL: func.func private @weight_of_layer
 // CHECK: tpc.relu %{{.*}} {tpc.fused = 0 : i32}
 // CHECK-LABEL: func.func private @weight_or_not
@@ -126,7 +129,8 @@ func.func private @calls(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %2 : tensor<8x8xf32>
 }
 
-// Batches: a right side that is the same for all stays so; where both have some of the result's, each gets all of them.
+// Batches: a right operand that is equal for all batches stays unexpanded. If each operand has some
+// of the result's batch dimensions, both are expanded to all.
 // CHECK-LABEL: @same_for_all
 // CHECK-NOT: tpc.expand
 // CHECK-LABEL: @both_in_part
@@ -142,7 +146,7 @@ func.func private @both_in_part(%x: tensor<3x1x4x8xf32>, %y: tensor<2x8x5xf32>) 
   return %0 : tensor<3x2x4x5xf32>
 }
 
-// What kernels multiply keeps its bias and its broadcasts.
+// Matmuls computed by kernels keep their bias and broadcasts.
 // CHECK-LABEL: @double
 // CHECK-NEXT: tpc.matmul %arg0, %arg1 bias %arg2
 func.func private @double(%x: tensor<3x1x4x8xf64>, %y: tensor<3x2x8x5xf64>, %b: tensor<5xf64>) -> tensor<3x2x4x5xf64> {
@@ -150,7 +154,8 @@ func.func private @double(%x: tensor<3x1x4x8xf64>, %y: tensor<3x2x8x5xf64>, %b: 
   return %0 : tensor<3x2x4x5xf64>
 }
 
-// Queries that are not in a row, of which a mask says more, behind keys of the past: visible is what both say.
+// Queries that are not contiguous, with a mask, after keys of a past: a key is visible if the mask
+// and causality allow it.
 // CHECK-LABEL: @both_masks
 // CHECK: %[[Q:.*]] = tpc.iota dim 2
 // CHECK: %[[K:.*]] = tpc.iota dim 3

@@ -18,7 +18,7 @@ func.func private @all(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf
   return %3 : tensor<4x8xf32>
 }
 
-// Not if somebody else needs what is in between.
+// Not fused if the intermediate value has another user.
 // CHECK-LABEL: @two_uses
 // CHECK-NOT: tpc.fused
 func.func private @two_uses(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
@@ -28,7 +28,7 @@ func.func private @two_uses(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8
   return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A bias behind the activation is no bias of the product.
+// An addition after the activation is not a bias of the matmul.
 // CHECK-LABEL: @late_bias
 // CHECK: tpc.silu %{{.*}} {tpc.fused = 0 : i32}
 // CHECK: tpc.add
@@ -42,7 +42,7 @@ func.func private @late_bias(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
-// Products of two computed values have neither bias nor partly broadcast batches.
+// Matmuls of two computed values have neither a bias nor partly broadcast batches.
 // CHECK-LABEL: @batches
 // CHECK: %[[E:.*]] = tpc.expand %{{.*}} : tensor<3x1x4x8xf32> -> tensor<3x2x4x8xf32>
 // CHECK: %[[P:.*]] = tpc.matmul %[[E]], %{{.*}} : tensor<3x2x4x8xf32>, tensor<3x2x8x5xf32> ->
@@ -52,7 +52,8 @@ func.func private @batches(%x: tensor<3x1x4x8xf32>, %y: tensor<3x2x8x5xf32>, %b:
   return %0 : tensor<3x2x4x5xf32>
 }
 
-// A rank has queries 0 to 3 of each 8, say: which keys they see is no number, but a mask.
+// A rank has, for example, queries 0 to 3 of every 8: a mask, not a single offset, states the
+// visible keys.
 // CHECK-LABEL: @queries_not_in_a_row
 // CHECK: %[[Q:.*]] = tpc.iota dim 2 : tensor<{{.*}}xi64, #tpc.dist<[1, 1, 3*8{tp}, 24], local>>
 // CHECK: %[[K:.*]] = tpc.iota dim 3

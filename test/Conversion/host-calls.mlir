@@ -1,11 +1,12 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
-// Calls of the runtime's library and of kernels: sizes, strides, and what a product computes as well.
+// Calls of the runtime's library and of kernels: sizes, strides, and fused epilogues.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<6x8xf32>
 tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 
-// Parameter 0 packed, bias (parameter 1 as it is), residual; m = 2 * 3, k, n; GELU by tanh is epilogue 2.
+// Parameter 0 packed, bias (parameter 1 dense), residual; m = 2 * 3, k, n; GELU by tanh is epilogue
+// 2.
 // CHECK-LABEL: llvm.func internal @product(
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
@@ -30,7 +31,7 @@ func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tens
   return %2 : tensor<2x3x8xf32>
 }
 
-// Two computed values: batch, m, k, n, and the strides from one matrix to the next.
+// Two computed values: batch, m, k, n, and the strides between matrices.
 // CHECK-LABEL: llvm.func internal @batches(
 // CHECK-DAG: %[[C18:.*]] = llvm.mlir.constant(18 : i64)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
@@ -44,7 +45,7 @@ func.func private @batches(%x: tensor<5x3x6xf32>, %y: tensor<5x6x7xf32>) -> tens
   return %0 : tensor<5x3x7xf32>
 }
 
-// The right side is the same for all: one taller product, 15 rows.
+// The right operand is the same for all batches: one matmul of 15 rows.
 // CHECK-LABEL: llvm.func internal @taller(
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
@@ -57,7 +58,7 @@ func.func private @taller(%x: tensor<5x3x6xf32>, %y: tensor<6x7xf32>) -> tensor<
   return %0 : tensor<5x3x7xf32>
 }
 
-// The left side is the same for all: its stride is 0.
+// The left operand is the same for all batches: its stride is 0.
 // CHECK-LABEL: llvm.func internal @shared_left(
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
@@ -71,7 +72,7 @@ func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> te
   return %0 : tensor<5x3x7xf32>
 }
 
-// A constant: where the device has it. Equal ones are one.
+// A constant: its device address. Equal constants are merged.
 // CHECK-LABEL: llvm.func internal @constants(
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[A:.*]] = llvm.call @tpc_constant(%arg0, %[[I32_0]])
@@ -85,7 +86,8 @@ func.func private @constants(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tenso
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// A kernel: its arguments in order, the number of rows, and how many of them are worth waking a thread: 8192 / 16 + 1.
+// A kernel: its arguments in order, the number of rows, and the minimum number of rows per thread:
+// 8192 / 16 + 1.
 // CHECK-LABEL: llvm.func internal @kernel_call(
 // CHECK-DAG: %[[C513:.*]] = llvm.mlir.constant(513 : i64)
 // CHECK-DAG: %[[C64:.*]] = llvm.mlir.constant(64 : i64)
@@ -102,7 +104,8 @@ func.func private @kernel_call(%x: tensor<64x16xf32>, %y: tensor<16xf32>) -> ten
   return %0 : tensor<64x16xf32>
 }
 
-// Values that do not live at the same time share memory: two slots of 64-byte lines for three values in between.
+// Values with disjoint lifetimes share memory: two slots of 64-byte lines for three intermediate
+// values.
 // CHECK-LABEL: llvm.func internal @slots(
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
@@ -123,7 +126,7 @@ func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %3 : tensor<4x4xf32>
 }
 
-// A part of the outermost dimension is another address: coordinate times 4 rows of 8 elements.
+// A slice of the outermost dimension is an address: coordinate times 4 rows of 8 elements.
 // CHECK-LABEL: llvm.func internal @part(
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)

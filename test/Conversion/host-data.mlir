@@ -1,13 +1,13 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
-// Data of programs, transfers between stages, and lists that the runtime reads: see tpc/runtime.h.
+// Program data, transfers between stages, and lists that the runtime reads: see tpc/runtime.h.
 !a = tensor<6x12xf32, #tpc.dist<[12{tp}, 12], local>>
 !b = tensor<12x4xf32, #tpc.dist<[12, 12{dp}], local>>
 !k = tensor<4x3xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
 
-// Two dimensions; of each how many factors it has but for one, and lists of places in the grid's order, each ended by -1: before and
-// after, of the factor and of the product.
+// Two dimensions. For each: the number of its factors minus one, and lists of axis indices, each
+// terminated by -1: before and after, for the factor and for the product.
 // CHECK-LABEL: llvm.func internal @exchange(
 // CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
@@ -36,7 +36,7 @@ func.func private @exchange(%x: !a) -> !b {
   return %0 : !b
 }
 
-// Constants that kernels read. Booleans and unsigned numbers are bytes; what is there twice is there once.
+// Constants that kernels read. Booleans and unsigned numbers are bytes; duplicates are merged.
 func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>, tensor<2xui8>) {
   %b = tpc.constant dense<[true, false, true]> : tensor<3xi1> : tensor<3xi1>
   %u = tpc.constant dense<[1, 255]> : tensor<2xui8> : tensor<2xui8>
@@ -46,7 +46,8 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
   return %0, %u, %v : tensor<3xf32>, tensor<2xui8>, tensor<2xui8>
 }
 
-// A transfer names the axis of stages, the third, and the other stage; the place that it comes to is of the round's frame.
+// A transfer has the axis of stages, the third, and the other stage; the receive buffer is in the
+// iteration's frame.
 // CHECK-LABEL: llvm.func internal @tpc_stage_0(
 // CHECK-DAG: %[[PP:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
@@ -62,7 +63,8 @@ func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>
 // CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
 // CHECK: llvm.call @tpc_recv(%arg0, %[[RANK]], %[[F32]], %[[FRAME]], %{{.*}}, %[[ZERO]])
-// Only the first of those that have the same delivers: each second row of four from the first one on, along dimension 0.
+// Only the first copy is delivered: every second row of four, starting at the first, along
+// dimension 0.
 // CHECK: llvm.icmp "eq"
 // CHECK: llvm.and
 // CHECK: llvm.cond_br

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program | FileCheck %s
 
-// What the manifest says of ids: the rows that they may name.
+// Valid ids in the manifest: the rows that they may index.
 
 tpc.weight @big in "/w.bin" at 0 : tensor<50x2xf32>
 tpc.weight @small in "/w.bin" at 400 : tensor<5x2xf32>
@@ -42,11 +42,11 @@ tpc.pipeline @main(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3
 
 // Rows of both tables.
 // CHECK: \22name\22:\22all\22,\22range\22:[-5,4],\22range_of\22:\22small\22
-// Of parts nothing can be said of the whole: kernels check them.
+// A shard does not determine the range of the whole, so kernels check the ids.
 // CHECK-SAME: \22name\22:\22parts\22,\22shape\22
 // CHECK-SAME: \22name\22:\22both\22,\22range\22:[-50,49],\22range_of\22:\22big\22
-// True is row 1, whatever it was made of.
+// True is row 1, whatever type it was cast from.
 // CHECK-SAME: \22name\22:\22truth\22,\22shape\22
 // CHECK-SAME: \22name\22:\22number\22,\22range\22:[-5,4],\22range_of\22:\22small\22
-// What wraps around is checked afterwards.
+// Ids that may wrap around are checked after the cast.
 // CHECK-SAME: \22name\22:\22narrow\22,\22range\22:[-5,4],\22range_after\22:[\22i32\22,\22u8\22]

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
-// 16-bit elements are computed in f32, and each op rounds once: between two ops as well, so that bits do not depend on what was
-// fused into one kernel.
+// 16-bit elements are computed in f32, and each op rounds once, including between fused ops, so
+// that bits do not depend on fusion.
 // CHECK-LABEL: tpc_kernel.func @each_op_rounds(
 // CHECK-SAME: %[[X:.*]]: memref<?xf16> of [_4], %[[Y:.*]]: memref<?xf16> of [_4]) -> (%[[R:.*]]: memref<?xf16> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -37,7 +37,7 @@ func.func private @bfloat(%x: tensor<4xbf16>) -> tensor<4xbf16> attributes {tpc.
   return %0 : tensor<4xbf16>
 }
 
-// A sum rounds in the end alone.
+// A sum rounds only at the end.
 // CHECK-LABEL: tpc_kernel.func @sum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_5, _4]) -> (%[[R:.*]]: memref<?xf16> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -53,7 +53,7 @@ func.func private @sum(%x: tensor<5x4xf16>) -> tensor<4xf16> attributes {tpc.ker
   return %0 : tensor<4xf16>
 }
 
-// So does a product that no library computes.
+// So does a matmul without a library implementation.
 // CHECK-LABEL: tpc_kernel.func @matmul(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xbf16> of [_3, _4], %[[Y:.*]]: memref<?x?xbf16> of [_4, _5]) -> (%[[R:.*]]: memref<?x?xbf16> of [_3, _5]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_3] {
@@ -72,7 +72,7 @@ func.func private @matmul(%x: tensor<3x4xbf16>, %y: tensor<4x5xbf16>) -> tensor<
   return %0 : tensor<3x5xbf16>
 }
 
-// What only moves is not widened.
+// Elements that are only moved are not widened.
 // CHECK-LABEL: tpc_kernel.func @moves(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_3, _4]) -> (%[[R:.*]]: memref<?x?xf16> of [_4, _3]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -84,7 +84,7 @@ func.func private @moves(%x: tensor<3x4xf16>) -> tensor<4x3xf16> attributes {tpc
   return %0 : tensor<4x3xf16>
 }
 
-// A boolean takes a byte, of which not 0 is true.
+// A boolean is a byte; nonzero is true.
 // CHECK-LABEL: tpc_kernel.func @booleans(
 // CHECK-SAME: %[[X:.*]]: memref<?xi1> of [_4], %[[Y:.*]]: memref<?xi1> of [_4]) -> (%[[R:.*]]: memref<?xi1> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {

@@ -1,11 +1,13 @@
 // RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
 
-// Indices of lookups, running sums and movements: forms that kernels-lookup, kernels-rows and kernels-movement.mlir have not.
+// Indices of lookups, running sums and data movement: forms that are not in kernels-lookup,
+// kernels-rows and kernels-movement.mlir.
 !n = tensor<?xf32, #tpc.dist<[n]>>
 !all = tensor<?xf32, #tpc.dist<["n + 5"]>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// Ids of two dimensions, in a table whose rows are counted when the program runs. The row is found once, not for each column.
+// Two-dimensional ids, in a table with a dynamic number of rows. The row is computed once, not for
+// each column.
 // CHECK-LABEL: tpc_kernel.func @embedding(
 // CHECK-SAME: %[[T:.*]]: memref<?x?xf32> of [v, _4], %[[IDS:.*]]: memref<?x?xi32> of [_2, _3]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _3, _4]) {
 // CHECK: %[[V:.*]] = tpc_kernel.size v
@@ -23,7 +25,8 @@ func.func private @embedding(%t: tensor<?x4xf32, #tpc.dist<[v, 4]>>, %i: tensor<
   return %0 : tensor<2x3x4xf32>
 }
 
-// Ids that are computed are computed once as well; where rows are not those of ids, for each element.
+// Computed ids are also computed once per row, or for each element if the kernel's rows are not
+// those of the ids.
 // CHECK-LABEL: tpc_kernel.func @computed_ids(
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_3] {
 // CHECK: arith.addi %{{.*}}, %{{.*}} : i64
@@ -45,7 +48,7 @@ func.func private @rows_apart(%t: tensor<9x4xf32>, %i: tensor<3xi64>) -> tensor<
   return %1 : tensor<3x4xf32>
 }
 
-// Indices of two dimensions take the place of the one that they name.
+// Two-dimensional indices replace the dimension that they index.
 // CHECK-LABEL: tpc_kernel.func @gather_two(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_2, _6, _5], %[[IDS:.*]]: memref<?x?xi64> of [_3, _4])
 // CHECK: tpc_kernel.rows (%[[A:.*]]) in [_2] {
@@ -58,7 +61,7 @@ func.func private @gather_two(%x: tensor<2x6x5xf32>, %i: tensor<3x4xi64>) -> ten
   return %0 : tensor<2x3x4x5xf32>
 }
 
-// An index that is a scalar takes its dimension away.
+// A scalar index removes its dimension.
 // CHECK-LABEL: tpc_kernel.func @gather_scalar(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6], %[[I:.*]]: memref<i64> of [])
 // CHECK: memref.load %[[I]][]
@@ -69,7 +72,8 @@ func.func private @gather_scalar(%x: tensor<2x6xf32>, %i: tensor<i64>) -> tensor
   return %0 : tensor<2xf32>
 }
 
-// Tuples within batches: the batch's index is that of both sides, and what is behind the tuple stays.
+// Index tuples within batches: the batch index is shared by both operands, and the dimensions after
+// the tuple remain.
 // CHECK-LABEL: tpc_kernel.func @gather_nd_batch(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_3, _5, _6], %[[IDS:.*]]: memref<?x?x?xi64> of [_3, _4, 1])
 // CHECK: %[[C0:.*]] = arith.constant 0 : index
@@ -85,7 +89,8 @@ func.func private @gather_nd_batch(%x: tensor<3x5x6xf32>, %i: tensor<3x4x1xi64>)
   return %0 : tensor<3x4x6xf32>
 }
 
-// Running sums: up to the element before this one; from this one to the end. Of 16 bits they add up in f32.
+// Running sums: up to the previous element; from this element to the end. 16-bit sums accumulate in
+// f32.
 // CHECK-LABEL: tpc_kernel.func @cumsum_before(
 // CHECK: tpc_kernel.elements (%[[I:.*]], %[[J:.*]]) in [_4, _6] {
 // CHECK: %[[SUM:.*]] = scf.for %[[K:.*]] = %c0 to %[[I]] step %c1 iter_args(%{{.*}} = %{{.*}}) -> (f32) {
@@ -104,7 +109,7 @@ func.func private @cumsum_to_the_end(%x: tensor<4x6xf32>) -> tensor<4x6xf32> att
   return %0 : tensor<4x6xf32>
 }
 
-// Angles of each sample are read at its index.
+// The angles of each sample are read at its index.
 // CHECK-LABEL: tpc_kernel.func @rotary_of_batch(
 // CHECK-SAME: %{{.*}}: memref<?x?x?x?xf32> of [_2, _3, 1, _8], %[[COS:.*]]: memref<?x?x?xf32> of [_2, _3, _4], %[[SIN:[a-z0-9]+]]: memref
 // CHECK: tpc_kernel.rows (%[[B:.*]], %[[S:.*]]) in [_2, _3] {
@@ -116,7 +121,7 @@ func.func private @rotary_of_batch(%x: tensor<2x3x1x8xf32>, %cos: tensor<2x3x4xf
   return %0 : tensor<2x3x1x8xf32>
 }
 
-// Three operands: the index goes down by each size that it passes.
+// Three operands: each passed size is subtracted from the index.
 // CHECK-LABEL: tpc_kernel.func @concat_three(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_2], %[[Y:.*]]: memref<?xf32> of [n], %[[Z:.*]]: memref<?xf32> of [_3])
 // CHECK-DAG: %[[N2:.*]] = tpc_kernel.size _2
@@ -134,7 +139,8 @@ func.func private @concat_three(%x: tensor<2xf32>, %y: !n, %z: tensor<3xf32>) ->
   return %0 : !all
 }
 
-// Rows of a concatenation are no rows of what it is made of: a norm before it is computed for the row that is asked for.
+// Rows of a concatenation are not rows of its operands: a norm of an operand is computed for the
+// requested row.
 // CHECK-LABEL: tpc_kernel.func @norm_before_concat(
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_6] {
 // CHECK-NEXT: tpc_kernel.elements (%[[J:.*]]) in [_8] {
@@ -147,7 +153,7 @@ func.func private @norm_before_concat(%x: tensor<2x8xf32>, %s: tensor<8xf32>, %y
   return %1 : tensor<6x8xf32>
 }
 
-// A slice that begins where a symbol says; one index of a dimension of one element needs no arithmetic.
+// A slice that begins at a symbol; an index into a dimension of one element needs no arithmetic.
 // CHECK-LABEL: tpc_kernel.func @slice_from_symbol(
 // CHECK: %[[FROM:.*]] = tpc_kernel.size n
 // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[FROM]]
@@ -157,7 +163,7 @@ func.func private @slice_from_symbol(%x: !all) -> tensor<5xf32> attributes {tpc.
   return %0 : tensor<5xf32>
 }
 
-// Constants are values: booleans, halves, unsigned numbers.
+// Constants as values: booleans, halves, unsigned numbers.
 // CHECK-LABEL: tpc_kernel.func @constants(
 // CHECK-DAG: arith.constant true
 // CHECK-DAG: arith.constant 5.000000e-01 : f16
@@ -169,7 +175,7 @@ func.func private @constants() -> (tensor<2xi1>, tensor<2xf16>, tensor<2xui8>) a
   return %0, %1, %2 : tensor<2xi1>, tensor<2xf16>, tensor<2xui8>
 }
 
-// Comparisons of unsigned numbers are unsigned, and so is what they are cast to.
+// Comparisons and casts of unsigned numbers are unsigned.
 // CHECK-LABEL: tpc_kernel.func @unsigned(
 // CHECK-DAG: arith.cmpi ult, %{{.*}} : i8
 // CHECK-DAG: arith.uitofp %{{.*}} : i8 to f32

@@ -1,10 +1,11 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
-// Lookups in kernels: negative indices count from the end, one that is in no rank's part is reported, and what lies in another
-// rank's part reads as zero. (lower-lookups.mlir has an embedding.)
+// Lookups in kernels: negative indices count from the end, an index outside of the whole dimension
+// is reported, and an index into another rank's shard reads as zero. (lower-lookups.mlir has an
+// embedding.)
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// In the middle: what is before and behind the dimension stays.
+// In the middle: the dimensions before and after remain.
 // CHECK-LABEL: tpc_kernel.func @gather(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_2, _6, _3], %[[I:.*]]: memref<?xi32> of [_4]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _4, _3]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -87,7 +88,7 @@ func.func private @gather_split(%x: tensor<3xf32, #tpc.dist<[6{tp}], local>>, %i
   return %0 : tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>
 }
 
-// Two indices for each element; both must be there.
+// Two indices for each element; both must be in this rank's shard.
 // CHECK-LABEL: tpc_kernel.func @gather_nd(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_5, _6], %[[I:.*]]: memref<?x?xi64> of [_4, _2]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index

@@ -1,9 +1,9 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
-// Kernels of ops that move elements: where the element at an index comes from. A kernel runs rows [lo, hi); what is left of an
-// index are loops.
+// Kernels of data-movement ops: source index of each element. A kernel runs rows [lo, hi); the
+// other dimensions are loops.
 
-// A dimension that is rotated: index + 4, less 6 where it passes the end.
+// A rotated dimension: index + 4, minus 6 beyond the end.
 // CHECK-LABEL: tpc_kernel.func @roll(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -21,7 +21,8 @@ func.func private @roll(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.
   return %0 : tensor<2x6xf32>
 }
 
-// Backwards is forwards by what is left of a run. Runs of three in a dimension of six: the run stays.
+// A backward rotation is a forward one by the rest of a block. Blocks of three in a dimension of
+// six: elements stay in their block.
 // CHECK-LABEL: tpc_kernel.func @roll_runs(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
@@ -43,7 +44,7 @@ func.func private @roll_runs(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes 
   return %0 : tensor<2x6xf32>
 }
 
-// The first operand while the index is below its size, then the second from its beginning.
+// The first operand while the index is below its size, then the second.
 // CHECK-LABEL: tpc_kernel.func @concat(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6], %[[Y:.*]]: memref<?x?xf32> of [_2, _3]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _9]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
@@ -118,7 +119,7 @@ func.func private @expand(%x: tensor<2x1x5xf32>) -> tensor<2x4x5xf32> attributes
   return %0 : tensor<2x4x5xf32>
 }
 
-// Inside of a kernel a reshape is arithmetic …
+// Inside a kernel, a reshape is index arithmetic …
 // CHECK-LABEL: tpc_kernel.func @reshape(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_3, _8]) {
 // CHECK-DAG: %[[N_8:.*]] = tpc_kernel.size _8
@@ -138,7 +139,7 @@ func.func private @reshape(%x: tensor<4x6xf32>) -> tensor<3x8xf32> attributes {t
   return %1 : tensor<3x8xf32>
 }
 
-// … but not where only dimensions of size 1 come and go.
+// … unless it only adds or removes dimensions of size 1.
 // CHECK-LABEL: tpc_kernel.func @reshape_ones(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [_4, 1, _6, 1]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -152,7 +153,7 @@ func.func private @reshape_ones(%x: tensor<4x6xf32>) -> tensor<4x1x6x1xf32> attr
   return %1 : tensor<4x1x6x1xf32>
 }
 
-// Below the diagonal and on it; zeros above.
+// Elements on and below the diagonal; zeros above.
 // CHECK-LABEL: tpc_kernel.func @trilu(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_5, _5]) -> (%[[R:.*]]: memref<?x?xf32> of [_5, _5]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_5] {
@@ -183,7 +184,7 @@ func.func private @trilu_upper(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attribute
   return %0 : tensor<5x5xf32>
 }
 
-// A number of a size, in any type.
+// The value of a size, in any type.
 // CHECK-LABEL: tpc_kernel.func @sizes(
 // CHECK-SAME: ) -> (%[[R0:.*]]: memref<f32> of [], %[[R1:.*]]: memref<i32> of [], %[[R2:.*]]: memref<i1> of []) {
 // CHECK-DAG: %[[N_7:.*]] = tpc_kernel.size _7

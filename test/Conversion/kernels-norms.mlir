@@ -1,8 +1,10 @@
 // RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
 
-// Norms, softmax along rows, and what ops of one kernel share: computed once for a row, once for an element, or again.
+// Norms, softmax along rows, and values shared by ops of one kernel: computed once per row, once
+// per element, or rematerialized.
 
-// Mean and variance once for each row; the variance is of distances from the mean, so that large means do not cancel.
+// Mean and variance once per row; the variance is computed from centered values, to avoid
+// cancellation with large means.
 // CHECK-LABEL: tpc_kernel.func @layer_norm(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [n, _8], %[[S:.*]]: memref<?xf32> of [_8], %[[B:.*]]: memref<?xf32> of [_8]) -> (%[[R:.*]]: memref<?x?xf32> of [n, _8]) {
 // CHECK: %[[N:.*]] = tpc_kernel.size _8
@@ -37,7 +39,7 @@ func.func private @layer_norm(%x: !x, %s: tensor<8xf32>, %b: tensor<8xf32>) -> !
   return %0 : !x
 }
 
-// Of 16 bits: squares add up in f32, and the result alone is rounded.
+// 16 bits: squares accumulate in f32, and only the result is rounded.
 // CHECK-LABEL: tpc_kernel.func @rms_norm(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf16> of [_4, _8], %[[S:.*]]: memref<?xf16> of [_8])
 // CHECK: %[[SUM:.*]] = tpc_kernel.fold sum (%[[J:.*]]) in [_8] adjacent : f32
@@ -58,7 +60,8 @@ func.func private @rms_norm(%x: tensor<4x8xf16>, %s: tensor<8xf16>) -> tensor<4x
   return %0 : tensor<4x8xf16>
 }
 
-// A norm of each head where rows are tokens: the sum is over the head's elements, inside the loop over heads.
+// A norm per head, where rows are tokens: the sum is over the head's elements, inside the loop over
+// heads.
 // CHECK-LABEL: tpc_kernel.func @norm_of_heads(
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
 // CHECK-NEXT: tpc_kernel.elements (%[[HEAD:.*]], %[[J:.*]]) in [_2, _8] {
@@ -69,7 +72,8 @@ func.func private @norm_of_heads(%x: tensor<4x2x8xf32>, %s: tensor<8xf32>) -> te
   return %0 : tensor<4x2x8xf32>
 }
 
-// What a softmax reads is computed where it is read, three times; maximum and sum stand before the elements.
+// The operand of a softmax is computed at each of its three uses; maximum and sum precede the loop
+// over elements.
 // CHECK-LABEL: tpc_kernel.func @masked_softmax(
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
 // CHECK-NEXT: %[[MAX:.*]] = tpc_kernel.fold maxnum (%{{.*}}) in [_8] adjacent : f32 init 0xFF800000
@@ -93,7 +97,7 @@ func.func private @masked_softmax(%x: tensor<4x8xf32>, %m: tensor<4x8xi1>) -> te
   return %1 : tensor<4x8xf32>
 }
 
-// The mean of a size that is known when the program runs.
+// The mean over a dynamic size.
 // CHECK-LABEL: tpc_kernel.func @mean(
 // CHECK: %[[N:.*]] = tpc_kernel.size s
 // CHECK: %[[SUM:.*]] = tpc_kernel.fold sum (%{{.*}}) in [s] adjacent
@@ -105,7 +109,8 @@ func.func private @mean(%x: tensor<?x?xf32, #tpc.dist<[n, s]>>) -> tensor<?xf32,
   return %0 : tensor<?xf32, #tpc.dist<[n]>>
 }
 
-// Over all dimensions, in whatever order they are named: in that of memory. A mean of two dimensions divides by both.
+// A reduction over all dimensions, in any listed order, is in memory order. A mean over two
+// dimensions divides by both sizes.
 // CHECK-LABEL: tpc_kernel.func @of_all(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _8]) -> (%[[MIN:.*]]: memref<f32> of [], %[[MEAN:.*]]: memref<f32> of []) {
 // CHECK: %[[N:.*]] = tpc_kernel.size "_4*_8"
@@ -121,7 +126,7 @@ func.func private @of_all(%x: tensor<4x8xf32>) -> (tensor<f32>, tensor<f32>) att
   return %0, %1 : tensor<f32>, tensor<f32>
 }
 
-// The greatest unsigned number has all bits set.
+// The largest unsigned number has all bits set.
 // CHECK-LABEL: tpc_kernel.func @minimum_of_unsigned(
 // CHECK: tpc_kernel.fold umin (%{{.*}}) in [_8] adjacent : i8 init -1 identity -1
 func.func private @minimum_of_unsigned(%x: tensor<4x8xui8>) -> tensor<4xui8> attributes {tpc.kernel = 1} {
@@ -129,7 +134,8 @@ func.func private @minimum_of_unsigned(%x: tensor<4x8xui8>) -> tensor<4xui8> att
   return %0 : tensor<4xui8>
 }
 
-// An element is read and computed once for each result that it goes into; a value of one loop is no value of the next.
+// An element is loaded and computed once for each result that uses it; values of one loop are not
+// reused in the next.
 // CHECK-LABEL: tpc_kernel.func @two_results(
 // CHECK: tpc_kernel.elements (%[[J:.*]]) in [_8] {
 // CHECK-NEXT: %[[X:.*]] = memref.load
@@ -148,7 +154,8 @@ func.func private @two_results(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<
   return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// Three stores of which the second and the third read what was stored: a barrier before each, none behind the last.
+// Three stores; the second and third read stored values: a barrier before each of them, none after
+// the last.
 // CHECK-LABEL: tpc_kernel.func @three_stores(
 // CHECK-SAME: (%[[A:.*]]: memref<?x?xf32> of [_4, _8], %[[B:.*]]: memref<?x?xf32> of [_4, _8], %[[C:.*]]: memref<?x?xf32> of [_4, _8]) {
 // CHECK: memref.store %{{.*}}, %[[A]]

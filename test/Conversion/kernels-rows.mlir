@@ -1,8 +1,9 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
-// Kernels of what needs a whole row, or a whole column: sums, extremes, norms, softmax, products that no library computes.
+// Kernels of ops that need a whole row or column: sums, extremes, norms, softmax, matmuls without a
+// library implementation.
 
-// Along the last dimension: terms are next to each other.
+// Along the last dimension: operands are adjacent.
 // CHECK-LABEL: tpc_kernel.func @maximum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _10]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -29,7 +30,7 @@ func.func private @minimum_of_integers(%x: tensor<4x10xi32>) -> tensor<4x1xi32> 
   return %0 : tensor<4x1xi32>
 }
 
-// Unsigned: the least is 0, not -128.
+// Unsigned: the minimum is 0, not -128.
 // CHECK-LABEL: tpc_kernel.func @maximum_of_unsigned(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi8> of [_4, _10]) -> (%[[R:.*]]: memref<?xi8> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -62,7 +63,7 @@ func.func private @mean_of_integers(%x: tensor<3x4xi64>) -> tensor<4xi64> attrib
   return %0 : tensor<4xi64>
 }
 
-// Two dimensions, of which one is not the last.
+// Two dimensions, one of which is not the last.
 // CHECK-LABEL: tpc_kernel.func @sum_of_two(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_3, _4, _5]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
@@ -76,7 +77,7 @@ func.func private @sum_of_two(%x: tensor<3x4x5xi64>) -> tensor<4xi64> attributes
   return %0 : tensor<4xi64>
 }
 
-// From the first element to this one.
+// Running sum from the first element to this one.
 // CHECK-LABEL: tpc_kernel.func @cumsum(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
 // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
@@ -95,7 +96,7 @@ func.func private @cumsum(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attributes {tp
   return %0 : tensor<4x6xi64>
 }
 
-// From the one behind this to the last.
+// Running sum from the next element to the last.
 // CHECK-LABEL: tpc_kernel.func @cumsum_backwards(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
 // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
@@ -114,7 +115,7 @@ func.func private @cumsum_backwards(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attr
   return %0 : tensor<4x6xi64>
 }
 
-// Along a dimension that is not the last: in order, without vectors.
+// Along another dimension than the last: in order, without vectors.
 // CHECK-LABEL: tpc_kernel.func @softmax(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_4, _6]) {
 // CHECK: tpc_kernel.rows () in [] {
@@ -139,7 +140,7 @@ func.func private @softmax(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {t
   return %0 : tensor<4x6xf32>
 }
 
-// Halves: x[i] and x[i + 3], the sine of the first negated. Elements behind both stay.
+// Halves: x[i] and x[i + 3], the sine of the first negated. Elements after both halves are copied.
 // CHECK-LABEL: tpc_kernel.func @rotary(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
@@ -212,7 +213,7 @@ func.func private @rotary_interleaved(%x: tensor<1x2x1x6xf32>, %cos: tensor<1x2x
   return %0 : tensor<1x2x1x6xf32>
 }
 
-// What is not f32 is multiplied here, and the batch of the right side broadcasts.
+// Types other than f32 are multiplied in the kernel, and the batch of the right operand broadcasts.
 // CHECK-LABEL: tpc_kernel.func @matmul(
 // CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_2, _3, _4], %[[Y:.*]]: memref<?x?x?xi64> of [1, _4, _5]) -> (%[[R:.*]]: memref<?x?x?xi64> of [_2, _3, _5]) {
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index

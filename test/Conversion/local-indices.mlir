@@ -4,7 +4,7 @@
 // (7 + 2 - c) floordiv 3 elements, beginning at 2 c + min(c, 1). The coordinate is the first word of the environment.
 module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
 
-// The only factor: elements are in a row.
+// The only factor: elements are contiguous.
 // CHECK-LABEL: tpc_kernel.func @outer(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "floordiv(_7, ranks.tp)*rank.tp + min(mod(_7, ranks.tp), rank.tp)"
@@ -18,7 +18,7 @@ func.func private @outer() -> tensor<?xi64, #tpc.dist<[7{tp}], local>> attribute
   return %0 : tensor<?xi64, #tpc.dist<[7{tp}], local>>
 }
 
-// With a factor behind it: 5 elements for each of 7.
+// With a factor after it: 5 elements for each of 7.
 // CHECK-LABEL: tpc_kernel.func @outer_of_two(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["_5*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_5*floordiv(_7, ranks.tp)*rank.tp + _5*min(mod(_7, ranks.tp), rank.tp)"
@@ -32,7 +32,8 @@ func.func private @outer_of_two() -> tensor<?xi64, #tpc.dist<[7{tp} * 5], local>
   return %0 : tensor<?xi64, #tpc.dist<[7{tp} * 5], local>>
 }
 
-// Behind another factor: a part of each of two runs. A rank without elements must not divide by 0.
+// After another factor: a range of each of two blocks. A rank without elements must not divide by
+// 0.
 // CHECK-LABEL: tpc_kernel.func @inner_of_two(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["_2*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "max(1, floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp))"
@@ -52,7 +53,7 @@ func.func private @inner_of_two() -> tensor<?xi64, #tpc.dist<[2 * 7{tp}], local>
   return %0 : tensor<?xi64, #tpc.dist<[2 * 7{tp}], local>>
 }
 
-// What is left of a product: of 14 over three ranks, 5, 5 and 4.
+// The product of factors: 14 over three ranks gives 5, 5 and 4.
 // CHECK-LABEL: tpc_kernel.func @product(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["floordiv(_14 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "floordiv(_14, ranks.tp)*rank.tp + min(mod(_14, ranks.tp), rank.tp)"
@@ -66,7 +67,7 @@ func.func private @product() -> tensor<?xi64, #tpc.dist<[(2 * 7){tp}], local>> a
   return %0 : tensor<?xi64, #tpc.dist<[(2 * 7){tp}], local>>
 }
 
-// Of 9 each of three ranks has 3: the size is static.
+// 9 over three ranks gives 3 each: the size is static.
 // CHECK-LABEL: tpc_kernel.func @even(
 // CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of [_9.tp]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_9.tp*rank.tp"
@@ -80,7 +81,7 @@ func.func private @even() -> tensor<3xi64, #tpc.dist<[9{tp}], local>> attributes
   return %0 : tensor<3xi64, #tpc.dist<[9{tp}], local>>
 }
 
-// A rank's part of what is there as a whole: the same indices, for reading.
+// A slice of a whole value: the same indices, for reading.
 // CHECK-LABEL: tpc_kernel.func @part(
 // CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_14]) -> (%[[R:.*]]: memref<?xf32> of ["_2*floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp)"]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "max(1, floordiv(_7 - rank.tp + ranks.tp - 1, ranks.tp))"

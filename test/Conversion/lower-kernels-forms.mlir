@@ -1,13 +1,13 @@
 // RUN: tpc-opt %s --tpc-lower-kernels | FileCheck %s
 
-// Folds, loops and branches of kernels in the forms that lower-kernels.mlir has not.
+// Folds, loops and branches of kernels in forms that are not in lower-kernels.mlir.
 module attributes {tpc.grid = #tpc.grid<tp = 3, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s], local>>) inputs [{}] outputs [] {
   tpc.stage 0 {
   }
 }
 
-// A length that is known when the program runs: whole steps of 32, and a last one if something is left.
+// A dynamic length: whole steps of 32, and a partial last step if there is a remainder.
 // CHECK-LABEL: llvm.func internal @length(
 // CHECK: %[[PLACE:.*]] = llvm.getelementptr %arg0[1] : (!llvm.ptr) -> !llvm.ptr, i64
 // CHECK-NEXT: %[[S:.*]] = llvm.load %[[PLACE]] : !llvm.ptr -> i64
@@ -32,7 +32,7 @@ tpc_kernel.func @length(%x: memref<?x?xf32> of [n, s]) -> (%y: memref<?xf32> of 
   }
 }
 
-// 64 terms are two steps: nothing is left, and no identity needed. Doubles have as many lanes.
+// 64 operands are two steps, without remainder and identity. Doubles have the same number of lanes.
 // CHECK-LABEL: llvm.func internal @whole(
 // CHECK: llvm.alloca %{{.*}} x f64 {alignment = 64 : i64}
 // CHECK-NOT: llvm.urem
@@ -52,7 +52,7 @@ tpc_kernel.func @whole(%x: memref<?x?xf64> of [n, _64]) -> (%y: memref<?xf64> of
   }
 }
 
-// Integers are added one after the other wherever they lie: the order makes no difference.
+// Integers are added in order along any dimension, because the order makes no difference.
 // CHECK-LABEL: llvm.func internal @integers(
 // CHECK-NOT: vector<
 // CHECK: ^bb{{[0-9]+}}(%{{.*}}: i64, %[[SUM:.*]]: i64):
@@ -70,7 +70,8 @@ tpc_kernel.func @integers(%x: memref<?x?xi64> of [n, _64]) -> (%y: memref<?xi64>
   }
 }
 
-// Of two dimensions the outer one is a loop that carries the lanes, and the inner one is in them.
+// With two dimensions, the outer one is a loop that carries the lanes, and the inner one is
+// distributed over them.
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>, %{{.*}}: vector<8xf32>):
 // CHECK: arith.cmpf ogt, %{{.*}} : vector<8xf32>
 // CHECK: llvm.extractelement
@@ -86,7 +87,7 @@ tpc_kernel.func @two_dimensions(%x: memref<?x?x?xf32> of [_3, n, _40]) -> (%y: m
   }
 }
 
-// A running sum goes in order from its bound to its bound, and carries what it has.
+// A running sum is a loop in order between its bounds that carries the sum.
 // CHECK-LABEL: llvm.func internal @running(
 // CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64):
 // CHECK: %[[END:.*]] = arith.addi %[[J]], %{{.*}} : i64
@@ -115,7 +116,8 @@ tpc_kernel.func @running(%x: memref<?xf32> of [n]) -> (%y: memref<?xf32> of [n])
   }
 }
 
-// A branch is one: what is not there is not read. Indices are numbers of 64 bits, also where a branch gives one.
+// A branch stays a branch, so that absent elements are not read. Indices have 64 bits, including
+// results of branches.
 // CHECK-LABEL: llvm.func internal @branch(
 // CHECK: llvm.cond_br %{{.*}}, ^[[YES:bb[0-9]+]], ^[[NO:bb[0-9]+]]
 // CHECK: ^[[YES]]:
@@ -158,7 +160,7 @@ tpc_kernel.func @single(%x: memref<?x?xf32> of [n, 1]) -> (%y: memref<?x?xf32> o
   }
 }
 
-// Indices have 64 bits, whatever a row's length is.
+// Indices have 64 bits, whatever the length of a row.
 // CHECK-LABEL: llvm.func internal @large(
 // CHECK-NOT: i32
 // CHECK: %[[LENGTH:.*]] = llvm.mlir.constant(3000000000 : i64) : i64

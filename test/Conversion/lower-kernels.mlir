@@ -1,18 +1,19 @@
 // RUN: tpc-opt %s --tpc-lower-kernels | FileCheck %s
 // RUN: tpc-opt %s --tpc-lower-kernels --tpc-lower-kernels | FileCheck %s --check-prefix=ALONE
 
-// Kernels that are lowered are left alone.
+// Kernels that are already lowered are unchanged.
 // ALONE-NOT: tpc_kernel.func
 
 // CHECK: #[[UNROLL:.*]] = #llvm.loop_unroll<full = true>
 // CHECK-DAG: #[[SHORT:.*]] = #llvm.loop_annotation<{{.*}}unroll = #[[UNROLL]]
 
-// Terms that are next to each other: four vectors of eight lanes at a time, and in the end what is left; docs/design/lowering.md has the
-// order. A row of ten stands in a buffer of 32, which holds the identity elsewhere.
+// Adjacent operands: four vectors of eight lanes at a time, then the remainder;
+// docs/design/lowering.md has the order. A row of ten is in a buffer of 32, which contains the
+// identity elsewhere.
 // CHECK-LABEL: llvm.func internal @adjacent(
 // CHECK-SAME: %[[ENV:.*]]: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %[[OPERANDS:.*]]: !llvm.ptr, %[[LO:.*]]: i64, %[[HI:.*]]: i64)
 // CHECK: llvm.alloca {{.*}} x f32 {alignment = 64 : i64}
-// A launch may cover more rows than there are.
+// A launch may cover more rows than exist.
 // CHECK: %[[END:.*]] = llvm.intr.smin(%[[HI]], %{{.*}})
 // CHECK: llvm.icmp "slt" %[[LO]], %[[END]]
 // CHECK: arith.constant dense<0xFF800000> : vector<8xf32>
@@ -39,8 +40,9 @@ tpc_kernel.func @adjacent(%x: memref<?x?xf32> of [_4, _10]) -> (%y: memref<?xf32
   }
 }
 
-// Others one after the other; short ones without a loop, so that the one around it vectorizes. Two factors of one size make one
-// number: 2 times 3 columns lie between neighbours.
+// Other reductions are in order; short ones without a loop, so that the surrounding loop can be
+// vectorized. Two factors of one size make one
+// number: neighbors are 2 times 3 columns apart.
 // CHECK-LABEL: llvm.func internal @short(
 // CHECK: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %[[SUM:.*]]: f32):
@@ -59,7 +61,7 @@ tpc_kernel.func @short(%x: memref<?x?xf32> of [_5, "_2*_3"]) -> (%y: memref<?xf3
   }
 }
 
-// A result is no invariant memory, a barrier is nothing, and a boolean takes a byte.
+// Results are not invariant memory, barriers are removed, and a boolean takes a byte.
 // CHECK-LABEL: llvm.func internal @again(
 // CHECK: llvm.zext %{{.*}} : i1 to i8
 // CHECK: llvm.store %{{.*}} : i8

@@ -3,11 +3,12 @@
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 
-// The whole table's rows count, not this rank's. Who is the first to set the flag says what was missing.
+// Indices are compared with the rows of the whole table, not of this rank. The thread that sets the
+// flag first records the index.
 // CHECK: llvm.mlir.global internal constant @tpc_node_0("/emb\00")
 // CHECK-LABEL: llvm.func internal @kernel_embedding(
 // CHECK-SAME: %arg0: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %arg2: !llvm.ptr, %arg3: i64, %arg4: i64
-// A launch may cover more rows than there are.
+// A launch may cover more rows than exist.
 // CHECK: %[[HI:.*]] = llvm.intr.smin(%arg4, %{{.*}})
 // CHECK: %[[N:.*]] = llvm.mlir.constant(10 : i64)
 // CHECK: llvm.icmp "slt" %arg3, %[[HI]]

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program -verify-diagnostics
 
-// A size that no input has cannot be known at run time.
+// A size that no input has is unknown at run time.
 func.func private @stage_0() -> tensor<?xi64, #tpc.dist<[k]>> {
   // expected-error@+1 {{size 'k' of 'tensor<?xi64, #tpc.dist<[k]>>' is not a size of any input}}
   %0 = tpc.iota dim 0 : tensor<?xi64, #tpc.dist<[k]>>
@@ -9,7 +9,7 @@ func.func private @stage_0() -> tensor<?xi64, #tpc.dist<[k]>> {
 
 // -----
 
-// Attention is a library's, in single precision.
+// A library computes attention, in single precision.
 func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
   // expected-error@+1 {{cannot be computed on CPUs with elements of type 'f64': export the model in f32, f16 or bf16}}
   %0 = tpc.attention %q, %q, %q scale 1.0 : tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64> -> tensor<1x2x3x4xf64>
@@ -19,7 +19,7 @@ func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
-// A block that is no box in the output.
+// A block that is not a box in the output.
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[b*s]>>}] {
   tpc.stage 0 {
     tpc.micro_batches {
@@ -76,7 +76,7 @@ func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// The runtime moves the split of one axis.
+// The runtime permutes along one axis.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 func.func private @stage_0(%x: tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>>) -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>> {
   // expected-error@+1 {{over several axes at a time cannot be lowered}}

@@ -9,7 +9,7 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // CHECK: llvm.call @tpc_frame_push(
 // CHECK: llvm.call @tpc_products(
 // CHECK: llvm.call @tpc_products(
-// For messages: the node that the communication is of.
+// The ONNX node of the communication, for messages.
 // CHECK: llvm.call @tpc_at(
 // CHECK: llvm.call @tpc_all_reduce(
 // CHECK: llvm.call @tpc_launch(
@@ -31,7 +31,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
       // CHECK-LABEL: llvm.func internal @tpc_stage_0(
       // CHECK: %[[THREE:.*]] = llvm.mlir.constant(3 : i64)
       // CHECK: llvm.call @tpc_input(
-      // A part of the outermost dimension is no copy.
+      // A slice of the outermost dimension is not a copy.
       // CHECK-NOT: tpc_launch
       // CHECK: llvm.call @stage_0(
       // CHECK: llvm.cond_br
@@ -49,7 +49,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
 // CHECK: llvm.mlir.global internal constant @tpc_manifest("{
 // CHECK-SAME: \22axes\22:[\22tp\22],\22size\22:6,\22stride\22:1
 // CHECK-SAME: \22use\22:\22matmul_rhs\22
-// Tables, in which code names kernels, constants and nodes by their places.
+// Tables: code refers to kernels, constants and nodes by index.
 // CHECK: llvm.mlir.global internal constant @tpc_stages()
 // CHECK: llvm.mlir.addressof @tpc_stage_0
 // CHECK: llvm.mlir.global internal constant @tpc_kernel_name_0("kernel_add\00")

@@ -19,7 +19,8 @@ func.func private @stage_0(%x: !x, %a: !w, %b: !w, %w: !w) -> !one {
   return %3 : !one
 }
 
-// What is computed before the rounds lies in a frame of the stage, until the last round has ended; a round has another on top.
+// Values computed before the loop are in a frame of the stage until the last iteration has ended;
+// each iteration pushes another frame.
 // CHECK-LABEL: llvm.func internal @tpc_stage_0(
 // CHECK: llvm.intr.memcpy
 // CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
@@ -28,11 +29,11 @@ func.func private @stage_0(%x: !x, %a: !w, %b: !w, %w: !w) -> !one {
 // CHECK: %[[NEG:.*]] = llvm.getelementptr %[[FRAME]]
 // CHECK: llvm.call @tpc_launch(
 // CHECK: llvm.br ^[[ROUND:bb[0-9]+]]
-// The host counts rounds in its env; the device is told, for kernels that come.
+// The host counts micro-batches in its env, and sets the device's env for later kernels.
 // CHECK: ^[[ROUND]](%[[MB:.*]]: i64):
 // CHECK: llvm.store %[[MB]]
 // CHECK: llvm.call @tpc_set_env(%arg0, %{{.*}}, %[[MB]])
-// Sizes are computed again in each round, which is left out where it has no samples.
+// Sizes are recomputed in each iteration; iterations without samples are skipped.
 // CHECK: %[[SOME:.*]] = llvm.icmp "ne"
 // CHECK: llvm.cond_br %[[SOME]]
 // CHECK: %[[INNER:.*]] = llvm.call @tpc_frame_push(

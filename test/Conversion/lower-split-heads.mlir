@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --split-input-file --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=heads | FileCheck %s
 
-// Four query heads of each of two kv heads, over two ranks: a rank's heads are 0, 1, 4 and 5, which is not a run. Its groups are
-// of two: local heads count, four and two of them.
+// Four query heads for each of two kv heads, over two ranks: a rank's heads are 0, 1, 4 and 5,
+// which are not contiguous. Its groups have two heads; the call has local counts, four query heads
+// and two kv heads.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK-DAG: %[[ARGS:.*]] = llvm.alloca {{.*}}struct<(ptr, ptr, ptr, ptr, i64
 // CHECK-DAG: %[[TWO:.*]] = llvm.mlir.constant(2 : i64)
@@ -20,7 +21,8 @@ func.func private @stage_0(%q: tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4
 
 // -----
 
-// A split factor that is made of several of the weight's: heads in two blocks, and kv heads that are there twice.
+// A split factor that consists of several factors of the weight: heads in two blocks, and kv heads
+// replicated twice.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @blocks in "/w.bin" at 0 : tensor<24xf32>
 tpc.weight @twice in "/w.bin" at 0 : tensor<6xf32>

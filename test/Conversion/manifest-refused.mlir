@@ -1,10 +1,10 @@
 // RUN: tpc-opt %s --split-input-file --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --verify-diagnostics
 // RUN: not tpc-opt %S/manifest.mlir --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=digest-weights=true -o /dev/null 2>&1 | FileCheck %s
 
-// What no rank could load.
+// Views that no rank can load.
 // CHECK: error: weight file '{{.*}}' cannot be read, but --digest-weights reads it
 
-// Three blocks of four, each split over two ranks, in a view that has four blocks of three.
+// Three blocks of four, each split over two ranks, but the view has four blocks of three.
 !x = tensor<6xf32, #tpc.dist<[3 * 4{tp}], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 // expected-error@+1 {{is split over tp where its view has no such factor: 4 elements over pieces of 3}}
@@ -25,7 +25,7 @@ tpc.pipeline @main() inputs [] outputs [] {
 
 // -----
 
-// The same where nothing is split: a view of other factors is as good as any.
+// Without a split, a view with other factors is valid.
 !y = tensor<12xf32>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @whole in "/w.bin" at 0 : tensor<24xf32>

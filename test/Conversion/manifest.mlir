@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=told | FileCheck %s
 
-// The manifest: what the runtime is told, which knows nothing of the compiler (docs/design/executable.md).
+// The manifest, the interface between compiler and runtime (docs/design/executable.md).
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",
     tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 64 : i64, why = "table t has 64 rows"}]} {
 tpc.weight @even in "w.bin" at 128 : tensor<8x6xf32>
@@ -22,17 +22,18 @@ func.func private @third(%x: tensor<4x6xf16>) -> tensor<4x6xf16> attributes {tpc
 
 // CHECK: llvm.mlir.global internal constant @tpc_manifest("
 // CHECK-SAME: \22constraints\22:[{\22expr\22:\22s\22,\22max\22:64,\22min\22:1,\22why\22:\22table t has 64 rows\22}]
-// Paths are absolute, beside the model where they are not; each file is there once. What is not there now may be when it is run.
+// Paths are absolute; relative ones refer to the model's folder. Each file is listed once. A file
+// that is missing now may exist at run time.
 // CHECK-SAME: \22files\22:[{\22path\22:\22/models/w.bin\22},{\22path\22:\22/elsewhere/w.bin\22}]
 // CHECK-SAME: \22grid\22:{\22micro_batches\22:2,\22order\22:[\22tp\22,\22dp\22,\22pp\22],\22sequence_parallel\22:false,\22sizes\22:{\22dp\22:3,\22pp\22:1,\22tp\22:2}}
 // CHECK-SAME: \22inputs\22:[{\22dtype\22:\22f32\22,\22name\22:\22x\22,\22shape\22:[\22b\22,\22s\22,\228\22]}
 // CHECK-SAME: {\22default\22:\22ones\22,\22dtype\22:\22i64\22,\22name\22:\22mask\22,\22shape\22:[\22b\22,\22s\22]}]
 // CHECK-SAME: \22name\22:\22told\22
 // CHECK-SAME: \22outputs\22:[{\22dtype\22:\22f32\22,\22name\22:\22y\22,\22shape\22:[\22b\22,\22s\22,\228\22]}]
-// A view: from element 6 on, 4 rows of stride 6, split over tp, and 2 elements of each.
+// A view: from element 6 on, 4 rows of stride 6, split over tp, with 2 elements each.
 // CHECK-SAME: \22bytes\22:192,\22dims\22:{{\[\[}}{\22axes\22:[\22tp\22],\22size\22:4,\22stride\22:6}],[{\22size\22:2,\22stride\22:1}{{\]\]}}
 // CHECK-SAME: \22file\22:0,\22init\22:\22normal\22,\22name\22:\22even\22,\22offset\22:128,\22source_shape\22:[8,6],\22stage\22:0,\22use\22:\22dense\22,\22view_offset\22:6
-// 7 elements over two ranks: the runtime knows the split.
+// 7 elements over two ranks: the runtime computes the split.
 // CHECK-SAME: \22axes\22:[\22tp\22],\22size\22:7,\22stride\22:1
 // CHECK-SAME: \22file\22:1,\22init\22:\22normal\22,\22name\22:\22odd\22,\22offset\22:0
 // CHECK-SAME: \22dtype\22:\22f16\22,\22file\22:0,\22init\22:\22normal\22,\22name\22:\22half\22,\22offset\22:320

@@ -1,4 +1,5 @@
-// Marks that passes of lowering set are theirs: nobody has verified a program that has them before.
+// Attributes that lowering passes set must not be in the input, because no verifier checks them
+// there.
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/kernel.mlir --verify-diagnostics --tpc-outline-kernels
 // RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues

@@ -1,5 +1,5 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls | FileCheck %s
-// One call for those that are merged, which is what the tensors mean.
+// Merged matmuls are one call with the semantics of the tensors.
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-merge-matmuls --tpc-outline-kernels --tpc-plan-buffers \
 // RUN:   | tpc-opt --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
@@ -16,8 +16,8 @@ tpc.weight @bk in "/w.bin" at 1024 : tensor<5xf32>
 tpc.weight @square in "/w.bin" at 2048 : tensor<8x8xf32>
 tpc.weight @other in "/w.bin" at 4096 : tensor<8x8xf32>
 
-// Whatever their widths, which differ from rank to rank, the way they are stored, and what they compute as well. What
-// nobody meets is a product of its own.
+// Matmuls merge whatever their widths (which differ between ranks), storage and epilogues. A matmul
+// without a partner stays separate.
 // CHECK-LABEL: func.func private @widths
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
@@ -44,7 +44,7 @@ func.func private @widths(%x: !x) -> (!q, !s) {
   return %r, %v : !q, !s
 }
 
-// Two groups of one value: each pair meets before the next product with a parameter.
+// Two groups of one operand: each pair is used together before the next matmul with a parameter.
 // CHECK-LABEL: func.func private @groups
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
 // CHECK: tpc.matmul {{.*}} {tpc.merged = 0 : i64}
@@ -66,7 +66,7 @@ func.func private @groups(%x: !x) -> !x {
   return %sum : !x
 }
 
-// The second adds what is computed from the first.
+// Not merged: the second matmul adds a value computed from the first.
 // CHECK-LABEL: func.func private @behind
 // CHECK-NOT: tpc.merged
 func.func private @behind(%x: !x) -> !x {
@@ -79,7 +79,7 @@ func.func private @behind(%x: !x) -> !x {
   return %r : !x
 }
 
-// Of two values, and by what is computed.
+// Not merged: two left operands, and a right operand that is computed.
 // CHECK-LABEL: func.func private @others
 // CHECK-NOT: tpc.merged
 func.func private @others(%x: !x, %y: !x, %z: tensor<8x8xf32>) -> !x {
@@ -93,8 +93,8 @@ func.func private @others(%x: !x, %y: !x, %z: tensor<8x8xf32>) -> !x {
 }
 
 // CHECK-LABEL: func.func private @residual
-// A part that is added to is read while all parts are written: no other part takes its memory, which nobody needs behind
-// it.
+// A residual is read while all merged results are written, so no other result may use its memory,
+// although it is dead afterwards.
 // BUFFERS-LABEL: tpc_buffer.func @residual_on_buffers
 // BUFFERS: %[[E:.*]] = tpc_buffer.slot %{{.*}} at [[AT:.*]] : "_4*_8" x f32
 // BUFFERS: tpc_buffer.launch @kernel_exp(%arg0) to (%[[E]])

@@ -1,11 +1,11 @@
 // RUN: tpc-opt %s --tpc-outline-kernels | FileCheck %s
 
-// Which ops share a kernel, and what a kernel stores.
+// Rules for ops that share a kernel, and for values that a kernel stores.
 !tp = tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>
 !dp = tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 
-// Other rows of a producer are computed again where they are needed, if that is cheap …
+// Other rows of a producer are rematerialized at the use, if that is cheap …
 // CHECK-LABEL: func.func private @cheap_rows
 // CHECK-NEXT: call @kernel_neg_transpose_mul(%arg0, %arg1)
 func.func private @cheap_rows(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
@@ -15,7 +15,7 @@ func.func private @cheap_rows(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tenso
   return %2 : tensor<8x4xf32>
 }
 
-// … and nobody needs them in memory.
+// … and no op needs them in memory.
 // CHECK-LABEL: func.func private @rows_that_are_needed
 // CHECK-NEXT: %[[X:.*]] = call @kernel_neg(%arg0)
 // CHECK-NEXT: call @kernel_transpose(%[[X]])
@@ -33,7 +33,7 @@ func.func private @dear_rows(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
   return %1 : tensor<8x4xf32>
 }
 
-// A sum over the columns has the rows of what it adds; a sum over the rows has not.
+// A sum over columns has the rows of its operand; a sum over rows does not.
 // CHECK-LABEL: func.func private @sum_of_columns
 // CHECK-NEXT: call @kernel_neg_reduce(%arg0)
 // CHECK-LABEL: func.func private @sum_of_rows
@@ -50,7 +50,7 @@ func.func private @sum_of_rows(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<
   return %0, %1 : tensor<4x8xf32>, tensor<8xf32>
 }
 
-// A part of the rows is no work, but another address; a part of the columns is a kernel's.
+// A slice of rows is an address, not work; a slice of columns is a kernel.
 // CHECK-LABEL: func.func private @part_of_rows
 // CHECK: call @kernel_neg{{.*}}(%arg0)
 // CHECK-NEXT: tpc.local_slice
@@ -67,7 +67,7 @@ func.func private @part_of_columns(%x: tensor<4x8xf32>) -> tensor<4x4xf32, #tpc.
   return %1 : tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
 }
 
-// Two chains that meet nowhere stay two calls, here of one kernel.
+// Two independent chains stay two calls, here of the same kernel.
 // CHECK-LABEL: func.func private @apart
 // CHECK-NEXT: call @[[K:kernel_neg.*]](%arg0)
 // CHECK-NEXT: call @[[K]](%arg1)
@@ -77,7 +77,8 @@ func.func private @apart(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x
   return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// What is dear and read by two ops is stored, and so is what a norm goes over several times; what is read once, or cheap, is not.
+// An expensive value with two users is stored, and so is the operand of a norm, which is read
+// several times. Values that are cheap or read once are not stored.
 // CHECK-LABEL: func.func private @dear_twice
 // CHECK-NEXT: call @kernel_exp_neg_mul(%arg0) : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
 // CHECK-LABEL: func.func private @dear_in_loops
@@ -109,8 +110,8 @@ func.func private @cheap_twice(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
-// Cheap ops add up: each of these values is twice the one before. The fourth would cost 15, so it is stored, and the price begins
-// anew.
+// Costs of cheap ops accumulate: each of these values is twice the previous one. The fourth would
+// cost 15, so it is stored, and the cost restarts from 0.
 // CHECK-LABEL: func.func private @powers
 // CHECK-NEXT: call @kernel_{{.*}}(%arg0) : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
 func.func private @powers(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -123,7 +124,8 @@ func.func private @powers(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %5 : tensor<4x8xf32>
 }
 
-// What has no operands is in memory only for those who need it there: the product, not the sum.
+// A value without operands is stored only for users that need it in memory: the matmul, not the
+// sum.
 // CHECK-LABEL: func.func private @both_ways
 // CHECK: %[[I:.*]] = call @kernel_iota() : () -> tensor<8x8xf32>
 // CHECK: %[[SUM:.*]] = call @kernel_add(%arg0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -135,7 +137,8 @@ func.func private @both_ways(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %1 : tensor<8x8xf32>
 }
 
-// A constant that the product needs in memory is data of the program, and a constant of many values is an operand of kernels.
+// A constant that the matmul needs in memory is data of the program; a constant of many values is
+// an operand of kernels.
 // CHECK-LABEL: func.func private @data
 // CHECK-DAG: %[[ONES:.*]] = tpc.constant dense<1.000000e+00>
 // CHECK-DAG: %[[LIST:.*]] = tpc.constant dense<[1.000000e+00, 2.000000e+00]>
@@ -149,7 +152,7 @@ func.func private @data(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   return %1 : tensor<2x2xf32>
 }
 
-// Collectives stay in their order, also where the first waits for a kernel that ends behind the second.
+// Collectives keep their order, even if the first depends on a kernel that ends after the second.
 // CHECK-LABEL: func.func private @order
 // CHECK-NEXT: %[[K:.*]]:2 = call @kernel_neg_add(%arg0)
 // CHECK-NEXT: tpc.all_reduce %[[K]]#0 over ["tp"]
@@ -164,7 +167,7 @@ func.func private @order(%x: !tp, %y: !dp) -> (tensor<4xf32>, tensor<4xf32>, ten
   return %1, %2, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// What a product computes as well is no kernel, and goes where the product goes.
+// An epilogue is not a kernel, and moves with its matmul.
 // CHECK-LABEL: func.func private @fused
 // CHECK: tpc.matmul
 // CHECK-NEXT: tpc.relu %{{.*}} {tpc.fused = 0 : i32}
@@ -176,7 +179,7 @@ func.func private @fused(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<8x8
   return %2 : tensor<8x8xf32>
 }
 
-// Also what stands in a stage, before its rounds and in them.
+// The same in a stage, before its micro-batch loop and inside it.
 // CHECK-LABEL: tpc.stage 0
 // CHECK: %[[X:.*]] = func.call @kernel_neg{{.*}}(%{{.*}})
 // CHECK: tpc.micro_batches {

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-outline-kernels | FileCheck %s
 
-// Sum, norm and what follows are one kernel of rows; the sum is a result of it,
-// because it is needed outside.
+// Sum, norm and the following ops are one kernel; the sum is a result, because it has users
+// outside.
 // CHECK-LABEL: @norm
 // CHECK: call @kernel_add_layer_norm_neg(%{{.*}}) : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>)
 // CHECK-NEXT: return
@@ -12,7 +12,7 @@ func.func private @norm(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8xf
   return %0, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// The same group again: the same kernel.
+// An equal group of ops uses the same kernel.
 // CHECK-LABEL: @again
 // CHECK: call @kernel_add_layer_norm_neg(
 func.func private @again(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
@@ -22,7 +22,7 @@ func.func private @again(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8x
   return %0, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A row of a transposed norm needs other rows: two kernels.
+// A row of a transposed norm needs other rows, so there are two kernels.
 // CHECK-LABEL: @transposed
 // CHECK: call @kernel_layer_norm
 // CHECK: call @kernel_transpose
@@ -32,7 +32,7 @@ func.func private @transposed(%x: tensor<4x8xf32>, %s: tensor<8xf32>) -> tensor<
   return %1 : tensor<8x4xf32>
 }
 
-// Merged, the two sums would wait for the product between them.
+// If merged, the two sums would depend on the matmul between them.
 // CHECK-LABEL: @between
 // CHECK: call @kernel_neg
 // CHECK: tpc.matmul
@@ -44,7 +44,7 @@ func.func private @between(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %2 : tensor<8x8xf32>
 }
 
-// What has no operands is computed in the kernels that use it.
+// Values without operands are computed in the kernels that use them.
 // CHECK-LABEL: @mask
 // CHECK-NEXT: call @kernel_select(%arg0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
 func.func private @mask(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -56,7 +56,7 @@ func.func private @mask(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %0 : tensor<8x8xf32>
 }
 
-// Of two such values that are results, one uses the other: nothing is left of how they came about.
+// Two such values are results, and one uses the other: no other ops remain.
 // CHECK-LABEL: @progression
 // CHECK-NEXT: call @kernel_{{.*}}add{{.*}}() : () -> tensor<3xf64>
 // CHECK-NEXT: call @kernel_{{.*}}select{{.*}}() : () -> tensor<3xf64>
@@ -74,7 +74,7 @@ func.func private @progression() -> (tensor<3xf64>, tensor<3xf64>) {
   return %1, %4 : tensor<3xf64>, tensor<3xf64>
 }
 
-// Reshapes are no work.
+// Reshapes need no kernel.
 // CHECK-LABEL: @reshape
 // CHECK-NEXT: tpc.reshape
 // CHECK-NEXT: return
@@ -83,7 +83,8 @@ func.func private @reshape(%x: tensor<4x8xf32>) -> tensor<32xf32> {
   return %0 : tensor<32xf32>
 }
 
-// Communication stays, also where nobody needs its result: other stages come. What it sends is computed.
+// Communication is not removed even if its result is unused, because other ranks participate. Its
+// operand is computed.
 // CHECK-LABEL: func.func private @unused
 // CHECK: call @kernel_neg
 // CHECK-NEXT: tpc.broadcast

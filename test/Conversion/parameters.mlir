@@ -1,14 +1,15 @@
 // RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=parameters | FileCheck %s
 
-// Which parameters a program loads: once for each stage, and for each use (packed for products, dense for the rest), whatever
-// functions they go through. A function of several stages is told the indices of the parameters that it names itself.
+// Parameters that a program loads: once per stage and per use (packed for matmuls, dense
+// otherwise), through any functions. A function of several stages takes the indices of its own
+// parameters as arguments.
 module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 2, mb = 1>} {
 tpc.weight @first in "/w.bin" at 0 : tensor<8x8xf32>
 tpc.weight @second in "/w.bin" at 256 : tensor<8x8xf32>
 tpc.weight @shared in "/w.bin" at 512 : tensor<8xf32>
 tpc.weight @both in "/w.bin" at 544 : tensor<8x8xf32>
 
-// Its own weight is an argument; @shared, of which there is one for all layers, it names.
+// Its own weight is an argument; it refers to @shared, which all layers share, by name.
 // CHECK-LABEL: llvm.func internal @layer(
 // CHECK-SAME: %[[CTX:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[W:.*]]: i32, %[[SHARED:.*]]: i32, %{{.*}}: !llvm.ptr)
 // CHECK: llvm.call @tpc_parameter(%[[CTX]], %[[SHARED]])
@@ -22,7 +23,7 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
   return %2 : tensor<4x8xf32>
 }
 
-// A weight that a product multiplies by and something else reads is there in both forms, in this stage alone.
+// A weight that is read by a matmul and by another op is loaded in both forms, only in this stage.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK-DAG: %[[FIRST:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[SHARED0:.*]] = llvm.mlir.constant(1 : i32)
@@ -43,7 +44,7 @@ func.func private @stage_0(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %4 = tpc.matmul %2, %3 : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
   return %4 : tensor<4x8xf32>
 }
-// The other stage calls the same function with parameters of its own.
+// The other stage calls the same function with its own parameters.
 // CHECK-LABEL: llvm.func internal @stage_1(
 // CHECK-DAG: %[[SECOND:.*]] = llvm.mlir.constant(4 : i32)
 // CHECK-DAG: %[[SHARED1:.*]] = llvm.mlir.constant(5 : i32)

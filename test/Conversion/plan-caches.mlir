@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-alias-caches --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
 
-// Caches are memory that stays: this rank's part of all rounds, of which a round has its own. Layers append to an argument, and have no place for
-// what that becomes. Transposes are strides.
+// Caches are persistent memory: this rank's shard for all micro-batches, of which each uses its
+// slice. Layers append to an argument and have no buffer for the result. Transposes are strides.
 !ids = tensor<?xi64, #tpc.dist<[b], local>>
 !mine = tensor<?xi64, #tpc.dist<[b{dp, mb}], local>>
 !x = tensor<?x?x4x8xf32, #tpc.dist<[b, s, 4, 8], local>>

@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s --tpc-plan-buffers | FileCheck %s
 
-// How collectives see a tensor: as [outer, n, inner] of which n, one factor of a dimension or what is left of their product, is
-// split over one axis. (host-communication.mlir has what the runtime is told.)
+// Tensor shapes of collectives: [outer, n, inner], where n, a factor of a dimension or the rest of
+// their product, is split over one axis. (host-communication.mlir has the arguments of the calls.)
 !two = tensor<5x12xbf16, #tpc.dist<[5, 12], sum{tp, dp}, local>>
 !heads = tensor<5x48xf32, #tpc.dist<[5, 3 * 8{tp} * 4], local>>
 !merged = tensor<4x6xf32, #tpc.dist<[(2 * 4){tp}, 6], local>>
@@ -19,7 +19,8 @@
 !d = tensor<4x?x5xf32, #tpc.dist<[12{dp}, 3 * 9{tp}, 5], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 1>} {
 
-// A factor in the middle of a dimension: factors before it are outside, those behind it inside.
+// A factor in the middle of a dimension: factors before it belong to `outer`, those after it to
+// `inner`.
 // CHECK-LABEL: tpc_buffer.func @factor_on_buffers
 // CHECK-NEXT: tpc_buffer.all_gather %arg0 to %arg1 over ["tp"] outer "_3*_5" n _8 inner _4
 func.func private @factor(%x: !heads) -> tensor<5x96xf32> {
@@ -27,7 +28,7 @@ func.func private @factor(%x: !heads) -> tensor<5x96xf32> {
   return %0 : tensor<5x96xf32>
 }
 
-// A product of factors is split as one number.
+// A product of factors is split as one size.
 // CHECK-LABEL: tpc_buffer.func @product_on_buffers
 // CHECK-NEXT: tpc_buffer.all_gather %arg0 to %arg1 over ["tp"] outer 1 n _8 inner _6
 func.func private @product(%x: !merged) -> tensor<8x6xf32> {
@@ -35,7 +36,7 @@ func.func private @product(%x: !merged) -> tensor<8x6xf32> {
   return %0 : tensor<8x6xf32>
 }
 
-// Parts that are not of one size: n is the whole, and the runtime knows the split.
+// Uneven shards: n is the whole size, and the runtime computes the split.
 // CHECK-LABEL: tpc_buffer.func @uneven_on_buffers
 // CHECK-NEXT: tpc_buffer.all_gather %arg0 to %arg1 over ["tp"] outer 1 n _7 inner _6
 func.func private @uneven(%x: !uneven) -> tensor<7x6xf32> {
@@ -43,7 +44,7 @@ func.func private @uneven(%x: !uneven) -> tensor<7x6xf32> {
   return %0 : tensor<7x6xf32>
 }
 
-// Of two axes the inner one splits what the outer one left.
+// With two axes, the inner one splits the shard of the outer one.
 // CHECK-LABEL: tpc_buffer.func @inner_on_buffers
 // CHECK-NEXT: tpc_buffer.all_gather %arg0 to %arg1 over ["dp"] outer 1 n _14.tp inner _6
 func.func private @inner(%x: !inner) -> !outer {
@@ -51,7 +52,8 @@ func.func private @inner(%x: !inner) -> !outer {
   return %0 : !outer
 }
 
-// Scattered over both: the outer axis first, to memory that lives in between. (Gathers begin with the inner one.)
+// Scattered over both: the outer axis first, to an intermediate buffer. (Gathers begin with the
+// inner axis.)
 // CHECK-LABEL: tpc_buffer.func @scatter_two_on_buffers
 // CHECK-NEXT: %[[F:.*]] = tpc_buffer.push "64*floordiv(2*_12.tp*_5 + 63, 64)"
 // CHECK-NEXT: %[[T:.*]] = tpc_buffer.slot %[[F]] at 0 : "_12.tp*_5" x bf16
@@ -63,7 +65,7 @@ func.func private @scatter_two(%x: !two) -> tensor<5x2xbf16, #tpc.dist<[5, 12{tp
   return %0 : tensor<5x2xbf16, #tpc.dist<[5, 12{tp, dp}], local>>
 }
 
-// What is combined otherwise than by a sum.
+// Reductions other than sums.
 // CHECK-LABEL: tpc_buffer.func @minimum_on_buffers
 // CHECK-NEXT: tpc_buffer.all_reduce %arg0 to %arg1 over ["tp"] min count _4
 func.func private @minimum(%x: tensor<4xf32, #tpc.dist<[4], min{tp}, local>>) -> tensor<4xf32> {
@@ -71,8 +73,9 @@ func.func private @minimum(%x: tensor<4xf32, #tpc.dist<[4], min{tp}, local>>) ->
   return %0 : tensor<4xf32>
 }
 
-// Two factors of two dimensions change places as [outer, a, middle, b, inner]: what is behind the first factor in its dimension, the
-// dimensions between, and what is before the second in its own.
+// An all-to-all of two factors as [outer, a, middle, b, inner]: `middle` has the factors after the
+// first one in its dimension, the dimensions between, and the factors before the second one in its
+// dimension.
 // CHECK-LABEL: tpc_buffer.func @turn_factors_on_buffers
 // CHECK-NEXT: tpc_buffer.all_to_all %arg0 to %arg1 over ["tp"] outer _5 a _8 middle "_2*_3*_7" b _8 inner _4
 // CHECK-LABEL: tpc_buffer.func @turn_back_on_buffers
@@ -86,7 +89,8 @@ func.func private @turn_back(%x: !columns) -> !rows {
   return %0 : !rows
 }
 
-// A permute says how each side is split. Runs that are before the split factor are outside; a shift to the right is a negative one.
+// A permute has the split before and after. Blocks before the split factor belong to `outer`; a
+// shift to the right is negative.
 // CHECK-LABEL: tpc_buffer.func @reorder_on_buffers
 // CHECK-NEXT: splits {{\[\[}}"tp", "dp"], [], ["dp", "tp"], []] outer 1 blocks 1 n _12 unit 1 inner _3 first 0
 // CHECK-LABEL: tpc_buffer.func @shift_runs_on_buffers
@@ -106,8 +110,9 @@ func.func private @swap_halves(%x: !runs) -> !runs {
   return %0 : !runs
 }
 
-// An exchange lists axes before and after, of each factor and then of the product of a dimension's factors, and sizes of all. What is
-// whole on both sides is a dimension of its own.
+// An exchange lists the axes before and after of each factor and then of the product of a
+// dimension's factors, and all sizes. A part that is whole before and after is a separate
+// dimension.
 // CHECK-LABEL: tpc_buffer.func @exchange_on_buffers
 // CHECK-NEXT: layout {{\[\[\[}}"tp"], ["dp"], [], []], {{\[\[}}], [], [], []], {{\[\[}}], [], [], []]] sizes [_12, _27, _5]
 // CHECK-LABEL: tpc_buffer.func @exchange_factors_on_buffers
@@ -121,7 +126,7 @@ func.func private @exchange_factors(%x: !c) -> !d {
   return %0 : !d
 }
 
-// A broadcast works in place, and so on a copy where its operand is memory of the caller's.
+// A broadcast works in place, so an operand in the caller's memory is copied first.
 // CHECK-LABEL: tpc_buffer.func @broadcast_on_buffers
 // CHECK-NEXT: tpc_buffer.copy %arg0 to %arg1 bytes "2*_4*_5"
 // CHECK-NEXT: tpc_buffer.broadcast %arg1 over ["dp"] count "_4*_5" root 2
@@ -130,8 +135,8 @@ func.func private @broadcast(%x: tensor<4x5xf16>) -> tensor<4x5xf16> {
   return %0 : tensor<4x5xf16>
 }
 
-// Parts that are in a row are addresses: of the first factor, of a product, of a second axis in what the first one left. Others are
-// kernels.
+// Contiguous slices are addresses: of the first factor, of a product, of a second axis within the
+// shard of the first. Others are kernels.
 // CHECK-LABEL: tpc_buffer.func @part_of_factor_on_buffers
 // CHECK-NEXT: tpc_buffer.part %arg0 from "_4*_6*_8.tp*rank.tp" : "_4*_6*_8.tp" x f32
 // CHECK-LABEL: tpc_buffer.func @part_of_product_on_buffers

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s
 
-// Where values lie: which share a slot, which are another name for the same memory, which are in the caller's, what is copied.
+// Memory of values: shared slots, aliases, the caller's memory, and copies.
 !n = tensor<?x8xf32, #tpc.dist<[n, 8], local>>
 !m = tensor<?x16xf32, #tpc.dist<[n, 16], local>>
 !p = tensor<?x8xf32, #tpc.dist<[n, 8], sum{tp}, local>>
@@ -9,7 +9,7 @@
 !part = tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
-// Of slots that are free, one of just the value's size: %3 leaves the large one to %4, and nothing grows.
+// Takes a free slot of exactly the value's size: %3 leaves the large slot to %4, and no slot grows.
 // CHECK-LABEL: tpc_buffer.func @of_its_size_on_buffers
 // CHECK: %[[F:.*]] = tpc_buffer.push "64*floordiv(4*_16*n + 63, 64) + 128*floordiv(4*_8*n + 63, 64)"
 // CHECK: tpc_buffer.slot %[[F]] at 0 : "_16*n" x f32
@@ -31,7 +31,7 @@ func.func private @of_its_size(%x: !n, %w: tensor<8x16xf32>, %v: tensor<16x8xf32
   return %a, %b, %c : !n, !m, !n
 }
 
-// A slot that values of several sizes share is as large as the largest of them is when the program runs.
+// A slot shared by values of several sizes has the maximum of their run-time sizes.
 // CHECK-LABEL: tpc_buffer.func @grows_on_buffers
 // CHECK: tpc_buffer.push "64*floordiv(4*_8*n + 63, 64) + 64*floordiv(max(4*_16*n, 4*_8*n) + 63, 64)"
 // CHECK: tpc_buffer.slot %{{.*}} at 0 : "_8*n" x f32
@@ -45,7 +45,7 @@ func.func private @grows(%x: !n, %w: tensor<8x16xf32>, %v: tensor<16x8xf32>, %u:
   return %3 : !n
 }
 
-// An all-reduce works in place where that is the last use of its operand …
+// An all-reduce works in place if that is the last use of its operand …
 // CHECK-LABEL: tpc_buffer.func @in_place_on_buffers
 // CHECK: tpc_buffer.push "128*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[X:.*]] = tpc_buffer.slot %{{.*}} at 0
@@ -62,7 +62,7 @@ func.func private @in_place(%x: !p, %y: !n) -> (!n, !n) {
   return %3, %4 : !n, !n
 }
 
-// … also under another name, but not in memory of the caller's.
+// … also through an alias, but not in the caller's memory.
 // CHECK-LABEL: tpc_buffer.func @in_place_of_name_on_buffers
 // CHECK: tpc_buffer.push "64*floordiv(max(4*_2*_4*n, 4*_8*n) + 63, 64)"
 // CHECK: tpc_buffer.all_reduce
@@ -82,7 +82,8 @@ func.func private @of_argument(%x: !p, %y: !n) -> !n {
   return %1 : !n
 }
 
-// A reshape is another name: it keeps what it names alive, and as a result it lies where the caller wants it.
+// A reshape is an alias: it extends the lifetime of its operand, and as a result it is in the
+// caller's memory.
 // CHECK-LABEL: tpc_buffer.func @kept_alive_on_buffers
 // CHECK: tpc_buffer.push "192*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[NAMED:.*]] = tpc_buffer.slot %{{.*}} at 0
@@ -108,7 +109,8 @@ func.func private @named_result(%x: !n, %u: !u) -> !h {
   return %1 : !h
 }
 
-// What is in one place already is copied: a value that is returned twice, a part of one, a constant, an argument under another name.
+// Values that already have memory are copied: a value that is returned twice, a slice, a constant,
+// an alias of an argument.
 // CHECK-LABEL: tpc_buffer.func @twice_on_buffers
 // CHECK-NEXT: tpc_buffer.batch_product %arg0 by %arg1 to %arg2
 // CHECK-NEXT: tpc_buffer.copy %arg2 to %arg3 bytes "4*_8*n"
@@ -135,7 +137,7 @@ func.func private @copies(%x: !n) -> (tensor<2xf32>, !h) {
   return %c, %0 : tensor<2xf32>, !h
 }
 
-// A value that nobody reads has memory while it is written.
+// An unused value has memory while it is written.
 // CHECK-LABEL: tpc_buffer.func @unread_on_buffers
 // CHECK: tpc_buffer.push "64*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[T:.*]] = tpc_buffer.slot %{{.*}} at 0
@@ -148,7 +150,8 @@ func.func private @unread(%x: !p, %y: !n, %u: !u) -> !n {
   return %2 : !n
 }
 
-// A stage asks for inputs once, whatever uses them, and has a frame for each round.
+// A stage requests each input once, whatever the number of uses, and has a frame for each
+// iteration.
 // CHECK-LABEL: tpc_buffer.func @main_stage_0_on_buffers
 // CHECK-COUNT-5: tpc_buffer.input
 // CHECK-NOT: tpc_buffer.input

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --split-input-file --tpc-outline-kernels --tpc-plan-buffers --verify-diagnostics
 
-// What cannot be planned: each is refused by name, before anything is half done.
+// Programs that cannot be planned: each error names the op, and the program is unchanged.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // A program is planned once.
 // expected-error@+1 {{exists already: a program is planned once}}
@@ -14,7 +14,7 @@ func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Names of sizes are ours: the model has to call them otherwise.
+// Names of sizes are reserved: the model must not use them.
 // expected-error@+1 {{a size is named '_4', which is a reserved symbol (RankSizes.h); rename it in the model}}
 module {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] outputs [] {
@@ -35,7 +35,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["rank.tp"], local>>) inputs [{}]
 
 // -----
 
-// A size of an input in an expression is one of an input; another symbol is not, wherever it stands.
+// Symbols in expressions must be sizes of inputs; other symbols are rejected everywhere.
 func.func private @f(%x: tensor<?xf32, #tpc.dist<[n], local>>) -> tensor<?xf32, #tpc.dist<["n + past"], local>> {
   // expected-error@+1 {{size 'past' of 'tensor<?xf32, #tpc.dist<["n + past"], local>>' is not a size of any input}}
   %0 = tpc.iota dim 0 : tensor<?xf32, #tpc.dist<["n + past"], local>>
@@ -48,7 +48,7 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["2 * n"], local>>) inputs [{}] o
 
 // -----
 
-// Copies lie next to each other: of three rows of each rank's, no two do.
+// Copies must be adjacent: the three rows of each rank are not.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<6x6xf32>) inputs [{}] outputs [{name = "y", type = tensor<3x6xf32>, tpc.copies = array<i64: 0, 2>}] {
   tpc.stage 0 {

@@ -1,11 +1,13 @@
 // RUN: tpc-opt %s --tpc-widen-matmuls | FileCheck %s
 
-// Products of 16-bit values multiply and add in f32, and round once: the library computes in f32 alone.
+// Matmuls of 16-bit values multiply and add in f32 and round once, because the library computes
+// only in f32.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x6xf16>
 tpc.weight @u in "/w.bin" at 96 : tensor<8x6xbf16>
 
-// A parameter on the right side is widened as it is loaded. Two products by it share that, and by one left side too.
+// A right operand that is a parameter is widened at load. Two matmuls by the same parameter share
+// it; a shared left operand is widened once.
 // CHECK-LABEL: func.func @loaded
 // CHECK: %[[X:.*]] = tpc.cast %arg0 : tensor<4x8xf16> -> tensor<4x8xf32>
 // CHECK-NEXT: %[[W:.*]] = tpc.parameter @w
@@ -23,7 +25,8 @@ func.func @loaded(%x: tensor<4x8xf16>) -> tensor<4x6xf16> {
   return %2 : tensor<4x6xf16>
 }
 
-// One that something else needs as it is stays there as well. On the left side it is an activation like others.
+// A parameter with other users also stays in its type. As a left operand it is treated like an
+// activation.
 // CHECK-LABEL: func.func @both_ways
 // CHECK: %[[U:.*]] = tpc.parameter @u
 // CHECK-DAG: %[[L:.*]] = tpc.cast %[[U]] {tpc.loaded} : tensor<8x6xbf16> -> tensor<8x6xf32>
@@ -39,7 +42,7 @@ func.func @both_ways(%x: tensor<4x8xbf16>, %y: tensor<6x2xbf16>) -> (tensor<8x6x
   return %0, %1, %2 : tensor<8x6xbf16>, tensor<4x6xbf16>, tensor<8x2xbf16>
 }
 
-// A part of a sum is rounded as the product itself did, before it is reduced.
+// A partial sum is rounded like the original matmul before it is reduced.
 // CHECK-LABEL: func.func @part
 // CHECK: %[[P:.*]] = tpc.matmul {{.*}} -> tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}, local>>
 // CHECK-NEXT: %[[R:.*]] = tpc.cast %[[P]] {tpc.rounds_parts}
@@ -50,7 +53,7 @@ func.func @part(%x: tensor<4x3xf16, #tpc.dist<[4, 6{tp}], local>>, %y: tensor<3x
   return %1 : tensor<4x2xf16>
 }
 
-// One that gives f32 is not rounded.
+// A matmul with an f32 result is not rounded.
 // CHECK-LABEL: func.func @sums
 // CHECK: %[[A:.*]] = tpc.matmul %{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
 // CHECK-NEXT: return %[[A]]
@@ -60,7 +63,7 @@ func.func @sums(%x: tensor<4x8xf16>) -> tensor<4x6xf32> {
   return %0 : tensor<4x6xf32>
 }
 
-// Nothing else is touched: products of f32, and ops that are no products.
+// Matmuls in f32 and other ops are unchanged.
 // CHECK-LABEL: func.func @as_it_is
 // CHECK-NEXT: %[[Y:.*]] = tpc.matmul %arg0, %arg1 : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
 // CHECK-NEXT: %[[E:.*]] = tpc.exp %arg2 : tensor<4x6xf16> -> tensor<4x6xf16>

@@ -1,4 +1,4 @@
-// tpc.cache: round trip, and what its verifier refuses.
+// tpc.cache: round trip, and errors of its verifier.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics | tpc-opt --split-input-file | FileCheck %s
 
 !old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
@@ -20,7 +20,7 @@ module attributes {tpc.step = #tpc.step<window_lengths = "w", window = 6, room =
 
 // -----
 
-// Not of a program yet.
+// Not part of a complete program.
 // CHECK: tpc.cache @k : tensor<1x1x?x4xf16
 tpc.cache @k : tensor<1x1x?x4xf16, #tpc.dist<[1, 1, capacity, 4]>>
 

@@ -12,7 +12,7 @@ func.func @there_and_back(%x: !x) -> !x {
   return %1 : !x
 }
 
-// Tokens that are split cannot always be seen as batch and sequence.
+// Split tokens cannot always be divided into batch and sequence.
 // CHECK-LABEL: @split_intermediate
 // CHECK: tpc.reshape
 // CHECK: tpc.reshape
@@ -39,7 +39,7 @@ func.func @nothing_to_do(%x: !x) -> (!x, !x, !x) {
   return %0, %1, %2 : !x, !x, !x
 }
 
-// Shifts add up; one by nothing, or all around, is none.
+// Shifts are combined; a shift by zero or by the whole size is removed.
 // CHECK-LABEL: @rolls
 // CHECK-NEXT: %[[R:.*]] = tpc.roll %arg0 dim 0 from "s - 1" every s
 // CHECK-NEXT: return %[[R]], %arg0, %arg0

@@ -16,7 +16,7 @@ func.func @dimensions(%x: tensor<4x8xf32>) {
 
 // -----
 
-// Distributions come after annotations have been placed.
+// Distributions are rejected before annotations are attached.
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
   func.func @distributed(%x: tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>) {
     // expected-error @+1 {{'tpc.annotation' op is on a distributed value; run tpc-attach-annotations before}}

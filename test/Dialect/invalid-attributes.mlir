@@ -1,4 +1,4 @@
-// Attributes tpc.* are those of one table, each in its place and with its values.
+// tpc.* attributes must be in one table, on allowed ops and with allowed values.
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics
 
 // expected-error @+1 {{unknown attribute 'tpc.nonsense'}}

@@ -1,4 +1,4 @@
-// Collectives whose types do not say what they do.
+// Collectives whose types do not match their effect.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics
 
 !whole = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
@@ -330,7 +330,7 @@ func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{d
 
 // -----
 
-// Before the rounds there is no micro-batch.
+// Before the micro-batch loop there is no micro-batch.
 module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b], local>>) inputs [{}] outputs [] {
     tpc.stage 0 {
@@ -344,7 +344,8 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
 
 // -----
 
-// Types do not know the grid: what they say of ranks is checked against the module's, arguments of functions included.
+// Types do not contain the grid: their axes are checked against the module's grid, including types
+// of function arguments.
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2>} {
 // expected-error @+1 {{dimension 0 of 'tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>' is 4 on each rank of}}
 func.func @no_rank_has_that_many(%x: tensor<3xf32, #tpc.dist<[16{tp, dp}], local>>) {

@@ -1,4 +1,4 @@
-// The errors that hand-written model parallelism makes do not type.
+// Typical errors of hand-written model parallelism are type errors.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics
 
 !partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
@@ -68,7 +68,7 @@ func.func @sharded_softmax(%x: !x) {
 
 // -----
 
-// Heads are split, but not at their borders: 40 columns as 5 heads of 8.
+// A split inside heads: 40 columns as 5 heads of 8.
 func.func @heads_cut_apart(%x: tensor<?x40xf32, #tpc.dist<[b, 40{tp}]>>) {
   // expected-error @+1 {{operand 0 is split in dimension 1 over {tp} in a way that its factors do not allow}}
   %0 = tpc.reshape %x : tensor<?x40xf32, #tpc.dist<[b, 40{tp}]>> -> tensor<?x5x8xf32, #tpc.dist<[b, 5{tp}, 8]>>
@@ -104,7 +104,7 @@ func.func @unreduced_for_no_reason(%x: !x) {
 
 // -----
 
-// A maximum of partial maxima is not what adding them gives.
+// Partial maxima must not be added.
 !max = tensor<?x8xf32, #tpc.dist<[b, 8], max{tp}>>
 func.func @adding_partial_maxima(%x: !max) {
   // expected-error @+1 {{is not linear in operand 0, which is unreduced (max) over 'tp'}}
@@ -122,7 +122,7 @@ func.func @local_and_global(%x: tensor<?x8xf32, #tpc.dist<[b, 8], local>>, %y: t
 
 // -----
 
-// What is allowed: two unreduced branches added (a parallel residual), then reduced once.
+// Valid: two unreduced branches added (a parallel residual), then reduced once.
 !partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
 func.func @delayed_reduction(%x: !partial, %y: !partial) -> tensor<?x8xf32, #tpc.dist<[b, 8]>> {
   %0 = tpc.add %x, %y : !partial, !partial -> !partial
@@ -132,7 +132,7 @@ func.func @delayed_reduction(%x: !partial, %y: !partial) -> tensor<?x8xf32, #tpc
 
 // -----
 
-// One row for all: it cannot be split where it is repeated.
+// A broadcast row cannot be split along the repeated dimension.
 !x = tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
 !row = tensor<1x8xf32, #tpc.dist<[1{tp}, 8]>>
 func.func @split_of_what_is_broadcast(%x: !x, %row: !row) {

@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics
 
-// Text that is no size is an error wherever it stands, and never the size 0.
+// Text that is not a size is an error everywhere, and never the size 0.
 
 // expected-error @+1 {{unexpected end at column 4 of 'b +'}}
 module attributes {tpc.constraints = [{expr = #tpc.expr<"b +">}]} {}

@@ -1,4 +1,4 @@
-// What the verifiers of types and ops refuse.
+// Errors of the verifiers of types and ops.
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics
 
 // expected-error @+1 {{size of grid axis 'tp' must be at least 1, not 0}}
@@ -221,7 +221,7 @@ func.func @no_dimension(%x: tensor<8x6xf32>) {
 
 // -----
 
-// A rank cannot shift what others have.
+// A rank cannot shift elements that other ranks have.
 !half = tensor<4x6xf32, #tpc.dist<[8{tp}, 6], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
 func.func @split_run(%x: !half) {
@@ -337,7 +337,7 @@ func.func @f() {
 
 // -----
 
-// Sums of 16 bits may be given in f32; others, and in other types, not.
+// 16-bit sums may have f32 results; no other types may differ.
 func.func @rounded_product(%x: tensor<4x8xf32>, %y: tensor<8x8xf32>) {
   // expected-error @+2 {{failed to infer returned types}}
   // expected-error @+1 {{'tpc.matmul' op inferred type(s) 'tensor<4x8xf32>' are incompatible with return type(s) of operation 'tensor<4x8xf16>'}}
@@ -356,7 +356,7 @@ func.func @product_of_another_half(%x: tensor<4x8xf16>, %y: tensor<8x8xf16>) {
 
 // -----
 
-// A norm of f32 may have parameters and a result of 16 bits, and not the other way round.
+// A norm of f32 may have 16-bit parameters and results, but not the reverse.
 func.func @norm_of_halves(%x: tensor<4x8xf16>, %s: tensor<8xf32>) {
   // expected-error @+2 {{failed to infer returned types}}
   // expected-error @+1 {{scale and bias of a normalization over [4, 8] must be [8], not [8]}}

@@ -1,4 +1,4 @@
-// Every op and attribute prints as it was read.
+// Every op and attribute is printed as it was parsed.
 // RUN: tpc-opt %s | FileCheck %s
 // RUN: tpc-opt %s | tpc-opt | FileCheck %s
 // RUN: tpc-opt %s --mlir-print-op-generic | tpc-opt | FileCheck %s
@@ -222,7 +222,7 @@ tpc.pipeline @main(%ids: tensor<?x?xi64, #tpc.dist<[b, s], local>>) inputs [{tpc
   }
 }
 
-// Forms of dimensions, canonical and not.
+// Canonical and other forms of dimensions.
 // CHECK-LABEL: @dimensions
 func.func private @dimensions(
   // CHECK-SAME: tensor<?xf32, #tpc.dist<["s + 1"]>>

@@ -2,7 +2,7 @@
 // RUN: tpc-opt %s --mlir-print-op-generic | FileCheck %s --check-prefix=GENERIC
 // RUN: tpc-opt %s --mlir-print-op-generic | tpc-opt | FileCheck %s
 
-// However a size is written, it is one attribute, and is printed in one way.
+// Equal sizes are one attribute, whatever their spelling, and print in one form.
 
 // CHECK: tpc.constraints = [{expr = #tpc.expr<"b + s">, min = 1 : i64}]
 module attributes {tpc.constraints = [{expr = #tpc.expr<"s+1 + b - 1">, min = 1}]} {
@@ -12,7 +12,7 @@ module attributes {tpc.constraints = [{expr = #tpc.expr<"s+1 + b - 1">, min = 1}
 // CHECK-SAME: tpc.default = #tpc.default<positions>}
 // CHECK-SAME: tpc.default = #tpc.default<positions after "2*p">
 // CHECK-SAME: tpc.default = #tpc.default<positions of "mask">
-// No past is not said.
+// A missing past is not printed.
 // CHECK-SAME: tpc.default = #tpc.default<positions>}
 func.func @sizes(%x: tensor<8x6xf32>, %a: tensor<4xi64> {tpc.default = #tpc.default<ones>},
     %b: tensor<4xi64> {tpc.default = #tpc.default<positions>},
@@ -27,10 +27,10 @@ func.func @sizes(%x: tensor<8x6xf32>, %a: tensor<4xi64> {tpc.default = #tpc.defa
   %1 = tpc.roll %x dim 1 from "0 - s" every "9 // 3" : tensor<8x6xf32> -> tensor<8x6xf32>
   // CHECK: tpc.size "min(b, s)"
   %2 = tpc.size "min(s, b)" : tensor<i64>
-  // A long text is several strings in a row.
+  // A long text is printed as several adjacent strings.
   // CHECK: tpc.size "floordiv(b + 111111111111111, 2) + floordiv(b + 222222222222222, 2) + " "floordiv(b + 333333333333333, 2)" :
   %7 = tpc.size "(b + 333333333333333) floordiv 2 +" " (b + 222222222222222)" "floordiv 2 + (b + 111111111111111) floordiv 2" : tensor<i64>
-  // What is the default is left out.
+  // Default values are not printed.
   // CHECK: tpc.trilu %{{[^ ]*}} :
   // CHECK: tpc.trilu upper %{{[^ ]*}} k "s + 1" :
   %3 = tpc.trilu %x k "1 - 1" : tensor<8x6xf32> -> tensor<8x6xf32>

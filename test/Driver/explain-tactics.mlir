@@ -1,11 +1,12 @@
-// What each tactic adds to the one before it, with numbers that can be counted by hand. Two MLPs, each with its residual.
+// The effect of each tactic, with numbers that can be verified by hand. Two MLPs, each with its
+// residual.
 // RUN: tpc-opt %s "--tpc-explain=shard=tp2,sp shape=tokens=4" -o /dev/null | FileCheck %s --check-prefix=SP
 // RUN: tpc-opt %s "--tpc-explain=shard=tp2,pp2 shape=tokens=4" -o /dev/null | FileCheck %s --check-prefix=PP
 // RUN: tpc-opt %s "--tpc-explain=shard=dp2,mb3" -o /dev/null | FileCheck %s --check-prefix=DP
 // RUN: tpc-opt %s "--tpc-explain=shard=tp2,manual" -o /dev/null | FileCheck %s --check-prefix=MANUAL
 
-// Four matrices of 25600 bytes, of which a rank holds half. Live: two values of [4, 160], then of [4, 80], and the residual,
-// 640 bytes. One all-reduce of [4, 40] for each MLP.
+// Four matrices of 25600 bytes; a rank has half of each. Live: two values of [4, 160], then of [4,
+// 80], and the residual, 640 bytes. One all-reduce of [4, 40] for each MLP.
 // SP: Tactic by tactic, for one step with tokens=4:
 // SP: {{^}}tp{{$}}
 // SP-NEXT: 160 over tp 2: a1 (columns), a2 (rows)
@@ -14,7 +15,8 @@
 // SP-NEXT: peak per rank 105.6 KiB -> 53.1 KiB, of which weights 100.0 KiB -> 50.0 KiB
 // SP-NEXT: vocabulary
 // SP-NEXT: splits nothing
-// Reduce-scatters take their place. The input is there whole, and the output stays where it is: one gather, between the MLPs.
+// Reduce-scatters replace them. The input is whole, and the output stays sharded: one gather,
+// between the MLPs.
 // SP-NEXT: {{^}}sp{{$}}
 // SP-NEXT: tokens tokens over tp 2 between row-parallel and column-parallel matmuls: 2 ops
 // SP-NEXT: {{^}}  tp all_gather: +1, +640 B
@@ -23,7 +25,7 @@
 // SP-NEXT: peak per rank 53.1 KiB -> 52.8 KiB, of which weights 50.0 KiB -> 50.0 KiB
 // SP-NOT: {{.}}
 
-// Stages are cut last. Each holds two of the matrices, and the residual is sent.
+// Stages are cut last. Each has two of the matrices, and the residual is sent.
 // PP: {{^}}tp{{$}}
 // PP: {{^}}pp{{$}}
 // PP-NEXT: layers over 2 stages
@@ -31,7 +33,8 @@
 // PP-NEXT: peak per rank 53.1 KiB -> 28.1 KiB, of which weights 50.0 KiB -> 25.0 KiB
 // PP-NOT: {{.}}
 
-// Without --shape one sample for each replica and micro-batch, so that values of one of six are live.
+// Without --shape, one sample for each replica and micro-batch, so that values of one of six
+// samples are live.
 // DP: for one step with tokens=6:
 // DP: {{^}}dp{{$}}
 // DP-NEXT: batch tokens over 2 replicas, 3 micro-batches
@@ -39,7 +42,7 @@
 // DP-NEXT: {{^}}tp{{$}}
 // DP-NEXT: splits nothing
 
-// Nothing but annotations, of which there are none.
+// Annotations only, and none are given.
 // MANUAL: annotations
 // MANUAL-NEXT: splits nothing
 // MANUAL-NEXT: {{^}}dp{{$}}

@@ -16,7 +16,7 @@
 // CHECK-NEXT: tp all_reduce: +1, +640 B
 // Weights: 2 * 40 * 160 * 4 bytes. Live: two values of [4, 160], then of [4, 80].
 // CHECK-NEXT: peak per rank 55.0 KiB -> 27.5 KiB, of which weights 50.0 KiB -> 25.0 KiB
-// The program is as it was.
+// The program is unchanged.
 // CHECK-NOT: tpc.split
 
 // JSON: "shape": {

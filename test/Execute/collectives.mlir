@@ -1,5 +1,5 @@
-// Fewer collectives, the same values: everything that tpc-optimize-collectives and tpc-coalesce-collectives do, with
-// sizes that do not divide. The collectives are counted before and after.
+// Fewer collectives, the same values: all rewrites of tpc-optimize-collectives and
+// tpc-coalesce-collectives, with uneven sizes. The collectives are counted before and after.
 // DEFINE: %{evaluate} = --tpc-evaluate
 // RUN: tpc-opt %s %{evaluate} --tpc-localize %{evaluate} --tpc-optimize-collectives %{evaluate} --tpc-coalesce-collectives %{evaluate} -o %t.mlir | FileCheck %s
 // RUN: tpc-opt %s %{evaluate} --tpc-localize --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline %{evaluate} -o %t.staged.mlir | FileCheck %s --check-prefix=STAGED
@@ -39,13 +39,13 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
     %k4 = tpc.sigmoid %xk : !k -> !k
     %s4 = tpc.matmul %k4, %wk : !k, tensor<10x10xf32, #tpc.dist<[10{tp}, 10]>> -> !sum
 
-    // Two gathers meet below a unary op.
+    // Two gathers, one below a unary op, are operands of one op.
     %0 = tpc.all_gather %p0 over ["tp"] dim 0 : !tp -> !x
     %1 = tpc.all_gather %p1 over ["tp"] dim 0 : !tp -> !x
     %2 = tpc.relu %1 : !x -> !x
     %3 = tpc.sub %0, %2 : !x, !x -> !x
 
-    // Two reductions meet, and a slice after them; a gather twice, and a dead reduction.
+    // A sum of two reductions, then a slice; a duplicate gather, and a dead reduction.
     %4 = tpc.all_reduce %s0 over ["tp"] : !sum -> !x
     %5 = tpc.all_reduce %s1 over ["tp"] : !sum -> !x
     %6 = tpc.add %4, %5 : !x, !x -> !x
@@ -56,13 +56,13 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
     %11 = tpc.add %9, %10 : !x, !x -> !x
     %12 = tpc.all_reduce %s2 over ["tp"] : !sum -> !x
 
-    // Gathered to be reduced; reduced to be sliced.
+    // A gather before a reduction; an all-reduce before a slice.
     %13 = tpc.all_gather %p2 over ["tp"] dim 0 : !tp -> !x
     %14 = tpc.reduce sum %13 [0] : !x -> tensor<10xf32>
     %15 = tpc.all_reduce %s3 over ["tp"] : !sum -> !x
     %16 = tpc.slice %15 dim 0 from 2 : !x -> tensor<1x10xf32>
 
-    // Gathered to be compared with a value that all have.
+    // A gather before a comparison with a replicated value.
     %17 = tpc.all_gather %p3 over ["tp"] dim 0 : !tp -> !x
     %18 = tpc.cmp lt %17, %y : !x, !x -> tensor<7x10xi1>
 
@@ -70,7 +70,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
     %19 = tpc.reduce sum %xk [1] : !k -> tensor<7xf32, #tpc.dist<[7], sum{tp}>>
     %20 = tpc.all_reduce %19 over ["tp"] : tensor<7xf32, #tpc.dist<[7], sum{tp}>> -> tensor<7xf32>
 
-    // There and back, and a scatter that is gathered again.
+    // An all-to-all and its inverse, and a scatter that is gathered again.
     %21 = tpc.all_to_all %p4 over ["tp"] from 0 to 1 : !tp -> !k
     %22 = tpc.all_gather %21 over ["tp"] dim 1 : !k -> !x
     %23 = tpc.local_slice %22 over ["tp"] dim 0 : !x -> !tp

@@ -16,7 +16,7 @@ module {
 
 // -----
 
-// What a run before had, and what is no program of this stage.
+// Mismatches with an earlier run, and programs that cannot be evaluated.
 // expected-error @below {{there were 2 outputs, now there are 1}}
 module attributes {tpc.inputs = [], tpc.expected = [dense<0.0> : tensor<f64>, dense<0.0> : tensor<f64>]} {
   func.func @main() -> tensor<f32> {

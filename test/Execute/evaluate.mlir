@@ -1,4 +1,4 @@
-// The evaluator notices what is wrong.
+// Errors that the evaluator detects.
 // DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{evaluate} = --tpc-evaluate=shape=batch=2,sequence=3
 // RUN: tpc-opt %{model} %{evaluate} --tpc-assign-shardings=shard=tp2,dp2,pp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.spmd.mlir
@@ -8,7 +8,7 @@
 // Another function, and another bias.
 // RUN: sed 's/tpc.gelu tanh/tpc.gelu none/' %t.spmd.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIFFERS
 // RUN: sed 's/tpc.parameter @h1_pb/tpc.parameter @h0_pb/' %t.staged.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIFFERS
-// Messages that nobody sends or nobody receives.
+// Messages without a sender or a receiver.
 // RUN: sed '/tpc.send/d' %t.staged.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=NOT-SENT
 // RUN: sed 's/\(.*tpc.send .*\)/\1\n\1/' %t.staged.mlir | not tpc-opt %{evaluate} -o /dev/null 2>&1 | FileCheck %s --check-prefix=NOT-RECEIVED
 // An output that is not delivered.

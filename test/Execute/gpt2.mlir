@@ -1,6 +1,6 @@
-// The partitioned GPT-2 computes what the whole one does: after sharding, as one rank's program on all
-// ranks, and as pipeline stages with micro-batches. Five heads, 1009 words, uneven batches and
-// tokens; empty parts of everything.
+// The partitioned GPT-2 has the results of the original: after sharding, as one rank's program on
+// all ranks, and as pipeline stages with micro-batches. Five heads, a vocabulary of 1009, uneven
+// batches and tokens, and empty shards.
 // DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp1

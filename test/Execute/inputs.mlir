@@ -1,11 +1,10 @@
-// Inputs are drawn so that all ops can be run with them: no index leaves its table, nothing is divided by zero, no root
-// is drawn of a negative number. Else outputs are NaN, or zero of an embedding, and wrong programs
-// have that too.
+// Inputs are in the domain of all ops: no index exceeds its table, no division by zero, no root of
+// a negative number. Otherwise outputs would be NaN or zero, also for wrong programs.
 // RUN: tpc-opt %s --split-input-file --tpc-evaluate -o %t.mlir
 // RUN: FileCheck %s --implicit-check-not=0x7FF --implicit-check-not=0xFFF --implicit-check-not="[0.000000e+00, 0.000000e+00, 0.000000e+00]" --input-file=%t.mlir
 
 // CHECK-COUNT-33: tpc.expected = [dense<
-// Of eight bits without a sign none is negative, and all of them are rows of the table.
+// Unsigned 8-bit numbers: none is negative, and all are rows of the table.
 // CHECK-SAME: tpc.inputs = [dense<[{{[0-9.e+, ]*}}]> : tensor<9xf64>]
 
 //===----------------------------------------------------------------------===//
@@ -30,7 +29,7 @@ func.func @main(%ids: tensor<5xi64>) -> tensor<4x5x3xf32> {
 
 // -----
 
-// Both of a tuple, in the shorter of the two dimensions.
+// Both indices of a tuple, within the shorter of the two dimensions.
 tpc.weight @table in "w" at 0 : tensor<3x5x2x3xf32>
 func.func @main(%ids: tensor<3x4x2xi64>) -> tensor<3x4x3xf32> {
   %table = tpc.parameter @table : tensor<3x5x2x3xf32>
@@ -40,7 +39,7 @@ func.func @main(%ids: tensor<3x4x2xi64>) -> tensor<3x4x3xf32> {
 
 // -----
 
-// Of two tables, the shorter one.
+// Ids of two tables are limited by the shorter one.
 tpc.weight @long in "w" at 0 : tensor<50x3xf32>
 tpc.weight @short in "w" at 600 : tensor<2x3xf32>
 func.func @main(%ids: tensor<9xi64>) -> tensor<9x3xf32> {
@@ -64,7 +63,7 @@ func.func @main(%ids: tensor<9xi64> {tpc.default = #tpc.default<positions>}) -> 
 
 // -----
 
-// A table of one row has no place for what is true.
+// A table of one row has no row for `true`.
 tpc.weight @table in "w" at 0 : tensor<1x3xf32>
 func.func @main(%seen: tensor<9xi1>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<1x3xf32>
@@ -74,7 +73,7 @@ func.func @main(%seen: tensor<9xi1>) -> tensor<9x3xf32> {
 }
 
 //===----------------------------------------------------------------------===//
-// On the way to a table
+// Through ops before the lookup
 //===----------------------------------------------------------------------===//
 
 // -----
@@ -152,7 +151,7 @@ func.func @main(%x: tensor<3x3xi64>) -> tensor<9x3xf32> {
 
 // -----
 
-// Numbers that are integers, as well.
+// Floats with integer values.
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<9xf32>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
@@ -163,7 +162,7 @@ func.func @main(%x: tensor<9xf32>) -> tensor<9x3xf32> {
 
 // -----
 
-// As exporters count from the end: where(x < 0, x + 2, x).
+// Exporters' form of counting from the end: where(x < 0, x + 2, x).
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<9xi64>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
@@ -256,7 +255,7 @@ func.func @main(%x: tensor<9x4xi64>) -> tensor<9x3xf32> {
 
 // -----
 
-// Ids that are looked up themselves.
+// Ids that are the result of a lookup.
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<4xi64>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
@@ -268,7 +267,7 @@ func.func @main(%x: tensor<4xi64>) -> tensor<9x3xf32> {
 
 // -----
 
-// Through a function, and inside of one.
+// Through a function call, and inside a function.
 func.func @last(%x: tensor<9x4xi64>) -> tensor<9xi64> {
   %0 = tpc.slice %x dim 1 from 3 : tensor<9x4xi64> -> tensor<9x1xi64>
   %1 = tpc.reshape %0 : tensor<9x1xi64> -> tensor<9xi64>
@@ -367,7 +366,7 @@ func.func @main(%x: tensor<30xf32>, %y: tensor<30xf32>) -> tensor<30xf32> {
 
 // -----
 
-// The last one: of eight bits without a sign.
+// The last row: unsigned 8-bit numbers.
 tpc.weight @table in "w" at 0 : tensor<500x3xf32>
 func.func @main(%x: tensor<9xui8>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<500x3xf32>

@@ -1,5 +1,5 @@
-// Any sequence of reshards leaves the value as it is: sizes that do not divide, empty parts, factors that
-// become split under others, several axes. Partial sums come from products over a split dimension.
+// Any sequence of reshards preserves the value: uneven sizes, empty shards, factors that become
+// split inside others, several axes. Partial sums come from matmuls over a split dimension.
 // DEFINE: %{evaluate} = --tpc-evaluate=shape=b=3,s=5
 // RUN: tpc-opt %s %{evaluate} --tpc-lower-reshards=allow-reshard %{evaluate} --tpc-localize %{evaluate} --cse %{evaluate} -o %t.mlir | FileCheck %s
 // RUN: FileCheck %s --check-prefix=IR --input-file=%t.mlir

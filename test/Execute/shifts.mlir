@@ -1,5 +1,6 @@
-// Cyclic shifts of split tokens: sizes that do not divide, sequences shorter than a shift or than the ranks, shifts of
-// either sign. The values stay the same from the model to the pipeline, and nothing is gathered for them.
+// Cyclic shifts of split tokens: uneven sizes, sequences shorter than a shift or than the number of
+// ranks, shifts of either sign. The values are the same from the model to the pipeline, without
+// gathers.
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2,sp
 // DEFINE: %{from} = 1
@@ -8,7 +9,8 @@
 // RUN: %{run} | FileCheck %s --check-prefix=SAME
 // RUN: FileCheck %s --input-file=%t.mlir
 // SAME-COUNT-3: is the same
-// Rank 0 has 8 of 15 tokens, so the second of three sequences lies on both: each gives the other one token of it.
+// Rank 0 has 8 of 15 tokens, so both ranks have tokens of the second of three sequences: each sends
+// the other one token of it.
 // SAME: tp: 1 x collective_permute, 40 B
 // CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from 1 every sequence : tensor<?x10xf32, #tpc.dist<[(batch*sequence){tp}, 10], local>>
 
@@ -28,7 +30,7 @@
 // REDEFINE: %{shape} = batch=5,sequence=4
 // RUN: %{run} | FileCheck %s --check-prefix=OTHER
 
-// With the batch split alone, each rank shifts its own sequences.
+// If only the batch is split, each rank shifts its own sequences.
 // REDEFINE: %{shard} = tp2,dp2
 // RUN: %{run} | FileCheck %s --check-prefix=ALONE
 // RUN: FileCheck %s --check-prefix=ROLL --input-file=%t.mlir
@@ -36,7 +38,7 @@
 // ALONE-NOT: collective_permute
 // ROLL: tpc.roll %{{.*}} dim 0 from {{.*}} every sequence : {{.*}}[batch{dp}*sequence, 10], local>>
 
-// Two proofs, and why nothing deadlocks.
+// Both equivalence checks, and the proof of progress.
 // RUN: tpc-opt %S/../Transforms/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
 // RUN: tpc-opt %t.staged.mlir --tpc-verify-comms=certificate=%t.json --tpc-verify-equivalence=reference=%S/../Transforms/Inputs/shift.mlir -o /dev/null
 // RUN: tpc-check-certificate %t.json | FileCheck %s --check-prefix=PROOF
@@ -46,7 +48,7 @@
 // JSON-NEXT: "from": "1"
 // JSON-NEXT: "op": "collective_permute"
 
-// A shift by another number is found by either method, and by nobody else.
+// A shift by another amount is detected by each equivalence check, and by no other verifier.
 // DEFINE: %{wrong} = not tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift
 // RUN: tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift --tpc-verify-comms -o /dev/null
 // RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Inputs/shift.mlir interpret=false" 2>&1 | FileCheck %s --check-prefix=TERMS

@@ -1,7 +1,7 @@
-// Tensor parallelism in two dimensions computes what the whole program does: after sharding, as one
-// rank's program on all ranks, and as pipeline stages. Five heads of eight, a width of 40, 1009 words:
-// little divides; axes of one rank, more ranks than heads, empty parts. 1e-6: the epsilon of a norm that
-// was written out is a constant in single precision.
+// Tensor parallelism in two dimensions has the results of the original program: after sharding, as
+// one rank's program on all ranks, and as pipeline stages. Five heads of eight, a width of 40, a
+// vocabulary of 1009: few sizes divide evenly; axes of one rank, more ranks than heads, empty
+// shards. 1e-6: the epsilon of a decomposed norm is a constant in single precision.
 // DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2x2
@@ -28,7 +28,7 @@
 // REDEFINE: %{shape} = batch=0,sequence=3
 // RUN: %{run}
 
-// Groups of heads: keys are fewer than ranks.
+// Groups of heads: fewer kv heads than ranks.
 // REDEFINE: %{model} = %S/../Transforms/Inputs/llama.mlir
 // REDEFINE: %{shape} = batch=2,sequence=5
 // REDEFINE: %{shard} = tp2x2

@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 
 import interpret
 
-# Intended errors of the importer, by a part of the message.
+# Intended errors of the importer, by a substring of the message.
 REFUSED = [
     "cannot import",
     "which tpc does not have",
@@ -39,8 +39,8 @@ REFUSED = [
 
 
 def cases():
-    """Name, model and data of all tests. Node tests are generated, those of PyTorch's exporter are
-    files of the package.
+    """Yields name, model and data of all tests. Node tests are generated; tests of PyTorch's
+    exporter are files of the package.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

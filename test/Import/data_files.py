@@ -89,7 +89,7 @@ open("text.onnx", "w").write("<html>404 Not Found</html>\n")
 
 
 def save_nested(name, levels):
-    """An If in a branch of an If …, all of whose conditions are known."""
+    """Nested Ifs whose conditions are all known."""
     node = helper.make_node("Neg", ["x"], ["y0"], name="deepest")
     for level in range(levels):
         branch = helper.make_graph(
@@ -136,8 +136,7 @@ def field(number, content):
     return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
-# A sequence of a sequence of …, which is the type of an input more; a second graph is merged with
-# the first.
+# A deeply nested sequence type of an additional input; the second graph is merged with the first.
 sequence = field(1, b"\x08\x01")
 for _ in range(120):
     sequence = field(4, field(1, sequence))

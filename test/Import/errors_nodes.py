@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 import interpret
 import node_errors
 
-# Version of ai.onnx, inputs, initializers, nodes (the last computes the result y), its error.
+# Version of ai.onnx, inputs, initializers, nodes (the last one computes the result y and has the
+# error), error.
 NODES = node_errors.NODES + [
     # Ranges, triangles, sums.
     (
@@ -303,7 +304,7 @@ def edited(edit, body="g (float[4] x) => (float[4] y) { y = Neg(x) }"):
 
 
 def nested(levels, innermost):
-    """a0 is computed by `innermost`, a1 by a branch that does so, and so on."""
+    """a0 is computed by `innermost`, a1 by a branch that contains it, and so on."""
     for i in range(levels):
         innermost = (
             f"a{i + 1} = If (c) <then_branch = t () => (float[4] a{i}) {{ {innermost} }}, "
@@ -350,7 +351,7 @@ MODELS = [
         ),
         "has a size whose expression is too complex",
     ),
-    # 200 calls of 2,501 nodes, of which 2,500 are not needed.
+    # 200 calls of 2,501 nodes each, 2,500 of which are not needed.
     (
         whole(
             "g (float[4] x0) => (float[4] x200) { %s }"
@@ -361,8 +362,7 @@ MODELS = [
         ),
         "the graph has more than 500000 nodes, those of functions counted for each call",
     ),
-    # A branch of the caller's that the function has for an attribute is not looked into from the
-    # top.
+    # A branch that the caller passes as an attribute is not inspected from the outermost level.
     (
         whole(
             "g (float[4] x) => (float[4] y) { [call] y = local.f <branch = b () => (float[4] a) {"
@@ -374,8 +374,8 @@ MODELS = [
         ),
         "node 'odd' (Det, opset 17) is not supported",
     ),
-    # In one file branches cannot be nested so deeply that the importer minds; with functions in
-    # between they can.
+    # In one file, branches cannot be nested beyond the importer's limit; with functions between
+    # them they can.
     (
         whole(
             "g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f0(x)"),

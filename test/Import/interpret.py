@@ -32,7 +32,7 @@ class OutsideConstraints(Exception):
 
 
 class Importer:
-    """One tpc-import-many, which imports file after file."""
+    """A tpc-import-many process, which imports one file after the other."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -40,7 +40,7 @@ class Importer:
         )
 
     def program(self, path):
-        """The text of the program, in the generic form; ImportFailed tells the diagnostics."""
+        """Returns the program in the generic form. ImportFailed has the diagnostics."""
         try:
             self.process.stdin.write(f"{path}\n".encode())
             self.process.stdin.flush()

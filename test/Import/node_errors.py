@@ -1,4 +1,4 @@
-"""Single nodes that the importer must reject, and the error of each: first part."""
+"""Single nodes that the importer must reject, and the error of each."""
 
 NO_BOX = (
     "assigns to positions that depend on values, or that are not a box of its operand (x[2:n] = y"
@@ -6,7 +6,8 @@ NO_BOX = (
     " without it, for instance with another attention implementation"
 )
 
-# Version of ai.onnx, inputs, initializers, nodes (the last computes the result y), its error.
+# Version of ai.onnx, inputs, initializers, nodes (the last one computes the result y and has the
+# error), error.
 NODES = [
     # Operands.
     (17, "float[4] x", "", "Add(x)", "lacks input 1"),
@@ -41,7 +42,7 @@ NODES = [
         "Add(x, u)",
         "has sizes `2` and `3` that should be equal: operands [2] and [3] do not broadcast",
     ),
-    # Operands whose values the importer needs.
+    # Operands whose values must be known to the importer.
     (
         17,
         "float[b, 4] x, float[2] s",

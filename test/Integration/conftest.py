@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_timeout_set_timer(item, settings):
-    """The limit of pytest.ini, by a clock that goes slower on a busy machine."""
+    """The limit of pytest.ini, measured by a clock that slows down on a busy machine."""
     if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
         return None
     clock = harness.LoadClock()
@@ -117,7 +117,7 @@ def mpi():
 
 @pytest.fixture(scope="session")
 def model_124m(tmp_path_factory):
-    """GPT-2 124M with its seeded weights, written once: they stay in the build directory."""
+    """GPT-2 124M with its seeded weights, which are written once to the build directory."""
     from tpc import weights
 
     if not harness.BUILD.is_dir():
@@ -126,7 +126,7 @@ def model_124m(tmp_path_factory):
     source = TOP / "test" / "Models" / "gpt2-124m.onnx"
     copy, data = directory / source.name, directory / f"{source.name}.data"
     directory.mkdir(exist_ok=True)
-    # Files of tests run side by side.
+    # Test files run in parallel.
     with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (data.exists() and copy.exists() and copy.read_bytes() == source.read_bytes()):
@@ -136,8 +136,7 @@ def model_124m(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_findings(request):
-    """No test of programs for GPUs passes while the simulator has found something wrong with what
-    they called for.
+    """A test of GPU programs fails if the simulator has findings.
     """
     if request.path.parent.name != "cuda":
         yield
@@ -145,7 +144,7 @@ def no_findings(request):
     path = request.getfixturevalue("tmp_path") / "simulator-findings"
     request.getfixturevalue("monkeypatch").setenv("TPC_SIM_FINDINGS", str(path))
     yield
-    # Ranks that come late on a busy machine are none: those that never come end at a limit.
+    # Late ranks on a busy machine are not findings; ranks that never arrive end at a limit.
     found = (
         [line for line in path.read_text().splitlines() if ": stuck: " not in line]
         if path.exists()

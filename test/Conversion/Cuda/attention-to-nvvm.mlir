@@ -1,7 +1,8 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-attention-to-nvvm | FileCheck %s
 
-// Three kernels of one variant, whatever the sizes of sequences are: both ops take them. All of a call they read from its struct in the
-// device's memory. A thread of tiles has 8 rows and 4 keys: 32 products of each element of the head.
+// Both ops share the three kernels of one variant, whatever the sequence sizes. Kernels read all
+// sizes from the call's struct in device memory. A thread of the tile kernel has 8 rows and 4 keys:
+// 32 products for each element of the head.
 // CHECK: tpc.attention
 // CHECK: module @kernels
 // CHECK-LABEL: llvm.func @attention_f32_64_causal(
@@ -34,7 +35,8 @@ func.func @layer(%q: tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, %k: tensor<
 
 // -----
 
-// Of 16 bits in memory, 32 in arithmetic. What a variant has is in its name, and only that is in its code.
+// 16 bits in memory, 32 in arithmetic. The name lists a variant's features, and the code contains
+// only these.
 // CHECK-LABEL: llvm.func @attention_f16_40_24_keys_bias_f32_softcap(
 // CHECK: arith.extf %{{.*}} : f16 to f32
 // CHECK: arith.truncf %{{.*}} : f32 to f16

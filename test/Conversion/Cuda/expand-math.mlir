@@ -1,6 +1,6 @@
 // RUN: tpc-opt %s --tpc-expand-math | FileCheck %s
 
-// Of the digits of 2/pi, those that the argument needs; below 1/2 it is taken as it is.
+// Uses the digits of 2/pi that the argument needs; arguments below 1/2 are not reduced.
 // CHECK-LABEL: llvm.func @sine(
 // CHECK: arith.constant -1560706194 : i32
 // CHECK-COUNT-3: llvm.intr.fshl
@@ -21,7 +21,7 @@ llvm.func @cosine(%x: f32) -> f32 {
   llvm.return %y : f32
 }
 
-// In f64, rounded once.
+// Computed in f64, rounded once.
 // CHECK-LABEL: llvm.func @power(
 // CHECK-COUNT-2: arith.extf {{.*}} : f32 to f64
 // CHECK: math.roundeven {{.*}} : f64
@@ -42,7 +42,7 @@ llvm.func @remainder(%x: f32, %z: f32) -> f32 {
   llvm.return %y : f32
 }
 
-// What GPUs compute as they are told stays.
+// Functions with exact GPU instructions are not expanded.
 // CHECK-LABEL: llvm.func @root(
 // CHECK: math.sqrt
 llvm.func @root(%x: f32) -> f32 {

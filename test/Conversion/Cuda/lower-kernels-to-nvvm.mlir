@@ -7,8 +7,8 @@ tpc.pipeline @main(%x: tensor<?x768xf32, #tpc.dist<[n, 768]>>) inputs [{tpc.name
 }
 module @kernels {
 
-// A row is a warp's, and each thread holds a chunk of four: loaded at once, combined lane by lane, then by shuffles. All
-// have the sum. Nothing is loaded again.
+// A warp computes a row; each thread has a chunk of four elements, loaded at once and reduced lane
+// by lane, then by shuffles. All threads have the sum. No element is loaded twice.
 // CHECK-LABEL: llvm.func @short_rows(
 // CHECK-SAME: %[[ENV:arg0]]: !llvm.ptr<1> {llvm.align = 8 : i64, llvm.noalias, llvm.readonly}
 // CHECK-SAME: %arg2: !llvm.ptr<1> {llvm.align = 4 : i64, llvm.noalias, llvm.readonly}
@@ -37,8 +37,9 @@ tpc_kernel.func @short_rows(%x: memref<?x?xf32> of [n, 128]) -> (%y: memref<?x?x
   }
 }
 
-// A long row is a block's, which has the threads that it needs: warps exchange their sums in shared memory, behind one
-// barrier; the second keeps the next row from writing before this one's are read.
+// A block computes a long row, with as many threads as needed. Warps exchange their sums in shared
+// memory after one barrier. The second barrier prevents the next row from overwriting them too
+// early.
 // CHECK: llvm.mlir.global internal @long_rows_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<6 x f32>
 // CHECK-LABEL: llvm.func @long_rows(
 // CHECK-SAME: nvvm.reqntid = array<i32: 192>
@@ -59,7 +60,8 @@ tpc_kernel.func @long_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?xf32
   }
 }
 
-// What a pass stores, the next one has: the sum is loaded nowhere, and nobody waits. The weight is loaded before the rows.
+// The next pass has stored values in registers: the sum is never loaded, and there is no barrier.
+// The weight is loaded before the rows.
 // CHECK-LABEL: llvm.func @stores_and_reads(
 // CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
@@ -94,7 +96,8 @@ tpc_kernel.func @stores_and_reads(%x: memref<?x?xf32> of [n, 128], %r: memref<?x
   }
 }
 
-// Without a fold, threads share elements. Odd rows are not aligned: no access is wide. No division of 64 bits.
+// Without a fold, elements are distributed over threads. Odd rows are not aligned, so no access is
+// wide. There is no 64-bit division.
 // CHECK-LABEL: llvm.func @odd_rows(
 // CHECK-NOT: vector<
 // CHECK-NOT: nvvm.shfl
@@ -110,7 +113,7 @@ tpc_kernel.func @odd_rows(%x: memref<?x?xf32> of [n, 33]) -> (%y: memref<?x?xf32
   }
 }
 
-// Rows that wait for what they have stored are a warp's, and wait as one.
+// A row that reads its own stores belongs to one warp, which synchronizes as a warp.
 // CHECK-LABEL: llvm.func @waits(
 // CHECK: nvvm.bar.warp.sync
 tpc_kernel.func @waits(%x: memref<?x?xf32> of [n, 64]) -> (%y: memref<?x?xf32> of [n, 64], %z: memref<?x?xf32> of [n, 64]) {

@@ -1,12 +1,12 @@
 // RUN: tpc-opt %s --tpc-widen-matmuls --tpc-fuse-epilogues | FileCheck %s
 // RUN: tpc-opt %s --tpc-widen-matmuls --tpc-fuse-epilogues --tpc-outline-kernels --tpc-plan-buffers --tpc-verify-buffers | FileCheck %s --check-prefix=BUFFERS
 
-// Products of 16 bits that give f32.
+// 16-bit matmuls with f32 results.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.target = "cuda"} {
 tpc.weight @w in "/w.bin" at 0 : tensor<8x6xf16>
 tpc.weight @b in "/w.bin" at 96 : tensor<6xf16>
 
-// With a packed parameter the library's sums are what is asked for, and it adds a residual in f32.
+// With a packed parameter, the library returns f32 sums and adds an f32 residual.
 // CHECK-LABEL: func.func @residual
 // CHECK: tpc.matmul %arg0, %{{.*}} : tensor<4x8xf16>, tensor<8x6xf16> -> tensor<4x6xf32>
 // CHECK-NEXT: tpc.add %arg1, %{{.*}} {tpc.fused = 1 : i32} : tensor<4x6xf32>
@@ -20,7 +20,7 @@ func.func @residual(%x: tensor<4x8xf16>, %r: tensor<4x6xf32>) -> tensor<4x6xf32>
   return %1 : tensor<4x6xf32>
 }
 
-// A bias of 16 bits is none that it adds to them: the kernel that adds it reads it.
+// The library does not add a 16-bit bias to f32 sums; a kernel adds it.
 // CHECK-LABEL: func.func @bias
 // CHECK: tpc.matmul %{{.*}} -> tensor<4x6xf32>
 // CHECK-NOT: tpc.fused
@@ -39,7 +39,7 @@ func.func @bias(%x: tensor<4x8xf16>, %r: tensor<4x6xf32>) -> tensor<4x6xf32> {
   return %2 : tensor<4x6xf32>
 }
 
-// Of computed values the library gives what they are, which is widened.
+// For two computed values the library returns their 16-bit type, which is then widened.
 // CHECK-LABEL: func.func @computed
 // CHECK: %[[P:.*]] = tpc.matmul %arg0, %arg1 : tensor<4x8xf16>, tensor<8x6xf16> -> tensor<4x6xf16>
 // CHECK-NEXT: %[[C:.*]] = tpc.cast %[[P]] : tensor<4x6xf16> -> tensor<4x6xf32>

@@ -32,7 +32,7 @@ def where(
     largest: float = 1.0,
     quantum: float = 0.25,
 ) -> Value:
-    """ONNX Runtime makes 0 of the -0 that it chooses."""
+    """ONNX Runtime's Where turns a selected -0 into 0."""
     return v.within(
         c.w("Where", condition, first, second),
         max(v.largest, largest),
@@ -42,13 +42,13 @@ def where(
 
 
 def has_batch(dim: Dim) -> bool:
-    """That of the hidden states, or an input's own."""
+    """The batch of the hidden states, or an input's own batch."""
     return any(isinstance(atom, str) and atom != "sequence" for atom in dim)
 
 
 def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int | None:
-    """One that a step may need as a whole: replicas and micro-batches cannot have that of the
-    batch.
+    """An axis that a step may need as a whole, which excludes the batch with replicas and
+    micro-batches.
     """
     axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not has_batch(dim)]
     return pick(axes, number)
@@ -63,7 +63,7 @@ def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int 
 
 @step
 def split(c: Context, v: Value, a: int, b: int, d: int):
-    """One dimension becomes two: between factors that were merged, or anywhere in a number."""
+    """Splits a dimension in two: between merged factors, or at any divisor of a number."""
     if len(v.dims) >= 6:
         return None
     ways = []
@@ -100,7 +100,7 @@ def transpose(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather(c: Context, v: Value, a: int, b: int, d: int):
-    """One index, a vector or a matrix of them; known, given or computed."""
+    """A scalar, vector or matrix of indices: constant, input or computed."""
     i = any_axis(c, v, a)
     if i is None:
         return None
@@ -117,7 +117,7 @@ def gather(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
-    """Pooling by index: with the batch as a batch of the op, or as the first index."""
+    """Pooling by index: the batch is a batch dimension of the op, or the first index."""
     batch = b % 2 if len(v.dims) > 1 else 0
     if not c.chain.whole and has_batch(v.dims[0]):
         batch = 1
@@ -182,7 +182,8 @@ def slice_(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def concat(c: Context, v: Value, a: int, b: int, d: int):
-    """With itself, its opposite, or a constant where sizes are known; in either order."""
+    """Concatenates the value with itself, its negation, or a constant if sizes are known; in either
+    order."""
     i = pick(static_axes(v), a)
     if i is None:
         return None
@@ -199,7 +200,8 @@ def concat(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def parts(c: Context, v: Value, a: int, b: int, d: int):
-    """Split in two or three, which are joined in another order, or multiplied or added."""
+    """Splits the value in two or three parts, which are concatenated in another order, multiplied
+    or added."""
     i = pick(static_axes(v, 2), a)
     if i is None:
         return None
@@ -217,7 +219,7 @@ def parts(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def repeat(c: Context, v: Value, a: int, b: int, d: int):
-    """Repeats a dimension as grouped heads: a new dimension that is expanded and merged with a
+    """Repeats a dimension like grouped heads: a new dimension that is expanded and merged with a
     neighbor.
     """
     if len(v.dims) >= 6:

@@ -9,7 +9,7 @@ import numpy as np
 
 from random_chains import LIMIT, Context, Value, product, size
 
-# Draws depend on the order of STEPS: movements are registered first.
+# Random choices depend on the order of STEPS: data movement is registered first.
 from chain_moves import (
     STEPS,
     any_axis,
@@ -25,8 +25,7 @@ from chain_moves import (
 
 @step
 def constant(c: Context, v: Value, a: int, b: int, d: int):
-    """A bias, scale or mask of any shape that broadcasts: one number or all elements, and all
-    between.
+    """A bias, scale or mask of any shape that broadcasts, from one number to all elements.
     """
     shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
     while shape and shape[0] == 1 and b % 3:
@@ -43,7 +42,7 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
             "divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type)
         )
         return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
-    # An addition of 0 is left out, which shows where it is one to -0.
+    # Adds 0, which the compiler removes; that is visible for -0.
     other = c.dyadic("operand", shape, v.type, salt=d, zero=op != "Add")
     both = [v.name, other] if b % 2 else [other, v.name]
     if op == "Mul":
@@ -99,8 +98,8 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
                 ways.remove(("int8",))
     way = pick(ways, a * 12 + b + d)
     name = v.name
-    # So that something is lost. Of a product of 16 bits ONNX Runtime rounds what it likes
-    # (docs/reference/onnx-differences.md), and a whole number may come next.
+    # Values must lose digits. ONNX Runtime's rounding of 16-bit matmuls varies
+    # (docs/reference/onnx-differences.md), and a cast to integers may follow.
     whole = bool(set(way) & {"int32", "int64", "int8", "bool"})
     lossy = d % 2 and v.exact and not v.special and not (whole and v.type == "float16")
     if lossy:
@@ -120,7 +119,7 @@ def cast(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def half(c: Context, v: Value, a: int, b: int, d: int):
-    """Later ops compute in another type."""
+    """Later ops compute in the other type."""
     type = pick(("float16", "float32", "float64", "float16"), a)
     if type == v.type:
         return None
@@ -135,7 +134,7 @@ def half(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def compare(c: Context, v: Value, a: int, b: int, d: int):
-    """A comparison with a number, and what follows from it."""
+    """A comparison with a number, and uses of its result."""
     if not v.exact:
         return None
     w = c.w
@@ -156,7 +155,7 @@ def compare(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def mask(c: Context, v: Value, a: int, b: int, d: int):
-    """Some elements are replaced where an input says so, which has some of the dimensions."""
+    """Replaces elements selected by an input, which has some of the dimensions."""
     w = c.w
     dims = tuple(dim if (d >> (j % 4)) & 1 or a % 2 else (1,) for j, dim in enumerate(v.dims))
     atoms = [atom for dim in dims for atom in dim]
@@ -217,7 +216,8 @@ def again(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def reduce(c: Context, v: Value, a: int, b: int, d: int):
-    """Along one dimension or two; kept, dropped, or taken off again."""
+    """Reduces one dimension or two, with the dimension kept or dropped, or the result subtracted
+    again."""
     i = any_axis(c, v, a)
     if i is None:
         return None
@@ -262,7 +262,7 @@ def softmax(c: Context, v: Value, a: int, b: int, d: int):
 @step
 def norm(c: Context, v: Value, a: int, b: int, d: int):
     n = size(v.dims[-1])
-    # Few numbers are often equal, and the noise of their difference is enlarged.
+    # A few numbers are often nearly equal, and the rounding error of their difference is amplified.
     if v.special or n is None or n < 4 or v.type != "float32":
         return None
     scale = c.dyadic("scale", (n,), zero=False)
@@ -290,7 +290,7 @@ def matmul(c: Context, v: Value, a: int, b: int, d: int):
 
 @step
 def gram(c: Context, v: Value, a: int, b: int, d: int):
-    """Its rows with its rows, or its columns with its columns."""
+    """Multiplies the matrix with its transpose, from the left or right."""
     if len(v.dims) < 2 or v.type == "float16" or any_axis(c, v, 0) is None:
         return None
     if not c.chain.whole and any(map(has_batch, v.dims[-2:])):

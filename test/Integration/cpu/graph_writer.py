@@ -48,8 +48,8 @@ class Writer:
         self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def free_input(self, name: str, atoms: list, kind: str, bounds=()) -> str:
-        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one for
-        each column).
+        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one per
+        column).
         """
         self.input(name, atoms, integers=kind in ("indices", "bits"))
         self.fills[name] = (kind, list(atoms), list(bounds))
@@ -91,7 +91,7 @@ class Writer:
     # ---------------------------------------------
 
     def tensor(self, name: str, array: np.ndarray, node: bool | None = None) -> str:
-        """An initializer or, where the spec or the caller says so, a Constant node."""
+        """An initializer or, if the spec or the caller requests it, a Constant node."""
         if name not in self.tensors and name not in self.constants:
             tensor = numpy_helper.from_array(np.array(array, order="C"), name)
             if node is None:
@@ -120,7 +120,7 @@ class Writer:
         transposed: bool = False,
         fan_in: int | None = None,
     ) -> str:
-        """Such that a product keeps the size of its operand."""
+        """Scaled so that a matmul preserves the magnitude of its operand."""
         array = self.draw(name, (inputs, outputs)) / np.float32((fan_in or inputs) ** 0.5)
         if self.spec.depth == 0:  # exact, for the chains
             array = np.clip(np.round(array * 4), -8, 8) / np.float32(4) + np.float32(
@@ -165,7 +165,7 @@ class Writer:
         return self("Unsqueeze", self("Gather", shape, self.scalar(dim), axis=0), self.ints([0]))
 
     def reshape(self, x: str, shape: list[int]) -> str:
-        """0 copies a dimension, -1 is what is left."""
+        """0 copies a dimension, -1 is inferred."""
         if self.spec.sizes == "static" or 0 not in shape:
             return self("Reshape", x, self.ints(shape))
         parts = [self.size(x, i) if n == 0 else self.ints([n]) for i, n in enumerate(shape)]
@@ -184,8 +184,8 @@ class Writer:
         return product
 
     def reshape_to(self, x: str, old, new) -> str:
-        """From the dimensions of a chain's value to others. Computed sizes, or constants with 0 and
-        one -1 if that is enough.
+        """Reshapes a chain's value to other dimensions: by computed sizes, or by constants with 0
+        and one -1 if these suffice.
         """
         old, new = list(old), list(new)
         if old == new:
@@ -214,21 +214,21 @@ class Writer:
         return self("Slice", x, self.ints([begin]), self.ints([end]), self.ints([axis]), *steps)
 
     def repeat_heads(self, x: str, kv: int, group: int, size: int) -> str:
-        """[b, kv, s, d] -> [b, kv * group, s, d], as Hugging Face's repeat_kv does."""
+        """[b, kv, s, d] -> [b, kv * group, s, d], like Hugging Face's repeat_kv."""
         x = self("Unsqueeze", x, self.ints([2]))
         sizes = [self.size(x, 0), self.ints([kv, group]), self.size(x, 3), self.ints([size])]
         return self.reshape(
             self("Expand", x, self("Concat", *sizes, axis=0)), [0, kv * group, -1, size]
         )
 
-    # Positions and masks, made once
+    # Positions and masks, created once
     # ---------------------------------------------------------------------------------
 
     def range(self, begin: str, end: str) -> str:
         return self("Unsqueeze", self("Range", begin, end, self.scalar(1)), self.ints([0]))
 
     def ends(self) -> tuple[str, str]:
-        """The first position of these tokens, and the one behind the last."""
+        """The first position of these tokens, and the position after the last."""
         count = self("Gather", self("Shape", self.source), self.scalar(1), axis=0)
         if not self.past:
             return self.scalar(0), count
@@ -242,7 +242,7 @@ class Writer:
         return self.position_row
 
     def with_past(self, x: str, part: str, kv: int, size: int) -> str:
-        """[b, kv, s, size] behind what is kept of earlier tokens; the whole is an output."""
+        """Appends [b, kv, s, size] to the cache of earlier tokens; the result is an output."""
         whole = self("Concat", f"past.{self.layer}.{part}", x, axis=2)
         self.output(
             f"present.{self.layer}.{part}", whole, ["batch", kv, f"{part}s_of_{self.layer}", size]
@@ -271,7 +271,7 @@ class Writer:
         return self.range(self.scalar(0), self.ends()[1]) if self.past else self.positions()
 
     def distances(self, of_keys_alone: bool) -> str:
-        """Keys' positions [1, keys], or how far they are from the queries' [s, keys], as floats."""
+        """Positions of keys [1, keys], or distances of keys from queries [s, keys], as floats."""
         if of_keys_alone not in self.far:
             keys = self.key_positions()
             far = (
@@ -283,14 +283,14 @@ class Writer:
         return self.far[of_keys_alone]
 
     def full_mask(self, spec, window: int = 0) -> str:
-        """The same with all of its queries, as Attention wants it."""
+        """The same with all queries, in the form that Attention requires."""
         keys = self("Unsqueeze", self.ends()[1], self.ints([0]))
         sizes = [self.size(self.source, 0), self.ints([1]), self.size(self.source, 1), keys]
         return self("Expand", self.mask(spec, window), self("Concat", *sizes, axis=0))
 
     def mask(self, spec, window: int = 0) -> str:
-        """Booleans [1 or b, 1, s or 1, s]: which keys a query sees, of a window (0: none) if there
-        is causality.
+        """Booleans [1 or b, 1, s or 1, s]: visible keys of a query, within a window (0: none) if
+        causal.
         """
         key = (spec.mask, window)
         if key not in self.masks:
@@ -326,8 +326,7 @@ class Writer:
         )
 
     def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
-        """Outputs in another order, with names that nodes give them themselves, or the same value
-        twice.
+        """Outputs in another order, named by the nodes, or the same value twice.
         """
         nodes, outputs, how = list(self.nodes), list(self.outputs), self.spec.outputs
         if how == "twice" and outputs:

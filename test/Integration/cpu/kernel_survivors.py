@@ -1,13 +1,12 @@
 """Seeded faults in kernels that change no result, each with a reason.
 
-The value of a statement is printed without registers (Explain.cpp): `env[0]` is a size, `block` and
-`blocks` are the block's index and the number of blocks, `thread` is the index in the block.
-`one of (a or b)` is a register after a branch or a loop. `for bra, return` lists the instructions
-that use the result.
+Notation of a statement's value (Explain.cpp): `env[0]` is a size, `block` and `blocks` are the
+block's index and the number of blocks, `thread` is the index in the block. `one of (a or b)` is a
+register after a branch or a loop. `for bra, return` lists the instructions that use the result.
 
-States, found by running: `not reached`: no case executes the statement; `no difference`: its result
-equals the original's in all cases; `the same bits`: its result differs, but outputs are equal;
-`other bits`: outputs differ within the bound.
+States, determined by running: `not reached`: no case executes the statement; `no difference`: its
+result equals the original's in all cases; `the same bits`: its result differs, but outputs are
+equal; `other bits`: outputs differ within the bound.
 """
 
 import re
@@ -213,8 +212,8 @@ ENTRIES = [
         r"^bar.sync 0;$",
         "between passes over global memory: each thread reads what it has written itself",
     ),
-    # Rows whose length is known at run time: of up to 4096 elements in registers, four at once
-    # where all is aligned; else from memory, which is right for rows of any length.
+    # Rows of dynamic length: up to 4096 elements in registers, four at a time if aligned; otherwise
+    # from memory, which is correct for rows of any length.
     Entry(
         (ALWAYS,),
         SAME,
@@ -273,7 +272,7 @@ ENTRIES = [
         rf"^lt\({SIZE}, 257\) for bra$",
         "257 is no multiple of 4: rows that come here are, or have more than 4096 elements",
     ),
-    # Parts of rows at three ranks.
+    # Shards of rows on three ranks.
     Entry(
         ("a shift by one more",),
         NO_LESS,
@@ -330,7 +329,7 @@ def find(survivor: Survivor) -> Entry | None:
 
 
 def read(said: str) -> list[Survivor]:
-    """Surviving faults in the output of tpc-compare-kernels --mistakes."""
+    """Filters the surviving faults in the output of tpc-compare-kernels --mistakes."""
     return [
         Survivor(*line.split("\t")[1:]) for line in said.splitlines() if line.startswith("left\t")
     ]

@@ -78,7 +78,7 @@ def main():
         compiler, free = harness.Compiler(Path(folder) / "compiled"), []
         made = compiler.compile(MODELS / "gpt2-tiny.onnx", harness.Grid(tp=2, pp=2))
         for job in range(options.jobs):
-            # A file of its own for each job: its processes are told from others' by it.
+            # A separate copy of the executable for each job, to identify its processes.
             place = Path(folder) / f"job{job}"
             place.mkdir()
             (place / "program").write_bytes(made.path.read_bytes())

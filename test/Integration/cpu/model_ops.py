@@ -27,7 +27,8 @@ def tensor(element: str, *dims) -> str:
 
 
 class Program:
-    """One stage: inputs named in order of creation, outputs o0, o1, …, and their references."""
+    """A program with one stage: inputs in order of creation, outputs o0, o1, …, and their
+    references."""
 
     def __init__(self):
         self.inputs, self.lines, self.outputs = [], [], []
@@ -111,7 +112,7 @@ def check(tmp_path, program, sizes, make=None, tolerance=2e-6):
                 reference(*(a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays))
             )
             assert got.shape == wanted.shape, (program.lines[i], binding)
-            # Relative to the element, and to 1 where it is small.
+            # Relative to the element, or to 1 if the element is smaller.
             with np.errstate(invalid="ignore", over="ignore"):
                 close = np.isclose(
                     got.astype(np.float64),

@@ -8,8 +8,8 @@ import onnx.parser
 from onnx import numpy_helper
 
 # Values named w… are weights, i… are integers below 5, m… are booleans, all others are inputs. A
-# result named z is compared exactly. Every output is of an unknown shape: the compiler must find
-# it.
+# result named z is compared exactly. Every output has an unknown shape, which the compiler must
+# infer.
 X = "float[batch, sequence, 12] x"
 GRAPHS = {
     # ---- element by element ----
@@ -469,7 +469,7 @@ def build(name, path):
 
 
 def order(assignments):
-    """The cases read better with constants behind what they are for; ONNX wants them before."""
+    """The cases list constants after their uses, for readability; ONNX requires them before."""
     done, left, ordered = set(), list(assignments), []
     outputs = {value.strip() for names, _ in assignments for value in names.split(",")}
     while left:

@@ -25,7 +25,7 @@ BASES = ("stream", "own", "static", "plain", "special", "weight", "constant", "t
 ENDS = ("row", "output", "row_output")
 # Storage of constants. The compiler reads Constant nodes of up to 64 elements.
 STORES = ("initializer", "node")
-# Elements of one value, not counting symbolic dimensions.
+# Maximum number of elements of a value, without symbolic dimensions.
 LIMIT = 1536
 
 Dim = tuple  # of atoms, major to minor: names of symbols, and numbers
@@ -59,9 +59,8 @@ class Chain:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor on the way. `largest` and `quantum`: all finite elements are multiples of the one
-    and at most the other; without them the value is rounded in ways that depend on the order of
-    sums.
+    """An intermediate tensor. All finite elements are multiples of `quantum` and at most `largest`;
+    without these, rounding of the value depends on the order of sums.
     """
 
     name: str
@@ -95,7 +94,7 @@ class Value:
         return self.to(name, dims, largest=0.0, quantum=0.0, **changes)
 
     def within(self, name: str, largest: float, quantum: float, dims=None, **changes) -> Value:
-        """With these bounds, if the type holds all such numbers."""
+        """Sets these bounds if the type can represent all such numbers."""
         digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[self.type]
         if not self.exact or largest / quantum > 2.0**digits or largest > 6e4:
             return self.rounded(name, dims, **changes)
@@ -103,7 +102,7 @@ class Value:
 
 
 def size(dim: Dim) -> int | None:
-    """None: it depends on a symbol."""
+    """None if it depends on a symbol."""
     return None if any(isinstance(atom, str) for atom in dim) else int(np.prod(dim, dtype=np.int64))
 
 
@@ -113,7 +112,7 @@ def draw_chain(r: random.Random, depth: int) -> Chain:
         + ("own", "own", "static", "plain", "special", "special", "weight", "constant", "table")
     )
     width = r.choice((4, 6, 8, 8, 12, 12, 16, 24, 24, 30, 48))
-    # Dimensions that a matmul splits are reshaped and looked up, with many other ops in between.
+    # Dimensions that are split in a matmul are reshaped and looked up, with many other ops between.
     moves = (
         "split",
         "split",
@@ -216,16 +215,16 @@ class Context:
     def indices(
         self, v: Value, dims: tuple[Dim, ...], bounds: list[Dim], mode: int, salt: int
     ) -> str:
-        """Indices of the shape `dims`; if there are several bounds, their number is the last
-        dimension. Constants if the sizes are known and the mode says so, else an input, or the rest
-        of an input's division by the size.
+        """Indices of shape `dims`; with several bounds, the last dimension has one index per bound.
+        Constants if sizes are known and the mode requests it; otherwise an input, or an input
+        modulo the size.
         """
         w = self.w
         static = all(size(dim) is not None for dim in dims)
         known = [size(bound) for bound in bounds]
         if static and mode % 3 == 0:
             shape = [size(dim) for dim in dims]
-            # For an unknown size: the first or the last element.
+            # For an unknown size: index of the first or the last element.
             columns = [
                 self.rng(salt + i).integers(
                     -(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape
@@ -250,7 +249,7 @@ class Context:
 
 
 # ------------------------------------------------------------------------------------------------
-# Running a chain
+# Execution of a chain
 # ------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +272,7 @@ def begin(c: Context, stream: Value) -> Value:
     if chain.base == "table":  # looked up with ids of a batch of its own
         ids = w.free_input(f"chain{c.index}.ids", [rows, 3], "indices", [(10,)])
         table = c.dyadic("table", (10, 8))
-        # Ranks may have some of the rows each, and add zeros of what they do not have.
+        # Each rank may have some of the rows, and adds zeros for the others.
         return Value(
             w("Gather", table, ids, axis=0),
             ((rows,), (3,), (8,)),
@@ -291,7 +290,7 @@ def begin(c: Context, stream: Value) -> Value:
 
 
 def product(c: Context, v: Value, columns: int, bias: bool, salt: int = 0) -> Value:
-    """With a weight, along the last dimension."""
+    """Multiplies by a weight, along the last dimension."""
     rows = size(v.dims[-1])
     scale = 2.0 ** -round(np.log2(max(rows, 1)) / 2)
     array = (c.rng(salt).integers(-4, 5, (rows, columns)) / 4 * scale).astype(v.type)
@@ -304,7 +303,7 @@ def product(c: Context, v: Value, columns: int, bias: bool, salt: int = 0) -> Va
 
 
 def run(c: Context, stream: Value) -> Value:
-    """Builds the chain. The hidden states behind it."""
+    """Builds the chain and returns the resulting hidden states."""
     from chain_steps import STEPS
 
     chain, w = c.chain, c.w

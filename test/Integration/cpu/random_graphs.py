@@ -59,7 +59,7 @@ def linear(
     out = w("MatMul", x, matrix)
     if not vector:
         return out
-    # Exporters put the bias on either side.
+    # Exporters write the bias as either operand.
     return w("Add", vector, out) if len(name) % 2 else w("Add", out, vector)
 
 
@@ -119,7 +119,7 @@ def mlp(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
 
 
 def project(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> tuple[str, str, str]:
-    """q [b, s, heads, d], k and v [b, s, kv, d]: in every family's order of columns."""
+    """Returns q [b, s, heads, d], k and v [b, s, kv, d], for every family's order of columns."""
     h, H, K, d = spec.hidden, layer.heads, layer.kv, layer.size
     if layer.attention == "separate":
         return tuple(
@@ -191,7 +191,7 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
     """q [b, heads, s, d], k and v [b, kv, s, d] -> the same as q."""
     H, K, d = layer.heads, layer.kv, layer.size
     if layer.core == "op":
-        # Its own causality knows of no earlier tokens.
+        # The op's own causality does not support earlier tokens.
         own = spec.mask == "causal" and not spec.cache and not layer.window
         mask = [w.full_mask(spec, layer.window)] if spec.mask != "none" and not own else []
         return w("Attention", q, k, v, *mask, is_causal=int(own))
@@ -229,7 +229,7 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
         if product:
             mask = w("Unsqueeze", mask, w.ints([1]))
         if spec.masking == "where":
-            # Scores without norms may be below -1e9, which hides no key then but in tpc
+            # Without norms, scores may be below -1e9. A mask of -1e9 then hides a key only in tpc
             # (docs/reference/onnx-differences.md).
             low = -1e9 if layer.norm != "none" else float(np.finfo(np.float32).min)
             scores = w("Where", mask, scores, w.number(low if "padded" in spec.mask else -np.inf))
@@ -339,8 +339,8 @@ def add_chains(w: Writer, spec: Spec, behind: int, stream: Value) -> Value:
 
 
 def build(spec: Spec) -> Writer:
-    """The graph. Its writer makes the model, with or without the outputs that are only needed to
-    judge others.
+    """Builds the graph. Its writer creates the model, with or without the outputs that are needed
+    only to evaluate others.
     """
     w = Writer(spec)
     table = None
@@ -368,7 +368,7 @@ def build(spec: Spec) -> Writer:
             x = w("Add", x, w("Gather", rows, w.positions(), axis=0))
     if "padded" in spec.mask and any(layer.attention != "none" for layer in spec.used):
         w.input("attention_mask", [BATCH, f"{PAST} + {SEQUENCE}" if caches else SEQUENCE])
-    # Without layers the hidden states are small multiples of 1/4, as all that chains work on.
+    # Without layers, the hidden states are small multiples of 1/4, like all values of chains.
     start = Value(
         x,
         ((BATCH,), (SEQUENCE,), (spec.hidden,)),

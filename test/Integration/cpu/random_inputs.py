@@ -11,7 +11,8 @@ from random_graphs import BATCH, SEQUENCE
 def fill(
     r: np.random.Generator, symbols: dict[str, int], kind: str, atoms: list, bounds: list
 ) -> np.ndarray:
-    """Input of a chain. Unbound symbols are drawn: they are separate batches."""
+    """Returns an input of a chain. Symbols without a value are random: they are separate
+    batches."""
 
     def number(atom):
         return symbols.setdefault(atom, int(r.integers(1, 5))) if isinstance(atom, str) else atom
@@ -40,8 +41,8 @@ def make_inputs(w: Writer, batch: int, sequence: int) -> dict[str, np.ndarray]:
     past = (batch + sequence) % 4 if spec.cache else 0
     mask = np.ones((batch, past + sequence), np.int64)
     for row in range(batch):
-        # Left padding, right padding, none. Attention as one op says for itself what rows without
-        # keys are.
+        # Left padding, right padding, none. Attention as one op defines the result of rows without
+        # keys.
         count = int(r.integers(0, sequence))
         if row % 3 == 0 and spec.opset < 23:
             mask[row, :count] = 0

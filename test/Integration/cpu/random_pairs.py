@@ -32,13 +32,13 @@ from random_graphs import Spec, build, draw, draw_shapes  # noqa: E402
 from random_inputs import make_inputs  # noqa: E402
 from tpc.reference import TOLERANCE, Session, difference  # noqa: E402
 
-# All values are near 1 on the way; a result near zero by chance is no more exact than what it comes
-# from.
+# Intermediate values are near 1; a result that is near zero by chance is no more accurate than its
+# operands.
 NOISE = 2e-6
-# Tolerance of intermediate results in 16 bits, relative to the largest value or to 1: a sum in
-# another order may round differently.
+# Tolerance of intermediate 16-bit results, relative to the largest value or to 1: a sum in another
+# order may round differently.
 LOOSE = 1e-2
-# So many runs on other numbers show how much a graph enlarges rounding.
+# Number of runs on perturbed numbers that show how much a graph amplifies rounding.
 DISTURBED = 4
 
 
@@ -73,8 +73,8 @@ class Pair:
 
 
 def draw_grid(r: random.Random, spec: Spec) -> Grid:
-    """Tensor parallelism of two dimensions as often as of one, micro-batches and replicas as often
-    as neither.
+    """Tensor parallelism in two dimensions is as frequent as in one, micro-batches and replicas as
+    frequent as neither.
     """
     limit = 32 if r.random() < 0.02 else 16
     two = r.random() < 0.5
@@ -89,7 +89,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
         )
         reshard = r.random() < (0.8 if spec.chains else 0.1)
-        # Replicas and micro-batches do not have the whole batch.
+        # No replica or micro-batch has the whole batch.
         one = any(chain.whole for chain in spec.chains) and r.random() < 0.9
         dp, mb = (1, 1) if one else (r.choice((1, 1, 1, 2, 2, 3)), r.choice((1, 1, 1, 2, 2, 4)))
         grid = Grid(
@@ -102,7 +102,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             reshard,
             xy=(x, y) if two else None,
         )
-        # Seldom more of anything than there is.
+        # Rarely more ranks than work.
         if grid.ranks <= limit and (
             (grid.pp <= spec.depth and grid.tp <= widest(spec)) or r.random() < 0.05
         ):
@@ -117,7 +117,8 @@ def draw_pair(seed: int) -> Pair:
 
 
 def widest(spec: Spec) -> int:
-    """The most parts that any weight of the model has. What norms need whole does not count."""
+    """Returns the maximum number of shards of any weight. Dimensions that norms need whole do not
+    count."""
     sizes = [1]
     for layer in spec.used:
         if layer.attention != "none":
@@ -131,17 +132,16 @@ def widest(spec: Spec) -> int:
 
 
 def may_refuse(pair: Pair) -> list[str]:
-    """Returns parts of the only messages by which tpcc may reject the pair."""
+    """Returns substrings of the only messages with which tpcc may reject the pair."""
     spec, grid, words = pair.spec, pair.grid, []
     if grid.xy:
-        # The first dimension splits what matrices have on their other side: the width of the
-        # residual.
+        # The first dimension splits the other dimension of matrices: the residual's width.
         if spec.hidden == 1:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
             words.append("the first dimension is larger than what it splits")
-        # Steps on the hidden states themselves, without a product before them, may need that width
-        # in one piece.
+        # Steps directly on the hidden states, without a matmul before them, may need the whole
+        # width.
         if any(chain.base == "stream" and not chain.product for chain in spec.chains):
             words.append("no matrix of the model can be split in two dimensions")
     if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
@@ -154,7 +154,8 @@ def may_refuse(pair: Pair) -> list[str]:
         or spec.store != "initializer"
         or any(chain.store == "node" for chain in spec.chains)
     ):
-        # Small constants are no weights, and chains may need in one piece what is split elsewhere.
+        # Small constants are not weights, and chains may need a whole dimension that is split
+        # elsewhere.
         words += [
             "is larger than anything that can be split",
             "no weight of the model can be split",
@@ -164,8 +165,8 @@ def may_refuse(pair: Pair) -> list[str]:
     if spec.hidden == 1 or any(
         layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used
     ):
-        # Narrower inside than outside, or with weights that have one row: the sums of its parts are
-        # larger than what a rank would save.
+        # An MLP that is narrower inside than outside, or weights with one row: the partial sums are
+        # larger than the savings of a rank.
         words.append("in parts would send")
     if grid.dp * grid.mb > 1 and any(
         chain.whole or chain.base in ("static", "plain") for chain in spec.chains
@@ -178,7 +179,7 @@ def may_refuse(pair: Pair) -> list[str]:
             "combines samples",
         ]
     if spec.chains:
-        # Products of all tokens with all tokens, at the most that sizes may be.
+        # Matmuls of all tokens with all tokens, at the maximum sizes.
         words.append("combinations of its indices")
     if grid.pp > spec.depth:
         words.append("the model can be cut into at most")
@@ -187,8 +188,8 @@ def may_refuse(pair: Pair) -> list[str]:
 
 @dataclass
 class Outcome:
-    """Result of a pair. kind: ok, refused (rightly), unjudged (ONNX Runtime has no such op), or a
-    kind of failure: wrong, run, unexpected (a refusal), crash.
+    """Result of a pair. kind: ok, refused (correctly), unjudged (ONNX Runtime does not support an
+    op), or a kind of failure: wrong, run, unexpected (an error of tpcc), crash.
     """
 
     kind: str
@@ -270,7 +271,7 @@ def check(pair: Pair, directory: Path) -> Outcome:
         and compiled.returncode == 1
         and not pair.grid.allow_reshard
     ):
-        # Communication that no tactic expects. If that is wanted, it must work.
+        # Communication that no tactic expects. If the grid allows it, the program must work.
         features.add("asked for allow-reshard")
         pair = dataclasses.replace(pair, grid=dataclasses.replace(pair.grid, allow_reshard=True))
         compiled = compile_graph(pair, path)
@@ -345,8 +346,8 @@ def run_graph(
 
 
 def judge(w: Writer, name: str) -> str:
-    """How well an output is known: exact (to the bit), sum (but for the sign of zero), close, loose
-    (rounded to 16 bits on the way), or empty: made of layers, and close.
+    """Accuracy of an output: exact (to the bit), sum (except for the sign of zero), close, loose
+    (rounded to 16 bits on the way), or empty (a result of layers, and close).
     """
     return w.judged.get(name) or ("loose" if w.loose else "")
 
@@ -357,7 +358,7 @@ def compare(
     if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
         return f"{actual.dtype} {actual.shape}, not {wanted.dtype} {wanted.shape}"
     if wanted.dtype == np.int64 and not how:
-        # The best of logits: another one is as good where it is as large.
+        # The index of the largest logit: another index with an equal logit is also correct.
         def value(index):
             return np.take_along_axis(logits, np.asarray(index)[..., None], -1)
 
@@ -404,8 +405,8 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class GatherElements(OpRun):
-    """ONNX's definition; the evaluator's own wants as many indices as there are elements along the
-    other dimensions.
+    """ONNX's definition; the evaluator's own implementation requires as many indices as elements
+    along the other dimensions.
     """
 
     def _run(self, data, indices, axis=0):
@@ -415,8 +416,8 @@ class GatherElements(OpRun):
 
 
 def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
-    """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision;
-    or, where the evaluator fails, the other way round.
+    """Uses onnx's reference evaluator, because ONNX Runtime does not support all ops in double
+    precision; if the evaluator fails, uses ONNX Runtime.
     """
     model = in_double(model)
     doubles = {
@@ -432,7 +433,7 @@ def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
 
 
 def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelProto, dict]:
-    """The same graph on other numbers: each float that is known or given is off by up to one unit
+    """The same graph on perturbed numbers: each float constant or input changes by up to one unit
     in the last place.
     """
     r = np.random.default_rng(seed)
@@ -456,11 +457,11 @@ def disturb(model: onnx.ModelProto, given: dict, seed: int) -> tuple[onnx.ModelP
 
 
 class Noise:
-    """Effect of rounding on an output. A norm of nearly equal numbers enlarges it, and so do layers
-    without norms and a softmax of large numbers. Rounding intermediate values has as much effect as
-    rounding inputs. So the error of a result, against doubles, may be up to ten times that of ONNX
-    Runtime on the same numbers or on numbers that differ in the last place. Real faults are larger
-    by orders of magnitude (test_mistakes_are_no_noise).
+    """Effect of rounding on an output. A norm of nearly equal numbers amplifies it, and so do
+    layers without norms and a softmax of large numbers. Rounding intermediate values has as much
+    effect as rounding inputs. So the error of a result, against doubles, may be up to ten times
+    that of ONNX Runtime on the same numbers or on numbers that differ in the last place. Errors of
+    real faults are larger by orders of magnitude (test_mistakes_are_no_noise).
     """
 
     def __init__(self, w: Writer, given: dict, wanted: dict):

@@ -125,7 +125,7 @@ def is_sensible(spec: Spec) -> bool:
 
 
 def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome]:
-    """Each step removes something: it ends."""
+    """Terminates, because each step makes the pair smaller."""
     progress = True
     while progress and tries > 0:
         progress = False
@@ -143,8 +143,8 @@ def shrink(pair: Pair, failure: Outcome, tries: int = 80) -> tuple[Pair, Outcome
 
 
 def signature(outcome: Outcome) -> str:
-    """The kind of failure and, of messages, the words without names and numbers: what is the same
-    for one mistake.
+    """Returns the kind of failure and the words of its messages without names and numbers, which
+    are equal for the same bug.
     """
     if outcome.kind in ("ok", "wrong"):
         return outcome.kind

@@ -12,7 +12,7 @@ import random_chains
 from random_chains import Chain
 
 BATCH, SEQUENCE, PAST = "batch", "sequence", "past"
-# Rows of a table of learned positions: sequences are shorter.
+# Rows of a table of learned positions; sequences are shorter.
 POSITIONS = 16
 
 
@@ -145,7 +145,7 @@ def draw_layer(r: random.Random) -> Layer:
     if mlp == "none" and attention == "none":
         mlp = "gelu_erf"
     norm = r.choice(("layer", "layer", "layer_spelled", "rms", "rms_spelled", "none"))
-    # One element normalized by itself is its sign, which any noise may turn.
+    # A norm over one element is its sign, which rounding may flip.
     qk_norm = r.random() < 0.1 and size > 2
     return Layer(
         attention,
@@ -172,7 +172,7 @@ def draw(seed: int) -> Spec:
 
 
 def draw_chains(r: random.Random, spec: Spec) -> Spec:
-    """Three of five graphs have chains, beside few layers or none."""
+    """Three of five graphs have chains, in addition to few or no layers."""
     changes = {
         "store": r.choice(("initializer", "initializer", "node", "mixed")),
         "outputs": r.choice(("plain", "shuffled", "direct", "twice")),

@@ -19,7 +19,7 @@ def run(*arguments, fails=False):
 
 
 def program(path, spec, *options):
-    """The staged program, without the record of tactics and the places of bytes in files."""
+    """Returns the staged program without the record of tactics and without offsets in files."""
     text = run(path, f"--megatron-shard={spec}", "--emit=staged", "--plain", *options)
     lines = [line for line in text.splitlines() if not line.startswith("module")]
     assert any("tpc.pipeline" in line for line in lines)

@@ -46,7 +46,7 @@ def chain(first, second):
 
 
 def split(tmp_path, grid, programs):
-    """The programs, one rank's view of each, checked to compute the same."""
+    """Returns one rank's programs, after checking that their results are equal."""
     path = tmp_path / "programs.mlir"
     path.write_text("// -----\n".join(programs))
     passes = [
@@ -71,13 +71,13 @@ def test_nothing_is_communicated_behind_a_layout(tmp_path, grid):
     wrong = []
     for (first, second), program in zip(pairs, programs):
         before, behind = re.split(r"tpc\.exp\b.*\n", program)
-        # A dimension that was whole, or gets more axes, is sliced.
+        # A dimension that was whole, or that gets more axes, is sliced.
         free = all(
             new == old or old == "-" or new.startswith(old + "+") for old, new in zip(first, second)
         )
         if re.search(COLLECTIVE, behind) or bool(re.search(COLLECTIVE, before)) == free:
             wrong.append((first, second))
-        # Each is in the layout that it was annotated with.
+        # Each value has the layout of its annotation.
         for name, layout in (("relu", first), ("exp", second)):
             dist = re.search(
                 rf"tpc\.{name}\b.* -> tensor<\S+f32(?:, #tpc\.dist<\[(.*)\], local>)?>", program

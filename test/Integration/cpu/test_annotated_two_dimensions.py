@@ -1,6 +1,6 @@
 """Annotations over tpx and tpy, in any order and on any tensor: results equal ONNX Runtime's.
 
-No combination makes the compiler search endlessly, or splits an operand that a norm needs whole.
+No combination causes an endless search or splits an operand that a norm needs whole.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from models import FAMILIES, COMMITTED
 from tpc.reference import TOLERANCE, difference
 
 ENTRIES = ["-", "?", "tpx", "tpy", "tpx+tpy", "tpy+tpx"]
-# pattern -> number of dimensions: a head, a table, products of both kinds, a norm, biases of both
+# pattern -> number of dimensions: a head, a table, matmuls of both kinds, a norm, biases of both
 # kinds
 TENSORS = {
     "gpt2-tiny-nopast": {
@@ -81,7 +81,7 @@ def test_default_cases_are_cases():
 
 
 def test_one_axis_on_two_dimensions(tpcc, tmp_path):
-    """The message names the line, and both places in it."""
+    """The message names the line and both positions in it."""
     (tmp_path / "a.txt").write_text("# head\nval_879: [tpx+tpy, tpy]\n")
     tpcc.call(
         [

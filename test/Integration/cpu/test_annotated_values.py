@@ -8,7 +8,7 @@ import pytest
 from harness import run, tool
 from models import MODELS
 
-# As several exporters write them: fused projections, rotary embeddings, caches, soft caps, ALiBi.
+# Models of several exporters: fused projections, rotary embeddings, caches, soft caps, ALiBi.
 WRITTEN = [
     "gpt2-tiny-nopast",
     "gpt2-tiny",
@@ -21,7 +21,7 @@ WRITTEN = [
 
 
 def recognition(tmp_path):
-    """The passes of the model level between those that hold annotations and place them."""
+    """The model-level passes between materializing and attaching annotations."""
     empty = tmp_path / "empty.mlir"
     empty.write_text("module {}\n")
     dump = (
@@ -35,7 +35,7 @@ def recognition(tmp_path):
 
 
 def annotate(text):
-    """Says nothing, `?` of each dimension, about every value."""
+    """Annotates every value with `?` in each dimension, which has no effect."""
     lines, annotations = [], []
     for line in text.splitlines():
         if line.strip().startswith("return"):
@@ -53,7 +53,7 @@ def annotate(text):
 
 
 def computations(text):
-    """Lines by what their ops compute from what, whatever the order that they are in."""
+    """Returns lines keyed by their op and operands, independent of their order."""
     values, found = {}, {}
     for line in text.splitlines():
         if line.strip().startswith("func.func"):

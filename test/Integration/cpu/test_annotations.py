@@ -27,13 +27,13 @@ CASES = {
         "tp2,dp2,pp2",
         "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]",
     ),
-    # Samples and columns over the same ranks: one of them yields in every product.
+    # Samples and columns over the same ranks: one of them loses the conflict in every matmul.
     "conflict": (
         "tp2,manual",
         "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]",
     ),
-    # The residual's width, which norms need whole: weights are held in parts, and gathered where
-    # that costs less.
+    # The residual's width, which norms need whole: weights are sharded, and gathered where that is
+    # cheaper.
     "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
     "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
     # Weights in FSDP: sharded over the replicas and gathered layer by layer in each micro-batch.
@@ -65,8 +65,8 @@ def test_numbers(tpcc, tmp_path, name):
 
 
 def test_weights_on_replicas(tpcc, tmp_path):
-    """Each replica holds its part; a layer's weights are gathered once for each micro-batch, and
-    reports say so.
+    """Each replica has its shard; a layer's weights are gathered once per micro-batch, as reports
+    show.
     """
     path = tmp_path / "annotations.txt"
     path.write_text("*.h.*.mlp.*.weight: [dp, -]\n*.h.*.attn.*.weight: [dp, -]\n")
@@ -82,11 +82,11 @@ def test_weights_on_replicas(tpcc, tmp_path):
         assert ours["name"] == name and all_of_it["bytes"] == [size, size]
         annotated = re.search(r"\.h\..*\.(mlp|attn)\..*\.weight$", name)
         if annotated or ours["bytes"][0] < size:
-            # Biases go with the columns that they are added to.
+            # Biases have the split of the columns that they are added to.
             assert annotated or name.endswith(".bias"), name
             assert sum(ours["bytes"]) == size and max(ours["bytes"]) < size, name
             split += size
-    # Seven samples are four and three; each micro-batch gathers everything once.
+    # Seven samples are split into four and three; each micro-batch gathers all weights once.
     rows = tpcc.report(ODD.path, grid, ODD.shape(7, 5), *arguments)
     assert {(row["axis"], row["kind"]) for row in rows} == {
         ("dp", "all_gather"),
@@ -97,5 +97,5 @@ def test_weights_on_replicas(tpcc, tmp_path):
     assert sorted(sorted(row.items()) for row in measured) == sorted(
         sorted(row.items()) for row in rows
     )
-    # No sample for some replicas in some micro-batches, or for all: they gather all the same.
+    # Some or all replicas have no sample in some micro-batches, and still take part in gathers.
     check(executable, ODD, [(1, 1), (2, 3), (4, 2), (7, 5)])

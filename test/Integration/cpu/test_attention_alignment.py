@@ -60,7 +60,7 @@ def multi_head(past, four=False):
     )
 
 
-# output -> node, which keys are seen, operator sets
+# output -> node, visible keys, operator sets
 ROWS = {
     "causal": (ai_onnx(False, is_causal=1), up_to_past, (23, 24, 25)),
     "causal_past": (ai_onnx(True, is_causal=1), up_to_past, (23, 24, 25)),
@@ -80,8 +80,8 @@ ROWS = {
 
 
 def save(path, opset):
-    """Queries and keys are made by products, so that tp splits heads; all rows of an operator set
-    in one model.
+    """Queries and keys are results of matmuls, so that tp splits heads. One model has all rows of
+    an operator set.
     """
     make = helper.make_node
     nodes = [make("MatMul", ["x", "wq"], ["q"], "/q")]
@@ -95,7 +95,7 @@ def save(path, opset):
     for name, (row, _, opsets) in ROWS.items():
         if opset not in opsets:
             continue
-        # ONNX Runtime joins a past with new keys only where both are delivered.
+        # ONNX Runtime concatenates a past with new keys only if both are outputs.
         results = [f"{name}_a"] + ([f"{name}_k", f"{name}_v"] if row["past"] else [])
         nodes += [
             make(
@@ -186,7 +186,8 @@ def test_rows(tpcc, tmp_path, opset):
         {name: expected(x, ROWS[name][0]["past"], ROWS[name][1]) for name in names} for x in feeds
     ]
 
-    # ONNX Runtime has no windows; the reference implementation no ops of com.microsoft.
+    # ONNX Runtime does not support windows; the reference implementation does not support
+    # com.microsoft ops.
     if opset == 25:
         theirs = ReferenceEvaluator(onnx.load(path))
         found = [dict(zip(theirs.output_names, theirs.run(None, x))) for x in feeds]

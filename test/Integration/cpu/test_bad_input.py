@@ -208,7 +208,7 @@ def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
 
 
 def test_links_to_nothing(odd, tmp_path):
-    """An output that is a symbolic link stays one: its target is written, even if it did not
+    """An output that is a symbolic link remains one: its target is written, even if it did not
     exist.
     """
     np.save(tmp_path / "in.npy", IDS)
@@ -226,7 +226,7 @@ def test_links_to_nothing(odd, tmp_path):
 
 
 def test_standard_output_that_is_closed(odd, tmp_path):
-    """/dev/stdout is a link to nothing then; and no file that is opened takes its place."""
+    """/dev/stdout is then a dangling link, and no other file may get its descriptor."""
     np.save(tmp_path / "in.npy", IDS)
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
     before = ODD.path.read_bytes()
@@ -298,7 +298,7 @@ def test_a_world_of_another_size_prints_the_command(odd, mpi, ranks):
 
 @pytest.fixture
 def moved(tpcc, tmp_path):
-    """An executable whose model, with external data, can be taken away and changed."""
+    """An executable whose model, with external data, can be removed and changed."""
     folder = tmp_path / "model"
     folder.mkdir()
     onnxfile.save(onnx.load(ODD.path), folder / "m.onnx", external_data=True)

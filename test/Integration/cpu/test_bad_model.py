@@ -18,7 +18,7 @@ ODD = COMMITTED["gpt2-odd-opset20"].path
 
 @pytest.fixture
 def refuse(tpcc, tmp_path):
-    """Compiles, expects words, and finds the directory of the output as it was."""
+    """Compiles, expects words in the error, and checks that the output folder is unchanged."""
 
     def check(model, *words, shard="tp2", timeout=60, arguments=()):
         out = tmp_path / "out"
@@ -57,7 +57,7 @@ def matrix(name="w", rows=4, columns=4):
     return numpy_helper.from_array(np.ones((rows, columns), np.float32), name)
 
 
-# ---- files that are no models ----
+# ---- files that are not models ----
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,10 @@ def test_nothing_in_it(refuse, tmp_path):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_mutated_bytes(tpcc, tmp_path, seed):
-    """Any flip of bytes in the structure is refused or compiles: it never ends abnormally."""
+    """Any corruption of structure bytes is rejected or compiles, but never crashes."""
     random = np.random.default_rng(seed)
     data = bytearray(TINY.read_bytes())
-    # Weights are most of a file and hardly ever matter: half of the mutations go where the nodes
-    # are.
+    # Weights are most of a file and rarely matter, so half of the mutations are in the nodes.
     begin = data.find(b"node_") if seed % 2 else 0
     for _ in range(int(random.integers(1, 12))):
         position = int(random.integers(begin, min(len(data), begin + 4000)))
@@ -114,7 +113,7 @@ def test_mutated_bytes(tpcc, tmp_path, seed):
 
 
 def mutate_model(random, model):
-    """One structural lie: the protobuf stays well formed."""
+    """One structural error in a well-formed protobuf."""
     graph = model.graph
     kind = int(random.integers(0, 7))
     node = graph.node[int(random.integers(len(graph.node)))]
@@ -168,7 +167,7 @@ def test_mutated_structure_at_length(tpcc, tmp_path, seed):
     )
 
 
-# ---- models that lie ----
+# ---- inconsistent models ----
 
 
 def test_cycle(refuse, tmp_path):
@@ -239,7 +238,7 @@ def test_tensor_of_impossible_size(refuse, tmp_path, dims):
 
 
 def test_large_constant_of_the_shape_arithmetic(refuse, tmp_path):
-    """Ten bytes that ask for a terabyte."""
+    """Ten bytes that request a terabyte."""
     shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "shape")
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["big"], "fill"),
@@ -327,8 +326,7 @@ def test_external_data_outside_its_file(refuse, folder, offset, length):
 
 
 def test_external_data_of_a_hugging_face_cache(tpcc, tmp_path):
-    """A snapshot is a folder of links to files that are named after their digests: model and data
-    alike.
+    """A snapshot is a folder of links to files named by their digests, for model and data.
     """
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
     blobs.mkdir()
@@ -381,7 +379,7 @@ def test_malformed_grids(refuse, shard, words):
 
 
 def test_sequence_parallelism_without_ranks_to_share_it(tpcc, tmp_path):
-    """Refused or ignored, as the compiler likes, but in words or in a working program."""
+    """The result is either an error message or a working program."""
     result = tpcc.call([ODD, "--megatron-shard=sp", "-o", tmp_path / "m"])
     assert result.returncode == 0 or result.refused("sp")
 
@@ -450,7 +448,7 @@ def test_names_of_files_may_be_odd(tpcc, tmp_path):
 
 
 def test_links_to_nothing(tpcc, tmp_path):
-    """An output that is a symbolic link stays one: its target is written, even if it did not
+    """An output that is a symbolic link remains one: its target is written, even if it did not
     exist.
     """
     (tmp_path / "folder").mkdir()
@@ -475,7 +473,7 @@ def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
     """Disk full before the object is written, and during the link (mmap would cause SIGBUS)."""
     small = tmp_path / "small"
     small.mkdir()
-    # A mount of its own, which ends with the shell.
+    # A private mount, which ends with the shell.
     script = (
         f"mount -t tmpfs -o size={kibibytes}k tmpfs {small} || exit 77; {tool('tpcc')} {TINY} -o"
         f" {small}/m; code=$?; ls -A {small}; exit $code"

@@ -24,7 +24,7 @@ GRIDS = {
     "gpt2-mlp": ["pp2,mb2"],
     "gpt2-differing-layers": ["tp2"],
 }
-# Programs with caches, which hold kv heads that are repeated, or not.
+# Programs with caches, with and without repeated kv heads.
 GENERATING = {
     "llama-past": ["tp4"],
     "mistral-dynamo": ["tp2,pp2,mb2"],
@@ -77,7 +77,7 @@ def judge(program, kind, seed):
 
 
 def compute(program, *mutate):
-    """The outputs of two shapes, or the logits behind two prompts, as bytes."""
+    """Returns the outputs for two shapes, or the logits after two prompts, as bytes."""
     with tempfile.TemporaryDirectory() as folder:
         text, executable = Path(folder, "mutant.mlir"), Path(folder, "mutant")
         tpc_opt(program, *mutate, "-o", text).check()

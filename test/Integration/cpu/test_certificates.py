@@ -57,7 +57,7 @@ def hash_of(schedule) -> str:
 
 
 def tamper(node):
-    """All trees that differ from `node` in one place."""
+    """Yields all trees that differ from `node` in one node."""
     if isinstance(node, dict):
         for key in node:
             yield {k: v for k, v in node.items() if k != key}
@@ -130,7 +130,7 @@ def test_accepts_the_executable_and_refuses_another(tmp_path, tpcc):
 
 
 def find(node, accepts):
-    """The first object in a tree, from the front, that is accepted."""
+    """Returns the first object in a tree that the predicate accepts."""
     if isinstance(node, dict) and accepts(node):
         return node
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
@@ -246,8 +246,8 @@ def test_refusals_say_why(tmp_path):
 
 
 def refuses(tmp_path, model, grid, step):
-    """Tampers with a proof everywhere. With a repaired hash as well, it is a proof about another
-    program, if he has one at all.
+    """Tampers with each node of a proof. If the hash is also repaired, it may be a valid proof of
+    another program, if such a program exists.
     """
     proof, staged = certify(tmp_path, model, grid)
     good = json.loads(proof.read_text())

@@ -42,7 +42,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def compiled(tpcc, tmp_path_factory):
-    """A program of two weight files; each test has files of its own, with the same bytes."""
+    """A program with two weight files; each test has its own copies."""
     folder = tmp_path_factory.mktemp("two")
     for name in ("w.bin", "v.bin"):
         W.tofile(folder / name)
@@ -87,8 +87,8 @@ def test_changes_while_weights_load(compiled, library, files, action, words, fil
 
 @pytest.mark.parametrize("transport", ["threads", "mpi"])
 def test_changes_behind_the_first_rank(compiled, library, files, transport, request):
-    """The second of two ranks loads something else than the first. As processes, each finds it for
-    itself.
+    """The second of two ranks loads different bytes than the first. As processes, each rank detects
+    the change itself.
     """
     if transport == "mpi":
         request.getfixturevalue("mpi")
@@ -107,8 +107,8 @@ def test_changes_behind_the_first_rank(compiled, library, files, transport, requ
 
 
 def test_a_writer_without_time_stamps(tpcc, library, tmp_path):
-    """Memory that is a file's is written to without a stamp. Samples show the ends of tensors,
-    --verify-weights all of it.
+    """A write through a mapping does not change the time stamp. Samples cover the ends of tensors,
+    --verify-weights all bytes.
     """
     large = np.arange(1 << 14, dtype=np.float32).reshape(4, -1)
     other = large.copy()
@@ -142,7 +142,7 @@ def test_changes_while_a_session_opens(compiled, library, files):
 
 
 def test_files_that_were_just_written(compiled, files):
-    """A file that is as old as its time stamps can tell is no changed one."""
+    """A file whose time stamps are as recent as their resolution does not count as changed."""
     for _ in range(5):
         W.tofile(files / "w.bin")
         assert not call(compiled["tp1"], files, f"--weights={files}").check().stderr
@@ -160,8 +160,8 @@ def test_files_that_were_just_written(compiled, files):
     ],
 )
 def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
-    """The compiler reads annotations when it has read the model, and digests weights at the end: a
-    pipe of annotations makes it wait.
+    """The compiler reads annotations after the model, and digests weights at the end, so
+    annotations from a pipe pause it in between.
     """
     save(files / "m.onnx", "w.bin", "v.bin")
     os.mkfifo(files / "pipe")
@@ -192,9 +192,9 @@ def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
 
 
 def test_changes_before_ranks_start_again(tpcc, tmp_path):
-    """A step that is broken ends the ranks, and the next call loads the weights again: those of
-    before, or none. What the program was compiled with does not tell, where there were no weights
-    then.
+    """A broken step ends the ranks, and the next call loads the weights again; these must equal the
+    previous ones. The compile-time digest cannot detect a change if no weights existed at compile
+    time.
     """
     import tpc
 

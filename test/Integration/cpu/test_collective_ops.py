@@ -1,4 +1,4 @@
-"""Collectives alone: a value stays the same on every path through the distributions."""
+"""Collectives in isolation: a value is preserved on every path through the distributions."""
 
 import subprocess
 
@@ -15,7 +15,7 @@ def local(*dims, partial=""):
 
 
 WHOLE = local("n", "m")
-# Steps (op up to its types, type of the result) from the whole value of an input.
+# Steps (op without its types, type of the result), starting from the whole value of an input.
 PATHS = {
     "gather": [
         ('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")),
@@ -38,7 +38,7 @@ PATHS = {
         ('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
         ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m")),
     ],
-    # As tpc-lower-reshards makes them: one axis at a time, and an axis that waits in another
+    # Paths of tpc-lower-reshards: one axis at a time, and an axis that is parked in another
     # dimension.
     "move_two": [
         ('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),

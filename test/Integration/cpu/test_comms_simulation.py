@@ -15,7 +15,7 @@ MICRO_BATCHES = 3
 
 
 def random_stages(rng, stages):
-    """Lists of what each stage does, which some order of all events shows to be right."""
+    """Random event lists of the stages, generated from one global order and therefore correct."""
     lists = [[] for _ in range(stages)]
     for _ in range(rng.randrange(1, 9)):
         kind = rng.choice(TYPES)
@@ -30,7 +30,7 @@ def random_stages(rng, stages):
 
 
 def spoil(rng, lists):
-    """One mistake, which need not be one: two equal messages may change places."""
+    """One fault, which may have no effect: two equal messages may be exchanged."""
     events = rng.choice([events for events in lists if events])
     at = rng.randrange(len(events))
     what = rng.choice(["swap", "swap", "swap", "drop", "double", "type"])
@@ -47,8 +47,8 @@ def spoil(rng, lists):
 
 
 def runs_to_its_end(programs):
-    """Whether stages that wait for each other at every event come to their end. `programs`: what
-    each does, turn by turn.
+    """Returns whether stages that synchronize at every event terminate. `programs`: events of each
+    stage, in order.
     """
     at = [0] * len(programs)
 
@@ -80,7 +80,7 @@ def runs_to_its_end(programs):
 
 
 def text(phases):
-    """A module. `phases`: of each stage, (is it a loop, its events)."""
+    """Returns a module. `phases`: for each stage, (is a loop, events)."""
     lines = [
         (
             f"module attributes {{tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = {len(phases)}, mb ="
@@ -160,7 +160,7 @@ def test_agrees_with_a_simulation(loop, tmp_path):
 
 
 def test_what_is_accepted_with_several_loops_ends(tmp_path):
-    """Consecutive loops with ops between them: no program that would deadlock is accepted."""
+    """Consecutive loops with ops between them: no deadlocking program is accepted."""
     rng = random.Random(2)
     modules, cases = [], []
     for case in range(300):

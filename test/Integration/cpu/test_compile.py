@@ -27,7 +27,7 @@ MODEL = COMMITTED["gpt2-tiny"]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of the test's own, and the compiler of the build that is tested."""
+    """A private cache, and the compiler of the tested build."""
     monkeypatch.setattr(compiler, "find_tpcc", lambda: tool("tpcc"))
     monkeypatch.setenv("TPC_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache" / "programs"
@@ -155,7 +155,7 @@ def test_weights_may_be_drawn():
 
 
 def test_a_program_for_gpus_needs_one():
-    """Compiling for CUDA needs no GPU; opening the program does, and says so."""
+    """Compiling for CUDA needs no GPU. Opening the program does, and reports that."""
     with pytest.raises(tpc.TpcError) as caught:
         tpc.compile(MODEL.path, target="cuda", shard="tp2")
     assert not isinstance(caught.value, tpc.CompileError) and "libcuda" in str(caught.value)
@@ -266,8 +266,8 @@ def test_flags_of_the_session(session):
 
 
 def test_a_program_that_is_cut_off(tmp_path, cache):
-    """The dynamic linker would map what is not there, and the process end by SIGBUS: so processes
-    of their own try it.
+    """The dynamic linker would map missing pages, and SIGBUS would end the process, so this runs in
+    a separate process.
     """
     with tpc.compile(MODEL.path) as session:
         whole, path = session.path.read_bytes(), session.path
@@ -284,7 +284,7 @@ def test_a_program_that_is_cut_off(tmp_path, cache):
             .stdout
         )
         assert said.startswith("refused"), said
-    # In the cache it is compiled again.
+    # A damaged cache entry is compiled again.
     path.unlink()
     path.write_bytes(whole[: len(whole) // 2])
     with tpc.compile(MODEL.path) as session:
@@ -352,7 +352,7 @@ def test_two_sessions_at_once():
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):
-    """A limit of the size of files stands for a full disk."""
+    """A limit on file sizes simulates a full disk."""
     text = (
         "import resource, sys, tpc\nresource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\nfor"
         f" options in ({{}}, {{'out': {str(tmp_path / 'own')!r}}}):\n    try:\n       "
@@ -374,7 +374,7 @@ def test_a_cache_that_cannot_be_written(tmp_path):
 
 
 def test_the_working_directory_is_gone(tmp_path):
-    """Absolute paths work, others are named."""
+    """Absolute paths work; errors name relative ones."""
     tpc.compile(MODEL.path, out=tmp_path / "program").close()
     (tmp_path / "gone").mkdir()
     text = (
@@ -399,7 +399,7 @@ def test_the_working_directory_is_gone(tmp_path):
 
 
 def test_the_compiler_ends_with_its_caller(tmp_path):
-    """tpcc waits for a pipe that stands for its work when Python is killed."""
+    """tpcc reads from a pipe, as a stand-in for long work, when Python is killed."""
     os.mkfifo(tmp_path / "pipe")
     text = (
         f"from tpc import compiler\ncompiler._run([{str(MODEL.path)!r}, '--emit=model', '-o',"
@@ -456,8 +456,8 @@ def test_an_interrupt_ends_the_compiler(tmp_path):
 
 
 def test_an_installation_works_elsewhere(tmp_path):
-    """`cmake --install` copies what the tools need: those of the copy link programs with the copy's
-    runtime.
+    """`cmake --install` copies all files that the tools need: the installed tools link programs
+    with the installed runtime.
     """
     run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr", "--component", "tpc"]).check()
     assert (tmp_path / "usr/include/tpc/session.h").is_file()

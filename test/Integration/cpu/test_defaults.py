@@ -30,7 +30,7 @@ def mask_of(batch: int, past: int, sequence: int, padding: str) -> np.ndarray:
 def inputs_of(
     model: onnx.ModelProto, mask: np.ndarray, past: int, sequence: int, vocabulary: int
 ) -> dict[str, np.ndarray]:
-    """Ids, caches, the mask and its positions, each where the file has it."""
+    """Ids, caches, the mask and its positions, if the file has them."""
     random = np.random.default_rng(1)
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {}
@@ -66,7 +66,8 @@ def check(program, path, vocabulary: int, past: int, transport: str = "threads")
         actual = program.run(given, transport=transport)["logits"]
         # Results of masked rows are not used, so they are not compared.
         assert difference(actual[seen], expected[seen]).relative <= TOLERANCE, padding
-        # The test can fail: other positions give other logits. (Rotations know distances only.)
+        # The test can fail: other positions give other logits. (Rotations depend only on
+        # distances.)
         inputs["position_ids"] = np.broadcast_to(np.arange(sequence), (batch, sequence))
         if past or (padding == "left" and "gpt2" in path.stem):
             assert (
@@ -138,7 +139,7 @@ def test_exports_of_others(tpcc, corpus, name, grid):
 
 
 def positions_only(tmp_path, positions=("s",), mask=("b", "s"), mask_type=TensorProto.INT64):
-    """Its outputs are its inputs."""
+    """A model whose outputs are its inputs."""
     ports = [
         helper.make_tensor_value_info("attention_mask", mask_type, mask),
         helper.make_tensor_value_info("position_ids", TensorProto.INT32, positions),
@@ -209,7 +210,7 @@ def test_one_row_of_positions_for_all(tpcc, tmp_path, positions, mask_type):
 
 
 def test_positions_that_must_be_given(tpcc, tmp_path):
-    """The mask is of other tokens than the positions."""
+    """The mask covers other tokens than the positions."""
     path = positions_only(tmp_path, ("b", "s"), ("b", "t"))
     program = tpcc.compile(path)
     why = "'attention_mask' is of t tokens, where past and new ones are s"

@@ -42,7 +42,7 @@ def last_row(y):
     return y[0, :, 1]
 
 
-# name -> (nodes, inputs, constants), what ONNX Runtime gives, what tpc gives; None: not told here.
+# name -> (nodes, inputs, constants), result of ONNX Runtime, result of tpc; None: not compared.
 CASES = {
     "masked row": (attention(-INF), np.full((2, 4), NAN), np.zeros((2, 4)), last_row),
     "NaN first": (
@@ -128,7 +128,8 @@ def assert_is(got, wanted, who):
 
 
 def test_page(tpcc, tmp_path):
-    """All in one program, and so in one session: results apart, inputs named by case."""
+    """All cases are in one program and one session, with separate results and inputs named by
+    case."""
     nodes, ports, outputs, constants, values = [], [], [], [], {}
     for index, (build, *_) in enumerate(CASES.values()):
 

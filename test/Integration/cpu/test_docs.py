@@ -19,7 +19,7 @@ PAGES = [
 ]
 USER_PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 
-# Programs whose command lines in indented blocks are run, of user pages and of other pages.
+# Programs whose command lines in indented blocks are run, for user pages and for other pages.
 PROGRAMS = re.compile(r"(tpcc|tpc-[\w-]+|python|mpirun|\./\w+|build/bin/[\w-]+) ")
 OTHER_PROGRAMS = re.compile(r"(build/bin/|\./model|mpirun)")
 # Commands that are not run: regular expression, reason.
@@ -71,7 +71,8 @@ def pattern(lines):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder as pages assume it: the repository's folders, a model, its ids, and annotations."""
+    """A folder with the files that pages assume: the repository's folders, a model, its ids, and
+    annotations."""
     for name, target in [
         ("build", BUILD),
         ("test", TOP / "test"),
@@ -143,7 +144,8 @@ def sources():
 
 
 def test_messages_of_troubleshooting_exist():
-    """Three consecutive words of each quoted message are in the sources, except of NVIDIA's."""
+    """Checks that three consecutive words of each quoted message are in the sources, except for
+    NVIDIA's messages."""
     page = (TOP / "docs" / "troubleshooting.md").read_text()
     messages = [
         message
@@ -205,7 +207,7 @@ def test_lines_fit_and_files_exist(page):
 
 
 def test_sizes():
-    """The README is read in a minute, and user pages in a few."""
+    """Limits the length of the README and of user pages."""
     assert len((TOP / "README.md").read_text().splitlines()) <= 120
     long = {
         page.name: words for page in USER_PAGES if (words := len(page.read_text().split())) > 1100

@@ -71,7 +71,7 @@ def test_link_that_leads_elsewhere(build, tmp_path, data):
     build.refused(model).refused("'w.bin' is a link", str(data / "w.bin"), "--weights=")
     build(model, f"--weights={data}")
     build(model, f"--weights={data / 'w.bin'}")
-    # A link in the named folder may have been made by another user.
+    # A link in the named folder may belong to another user.
     build.refused(model, f"--weights={model.parent}").refused(
         "leads out of", f"--weights={data / 'w.bin'}"
     )
@@ -95,7 +95,7 @@ def test_paths_out_of_the_folder(build, tmp_path, data, location):
 
 
 def test_folder_below(build, tmp_path, data):
-    """Where it is below the model's folder comes before its name alone."""
+    """The path relative to the model's folder takes precedence over the file name."""
     model = save(tmp_path / "model" / "m.onnx", "below/w.bin")
     (data / "below").mkdir()
     (data / "w.bin").rename(data / "below" / "w.bin")

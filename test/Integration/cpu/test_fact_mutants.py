@@ -1,6 +1,6 @@
 """Seeded faults in facts of programs: rejected at their level, or the executable is equal.
 
-Facts are attributes and the like that programs state in addition to their ops.
+Facts are data that programs contain in addition to ops, such as attributes.
 """
 
 import collections
@@ -89,8 +89,8 @@ def programs(tmp_path_factory):
 
 
 def verifiers(folder, level):
-    """The verifiers of the level by name. That of facts stands alone: others are not asked about
-    what it refuses.
+    """Verifiers of the level by name. The verifier of facts runs first; the others do not run on
+    programs that it rejects.
     """
     model, staged = folder / "model.mlir", folder / "staged.mlir"
     if level in ("step", "placed"):
@@ -159,8 +159,8 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """One place of each kind in the buffers of one program, or of another where it has none; of
-    steps also in the staged program.
+    """One mutant of each kind in the buffers of one program, or of another program if the first has
+    none; for steps, also in the staged program.
     """
     where = {kind: 2 for kind in kinds() if "constraint" in kind} | {"fact-input-default": 3}
     cases = [(PROGRAMS[where.get(kind, 0)], "buffers", kind, 1) for kind in kinds()]
@@ -170,8 +170,8 @@ def test_sample(programs):
     assert table.by("facts") >= 45 and not table.by("lowering")
 
 
-# Read off the compiler, files and ops: faults in ops are in test_kernel_mutants.py and
-# test_buffer_mutants.py.
+# Paths derived from the compiler version, files and ops. Faults in ops are in
+# test_kernel_mutants.py and test_buffer_mutants.py.
 NO_FACTS = {
     "format",
     "name",
@@ -235,7 +235,7 @@ def manifest(folder, *mutation):
 
 @pytest.mark.long
 def test_each_key_is_changed_by_some_fault(programs):
-    """So the sample above is one of all that the executable is told."""
+    """The sample above therefore covers all data of the manifest."""
     changed = set()
     for program in (PROGRAMS[0], *PROGRAMS[2:]):
         folder = programs(*program)
@@ -265,5 +265,5 @@ def test_all(programs):
     ]
     table = run(programs, cases, "facts")
     assert table.mutants() >= 1000
-    # Each kind has a place, and each is refused somewhere.
+    # Each kind applies to some program, and some mutant of each kind is rejected.
     assert table.unrefused() == []

@@ -18,7 +18,7 @@ CASES = [
     ("mistral-dynamo", "tp2,pp2,mb2", "--generate"),
     ("phi3-past", "dp2,pp2", "--generate"),
 ]
-# Facts of models that are not in this list.
+# Facts that occur only in models outside of this list.
 RARE = {
     "no_randomized_check",
     "inputs[].required",
@@ -29,7 +29,7 @@ RARE = {
 
 
 def table(title):
-    """The rows of one of the tables, as cells without the marks of code."""
+    """Returns the rows of a table, as cells without code markup."""
     text = harness.run([harness.tool("tpc-opt"), "--print-facts"]).check().stdout
     section = text.split(f"## {title}\n")[1].split("\n## ")[0]
     rows = [
@@ -44,14 +44,14 @@ def table(title):
 
 
 def read_manifest(path):
-    """The JSON text in an object file."""
+    """Returns the JSON text in an object file."""
     texts = re.findall(rb'\{"(?:caches|compiler)":[^\0]*', path.read_bytes())
     assert len(texts) == 1
     return json.loads(texts[0])
 
 
 def keys(value, path=""):
-    """The paths of all values: `a.b[].c`."""
+    """Returns the paths of all values: `a.b[].c`."""
     if isinstance(value, dict):
         return set().union(
             *(keys(inner, f"{path}.{name}" if path else name) for name, inner in value.items())
@@ -92,7 +92,7 @@ def test_each_key_of_manifests_has_a_row(found):
 
 
 def test_rows_are_keys_of_manifests(found):
-    """A row that no manifest has is stale."""
+    """A row without a value in any manifest is stale."""
     missing = {row for row in table("Manifest") if not any(matches(row, key) for key in found)}
     assert missing <= RARE, missing - RARE
 
@@ -114,7 +114,7 @@ def test_each_attribute_has_a_row():
 
 
 def test_a_window_of_the_step_in_foreign_text(tmp_path):
-    """Text of an earlier compiler, in which the step was a dictionary."""
+    """Text of an earlier compiler version, in which the step was a dictionary."""
     folder = CORPUS / "adversary" / "step-facts"
     if not folder.is_dir():
         pytest.skip(f"corpus: {folder} is absent")
@@ -122,7 +122,7 @@ def test_a_window_of_the_step_in_foreign_text(tmp_path):
     for name in ("model", "staged.good", "window5"):
         old = (folder / f"{name}.mlir").read_text()
         fields = re.search(r"tpc\.step = \{(.*?)\}", old, re.S)
-        # It is refused as it stands, and read in the form of now.
+        # The old form is rejected, and the current form is accepted.
         assert (
             "must be a #tpc.step"
             in harness.run([harness.tool("tpc-opt"), folder / f"{name}.mlir", "-o", "/dev/null"])

@@ -1,6 +1,6 @@
-"""Model families as exporters write them: results and communication.
+"""Model families of several exporters: results and communication.
 
-Caches are plain inputs and outputs here: heads over tp.
+Caches are ordinary inputs and outputs here, with heads over tp.
 """
 
 import pytest
@@ -37,7 +37,7 @@ GRIDS = [
     "tp2,mb2",
     "pp2,mb3",
 ]
-# Each family once, each kind of grid once or more; the others are part of the long run.
+# Each family once, each kind of grid at least once; other pairs are part of the long run.
 CHOSEN = [
     ("llama-past", "tp4"),
     ("llama-dynamo", "tp2x2"),
@@ -136,15 +136,15 @@ COUNTED = [(name, "tp2" if name.endswith("-past") else "tp2,sp") for name in FAM
 
 @pytest.mark.parametrize("model,grid", cases(SPLIT, COUNTED))
 def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
-    """Rotary angles, biases of positions, groups of key heads and norms of one head add nothing to
-    it.
+    """Rotary angles, position biases, grouped kv heads and norms of single heads need no
+    communication.
     """
     skip_if_absent(model)
     found = totals(tpcc.report(model.path, grid, model.shape(5, 7, 3)))
     found.pop(("output", "gather"), None)
     expected = expected_totals(model, grid, 5, 7, model.reductions)
     if model.norm_sums and grid.tp > 1:
-        # The sums of queries and keys are joined.
+        # The all-reduces of queries and keys are joined.
         count, size = expected.get(("tp", "all_reduce"), (0, 0))
         expected["tp", "all_reduce"] = (
             count + model.layers,
@@ -154,8 +154,8 @@ def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
 
 
 def test_each_rank_has_the_kv_head_that_it_needs(tpcc):
-    """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [32, 2 * 4], one
-    head on each.
+    """LLaMA with two kv heads over four ranks: each rank has one head of the key and value matrices
+    [32, 2 * 4].
     """
     model = FAMILIES["llama-dynamo"]
     held = [

@@ -42,8 +42,8 @@ def made(tpcc, tmp_path_factory):
 
 
 def commands(made, program):
-    """Each tool with a flag that names a file to read, which the test puts in the place of READ;
-    and one to write, WRITTEN.
+    """Each tool with a flag for a file to read (READ is replaced by the test) and a flag for a file
+    to write (WRITTEN).
     """
     opt, reduce, translate = tool("tpc-opt"), tool("tpc-reduce"), tool("tpc-translate")
     run_it = [program.path, "--input", f"hidden_states={made / 'x.npy'}"]
@@ -171,7 +171,7 @@ def test_what_is_read_has_a_limit(made, program, tmp_path, name):
         folder = tmp_path / kind
         folder.mkdir()
         make(folder / f"read{end}")
-        # Memory has an end here, so that the machine's is not tried out.
+        # Limits memory, so that the test does not exhaust the machine's memory.
         result = run(
             with_files(command, folder / "read", tmp_path / "written"),
             timeout=60,
@@ -185,7 +185,7 @@ def test_what_is_read_has_a_limit(made, program, tmp_path, name):
 
 
 def test_annotations_and_links_from_pipes(tpcc, tmp_path):
-    """Any finite stream is accepted in place of a file."""
+    """Any finite stream is accepted instead of a file."""
     text = (
         "echo 'h.*: [-]' >&2; exec \"$@\" --annotations=<(printf '# nothing\\n') --links=<(printf"
         " '{}') -o "
@@ -207,8 +207,8 @@ WRITTEN = ["absent/folder/file", "file/below", "folder", "link", "/proc/nowhere"
     ],
 )
 def test_what_is_written_is_looked_at_first(made, program, tmp_path, name):
-    """Before the work: a program has no weights here, and what is read is nothing that could be
-    compiled.
+    """Outputs are checked before the work: the program has no weights here, and its input could not
+    be compiled.
     """
     command = commands(made, program)[name]
     if command[0] == program.path and "--weights=READ" not in command:
@@ -333,7 +333,7 @@ def test_standard_output_that_is_full(made, program, name):
         or "cannot write to standard output" in ended.stderr
     ), ended
     assert "Traceback" not in ended.stderr and "Stack dump" not in ended.stderr, ended
-    # The same command has something to say, and succeeds where it can.
+    # The same command succeeds, with output, if standard output is writable.
     ended = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **PYTHON}
     )

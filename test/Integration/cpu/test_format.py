@@ -20,7 +20,7 @@ def sources(*suffixes):
 
 
 def test_clang_format():
-    """clang-format-22 -i FILE puts it right."""
+    """clang-format-22 -i FILE fixes it."""
     tool = shutil.which("clang-format-22")
     assert tool, "clang-format-22 is not installed: ./setup installs it"
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Gates of GPU kernels (tools/gpu_kernels.py), and a case that closes each of them."""
+"""Checks of GPU kernels (tools/gpu_kernels.py), with a violation of each."""
 
 import sys
 
@@ -25,7 +25,7 @@ def skip_without(*tools):
 
 
 def test_a_sample():
-    """Two models' kernels, of rows that divide and of rows that do not."""
+    """Kernels of two models, with evenly and unevenly split rows."""
     skip_without("ptxas")
     run([*PROGRAM, "--models", "gpt2-odd-opset20,phi3-past", "--grids", "tp2"]).check()
 

@@ -24,7 +24,7 @@ def test_one_text_for_the_lowest_architecture(tpcc):
     text = path.read_text()
     assert ".version 7.8\n" in text and ".target sm_90\n" in text
     assert "kernel_layer_norm(" in text and "ld.global.nc.v4" in text and "st.global.v4" in text
-    # Each rounds, and says so.
+    # Each instruction states its rounding.
     assert re.search(r"\badd\.rn\.f32", text)
     assert not re.search(r"\b(?:add|sub|mul|div|sqrt|fma)\.f32|\.approx|\.ftz", text)
 
@@ -112,12 +112,13 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
             == 0
         )
         assert [kernel["threads"] for kernel in (tiles, split, combine)] == [128, 128, 128]
-    # Layers of a kind share theirs.
+    # Layers of one kind share kernels.
     assert sum(name.startswith("attention_") for name in by_name) == 3
 
 
 def moved(tpcc, text, kernel, operands, results, blocks=4):
-    """Sector bytes that a kernel of 64 tokens reads and writes, counted by the interpreter."""
+    """Returns the sector bytes that a kernel for 64 tokens reads and writes, counted by the
+    interpreter."""
     env = tpcc.scratch / "env.npy"
     numpy.save(env, numpy.array([1, 64] + [0] * 14))
     threads = re.search(rf"entry {kernel}\(.*?reqntid (\d+)", text.read_text(), re.S)[1]
@@ -150,9 +151,9 @@ def moved(tpcc, text, kernel, operands, results, blocks=4):
 @pytest.mark.parametrize(
     "tp,norm,operands,results,bytes_per_element",
     [
-        # Sums are the products': two norms.
+        # Matmuls add the residual, so kernels are two norms.
         (1, "kernel_layer_norm", ["64x768", "768", "768"], 1, 8),
-        # Sums are behind collectives: a norm of each, with the product's bias.
+        # Sums follow collectives: each norm kernel also adds the matmul's bias.
         (2, "kernel_add_add_layer_norm", ["64x768", "768", "64x768", "768", "768"], 2, 16),
     ],
 )
@@ -165,7 +166,7 @@ def test_a_layer_of_gpt2_moves_what_it_must(tpcc, tp, norm, operands, results, b
     if tp == 1:
         gelu = moved(tpcc, text, "kernel_gelu", [f"64x{4 * hidden}"], [f"64x{4 * hidden}"])
         assert gelu <= 1.1 * 32 * hidden * 64
-        # One that does its sums itself is allowed 64.
+        # A kernel with its own sums may read and write 64 bytes.
         assert 2 * norms + gelu <= 1.1 * 48 * hidden * 64
         tpcc.call(
             [*flags, f"--report={report}", "--shape", "batch=1,sequence=64"],

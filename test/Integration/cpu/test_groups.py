@@ -30,7 +30,7 @@ def print_groups(spec, tokens):
 
 
 def all_groups(config):
-    """The dense and the expert groups of a configuration, of one call."""
+    """Returns the dense and the expert groups of a configuration, from one call."""
     spec = ",".join(f"{axis}{config[axis]}" for axis in ("tp", "cp", "dp", "pp"))
     spec += ",order=" + config["order"]
     experts = [f"expert:{token}" for token in config.get("expert", ())]
@@ -81,7 +81,7 @@ def groups_by_definition(sizes, order, token):
     return ";".join(",".join(map(str, groups[key])) for key in sorted(groups))
 
 
-# Dense sizes, and ep and etp: experts fold cp into what is left of dp.
+# Dense sizes, ep and etp: the expert grid merges cp into the remaining dp.
 SIZES = [
     (dict(tp=2, cp=3, dp=4, pp=2), dict(ep=4, etp=1)),
     (dict(tp=4, cp=1, dp=6, pp=3), dict(ep=3, etp=2)),

@@ -80,8 +80,8 @@ def change(path, offset):
 
 
 def test_other_weights(tpcc, mpi, ids, tmp_path):
-    """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by
-    --verify-weights.
+    """Bytes at the end of a tensor are in the digest's samples; bytes in the middle are checked
+    only by --verify-weights.
     """
     text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import", "--plain"]).check().stdout
     offset, rows, columns = max(
@@ -139,8 +139,8 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     )
     same.check()
 
-    # With digests of all weights from compile time, one process finds it too, and says which
-    # tensor.
+    # With compile-time digests of all weights, a single process also detects the change and names
+    # the tensor.
     digested = tpcc.compile(MODEL, "tp2", "--digest-weights")
     digested.call(["--input", ids, "--verify-weights"]).check()
     digested.call(["--input", ids, f"--weights={middle}"]).check()
@@ -174,7 +174,7 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
     )
     third.refused("rank 1: weight file", "' differs)")
 
-    # A program of other weights, at another place or not, is another program.
+    # A program with other weights, at the same path or not, counts as a different program.
     refused(together(ids, one, tpcc.compile(first, "tp2").path), "weight digest")
 
 
@@ -192,7 +192,7 @@ def test_not_verified_is_said(tpcc):
 
 
 def test_no_randomized_check_is_said(tpcc, tmp_path):
-    """A size that is sliced in steps cannot be reduced, so only the proof covers the program."""
+    """A size with a strided slice cannot be made small, so only the proof covers the program."""
 
     def compiled(size):
         weight = TensorProto(

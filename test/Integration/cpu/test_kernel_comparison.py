@@ -53,8 +53,8 @@ def totals(said):
 
 
 def compare_all(jobs, *flags):
-    """In two processes: kernels with the same text are in the same one, as far as models that are
-    alike are.
+    """Runs in two processes. Similar models are in the same process, so that their equal kernels
+    are compared once.
     """
     jobs = [str(job) for job in jobs]
     half = len(jobs) // 2
@@ -88,8 +88,8 @@ STEPS = [
 
 @pytest.mark.parametrize("name", STEPS)
 def test_kernels_that_append(tmp_path, name):
-    """Rotated keys behind those of a cache: some of them where it ends, and behind it, where
-    nothing may be written.
+    """Rotated keys appended to a cache, some at its end, and some beyond it, where nothing may be
+    written.
     """
     path = tmp_path / "kernels.mlir"
     harness.run(
@@ -164,8 +164,8 @@ def test_kernels_of_all_operations(tmp_path):
 
 
 def test_functions_are_as_on_cpus():
-    """sin, cos and pow, for which CPUs have libm, within 2 units of the last place, also of huge,
-    tiny and hard arguments; the others have the bits that they have on CPUs.
+    """sin, cos and pow, for which CPUs call libm, are within 2 units in the last place, including
+    huge, tiny and hard arguments. Other functions have the CPU's bits.
     """
     said = compare("--functions").check()
     worst = {
@@ -177,7 +177,7 @@ def test_functions_are_as_on_cpus():
     assert max(worst[name] for name in ("sin", "cos", "powf")) <= 2, said
 
 
-# ---- seeded mistakes ----
+# ---- seeded faults ----
 
 MISTAKES = ["gpt2-tiny@tp2", "llama-past@tp2"]
 ALL_MISTAKES = [
@@ -190,7 +190,7 @@ ALL_MISTAKES = [
 
 
 def seed_mistakes(tmp_path, names, each, seeds):
-    """Rows of the table (seeded, caught, left) by kind, and what is left."""
+    """Returns the rows of the table (seeded, detected, surviving) by kind, and the survivors."""
     path = tmp_path / "forms.mlir"
     path.write_text(make_forms(lengths=[1500, None], types=["f32"]))
     jobs = [f"{MODELS[name.split('@')[0]].path}@{name.split('@')[1]}" for name in names]
@@ -206,7 +206,7 @@ def seed_mistakes(tmp_path, names, each, seeds):
 
 
 def judge_mistakes(rows, left, least):
-    """Nearly all are caught, but for those of which the table says why they compute the same."""
+    """Nearly all are detected, except for equivalent ones, whose reasons the table lists."""
     seeded, caught, remain = rows["all"]
     assert seeded >= least and seeded - caught == remain == len(left)
     missed = [
@@ -216,7 +216,7 @@ def judge_mistakes(rows, left, least):
     ]
     text = "\n".join("\t".join(survivor) for survivor in missed)
     assert caught >= 0.99 * (caught + len(missed)), text
-    # A kind of mistake that is hardly ever one says little.
+    # A kind of fault that rarely changes results is not significant.
     assert remain <= 0.2 * seeded, rows
     for kind in (
         "a barrier left out",
@@ -237,7 +237,7 @@ def test_seeded_mistakes_are_found(tmp_path):
 def test_all_seeded_mistakes_are_found(tmp_path):
     rows, left = seed_mistakes(tmp_path, ALL_MISTAKES, 10000, 10)
     judge_mistakes(rows, left, 5000)
-    # The table has nothing that is not left any more.
+    # The table has no entries that no longer survive.
     used = {kernel_survivors.find(survivor) for survivor in left}
     assert not [entry for entry in kernel_survivors.ENTRIES if entry not in used]
 
@@ -259,7 +259,7 @@ def count_sectors(*arguments):
     return [(name, int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows]
 
 
-# Kernels that move more, and why. All are of heads that only test models have.
+# Kernels that move more sectors, with reasons. All have head sizes that occur only in test models.
 MORE = {
     r"concat_mul_add_(transpose|concat)": (
         "rotary, heads of at most 8: a half is less than a sector, and each of its accesses moves"
@@ -290,7 +290,7 @@ def judge_sectors(rows):
 
 
 def test_elements_of_all_kernels_are_moved_once():
-    """Kernels of test models have rows of any length, also shorter than a sector."""
+    """Kernels of test models have rows of any length, including shorter than a sector."""
     names = ["gpt2-odd-nopast", "llama-past", "gpt_neox-past", "bloom-dynamo"]
     rows = count_sectors(*(f"{MODELS[name].path}@tp2" for name in names))
     judge_sectors(rows)
@@ -315,8 +315,8 @@ def test_elements_of_all_kernels_of_all_models_are_moved_once():
     ],
 )
 def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
-    """Heads share the cosines and sines of their token, and what is turned is not read again.
-    Numbers are the CPU's.
+    """Heads share the cosines and sines of their token, and rotated elements are read once. Results
+    match the CPU's.
     """
     path = tmp_path / "rotary.mlir"
     path.write_text(make_rotary(sizes, kind))
@@ -364,7 +364,7 @@ PTX = harness.TOP / "test" / "Simulator" / "Inputs" / "reverse.ptx"
 
 
 def run_on_device(*arguments, **environment):
-    """Through the simulated driver, which is no device, but is called as one."""
+    """Runs through the simulated driver, which is called like a real one."""
     return harness.run(
         [harness.tool("tpc-ptx-run"), *arguments, "--device"],
         env={"LD_LIBRARY_PATH": str(harness.BUILD / "lib" / "simulator"), **environment},
@@ -398,8 +398,7 @@ def test_the_developers_tool_runs_kernels_on_a_device(tmp_path):
 
 
 def test_what_a_device_computes_otherwise_is_found(tmp_path):
-    """The error of an approximate instruction is another for each seed; no difference is allowed
-    here.
+    """The error of approximate instructions depends on the seed; here no difference is allowed.
     """
     text = PTX.read_text().replace("st.global.b32", "ex2.approx.f32 %r8, %r8;\n  st.global.b32")
     path = tmp_path / "approximate.ptx"

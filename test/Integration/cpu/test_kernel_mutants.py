@@ -17,7 +17,7 @@ from halves import as_float, halve
 from models import COMMITTED, FAMILIES
 from mutants import tpc_opt
 
-# Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
+# Rotary embeddings, caches, norms over all heads, f16, soft caps: kernels of every kind.
 CASES = [
     ("gpt2-tiny-nopast", "tp2"),
     ("llama-past", "tp2,sp,dp2"),
@@ -29,8 +29,7 @@ CASES = [
     ("llama-dynamo.generate", "tp2"),
     ("gpt_neox-past.generate", "pp2,mb2"),
 ]
-# Needs indices that are multiplied or divided: tables of positions in graphs that the tests make
-# have them.
+# Needs multiplied or divided indices, which occur in position tables of generated graphs.
 WITHOUT_PLACE = ["kernel-factor-dropped", "kernel-float-huge"]
 
 
@@ -39,7 +38,7 @@ def kinds() -> list[str]:
 
 
 class Lowered:
-    """A model's program on buffers, and what it was made of."""
+    """A model's program on buffers, with its earlier levels."""
 
     def __init__(self, name, grid, folder):
         name, _, form = name.partition(".")
@@ -72,8 +71,8 @@ class Lowered:
         return self.folder / f"{level}.mlir"
 
     def verify(self, *arguments):
-        """By verifier, what refuses the program: the ops' own, and the others on what these would
-        refuse.
+        """Returns the verifiers that reject the program: the ops' own verifiers, and the others,
+        also on programs that the former reject.
         """
         models = f"reference={self.text('model')} staged={self.text('staged')}"
         checks = {"ops": [], "lowered": [f"--tpc-verify-lowered={models}"]}
@@ -145,7 +144,7 @@ def judge(program, kind, seed):
     tpc_opt(program.text("buffers"), mutate, "-o", text).check()
     for before, after in zip(program.outputs(), program.run(text), strict=True):
         for name, expected in before.items():
-            # A cast that is left out is what rounding does.
+            # An omitted cast changes only rounding.
             share = 1e-2 if after[name].itemsize == 2 else 1e-5
             computed, expected = as_float(after[name]), as_float(expected)
             largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
@@ -174,7 +173,7 @@ def test_there_are_enough_kinds():
 
 
 def test_sample(programs):
-    """One place of each kind."""
+    """One mutant of each kind."""
     pick = random.Random(1)
     table = run(
         programs,

@@ -69,12 +69,12 @@ def twice(i):
 @pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("op, count", [("Add", 60), ("Add", 200), ("Sub", 60), ("Mul", 200)])
 def test_doubled(op, count, tmp_path):
-    """A value that is added to itself n times has 2^n addends, which are never listed."""
+    """A value that is added to itself n times has 2^n addends, which must not be enumerated."""
     assert compile(chain(tmp_path / "m.onnx", op, count, twice), tmp_path).peak_bytes <= 200 << 20
 
 
 def test_fibonacci(tmp_path):
-    """Multiplicities that are no powers, and pass 62 bits."""
+    """Multiplicities that are not powers of two, and that exceed 62 bits."""
     compile(
         chain(tmp_path / "m.onnx", "Add", 120, lambda i: [f"x{i}", f"x{max(i - 1, 0)}"]), tmp_path
     )
@@ -85,7 +85,7 @@ def test_residual(tmp_path):
     def peak(count):
         return compile(residual(tmp_path / "m.onnx", count), tmp_path).peak_bytes
 
-    # With a list for each sum it were 16 times as much beyond what tpcc needs for nothing.
+    # With a list for each sum, it would be 16 times as much above tpcc's base memory.
     base, quarter, whole = peak(1), peak(500), peak(2000)
     assert whole - base <= 8 * max(quarter - base, 4 << 20)
 

@@ -1,7 +1,7 @@
 """Programs on an adversarial device (runtime/conformance/LateDevice.h): results keep their bits.
 
-The device runs late and in pieces. Its memory is inaccessible to the host, and holds NaN until
-written.
+The device runs work late and in ranges of rows. Its memory is inaccessible to the host, and
+contains NaN until written.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,8 @@ def make_late(tpcc, program, model, grid, folder, *arguments):
     return late
 
 
-# Caches and none, two kinds of layers, ALiBi, grouped heads; every collective that models have.
+# With and without caches, two kinds of layers, ALiBi, grouped heads, and every collective that
+# occurs in models.
 @pytest.mark.parametrize(
     "name, grid, transport",
     [
@@ -77,7 +78,7 @@ def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, t
             )
 
 
-# Past and none, grouped heads, windows, ALiBi, rotary positions.
+# With and without a past, grouped heads, windows, ALiBi, rotary positions.
 @pytest.mark.parametrize(
     "name, grid",
     [
@@ -89,7 +90,7 @@ def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, t
     ],
 )
 def test_what_no_token_has_written_to_a_cache_is_never_read(tpcc, tmp_path, name, grid):
-    """There caches are NaN, and logits of all steps are the same bits."""
+    """Caches are initially NaN, and the logits of all steps have the same bits."""
     model = ALL[name]
     program = tpcc.compile(model.path, grid, "--generate")
     late = make_late(tpcc, program, model, grid, tmp_path, "--generate")

@@ -24,8 +24,8 @@ def folder_of(path):
 
 
 def find(name, includer):
-    """The file of the repository that `#include "name"` means; of a generated one, its neighbour
-    (none: it is the includer's own).
+    """Returns the file of the repository that `#include "name"` refers to. For a generated file:
+    its source, or none if it belongs to the includer.
     """
     roots = [
         includer.parent,
@@ -63,7 +63,7 @@ def derive_includes():
 
 
 def derive_links():
-    """Library -> libraries, of the compiler's, by folder."""
+    """Library -> libraries of the compiler, by folder."""
     folders, links = {}, {}
     for path in sorted((TOP / "lib").rglob("CMakeLists.txt")):
         if made := re.search(r"tpc_add_library\((\w+)(.*?)\)", path.read_text(), re.S):
@@ -90,7 +90,7 @@ def read_declared(links=False):
 
 
 def reach(graph, folder, seen=()):
-    """All folders that a folder includes, through others as well."""
+    """All folders that a folder includes, directly or indirectly."""
     assert folder not in seen, f"a circle: {' -> '.join([*seen, folder])}"
     return (
         set().union(*({other} | reach(graph, other, (*seen, folder)) for other in graph[folder]))
@@ -186,7 +186,7 @@ def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
                 ):
                     if name not in what["registered"]:
                         strangers += [f"{name}: {line.strip()}" for line in found]
-            # A choice by a target's name belongs into its table (TargetTraits.h).
+            # A decision by a target's name belongs in its table (TargetTraits.h).
             strangers += [
                 f"{name}: {line}"
                 for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)
@@ -196,7 +196,7 @@ def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
 
 
 def test_sizes_are_parsed_where_text_is_read():
-    """Attributes hold sizes as such: text is seen by their parsers, and by what reads the file."""
+    """Attributes store parsed sizes: only their parsers and readers of ONNX files handle text."""
     found = {
         str(path.relative_to(TOP))
         for folder in ("include", "lib", "tools")

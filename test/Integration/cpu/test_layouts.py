@@ -16,8 +16,8 @@ from harness import BUILD_STAGED
 
 GRID = {"tp": 3, "dp": 2}
 WIDTH = 6
-# Even, uneven, and with more ranks than there are elements; every subset of the factors, in every
-# order of axes.
+# Even, uneven, and with more ranks than elements; every subset of the factors, in every order of
+# axes.
 LAYOUTS = [
     "24{dp, tp}",
     "3*8{tp}",
@@ -81,7 +81,7 @@ class Dim:
         return all(isinstance(size, int) for size, _ in self.factors)
 
     def canonical(self):
-        """Neighbours that are not split are one factor."""
+        """Adjacent factors that are not split are merged."""
         merged = []
         for size, axes in self.factors:
             if not axes and size == 1:
@@ -113,7 +113,7 @@ class Dim:
         )
 
     def local(self):
-        """The size that every rank has, or ?"""
+        """Size of a shard if equal on all ranks, or ?"""
         if not self.static:
             return "?"
 
@@ -133,7 +133,7 @@ class Dim:
         return [*(axes for _, axes in self.factors), self.product]
 
     def growing(self, order):
-        """(axis, dimension with it) for stacks that grow in this order."""
+        """Yields (axis, dimension including it) for axis lists that grow in this order."""
         have = [()] * (len(self.factors) + 1)
         for stack in order:
             axis = self.stacks()[stack][len(have[stack])]
@@ -141,7 +141,7 @@ class Dim:
             yield axis, Dim([(size, axes) for (size, _), axes in zip(self.factors, have)], have[-1])
 
     def orders(self):
-        """All orders in which the stacks can grow: the product's behind all others."""
+        """All orders in which axes can be added: those of the product last."""
         own = [i for i, axes in enumerate(self.stacks()[:-1]) for _ in axes]
         return [
             [*order, *(len(self.factors) for _ in self.product)]
@@ -180,7 +180,7 @@ class Program:
         return name
 
     def parameter(self, dim, transposed):
-        """A weight of which each rank loads its part: [dim, WIDTH], or the other way round."""
+        """A weight of which each rank loads its shard: [dim, WIDTH] or [WIDTH, dim]."""
         count = dim.size({})
         name, view = f"%v{len(self.lines)}", (
             f"view <0 [[{WIDTH} x 1], [{count} x {WIDTH}]]> " if transposed else ""
@@ -202,7 +202,7 @@ class Program:
         return name
 
     def change(self, text, value, axis, at, dim, partial=None):
-        """A collective over one axis, after which dimension `at` is `dim`."""
+        """Adds a collective over one axis; dimension `at` of its result is `dim`."""
         element, dims, old = self.types[value]
         dims = [*dims[:at], dim, *dims[at + 1 :]]
         return self.op(

@@ -331,7 +331,7 @@ def test_flags_of_any_type(executable, flags, words):
     ],
 )
 def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
-    """A list becomes an array of the input's type where that has the same values."""
+    """A list becomes an array of the input's type if that preserves the values."""
     node = (
         helper.make_node("Not", ["x"], ["y"])
         if element == TensorProto.BOOL

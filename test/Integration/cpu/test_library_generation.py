@@ -46,7 +46,7 @@ PROMPTS = %r
 
 
 def python(text, grid="one rank", **env):
-    """A process of its own: which grid the program is for, the environment says."""
+    """Runs a separate process; the environment sets the grid of the program."""
     return run(
         [sys.executable, "-c", START + text, LIBRARY],
         env={"PYTHONPATH": str(TOP / "python"), **GRIDS[grid], **env},

@@ -24,7 +24,7 @@ HEADER = TOP / "runtime" / "include" / "tpc" / "session.h"
 
 
 def python(text, *arguments, **options):
-    """In a process of its own, with what this one knows."""
+    """Runs in a separate process with the same environment."""
     return run(
         [
             sys.executable,
@@ -102,7 +102,7 @@ def test_many_at_once(executable, library, expected):
     for thread in threads:
         thread.join()
     assert not wrong
-    # The choice of compute libraries holds for all programs of an open library.
+    # The selected compute libraries apply to all programs of an open library.
     with pytest.raises(tpc.TpcError, match="open already.*--products=onednn"):
         tpc.load(library, products="onednn")
     for session in sessions:
@@ -133,7 +133,7 @@ def test_the_interpreter_ends_whatever_is_open(executable):
 
 
 def test_launchers_are_not_looked_at(executable):
-    """A process of torchrun has all ranks of what it loads."""
+    """A process of torchrun runs all ranks of a loaded program."""
     python(
         "tpc.load(sys.argv[1]).run({'input_ids': np.zeros((1, 3), int)})",
         executable.path,
@@ -142,7 +142,8 @@ def test_launchers_are_not_looked_at(executable):
 
 
 def test_forks(executable):
-    """A forked child lacks the threads: it gets an error and opens its own; the parent goes on."""
+    """A forked child does not have the threads: it gets an error and can open its own model; the
+    parent continues."""
     python(
         """
 path, ids = sys.argv[1], np.arange(14).reshape(2, 7)

@@ -13,7 +13,7 @@ from mutants import tpc_opt
 # Windows in all layers, in every second one with caps of scores and of the head, and with few kv
 # heads.
 FILES = ["mistral-dynamo", "phi3-dynamo", "gemma2-dynamo"]
-# Attention with a cap and a mask that is made of comparisons; it is no step.
+# Attention with a cap and a mask computed by comparisons; not a step.
 CAPPED, FORWARD = "unraised-window", ["staged", "buffers"]
 LEVELS = ["step", "placed", "staged", "staged.generate", "buffers", "buffers.generate"]
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
@@ -75,7 +75,7 @@ def programs(tmp_path_factory):
             flags = [f"--tpc-verify-generation=reference={reference}"]
         else:
             program, model = emit(what, generate), emit("model", generate)
-            # The proof compares expressions, and so would refuse whatever differs.
+            # The proof compares expressions, and so would reject any difference.
             flags = [f"--tpc-verify-equivalence=reference={model} symbolic=false"]
             if what == "buffers":
                 flags = [
@@ -94,7 +94,7 @@ def judge(program, flags, kind, seed):
         if refused := mutants.refuses(program, *mutate, flag):
             if mutants.does_not_apply(refused):
                 return None
-            # For staged programs, the verifier is that of equivalence without the proof.
+            # Staged programs are checked by the equivalence verifier without the proof.
             caught.add(
                 flag.removeprefix("--tpc-verify-")
                 .split("=")[0]
@@ -121,7 +121,7 @@ def run(programs, cases, name):
 
 
 def test_sample(programs):
-    """Kinds by turns at each level, of the model that has places for all."""
+    """Alternates the kinds at each level, for the model to which all kinds apply."""
     pick = random.Random(3)
     cases = [
         ("gemma2-dynamo", level, kind, pick.randrange(100))

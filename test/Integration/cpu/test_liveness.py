@@ -53,7 +53,7 @@ def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
 
 
 def test_a_job_that_is_suspended_goes_on(tpcc, tmp_path):
-    """Ctrl-Z, and fg: no process could run, and none is at fault."""
+    """Ctrl-Z and fg: no process could run, so none is reported."""
     program = tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2))
     with Steps(program, "tcp", tmp_path / "log") as steps:
         for number in (signal.SIGSTOP, signal.SIGCONT):

@@ -40,7 +40,7 @@ def node(op, *inputs, to="y", **attributes):
 
 IDS = (TensorProto.INT64, ["batch", "sequence"])
 MODELS = {
-    # Positions of OPT: an offset, or the sum of a mask.
+    # OPT's positions: an offset, or the sum of a mask.
     "offset": graph(
         [node("Add", "ids", "two", to="at"), node("Gather", "table", "at")],
         ["batch", "sequence", 4],
@@ -85,7 +85,7 @@ MODELS = {
 }
 LAST = np.zeros((2, 2, 4), np.int64)
 
-# The node, its index, and the table.
+# Node, index and table in the message.
 REFUSED = {
     "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
     "running": [("10 of 10", [[1] * 9])],
@@ -110,7 +110,7 @@ FOUND = {
 GRIDS = {name: [Grid(), Grid(dp=2)] for name in MODELS}
 for with_table in ("offset", "running"):
     GRIDS[with_table] += [Grid(tp=2), Grid(tp=3), Grid(pp=2)]
-# An index into the batch may be in any replica.
+# An index into the batch may refer to any replica.
 GRIDS["tuples"] = [Grid(), Grid(dp=2, allow_reshard=True)]
 CASES = [(name, grid) for name, grids in GRIDS.items() for grid in grids]
 
@@ -201,8 +201,7 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
 
 
 def test_rows_behind_others(tpcc, tmp_path):
-    """Rows of a table behind those of an input: what is looked up has fewer rows than the kernel
-    that does it.
+    """Table rows after the rows of an input: the lookup has fewer rows than its kernel.
     """
     path = tmp_path / "model.onnx"
     onnx.save(
@@ -228,7 +227,7 @@ def test_rows_behind_others(tpcc, tmp_path):
 
 
 def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
-    """One replica's index is missing; the others must not wait for it."""
+    """One replica's index is out of bounds; the others must not wait for it."""
     path = tmp_path / "model.onnx"
     onnx.save(MODELS["offset"], path)
     program = tpcc.compile(path, Grid(tp=2, dp=2))
@@ -242,8 +241,7 @@ def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
     assert not (tmp_path / "y.npy").exists()
 
 
-# Types that ids are cast to, from the first on, and values to try: what wraps around, and what does
-# not.
+# Types that ids are cast to in order, and values that do or do not wrap around.
 NUMBERS = [
     0,
     9,
@@ -312,7 +310,7 @@ def test_casts_before_a_lookup(tpcc, tmp_path, types):
 
 
 def test_part_of_an_input(tpcc, tmp_path):
-    """Only what is looked up must be there."""
+    """Only indices that are looked up must be valid."""
     path = tmp_path / "model.onnx"
     onnx.save(
         graph(

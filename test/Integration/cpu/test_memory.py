@@ -42,8 +42,8 @@ def shard_elements(name, dims, heads, hidden, tp, rank):
 
 
 def expected_bytes(model, grid, stages, stage, rank):
-    """Returns the bytes that a rank holds of the tensors of its stage. A stage with both the lookup
-    and the matmul of a tied embedding holds its rows once.
+    """Returns the bytes that a rank stores of its stage's tensors. A stage with both the lookup and
+    the matmul of a tied embedding stores its rows once.
     """
     elements = 0
     for tensor in weights_of(model):
@@ -64,8 +64,8 @@ def weights_of(model):
 
 
 def stages_of_weights(description, model, grid):
-    """The stages that hold each tensor: all tensors are somewhere, none is in two stages but the
-    tied embedding, which is in the first and the last, and stages hold the layers in order.
+    """Stages of each tensor. Each tensor is in exactly one stage, except for the tied embedding,
+    which is in the first and the last. Layers are in order.
     """
     stages = collections.defaultdict(set)
     for parameter in description["parameters"]:
@@ -117,7 +117,7 @@ def test_weight_bytes_of_124m(tpcc, grid):
 
 
 def test_compiling_needs_no_weights(tpcc):
-    """The structure compiles where its 500 MB do not exist."""
+    """The model compiles without its 500 MB of weights."""
     assert not (MODELS / "gpt2-124m.onnx.data").exists()
     executable = tpcc.compile(MODELS / "gpt2-124m.onnx", Grid(tp=8, pp=4))
     assert executable.path.stat().st_size < 16 << 20
@@ -126,8 +126,7 @@ def test_compiling_needs_no_weights(tpcc):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_compiling_stays_small(tpcc, tmp_path):
-    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this
-    process holds.
+    """At most 500 MiB for 124M at tp8,pp4, independent of other load and of this process's memory.
     """
     ballast = b"x" * (600 << 20)
     result = run(

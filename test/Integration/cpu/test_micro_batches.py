@@ -28,7 +28,7 @@ def node(op, inputs, result, **attributes):
 
 
 def model(nodes, inputs, outputs, constants=()):
-    """inputs and outputs: name -> dimensions; those of ids are integers."""
+    """inputs and outputs: name -> dimensions; names that start with `ids` are integers."""
     ports = [
         [
             helper.make_tensor_value_info(name, I if name.startswith("ids") else F, dims)
@@ -61,7 +61,7 @@ X = {"x": ["batch", "sequence", 6]}
 STATIC = {"x": [4, "sequence", 6]}, {"y": [4, "sequence", 6]}
 
 MODELS = {
-    # Outputs of which every micro-batch has all.
+    # Outputs that every micro-batch has completely.
     "a constant": model(
         [*MLP, node("Identity", "c", "z")], X, {**Y, "z": [2, 3]}, {**WEIGHTS, "c": weight(2, 3)}
     ),
@@ -87,7 +87,7 @@ MODELS = {
         {**Y, "z": ["n", 6]},
         WEIGHTS,
     ),
-    # A batch that the file fixes, and weights with one row for each sample.
+    # A fixed batch size, and weights with one row per sample.
     "a weight for each sample": model(
         [*MLP[:-1], node("Add", "h2 b", "t"), node("Tanh", "t", "y")],
         *STATIC,
@@ -131,8 +131,8 @@ MODELS = {
 
 
 def layered():
-    """Three layers, which become one function: weights with a row for each sample are its
-    arguments, and so is what is picked from all samples.
+    """Three layers, which become one function. Its arguments include weights with a row per sample,
+    and values selected from all samples.
     """
     nodes, weights, x = [node("ReduceMax", "u axes", "top")], {"axes": np.array([0])}, "x"
     for i in range(3):
@@ -174,7 +174,7 @@ GRIDS = {
 }
 
 
-# In what computes nothing but another input there is nothing to cut.
+# A model that only computes from another input has nothing to split.
 @pytest.mark.parametrize(
     "name, grid",
     [
@@ -197,8 +197,7 @@ def test_batches(tpcc, tmp_path, name, grid):
             np.testing.assert_allclose(actual[output], expected[output], rtol=1e-5, atol=1e-5)
 
 
-# Values that depend on more than the inputs, or are inside of a layer. They are errors that name
-# the node.
+# Values that depend on more than inputs, or are inside a layer, are errors that name the node.
 HIDDEN = {
     "x times x": [
         node("Reshape", "y flat", "f"),
@@ -248,8 +247,8 @@ def test_replicas_add_up_samples(tpcc, tmp_path):
 
 
 def test_what_rounds_share_is_of_this_step(tpcc, tmp_path):
-    """Rotary tables and masks of Gemma-2 are computed before the rounds of each step: in one
-    process steps of several shapes, with as many samples as micro-batches, more, and fewer.
+    """Rotary tables and masks of Gemma-2 are computed before the micro-batch loop of each step. One
+    process runs steps of several shapes, with as many samples as micro-batches, more, and fewer.
     Compiled from the staged program as text.
     """
     model, staged, path = FAMILIES["gemma2-past"], tmp_path / "staged.mlir", tmp_path / "gemma2"

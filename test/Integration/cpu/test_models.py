@@ -41,8 +41,8 @@ def vectors_are_distinct_and_non_zero(arrays):
 def test_biases_and_norms_are_distinct_and_non_zero(path):
     model = onnx.load(path)
     vectors = vectors_are_distinct_and_non_zero(floats(model))
-    # None was dropped on the way: every layer has two norms of two vectors each and four biases,
-    # the model one norm more.
+    # No vector was dropped by the export: every layer has two norms of two vectors each and four
+    # biases, and the model has one more norm.
     norms = sum(node.op_type == "LayerNormalization" for node in model.graph.node)
     products = sum(node.op_type == "Gemm" for node in model.graph.node)
     assert len(vectors) == 2 * norms + products
@@ -50,8 +50,7 @@ def test_biases_and_norms_are_distinct_and_non_zero(path):
 
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=lambda model: model.name)
 def test_families_are_what_the_tests_say_of_them(model):
-    """Sizes as in models.py, an output for each cache, and vectors of which none can be lost
-    unseen.
+    """Sizes as in models.py, an output for each cache, and vectors whose loss would be detected.
     """
     file = onnx.load(model.path)
     arrays = floats(file)
@@ -69,8 +68,7 @@ def test_families_are_what_the_tests_say_of_them(model):
     batch, sequence = model.batch_name, model.sequence_name
     assert shapes["input_ids"] == [batch, sequence]
     if model.name in ("gpt_neo-dynamo", "gpt_neo-past"):
-        # Its masks are parts of a buffer, behind which torch writes the batch as a formula of
-        # itself.
+        # Its masks are slices of a buffer, for which torch writes the batch as a formula of itself.
         formula = shapes["logits"].pop(0)
         assert formula.startswith(f"(({batch}*") and formula.endswith(f")//{sequence})")
         assert shapes["logits"] == [sequence, model.vocab]

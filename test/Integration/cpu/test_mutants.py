@@ -74,7 +74,7 @@ def programs(tmp_path_factory):
 
 
 def judge(model, staged, shape, kind, seed):
-    """The verifiers of ops, communication and equivalence, each by itself."""
+    """The verifiers of ops, communication and equivalence, run separately."""
     mutate = mutants.mutation(kind, seed)
     by_ops = mutants.refuses(staged, mutate)
     if mutants.does_not_apply(by_ops):
@@ -116,7 +116,7 @@ def test_there_are_enough_kinds():
 
 @pytest.mark.slow
 def test_sample(programs):
-    """One place of each kind, in one or the other program."""
+    """One mutant of each kind, in one of the programs."""
     pick = random.Random(1)
     cases = []
     for kind in kinds():
@@ -134,7 +134,7 @@ def test_sample(programs):
     table = run(programs, cases, "sample_of_partitioned")
     assert table.mutants() >= 60
     assert [kind for kind in kinds() if not table.mutants(kind)] == []
-    # With either verifier switched off, some bugs would go through.
+    # With either verifier disabled, some faults would be accepted.
     assert table.alone("comms") >= 2 and table.alone("equivalence") >= 10
 
 

@@ -13,7 +13,7 @@ from tpc.reference import TOLERANCE, Session, difference
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 ERF = COMMITTED["gpt2-erf-opset18"]
-# A mistake must stand out, not just exceed what is allowed.
+# A fault must clearly exceed the tolerance.
 MARGIN = 20
 
 
@@ -23,7 +23,7 @@ def original():
 
 
 def with_tensor(model, name, change):
-    """A copy of the model in which `change` was applied to one initializer."""
+    """Returns a copy of the model with `change` applied to one initializer."""
     mutated = copy.deepcopy(model)
     tensor = next(tensor for tensor in mutated.graph.initializer if tensor.name == name)
     tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor).copy()), name))
@@ -31,7 +31,7 @@ def with_tensor(model, name, change):
 
 
 def moved(model, mutated):
-    """Change of the logits by the mutation, relative to the largest logit."""
+    """Returns the change of the logits by the mutation, relative to the largest logit."""
     inputs = model.inputs(2, 16)
     return difference(
         Session(mutated.SerializeToString()).run(inputs)[model.output], model.expected(inputs)
@@ -81,11 +81,11 @@ def swap_gelu(model, layer, old, new, scale):
     nodes = mutated.graph.node
     position = [index for index, node in enumerate(nodes) if node.op_type == old][layer]
     producers = {output: node for node in nodes for output in node.output}
-    # The argument of the whole is the output of the product before it.
+    # The operand of the GELU is the output of the previous matmul.
     argument = nodes[position].input[0]
     while producers[argument].op_type != "Gemm":
         argument = producers[argument].input[0]
-    # The product is [tokens, ffn]; what follows it views that as [batch, sequence, ffn].
+    # The matmul is [tokens, ffn]; the next op views it as [batch, sequence, ffn].
     argument = next(
         node.output[0] for node in nodes if argument in node.input and node.op_type == "Reshape"
     )
@@ -109,7 +109,7 @@ def test_erf_for_tanh(original):
 def test_tanh_for_erf():
     model = onnx.load(ERF.path)
     for layer in range(ERF.layers):
-        # The cubic term is lost as well, as in the cheapest approximation.
+        # The cubic term is also omitted, as in the cheapest approximation.
         assert (
             moved(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi)))
             > MARGIN * TOLERANCE

@@ -88,7 +88,7 @@ def test_what_is_printed(strange, tmp_path):
         text = text_of([program, flag])
         assert name in text and output in text
     np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
-    # As it is shown, and as the file has it.
+    # The printed name, and the name in the file.
     for spelling in (name, "\x1b[31m\n"):
         assert output in text_of([program, "--input", f"{spelling}={tmp_path / 'x.npy'}"])
     for arguments in (

@@ -10,7 +10,7 @@ from harness import BUILD, TOP, run
 from models import COMMITTED
 from simulator import LIBRARIES
 
-# Folders of toolkits are empty in there, and programs that start theirs are none.
+# Toolkit folders are empty in this namespace, and their programs cannot be started.
 HIDE = """
 for folder in $(readlink -f /usr/local/cuda*); do
   [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 77; done
@@ -28,7 +28,7 @@ def hidden(command):
 
 
 def toolkit(home, version):
-    """As much of one as CMake looks for."""
+    """Creates the files of a toolkit that CMake searches."""
     (home / "include").mkdir(parents=True)
     (home / "include" / "cuda.h").write_text(f"#define CUDA_VERSION {version}\n")
     (home / "include" / "cublasLt.h").write_text("#include <not_there.h>\n")
@@ -46,7 +46,7 @@ def configure(folder, wrap=lambda command: command, **env):
 
 @pytest.fixture(params=["hidden", "CUDA_HOME", "older", "broken"])
 def without(request, tmp_path):
-    """Returns the output of CMake and the folder that it configured."""
+    """Returns the output of CMake and the configured folder."""
     folder = tmp_path / "build"
     if request.param == "hidden":
         return configure(folder, hidden), folder
@@ -72,14 +72,15 @@ def test_nothing_is_compared(without, request):
         )
     else:
         assert "not compared with cublasLt.h of CUDA 13" in said, said
-    # A header alone can be compared, of the version that declarations are of.
+    # A header alone suffices for the comparison, if its version matches the declarations.
     if how in ("CUDA_HOME", "older"):
         assert "TPCSimCudaHeaders" not in rules
 
 
 @pytest.mark.long
 def test_what_is_of_gpus_is_built(tmp_path):
-    """The compiler asks for ptxas when it runs, and knows of no toolkit when it is built."""
+    """The compiler searches for ptxas at run time and does not depend on a toolkit at build
+    time."""
     folder = tmp_path / "build"
     configure(folder, hidden)
     targets = [
@@ -135,7 +136,7 @@ def test_tests_pass():
 
 
 def test_a_driver_alone_is_not_enough(tpcc, tmp_path):
-    """Nothing is loaded, and one line says what is looked for, and where."""
+    """No library is loaded, and one line lists the searched libraries and folders."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
     (tmp_path / "libcuda.so.1").symlink_to(LIBRARIES / "libcuda.so.1")
     said = run(

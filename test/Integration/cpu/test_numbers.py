@@ -15,8 +15,8 @@ ODD = COMMITTED["gpt2-odd-opset20"]
 
 
 def pairwise(grids):
-    """A small part of `grids` in which every pair of settings that occurs together in one of them
-    occurs together. Greedy and deterministic: take the grid that shows most pairs not yet seen.
+    """Returns a small subset of `grids` that covers every pair of settings that occurs in some
+    grid. Greedy and deterministic: takes the grid with the most uncovered pairs.
     """
 
     def pairs(grid):
@@ -40,9 +40,9 @@ def pairwise(grids):
 
 ALL = Grid.all()
 SAMPLE = pairwise([grid for grid in ALL if grid.ranks <= 16])
-# For each file besides the one that goes through the sample.
+# For each file other than the one that is tested on the sample.
 FEW = [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, pp=2, dp=2, mb=4)]
-# A single layer has no stages to be cut into.
+# A single layer cannot be cut into stages.
 FEW_PARTS = [Grid(), Grid(tp=2), Grid(tp=3, sp=True), Grid(tp=2, dp=2, mb=4)]
 
 
@@ -110,8 +110,8 @@ def test_files_of_others(tpcc, model, grid):
 )
 @pytest.mark.parametrize("name", ["gpt2-odd-nopast", "gpt2-tiny-nopast"])
 def test_padded_batches(tpcc, name, grid):
-    """Left and right: rows of padding see nothing, or padding only, and are compared like all
-    others.
+    """Left and right padding: in padding rows, no key or only padding is visible; they are compared
+    like all others.
     """
     model = COMMITTED[name]
     check(tpcc.compile(model.path, grid), model, [(1, 7), (4, 7), (4, 64)], ["left", "right"])
@@ -145,7 +145,7 @@ def test_order_of_the_axes_changes_nothing(tpcc, order):
 
 
 def test_negative_ids_count_from_the_end(tpcc):
-    """ONNX's Gather takes ids from -V on; a shard of the vocabulary must find them too."""
+    """ONNX's Gather accepts ids from -V; lookups in a shard of the vocabulary must too."""
     executable = tpcc.compile(ODD.path, Grid(tp=2))
     ids = ODD.inputs(2, 9)["input_ids"]
     negative = np.where(np.arange(9) % 2 == 0, ids - ODD.vocab, ids)
@@ -170,8 +170,7 @@ def test_no_rows_give_no_rows(tpcc):
 
 
 def test_no_tokens_give_no_tokens_or_a_reason(tpcc):
-    """The dynamo exporter's masks slice the first token out: without one there is no answer, and
-    that is said.
+    """The dynamo exporter's masks slice out the first token, so an empty sequence is an error.
     """
     executable = tpcc.compile(ODD.path, Grid(tp=2, pp=2, sp=True))
     np.save(executable.scratch / "none.npy", np.zeros((2, 0), np.int64))
@@ -179,8 +178,8 @@ def test_no_tokens_give_no_tokens_or_a_reason(tpcc):
 
 
 def test_a_model_without_its_q_is_not_mistaken_for_the_model(tpcc, tmp_path):
-    """test_mutations.py shows that the tolerance catches such things; this, that an executable is
-    compared by it.
+    """test_mutations.py shows that such faults exceed the tolerance; this test shows that the
+    comparison of executables uses it.
     """
     path = tmp_path / "no-q.onnx"
     onnx.save(

@@ -112,7 +112,7 @@ def test_a_library_that_cannot_be_used(tpcc, tmp_path):
     ]:
         program.call([*BENCH, "--products=onednn"], env=environ).refused(needs + words)
     program.call([*BENCH, "--products=mkl"]).refused("--products=mkl: expected 'tpc' or 'onednn'")
-    # One of several: all exit, with one message.
+    # One of several ranks fails: all exit, with one message.
     script = f'if [ $RANK = 1 ]; then export LD_LIBRARY_PATH={empty}; fi; exec "$@"'
     result = run(
         [*LAUNCH, "-n", 2, "sh", "-c", script, "-", program.path, *BENCH, "--products=onednn"],

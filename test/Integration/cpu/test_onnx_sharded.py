@@ -1,4 +1,4 @@
-"""ONNX multi-device fields as tactics, and tactics as fields (--emit=onnx-sharded)."""
+"""ONNX multi-device fields as annotations, and shardings as fields (--emit=onnx-sharded)."""
 
 import re
 
@@ -16,7 +16,7 @@ def layers(model, name):
 
 
 def shard_blocks(model, configuration, devices):
-    """One weight of each block over two parts, as Megatron-LM cuts them."""
+    """One weight of each block over two shards, split as in Megatron-LM."""
     multidevice.shard(model, configuration, TABLE, devices, {0: 2})
     multidevice.shard(model, configuration, HEAD, devices, {-1: 2})
     for name in layers(model, "attn.c_attn.weight"):
@@ -53,7 +53,7 @@ def test_shards_of_weights_are_the_tensor_tactic(tmp_path, spec, devices):
 def test_four_parts_lie_on_two_axes(tmp_path):
     model = load()
     multidevice.configure(model, "four", 4)
-    # Major part over dp, minor part over tp.
+    # Major factor over dp, minor factor over tp.
     multidevice.shard(model, "four", TABLE, [0, 1, 2, 3], {0: 4})
     path = tmp_path / "sharded.onnx"
     onnx.save(model, path)
@@ -141,7 +141,7 @@ def test_stages_without_a_place_to_cut(tmp_path):
         onnx.save(model, path)
         return run(path, "--megatron-shard=pp2", "--emit=staged", fails=True)
 
-    # Queries, keys and values of the first layer on one side, its attention on the other.
+    # Queries, keys and values of the first layer in one stage, its attention in the next.
     error = refused(
         lambda node: {
             "/transformer/h.0/attn/c_attn/Gemm": 0,
@@ -212,7 +212,7 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     placed = [part for node in written.graph.node for part in node.device_configurations]
     stages = {part.pipeline_stage for part in placed if part.HasField("pipeline_stage")}
     assert stages == set(range(int(spec.split("pp")[1][0])) if "pp" in spec else ())
-    # Nothing else has changed, and writing it again gives the same bytes.
+    # The rest of the file is unchanged, and writing it again gives the same bytes.
     again = tmp_path / "again.onnx"
     run(path, f"--megatron-shard={spec},manual", "--emit=onnx-sharded", "-o", again)
     assert again.read_bytes() == path.read_bytes()
@@ -226,7 +226,7 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
 @pytest.mark.parametrize(
     "spec, line, tensor, written",
     [
-        # The residual in parts along its width: reduced into parts, gathered for the norm.
+        # The residual sharded along its width: reduce-scattered, then gathered for the norm.
         (
             "tp2",
             "/transformer/h.?/Add_output_0: [-, -, tp]",
@@ -245,7 +245,7 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
             "/transformer/h.0/Add_output_0",
             [(2, 2)],
         ),
-        # Whole, although the other tactics would split it.
+        # Annotated as whole, although other tactics would split it.
         (
             "tp2",
             "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]",
@@ -310,7 +310,7 @@ def test_external_data_stays_where_it_is(tmp_path):
         onnx.numpy_helper.to_array(table), onnx.numpy_helper.to_array(load().graph.initializer[0])
     )
     assert program(path, "tp2,manual") == program(source, "tp2")
-    # Elsewhere the weights would not be found.
+    # In another folder, the weights would not be found.
     (tmp_path / "elsewhere").mkdir()
     error = run(
         source,

@@ -156,8 +156,7 @@ def test_refusals(tmp_path):
 
 
 def layers_of_products(tmp_path, count, change, spec):
-    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; as compiled for a configuration of two
-    devices.
+    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; compiled for a configuration of two devices.
     """
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     nodes, last = [], "x"
@@ -232,7 +231,7 @@ def test_stages_and_devices_agree(tmp_path):
         "tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is on devices"
         " of stage 0, which has 0; list devices of the node's stage" in result.stderr
     )
-    # Devices alone say it as well, and may so run backwards.
+    # Devices alone also determine the stage, and may be in descending order.
     result = place({"fc3": 1}, w2=1)
     assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
     result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
@@ -241,15 +240,15 @@ def test_stages_and_devices_agree(tmp_path):
         and "'fc2' is annotated with pipeline stage 0, but it uses a result of 'fc1'"
         in result.stderr
     )
-    # The product takes one tensor from each.
+    # The matmul has one operand on each.
     result = place({"fc3": 1}, w1=0, r0=1)
     assert result.returncode == 1
     assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
 
 
 def held(size, factors, parts):
-    """Indices of a dimension that each part has; factors: (size, number of parts), major to minor,
-    one of them cut.
+    """Returns the indices of a dimension in each shard. factors: (size, number of shards), major to
+    minor; one of them is split.
     """
     inner, (f, n) = size, next(entry for entry in factors if entry[1] > 1)
     sets = [set() for _ in range(parts)]
@@ -265,7 +264,7 @@ def held(size, factors, parts):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
-    """Contiguous, strided, uneven: never something else."""
+    """Contiguous, strided or uneven shards are either supported exactly or rejected."""
     lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [
         [(2, 1), (3, 1), (4, 1)]
     ]
@@ -298,7 +297,8 @@ def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
 
 
 def test_factors_of_a_fused_weight(tmp_path):
-    """Halves of a fused projection are no factor of its queries, keys and values."""
+    """Halves of a fused projection do not correspond to a factor of its queries, keys and
+    values."""
     model = load()
     multidevice.configure(model, "c", 2)
     multidevice.shard(
@@ -420,7 +420,7 @@ def test_a_configuration_for_other_devices_is_named(tmp_path):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
 def test_weights_of_constant_nodes(tmp_path, inside):
-    """A node of the graph can refer to them, unless they are inside of a function."""
+    """Nodes of the graph can refer to these fields, unless the fields are inside a function."""
     rng = np.random.default_rng(0)
     fc1, fc2 = (
         onnx.numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
@@ -461,7 +461,7 @@ def test_weights_of_constant_nodes(tmp_path, inside):
 def test_what_is_not_in_the_program_is_warned_of(tmp_path):
     model = load()
     multidevice.configure(model, "c", 2)
-    # A shape, which is computed while compiling.
+    # A shape, which is computed at compile time.
     multidevice.shard(model, "c", "/transformer/Shape_output_0", [0, 1], {0: 2})
     path = tmp_path / "model.onnx"
     onnx.save(model, path)

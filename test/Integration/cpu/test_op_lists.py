@@ -20,8 +20,8 @@ def dialect_ops():
 
 
 def functions(text):
-    """Functions of a file, and methods of its classes, more or less: up to a brace that stands
-    there by itself.
+    """Returns approximately the functions of a file and the methods of its classes: text up to a
+    line with a single brace.
     """
     return re.split(r"\n(?=\}|  \}\n)", re.sub(r"//.*", "", text))
 

@@ -12,8 +12,8 @@ from tpc.reference import TOLERANCE, Session, difference
 
 
 def grids(name):
-    """Without a matrix there is nothing that tensor parallelism could split; what adds over the
-    batch cannot split it.
+    """Without a matrix, tensor parallelism has nothing to split; ops that add over the batch cannot
+    split it.
     """
     if name in ("gemm-of-a-transposed", "reduction-over-the-batch"):
         return [Grid()]

@@ -190,7 +190,7 @@ def test_integers_and_booleans(tmp_path):
 
 
 def test_integers_without_a_sign(tmp_path):
-    """Numbers of 128 and more, and booleans, of which `true` is the larger one."""
+    """Unsigned numbers of 128 and more, and booleans, where `true` is larger."""
     p = Program()
     p.input("ui8", "n", "m")
     p.input("ui8", "n", "m")

@@ -135,8 +135,8 @@ def test_generated_values(tmp_path):
 
 
 def test_long_chains(tmp_path):
-    """Kernels are cut to a bounded size, so that neither the compiler's stack nor its time depends
-    on a model's.
+    """Kernels have a maximum size, so that neither the compiler's stack nor its time depends on the
+    model.
     """
     p = Program()
     p.input("f32", "n", "m")
@@ -302,8 +302,7 @@ def test_attention(tmp_path, causal):
     ],
 )
 def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
-    """Also windows wider than the sequence, of nothing, and behind all keys: rows without keys are
-    uniform.
+    """Windows wider than the sequence, empty, and after all keys: rows without keys are uniform.
     """
     p = Program()
     p.input("f32", "n", "m", 4, 8)

@@ -71,15 +71,15 @@ def check_stages(plan, model, pp):
         assert f"pp{pp}: " in said and "there are fewer layers than stages" in said
     elif max(outside) < 0.9 * per_layer:
         assert max(layers) - min(layers) <= 1, plan["stages"]
-    # A layer that begins in one stage and ends in the next counts where its attention is.
+    # A layer that spans two stages is assigned to the stage of its attention.
     if any(
         not count and not inside for count, inside in zip(layers, stages(plan, "layer_seconds"))
     ):
         assert f"none of {model.layers} layers" in said
     if max(seconds) > 1.5 * sum(seconds) / pp:
         assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
-    # Rematerialized values take a negligible part of each stage's time or, in models as small as
-    # these, no longer per value (a mask, cos, sin) than sending it.
+    # Rematerialized values take a negligible fraction of each stage's time. In models as small as
+    # these, each value (a mask, cos, sin) takes no longer than sending it.
     for again, whole, transfer in zip(
         stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")
     ):
@@ -91,14 +91,14 @@ def check_stages(plan, model, pp):
 def test_layers_are_on_all_stages(look, model, pp):
     plan, _ = look(model, f"pp{pp}")
     check_stages(plan, model, pp)
-    # Each border is crossed by the residual alone, once.
+    # Only the residual is sent between stages, once.
     sent = [
         (row["stage"], row["count"], row["bytes"])
         for row in plan["collectives"]
         if row["kind"] == "send"
     ]
     assert sent == [(stage, 1, BATCH * SEQUENCE * model.hidden * F32) for stage in range(pp - 1)]
-    # No stage has weights of another, but for those that both use: a tied head, and small ones.
+    # Stages share no weights, except for those that both use: a tied head, and small ones.
     (whole,) = stages(look(model, "tp1")[0], "weight_bytes")
     shared = sum(stages(plan, "weight_bytes")) - whole
     table = model.vocab * model.hidden * F32
@@ -126,7 +126,7 @@ def test_22_layers_on_8_stages(look, tmp_path, text):
 
 
 def in_layers(text, model):
-    """The bodies of the layers, one for each time that one is called."""
+    """Returns the bodies of the layers, one for each call."""
     bodies = dict(re.findall(r"func\.func private @(layer\w*)(\(.*?)\n  }", text, re.S))
     calls = re.findall(r"call @(layer\w*)\(", text)
     assert len(calls) == model.layers
@@ -134,32 +134,32 @@ def in_layers(text, model):
 
 
 def first_types(body, *ops):
-    """The distributions of the first operand of these ops."""
+    """Returns the distributions of the first operand of these ops."""
     return re.findall(rf"tpc\.(?:{'|'.join(ops)}) [^\n]*? : tensor<[^<\n]*<\[(.*?)\][,>]", body)
 
 
-# Bytes of the fullest rank against an even share, layers whose heads are split, and products that
-# are whole on every rank. Norms, the biases of sums and positions are on all ranks, in models as
-# small as these up to a sixth of a quarter.
+# Bytes of the worst-case rank relative to an even share, layers whose heads are split, and matmuls
+# that are whole on every rank. Norms, biases of row-parallel matmuls and positions are replicated:
+# in models as small as these, up to a sixth of a quarter of the bytes.
 GOOD = {2: 1.06, 4: 1.17}
-# Where it is more. Five heads or three pairs do not divide, the others are issue 12's: they may
-# only get better.
+# Exceptions with larger ratios. Five heads or three pairs do not divide evenly; the other ratios
+# may only decrease.
 KNOWN = {
     ("gpt2-odd-opset20", 2): (1.076, 3, 0),
     ("gpt2-odd-opset20", 4): (1.226, 3, 0),
     ("mistral", 2): (1.079, 3, 0),
     ("gpt_neox", 2): (1.103, 4, 0),
     ("gpt_neox", 4): (1.318, 4, 0),
-    # All queries need the one kv head.
+    # All queries need the single kv head.
     ("falcon", 2): (GOOD[2], 4, 2),
     ("falcon", 4): (GOOD[4], 4, 2),
-    # Norms are a larger part without the head, which is the table.
+    # Norms are a larger fraction if the head is tied to the table.
     ("gemma2-past", 4): (1.18, 4, 0),
-    # Six heads, or two of keys; GPT-Neo's table of positions is a tenth of it all.
+    # Six heads, or two kv heads; GPT-Neo's position table is a tenth of all weights.
     ("gpt_neo", 2): (1.085, 4, 0),
     ("gpt_neo", 4): (1.35, 4, 0),
     ("phi3", 4): (1.28, 3, 0),
-    # So is OPT's.
+    # OPT's position table is too.
     ("opt", 2): (1.1, 4, 0),
     ("opt", 4): (1.425, 4, 0),
     ("gpt_neo-optimum", 2): (1.095, 4, 0),
@@ -169,8 +169,8 @@ KNOWN = {
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_layers_are_functions(tpcc, model):
-    """Repeated layers are compiled once, in a model and in generation steps. There the last layer
-    of each kind may be another function, because it is computed for the last token only.
+    """Repeated layers are compiled once, in a model and in generation steps. In steps, the last
+    layer of each kind may be a separate function, because it is computed for the last token only.
     """
     for arguments, least in (((), model.layers), (("--generate",), model.layers - 2)):
         text = tpcc.call([model.path, "--emit=model", "--no-verify", *arguments]).check().stdout
@@ -179,9 +179,9 @@ def test_layers_are_functions(tpcc, model):
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=name) for name, model in ALL.items()])
 def test_one_rank_has_no_weight_twice(look, model):
-    """Partial rotary embeddings take some columns of a product, and halves of these again; tables
-    are tied to heads. What the file has stored twice may be there twice (optimum writes a tied head
-    as a transposed copy).
+    """Partial rotary embeddings slice columns of a matmul, and halves of these; tables are tied to
+    heads. A weight that the file stores twice may be loaded twice (optimum writes a tied head as a
+    transposed copy).
     """
     plan, _ = look(model, "tp1")
     graph = onnx.load(model.path, load_external_data=False).graph
@@ -224,7 +224,7 @@ def test_weights_and_heads_are_split(look, model, tp):
         heads,
         products,
     )
-    # The vocabulary's rows and columns.
+    # Rows and columns of the vocabulary.
     assert (
         f"[{model.vocab}{{tp}}, {model.hidden}]" in text
         and f"[{model.hidden}, {model.vocab}{{tp}}]" in text
@@ -233,8 +233,8 @@ def test_weights_and_heads_are_split(look, model, tp):
 
 @pytest.mark.parametrize("tp", [8, pytest.param(4, marks=pytest.mark.long)])
 def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
-    """Eight query heads for two kv heads: annotations of k or v alone do not keep kv heads from
-    being there several times.
+    """Eight query heads for two kv heads: annotations of k or v alone do not prevent replicated kv
+    heads.
     """
     model = FAMILIES["llama-dynamo"]
     call = tpcc.call([model.path, "--emit=model", "--plain", "-o", tmp_path / "model.mlir"]).check()
@@ -261,7 +261,7 @@ def part(count, tp):
 
 
 def falcon_bytes(m, tp):
-    """Queries and dense over heads, the keys and values of the one kv head on every rank."""
+    """Queries and dense over heads; keys and values of the single kv head on every rank."""
     size, ffn = m.hidden // m.heads, 48
     return (
         2 * m.hidden * part(m.heads, tp) * size
@@ -272,7 +272,7 @@ def falcon_bytes(m, tp):
 
 
 def olmo2_bytes(m, tp):
-    """All four of attention over heads, with the scales of the norms over all heads."""
+    """All four matmuls of attention over heads, and the scales of the norms over all heads."""
     size, ffn = m.hidden // m.heads, 34
     heads = part(m.heads, tp) * size
     return 4 * m.hidden * heads + 2 * heads + 3 * m.hidden * part(ffn, tp) + 2 * m.hidden
@@ -283,7 +283,7 @@ def olmo2_bytes(m, tp):
     "name, layer, around", [("falcon-dynamo", falcon_bytes, 2), ("olmo2-dynamo", olmo2_bytes, 1)]
 )
 def test_fused_keys_and_wide_norms_are_split(look, name, layer, around, text):
-    """Each weight that all ranks have is one that all of them need."""
+    """Each replicated weight is needed by all ranks."""
     model, grid = FAMILIES[name], Grid.parse(text)
     tables = [model.hidden * part(model.vocab, grid.tp)] * 2
     tables[-1] += around * model.hidden  # the norm before the head
@@ -316,11 +316,11 @@ def test_samples_and_tokens_are_split(look, model):
         )
     assert not [row for row in plan["collectives"] if row["axis"] != "output"]
     assert stages(look(model, "mb2")[0], "micro_batches") == [2]
-    # Norms work on a part of the tokens, or of the width.
+    # Norms compute on a shard of the tokens or of the width.
     for body in in_layers(look(model, "tp2,sp")[1], model):
         norms = first_types(body, "rms_norm", "layer_norm")
         read = re.findall(r"tpc\.(?:rms|layer)_norm (%\w+)", body)
-        # Two norms of one value: one gather before them is less than two behind.
+        # Two norms of one value: one gather before them sends less than two after them.
         assert norms and all(("{tp}" in dims) == (len(set(read)) == len(read)) for dims in norms)
     for body in in_layers(look(model, "tp2x2")[1], model):
         residual = re.search(r"%arg0: tensor<[^<]*<\[(.*?)\]", body)[1]
@@ -337,18 +337,18 @@ def test_samples_and_tokens_are_split(look, model):
     ],
 )
 def test_no_plan_is_worse_than_docs_say(tpcc, name):
-    """Memory and communication against their bounds. What is better, tools/plans.py writes down."""
+    """Memory and communication relative to their bounds. tools/plans.py records improvements."""
     worse, _ = plans.compare(name, plans.compute(tool("tpcc"), plans.MODELS[name]))
     assert not worse
 
 
 def function(text, name):
-    """The body of a function, without the types."""
+    """Returns the body of a function, without types."""
     found = re.search(rf"func\.func private @{name}\(.*?\n  }}", text, re.DOTALL)
     return found[0] if found else ""
 
 
-# Rotary tables follow from positions. (Gemma-2's mask of a window is none: it is the op's.)
+# Rotary tables depend on positions. (Gemma-2's window is an attribute of the op, not a mask.)
 @pytest.mark.parametrize(
     "name,once", [("gemma2-past", ["cos", "sin"]), ("llama-dynamo", ["cos", "sin"])]
 )
@@ -370,8 +370,8 @@ def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_pat
         assert all(f"tpc.{op} " in before and f"tpc.{op} " not in rounds for op in once)
         assert re.search(rf"func\.call @stage_{stage}_prologue.*\n *tpc\.micro_batches", text)
         assert len(re.findall(r"tpc\.", rounds)) < ops[stage]
-    # cos and sin of each token and half of a head, at least; no more than the masks of all samples
-    # beside them.
+    # At least cos and sin of each token and half of a head; at most these and the masks of all
+    # samples.
     assert all(
         2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32
         for held in stages(plan, "held_bytes")

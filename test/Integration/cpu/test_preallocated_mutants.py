@@ -1,4 +1,5 @@
-"""Seeded faults in steps on preallocated caches: rejected by the randomized check, or harmless."""
+"""Seeded faults in steps on preallocated caches: rejected by the randomized check, or without
+effect."""
 
 import functools
 import random
@@ -20,7 +21,8 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def steps(tmp_path_factory):
-    """Returns the step and the placed step by file and form (all tokens, or the last ones)."""
+    """Returns the step and the step on preallocated caches, by file and form (all tokens, or the
+    last ones)."""
     folder = tmp_path_factory.mktemp("placed")
 
     @functools.cache
@@ -58,7 +60,7 @@ def run(steps, cases, name):
 
 
 def test_sample(steps):
-    """One place of each kind."""
+    """One mutant of each kind."""
     pick = random.Random(1)
     where = {kind: "mistral-dynamo" for kind in kinds() if "window" in kind}
     form = {"place-counts-ignored": "last"}

@@ -41,12 +41,12 @@ def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
         return re.sub(r"predicts = \[.*?\]", "", result.check().stdout)
 
     whole = program(lower(sharded))
-    # Nothing less would be sent if everything were allowed.
+    # Allowing all collectives would not reduce the sent bytes.
     assert program(lower(sharded, "allow-reshard")) == whole
     predictions = {match.groups() for match in PREDICTION.finditer(text)}
     assert predictions
     for axis, kind, size in predictions:
-        # Without one of them it cannot be made, or is made of others.
+        # Without one of the collectives, the reshard is impossible or uses others.
         cut.write_text(
             re.sub(
                 PREDICTION,

@@ -48,7 +48,7 @@ def test_lines_fit_a_screen(tmp_path, model, grid, level):
         ).check()
     readable = texts["readable"].read_text()
     assert max(map(len, texts["plain"].read_text().splitlines())) > WIDTH
-    # A long text, such as a reason, is not broken, and stands alone in its line.
+    # A long text, such as a reason, is not broken, and is alone on its line.
     functions = re.findall(
         r"^  (?:func\.func|tpc\.pipeline|module|tpc_buffer\.func) .*?^  }$", readable, re.M | re.S
     )
@@ -68,7 +68,7 @@ def test_lines_fit_a_screen(tmp_path, model, grid, level):
     [("spmd", r"func\.func private @layer"), ("buffers", r"tpc_buffer\.func @\w+ of @layer")],
 )
 def test_weights_are_called_by_name(level, layer):
-    """Calls name each weight of a layer, or part of it, so that arguments need not be counted."""
+    """Calls have a comment with the name of each weight, so that arguments need not be counted."""
     text = (
         run(
             [

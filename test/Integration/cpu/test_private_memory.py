@@ -77,8 +77,8 @@ def steady_memory(executable, shape):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == 0, process.stderr.read()
     assert len(samples) > 4, "the run was too short to see"
-    # Loading holds a matrix twice while it packs it, and shutting down frees memory: the middle of
-    # the second half is what a rank holds.
+    # While it is packed, a matrix is in memory twice, and shutdown frees memory: the middle of the
+    # second half of samples is a rank's steady state.
     late = samples[len(samples) // 2 :]
     return {rank: statistics.median(sample[rank] for sample in late) for rank in samples[0]}
 

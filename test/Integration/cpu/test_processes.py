@@ -123,7 +123,7 @@ def environment_of(rank, size, port, **more):
 
 
 class Ranks:
-    """Processes of their own choice."""
+    """Processes with the given variables."""
 
     ARGUMENTS = ("--bench", "--shape", "batch=1,sequence=2", "--repeat", "1", "--warmup", "0")
 
@@ -166,7 +166,7 @@ def test_a_rank_that_never_comes(ranks):
     first, second = (ranks.start(environment_of(rank, 4, port), "--timeout=3") for rank in (0, 2))
     assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in said(first)
     said(second)
-    # Rank 0 itself.
+    # Rank 0 itself has the wrong value.
     error = said(ranks.start(environment_of(1, 4, port), "--timeout=2"))
     assert (
         f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}:"
@@ -214,7 +214,7 @@ def test_numbers_that_do_not_match(ranks):
     assert first.poll() is None and second.poll() is None
     why = "there is a rank 1 already: each process needs a RANK of its own"
     refused = ranks.start(environment_of(1, 4, port), "--timeout=10")
-    # Whichever of the two came first.
+    # Either of the two may have connected first.
     assert (
         f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}"
         in said(first)
@@ -351,7 +351,7 @@ def test_other_inputs_than_rank_0s(ranks, tmp_path):
             for rank in range(4)
         ]
         assert f"rank 1 does not run the same as rank 0: {words}" in "".join(map(said, processes))
-    # Another number of files.
+    # Different numbers of files.
     (tmp_path / "less").mkdir()
     np.save(tmp_path / "less" / "a", IDS)
     port = free_port()
@@ -400,8 +400,8 @@ def test_ranks_with_other_kernels_agree(program, ranks, tmp_path):
 
 
 def test_strangers_are_ignored(program, ranks):
-    """They connect all the time: with garbage, with nothing, slowly, with the beginning of what a
-    rank says.
+    """Strangers connect continuously: with garbage, without data, slowly, or with the beginning of
+    a greeting.
     """
     port, over = free_port(), threading.Event()
     kept = []
@@ -435,7 +435,7 @@ def test_strangers_are_ignored(program, ranks):
             time.sleep(0.3)
         for process in processes:
             said(process, status=0)
-        # Also with a single rank.
+        # The same with a single rank.
         assert re.search(
             r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
             said(ranks.start(environment_of(0, 4, port), "--timeout=3")),

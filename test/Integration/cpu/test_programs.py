@@ -50,7 +50,7 @@ def test_what_is_not_proved_is_said(tpcc, tmp_path):
     skipped = json.loads(unproved.call(["--describe", "--json"]).check().stdout)["not_verified"]
     assert skipped.startswith("tpc-verify-equivalence")
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
-    # A mark of a program is invalid after an edit.
+    # The verification mark of a program is invalid after an edit.
     marked = tmp_path / "marked.mlir"
     marked.write_text(
         re.sub(
@@ -151,7 +151,7 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
     refuse(
         "func.func private @main(tensor<2xf32>) -> tensor<2xf32>\n", "damaged.mlir:1:", "no body"
     )
-    # One value of an earlier level.
+    # A value of an earlier level.
     mixed = re.sub(r"(tpc.all_reduce .*?), local>>\n", r"\1>>\n", spmd, count=1)
     assert mixed != spmd
     refuse(mixed, "damaged.mlir:")
@@ -171,7 +171,8 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
 
 
 def edits(text, count, seed):
-    """Lines that go, are there twice, change places, or lose, get or change a word or number."""
+    """Mutations: lines are removed, duplicated or exchanged; words or numbers are removed, inserted
+    or changed."""
     random_ = random.Random(seed)
     lines = text.splitlines()
     for _ in range(count):

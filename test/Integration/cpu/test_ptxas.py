@@ -20,7 +20,7 @@ def emit(tpcc, *flags, env=None):
 
 
 def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
-    """All but the cubins is the same."""
+    """Everything except for the cubins is the same."""
     texts = {}
     for toolkit in ("", "/nonexistent"):
         path = tpcc.scratch / "kernels.ptx"
@@ -36,7 +36,7 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
 
 
 def test_tests_pass_without_a_toolkit():
-    """But for those that need ptxas, which say so."""
+    """Except for those that need ptxas, with an error."""
     command = [
         sys.executable,
         "-m",
@@ -125,7 +125,7 @@ def put_assembler(folder, script):
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
-    """Which has a size in the file, and no bytes."""
+    """A file with a size but without allocated bytes."""
     tpcc.call(
         [
             TINY.path.with_name("phi-dynamo.onnx"),
@@ -165,7 +165,7 @@ while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
 
 
 def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
-    """But not what another one is working with, nor what is somebody else's."""
+    """Keeps files that another process uses, or that belong to another user."""
     scratch = tmp_path / "scratch"
     (scratch / "tpc-ptxas-other").mkdir(parents=True)
     env = {"CUDA_HOME": tmp_path, "TMPDIR": scratch}
@@ -199,8 +199,8 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
     ],
 )
 def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
-    """After a minute, and the others with it; one that works, after a minute of a processor, which
-    others have as well.
+    """An idle ptxas ends after a minute, and the others with it; a working one after a minute of
+    CPU time, even if others compete for the CPU.
     """
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
@@ -229,7 +229,7 @@ def test_no_room_for_the_assembler(tpcc, folder, words):
 
 
 def test_a_full_disk_for_the_assembler(tpcc, tmp_path):
-    """A limit on the size of files is what every user may set."""
+    """Every user may set a limit on file sizes."""
     if not ASSEMBLER:
         pytest.skip("ptxas: there is none")
     command = (

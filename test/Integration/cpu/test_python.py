@@ -63,7 +63,8 @@ def test_a_checkpoint_has_its_own_sizes(tmp_path):
 
 
 class Configuration:
-    """As transformers writes them: standard names renamed, proportions in the defaults."""
+    """Configurations in transformers' style: renamed standard names, proportions in the
+    defaults."""
 
     attribute_map = {"num_hidden_layers": "n_layer"}
 
@@ -256,8 +257,8 @@ def test_defaults():
     np.testing.assert_array_equal(
         filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]]
     )
-    # Without a mask they begin behind the past; one row of positions serves all rows, if these
-    # agree.
+    # Without a mask, positions begin after the past; one row of positions serves all rows if their
+    # masks agree.
     unmasked = {name: shape for name, shape in PAST.items() if name != "attention_mask"}
     np.testing.assert_array_equal(filled(unmasked)[1], [[3, 4, 5, 6]] * 2)
     one_row = PAST | {"position_ids": [1, "s"]}
@@ -282,8 +283,8 @@ def test_defaults():
     ids=lambda model: model.name,
 )
 def test_compare_defaults_what_executables_default(tpcc, tmp_path, model):
-    """The names that tpc.compare goes by mean what the compiler reads off the program, and both
-    take the same values.
+    """Input names have the same meaning in tpc.compare as in the compiler, and the defaults are
+    equal.
     """
     executable = tpcc.compile(model.path, "tp2")
     keys = ("name", "default", "mask", "past")
@@ -324,7 +325,8 @@ def test_difference():
 
 
 def test_numpy_alone_is_enough_to_load_programs():
-    """`pip install ./python` brings no more; what else a tool needs, it says."""
+    """`pip install ./python` installs only the package; each tool reports its missing
+    dependencies."""
     text = """
 import sys
 for name in ("onnx", "onnxruntime", "tokenizers", "ml_dtypes", "torch", "transformers"):

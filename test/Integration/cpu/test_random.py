@@ -104,7 +104,7 @@ def test_found(what):
     assert outcome.kind == "ok", f"{outcome.kind}: {outcome.text}"
 
 
-# Graphs that enlarge rounding: in one sample by a hundred, in the other by ten thousand.
+# Graphs that amplify rounding: by a hundred in one sample, by ten thousand in the other.
 ILL = [
     (
         '{"grid":"tp4x1,pp4,order=dp-tp-pp,allow-reshard","shapes":[[1,13],[2,8]],"level":0,'
@@ -138,7 +138,7 @@ ILL = [
 
 @pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
 def test_mistakes_are_no_noise(text):
-    """Where rounding is enlarged, other roundings pass, and half of any matrix that is lost does
+    """With amplified rounding, different rounding is accepted, but the loss of half a matrix is
     not.
     """
     pair = Pair.parse(text)
@@ -194,7 +194,7 @@ def test_random_pair(seed):
 
 
 def test_most_pairs_ran():
-    """A generator of which everything is refused finds nothing."""
+    """A generator whose graphs are all rejected would find no bugs."""
     print(tried)
     total = sum(tried.kinds.values())
     assert tried.kinds["refused"] + tried.kinds["unjudged"] <= max(2, 0.15 * total), str(tried)
@@ -209,7 +209,8 @@ def pytest_generate_tests(metafunc):
 
 
 def test_the_generator_draws_what_it_should():
-    """The uneven, the tiny and the degenerate, every family of attention, every step of chains."""
+    """Covers uneven, tiny and degenerate sizes, every family of attention, and every step of
+    chains."""
     pairs = [draw_pair(seed) for seed in range(1000)]
     layers = [layer for pair in pairs for layer in pair.spec.used]
     assert {layer.attention for layer in layers} == {

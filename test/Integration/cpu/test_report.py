@@ -23,14 +23,15 @@ def balanced(total, parts):
 
 
 def micro_batches(batch, grid):
-    """The micro-batches of the replica with most: empty ones are neither computed nor sent."""
+    """Micro-batches of the replica with the most; empty ones are neither computed nor sent."""
     return [size for size in balanced(balanced(batch, grid.dp)[0], grid.mb) if size]
 
 
 def expected_totals(model, grid, batch, sequence, per_layer=2):
     """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers:
-    two reductions per layer (one where both branches are added to the residual at once) and one for
-    the embedding; under sequence parallelism as many gathers in layers and one before the head.
+    two reductions per layer (one if both branches are added to the residual at once) and one for
+    the embedding. With sequence parallelism there are as many gathers, in layers and before the
+    head.
     """
     steps = micro_batches(batch, grid)
     reductions = per_layer * model.layers + 1
@@ -89,7 +90,7 @@ GRIDS = [
 def test_counts_and_bytes_are_the_closed_forms(tpcc, grid, shape):
     rows = tpcc.report(ODD.path, grid, ODD.shape(*shape))
     found = totals(rows)
-    # The logits are assembled where the user asked for them, and nothing else gathers them.
+    # Logits are assembled only on the rank that writes the output, and not gathered otherwise.
     found.pop(("output", "gather"), None)
     assert found == expected_totals(ODD, grid, *shape)
 
@@ -109,7 +110,7 @@ def test_every_flavor_communicates_the_same(tpcc, model, grid):
 
 @pytest.mark.parametrize("text", ["tp2", "tp2,sp", "tp4,pp4"])
 def test_124m(tpcc, text):
-    """The structure is enough: this file has no weights."""
+    """Compilation needs only the structure; this file has no weights."""
     import dataclasses
 
     from models import MODELS
@@ -168,10 +169,10 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
     assert found == expected_totals(model, Grid.parse(text), 2, 5)
 
 
-# Products, attentions and kernels of a layer: Q, K and V are one product, gate and up are one,
-# however many parts a family cuts them into. Kernels: norms, rotary embeddings, gate times up, what
-# joins and turns a cache; with tp, what is added behind a reduction. A number that falls is a
-# reason to be glad, and to write it here.
+# Matmuls, attentions and kernels of a layer. Q, K and V are one matmul, and gate and up are one,
+# however the family splits them. Kernels: norms, rotary embeddings, gate times up, concatenation
+# and transposition of caches; with tp, additions after a reduction. If a number decreases, update
+# it here.
 CALLS = {
     ("gpt2-odd-opset20", "tp1"): (4, 1, 2),
     ("gpt2-odd-opset20", "tp2"): (4, 1, 3),

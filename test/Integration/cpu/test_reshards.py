@@ -16,7 +16,7 @@ from test_annotated_layouts import LAYOUTS, SIZES, TYPE, sharding
 
 GRIDS = {"tp2,dp2": {"tp": 2, "dp": 2}, "tp2,dp4": {"tp": 2, "dp": 4}}
 PASSES = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize"]
-# Pairs that are above the bound, and by which factor: none.
+# Pairs above the bound, with their factors: none.
 ABOVE = {"tp2,dp2": {}, "tp2,dp4": {}}
 
 
@@ -25,7 +25,7 @@ def ranks_of(grid):
 
 
 def elements_of(layout, grid, at):
-    """Which elements a rank has, as a mask: parts of ascending coordinates follow each other."""
+    """Returns the elements of a rank, as a mask: shards of ascending coordinates are adjacent."""
     sides = []
     for entry, size in zip(layout, SIZES):
         have = np.arange(size)
@@ -75,8 +75,8 @@ def received_bytes(row, grid):
 
 
 def sent_of(tmp_path, name, pairs):
-    """The bytes of all collectives of a program of these pairs, as the program counts them; its
-    values are right.
+    """Returns the bytes of all collectives of a program with these pairs, counted by the program,
+    after checking its results.
     """
     grid = GRIDS[name]
     path, staged, executable = (tmp_path / file for file in ("pairs.mlir", "staged.mlir", "pairs"))
@@ -109,7 +109,7 @@ def sent_of(tmp_path, name, pairs):
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_ranks_send_no_more_than_they_must(tmp_path, name):
-    """All pairs at once: the sum is that of the bounds, so none is above."""
+    """All pairs at once: the sum equals the sum of the bounds, so no pair exceeds its bound."""
     pairs = list(itertools.permutations(LAYOUTS, 2))
     assert len(pairs) == 110
     bounds = [bound_of(*pair, GRIDS[name]) for pair in pairs]
@@ -119,7 +119,7 @@ def test_ranks_send_no_more_than_they_must(tmp_path, name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", GRIDS)
 def test_each_pair_alone(tmp_path, name):
-    """Which pairs are above the bound: those that are listed."""
+    """Only the listed pairs exceed the bound."""
     above = {}
     for i, pair in enumerate(itertools.permutations(LAYOUTS, 2)):
         (directory := tmp_path / str(i)).mkdir()

@@ -28,8 +28,8 @@ ONNX = {
     "bf16": TensorProto.BFLOAT16,
 }
 
-# Zeros, the borders of f16 and of its subnormal numbers, ties between two of f16 and of bf16, f32's
-# least and largest.
+# Zeros, the limits of f16 and of its subnormal numbers, ties between adjacent f16 and bf16 numbers,
+# f32's minimum and maximum.
 SPECIAL = [
     0.0,
     -0.0,
@@ -67,7 +67,7 @@ FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 def bfloat(x: np.ndarray) -> np.ndarray:
-    """The nearest bf16, ties to even, as f32."""
+    """Returns the nearest bf16 as f32, ties to even."""
     single = x.astype(np.float32)
     cut = (single != x) & ~np.isnan(x)  # then the lowest bit says that something is behind it
     single = np.where(cut & (abs(single) > abs(x)), np.nextafter(single, np.float32(0)), single)
@@ -128,7 +128,7 @@ def assert_same_bits(got, wanted, what):
 
 @pytest.mark.parametrize("kind", ["floats", "integers"])
 def test_casts_round(tpcc, tmp_path, kind):
-    """x -> first -> second -> first, for every pair: nothing in between may be left out."""
+    """x -> first -> second -> first, for every pair: no intermediate cast may be omitted."""
     if kind == "floats":
         values, types = np.array(SPECIAL + [-x for x in SPECIAL]), FLOATS
     else:  # which must hold the values
@@ -154,13 +154,13 @@ def test_casts_round(tpcc, tmp_path, kind):
     reference = Session(tmp_path / f"{kind}.onnx").run({"x": values})
     for name, (what, result) in wanted.items():
         assert_same_bits(got[name], result, what)
-        # ONNX Runtime makes f32 of f64 first.
+        # ONNX Runtime converts f64 to f32 first.
         once = np.isnan(values) | (values.astype(np.float32) == values) | (kind == "integers")
         assert_same_bits(got[name][once], reference[name][once], what)
 
 
 def chains(element):
-    """name -> (nodes, numpy); each operation rounds by itself."""
+    """name -> (nodes, numpy function); each operation rounds separately."""
     t = NUMBERS[element]
     zero, one = np.zeros((), t), np.ones((), t)
     return {
@@ -217,19 +217,20 @@ def test_chains_are_what_ieee_says(tpcc, tmp_path, element):
             wanted[value] = (name, reference(x, y))
     program = tpcc.compile(graph.save(tmp_path / f"{element}.onnx"))
     got = program.run({"x": x, "y": y}, outputs=list(wanted))
-    # ONNX Runtime computes chains of f16 in f32, and rounds at their end.
+    # ONNX Runtime computes chains of f16 ops in f32 and rounds at their end.
     reference = (
         Session(tmp_path / f"{element}.onnx").run({"x": x, "y": y}) if element != "f16" else {}
     )
     for name, (what, result) in wanted.items():
         assert_same_bits(got[name], result.astype(NUMBERS[element]), what)
-        # ONNX Runtime's Where makes 0 of -0, and which zero Max and Min give depends on the place.
+        # ONNX Runtime's Where turns -0 into 0, and the sign of zeros from Max and Min depends on
+        # the position.
         if reference and what not in ("choice", "larger", "smaller"):
             assert_same_bits(got[name], reference[name], what)
 
 
 def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
-    """Each op of a chain, fused into one kernel where tpc does that, and alone."""
+    """Each op of a chain, fused into one kernel if possible, and alone."""
     rows, columns = 7, 77
     last = np.array([-1], np.int64)
 
@@ -251,7 +252,7 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
         return x
 
     def build(name, apart):
-        """Apart: each op reads an input instead of what was computed."""
+        """Separate: each op reads an input instead of a computed value."""
         graph, dims_of = Graph(), {}
         x, y = (graph.input(n, "f32", [rows, columns]) for n in "xy")
 
@@ -290,9 +291,9 @@ ACTIVATIONS = {
 
 
 def test_activations_are_the_same_behind_products(tpcc, tmp_path):
-    """act(x * w) with and without x * w as an output: then a product cannot compute the activation
-    as well, and a kernel does. To the bit, whatever the kernel was compiled for; and where
-    functions are no matter of polynomials as ONNX Runtime has them.
+    """act(x * w) with and without x * w as an output: with it, a kernel computes the activation
+    instead of the matmul. Bits are equal, for every instruction set of the kernel; functions
+    without polynomials equal ONNX Runtime's.
     """
     header = (
         Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h"

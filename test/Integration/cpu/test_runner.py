@@ -101,7 +101,7 @@ def test_what_dies_is_a_failure(tmp_path, text, status, expected):
 
 NOTHING = "import time; time.sleep(60)"
 BUSY = "import time\nwhile time.process_time() < 20: pass"
-# Uses no processors itself and writes nothing: what it has started works.
+# The runner itself uses no CPU time and writes nothing; its child process works.
 WORKS_BELOW = (
     f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}],"
     " start_new_session=True)"
@@ -150,8 +150,7 @@ def test_commands_end(tmp_path, code, limit, patience, expected):
 
 
 class Machine:
-    """A machine on which time passes as a test says, and a runner on it that has a share of the
-    processors.
+    """A simulated machine whose time the test sets, and a runner with a share of its cores.
     """
 
     def __init__(self, load, share):
@@ -162,7 +161,7 @@ class Machine:
         )
 
     def passes(self, seconds):
-        """Returns what is said of the runner, and after how many seconds."""
+        """Returns the report on the runner, and the seconds until then."""
         end = self.time + seconds
         while self.time < end:
             self.time += 2
@@ -173,8 +172,7 @@ class Machine:
 
 
 def test_a_busy_machine_stops_no_tests():
-    """Twenty threads for each processor: what takes nine minutes takes hours, and is not stopped
-    for that.
+    """Twenty threads per core: nine minutes of work take hours, and the runner is not ended.
     """
     machine = Machine(load=20, share=0.05)
     assert machine.passes(6 * 3600)[0] == ""

@@ -47,7 +47,7 @@ def mlp(nodes, weights, x, name):
 
 
 def token_shift(path, shifts, axis=1, sequence="sequence"):
-    """Between two MLPs each token is compared with others of its sequence."""
+    """Between two MLPs, each token is combined with another token of its sequence."""
     nodes, weights = [], {}
     nodes.append(helper.make_node("Tanh", [mlp(nodes, weights, "x", "mlp1")], ["t"], "tanh"))
     value = "t"
@@ -92,7 +92,7 @@ def kinds(tpcc, path, grid, batch, sequence):
     }
 
 
-# Right and left, over a block's end, and further than some sequences are long.
+# Right and left, across the end of a block, and by more than the length of some sequences.
 SHIFTS = [(1,), (-2,), (5, -1), (-40, 40)]
 SHAPES = [(2, 7), (1, 1), (3, 4), (5, 11)]
 
@@ -105,8 +105,8 @@ def test_tokens_shift_within_their_sequences(tpcc, tmp_path, grid, shifts):
     path = tmp_path / "shift.onnx"
     token_shift(path, shifts)
     check(tpcc, path, grid, SHAPES)
-    # Each is one permutation; the one gather is the second MLP's. ONNX clips a shift by more than
-    # there is, to none.
+    # Each shift is one permutation; the only gather belongs to the second MLP. ONNX clips a shift
+    # beyond the size to zero.
     found = {
         kind: count
         for (kind, axis), (count, _) in kinds(tpcc, path, grid, 3, 7).items()
@@ -124,8 +124,8 @@ def test_a_shift_by_nothing_is_none(tpcc, tmp_path):
 
 
 def test_only_what_crosses_is_sent(tpcc, tmp_path):
-    """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, or
-    all of them.
+    """One sequence of 12 tokens over four ranks: a shift by k sends k of a rank's three tokens, at
+    most all.
     """
     path = tmp_path / "shift.onnx"
     for shift, tokens in ((1, 1), (-2, 2), (5, 3), (11, 1)):
@@ -167,7 +167,7 @@ def test_micro_batches_cannot_shift(tpcc, tmp_path):
 
 
 def test_the_width_shifts_in_two_dimensions(tpcc, tmp_path):
-    """With tp2x2 the residual's width is split, over both axes where it is not in a product."""
+    """With tp2x2 the residual's width is split, over both axes outside of matmuls."""
     path = tmp_path / "shift.onnx"
     token_shift(path, (1, -2), axis=2)
     check(tpcc, path, "tp2,sp", [(2, 5)])

@@ -104,7 +104,7 @@ IDENTITIES = {
         "Transpose", g.node("Add", g.node("Transpose", "x", perm=[1, 0]), "zero"), perm=[1, 0]
     ),
 }
-# ONNX Runtime loses the sign of a zero that Where chooses of its first values:
+# ONNX Runtime loses the sign of a zero that Where selects from its first operand:
 # docs/reference/onnx-differences.md.
 SIGNS_OF_WHERE = {"where yes", "where same"}
 # Users of an identity: ops that show the sign of a zero, and ops that hide it.

@@ -104,7 +104,7 @@ def test_files_of_processes_that_live_are_left_alone(write, tmp_path):
 
 
 def test_long_names(write, tmp_path):
-    """A file system takes 255 bytes; what is written for a while has a short name."""
+    """File names have at most 255 bytes; temporary files have short names."""
     for writer in ("executable", "output"):
         for named in ({}, {"STAGING_NAMED": "1"}):
             write(writer, "n" * 255, **named).check()

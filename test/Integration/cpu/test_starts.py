@@ -21,12 +21,13 @@ from models import COMMITTED
 
 SCENARIO = BUILD / "test" / "bin" / "tpc-rt-scenario"
 MAGIC, ANSWER_MAGIC = b"tpc-run2", b"tpc-ans2"
-# Far above the time-out, because machines are busy, and far below a wait that restarts its clock.
+# Far above the timeout, because machines may be busy, and far below the time of a wait that
+# restarts its clock.
 TIMEOUT, GENEROUS = 3, 18
 
 
 class Ranks:
-    """Processes whose variables are the test's choice."""
+    """Processes with variables set by the test."""
 
     def __init__(self):
         self.running = []
@@ -75,7 +76,7 @@ def free_port():
 
 
 def listens(port):
-    """Without a connection."""
+    """Behavior without a connection."""
     return any(
         line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
         for line in open("/proc/net/tcp").readlines()[1:]
@@ -97,7 +98,7 @@ def connected(port):
 
 
 def greeting(rank, size, process=0):
-    """RendezvousServer.h's: no id of a run, one address of no family."""
+    """Greeting of RendezvousServer.h: no run id, one address without a family."""
     run = 0xCBF29CE484222325  # the hash of no id
     attendee = struct.pack("<QqI", 0, process, 0) + bytes(4 * 24 + 128 + 60)
     text = (
@@ -111,7 +112,7 @@ def greeting(rank, size, process=0):
 
 
 class Listener:
-    """Stands where rank 0 should be."""
+    """Listens at the address of rank 0."""
 
     def __init__(self, behave, backlog=16):
         self.behave, self.over, self.kept = behave, False, []
@@ -190,7 +191,7 @@ LISTENERS = {
 
 
 def test_whatever_listens_in_place_of_rank_0(ranks):
-    """All waits share one clock: the run ends at its time-out, whatever listens."""
+    """All waits share one clock: the run ends at its timeout, whatever process listens."""
     listeners = {
         name: Listener(behave, backlog=0 if behave is None else 16)
         for name, behave in LISTENERS.items()
@@ -239,7 +240,7 @@ def test_whatever_listens_in_place_of_rank_0(ranks):
     ],
 )
 def test_a_rank_that_has_come_and_goes(ranks, then, words):
-    """No rank waits for the start's time-out, and connected ranks receive the reason."""
+    """No rank waits for the start-up timeout, and connected ranks receive the reason."""
     port = free_port()
     first, third = ranks.start(0, 4, port, "end", 0, 120), ranks.start(2, 4, port, "end", 0, 120)
     second = connected(port)
@@ -266,7 +267,7 @@ def test_rank_0_ends_while_others_come(ranks):
 
 
 def test_who_comes_late_is_told(ranks):
-    """Rank 0 rejects a rank of the run, and waits a moment for the others to report it to them."""
+    """Rank 0 rejects a rank of the run, and waits briefly for other ranks to inform them."""
     port = free_port()
     first, stranger = ranks.start(0, 4, port, "end", 0, 120), ranks.start(3, 8, port, "end", 0, 120)
     assert "refuses this rank" in said(stranger)
@@ -314,7 +315,7 @@ def test_ranks_that_there_cannot_be(ranks, variables, words):
 
 
 def test_two_processes_as_rank_0(ranks):
-    """The second names the first, which goes on."""
+    """The second run names the first, which continues."""
     port = free_port()
     first = ranks.start(0, 2, port, "end", 0, 120)
     connected(port).close()
@@ -351,7 +352,7 @@ def test_a_rank_that_takes_no_part(launcher, victim):
 
 
 def test_a_size_that_is_none_of_the_programs(tpcc):
-    """Also where no launcher is seen, and no rank 0."""
+    """The same without a detectable launcher and without rank 0."""
     program = tpcc.compile(COMMITTED["gpt2-mlp"].path, Grid(tp=2)).path
     for variables in (
         {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "1"},
@@ -404,7 +405,7 @@ class Proxy:
 
 
 def test_a_link_that_is_cut_between_processes_that_run(ranks):
-    """Neither of the two is killed, or said to have ended."""
+    """Neither of the two is killed or reported as ended."""
     cases = []
     for mode in ("down", "up", "both", "close"):
         port = free_port()
@@ -440,7 +441,7 @@ def descendants(process):
     "wrapped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["in a script", ""]
 )
 def test_the_launcher_is_killed(tmp_path, wrapped):
-    """No rank is left behind, also where a script is between."""
+    """No rank remains, even with a script between launcher and ranks."""
     program = [SCENARIO, "slow", "1", "60"]
     if wrapped:
         (tmp_path / "script").write_text(f"#!/bin/sh\n{SCENARIO} slow 1 60\ntrue\n")
@@ -467,7 +468,7 @@ def test_the_launcher_is_killed(tmp_path, wrapped):
 
 
 def test_what_a_script_has_started_goes_on(ranks):
-    """Ranks in the background of a shell that ends are to live on."""
+    """Background ranks of a shell continue after the shell has ended."""
     port = free_port()
     script = " & ".join(
         f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 TPC_PORT={port} {SCENARIO} late 1 60"
@@ -481,7 +482,7 @@ def test_what_a_script_has_started_goes_on(ranks):
 
 @pytest.mark.parametrize("style,victim", [("plain", 0), ("torch", 1)])
 def test_sigterm_to_one_rank_is_said(style, victim):
-    """That rank says so, and another names it."""
+    """That rank reports it, and another rank names it."""
     result = run([*LAUNCH, "--as", style, "-n", "3", SCENARIO, "term", victim, "60"])
     assert result.returncode != 0
     text = result.stderr

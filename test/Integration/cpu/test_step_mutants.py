@@ -23,7 +23,7 @@ FILES = [
     "gpt2-differing-layers",
     "phi3-past",
 ]
-# Mistakes of partitioners that one program on one rank can have.
+# Faults of partitioners that apply to a program on one rank.
 SHARED = [
     "masked-row",
     "scale-twice",
@@ -69,8 +69,8 @@ def steps(tmp_path_factory):
 
 
 def judge(model, step, kind, seed):
-    """Each of the two checks by itself. Rows without visible keys are the only difference that
-    neither sees, where there are none.
+    """Each of the two checks separately. The value of rows without visible keys is the only fault
+    that neither detects, if there are no such rows.
     """
     caught = set()
     for name, others in (("proof", "interpret=false"), ("randomized", "symbolic=false")):
@@ -105,7 +105,7 @@ def test_there_are_enough_kinds():
 
 
 def test_sample(steps):
-    """One place of each kind."""
+    """One mutant of each kind."""
     pick = random.Random(1)
     where = {
         "shift-window": "mistral-past",
@@ -130,5 +130,5 @@ def test_all(steps):
         "steps",
     )
     assert table.mutants() >= 600
-    # Rows of positions are never looked up by negative ids: a proof of expressions does not know.
+    # Position rows are never looked up by negative ids, which a proof on expressions cannot use.
     assert all(not table.alone("proof", kind) for kind in kinds() if kind != "lose-negative-ids")

@@ -52,12 +52,12 @@ def test_text_is_readable_and_the_same_on_every_grid(text_of, shard):
     assert text.startswith(TEXT)
     assert text.endswith(" were the best of friends.")
     sentences = text.strip(". ").split(". ")
-    # The fox, its name and the thing that it found stay the same through the story.
+    # The animal, its name and the object are consistent within the story.
     assert len(sentences) == 6 and "fox" in sentences[-1] and "Lily" in sentences[-1]
 
 
 def test_text_does_not_depend_on_rounding():
-    """Each greedy token beats its rival by far more than grids differ by."""
+    """The margin of each greedy token is far above the differences between grids."""
     tokenizer, session = load_tokenizer(FOLDER), reference.Session(MODEL)
     ids = ids_of(tokenizer, PROMPT)
     while ids[-1] != tokenizer.token_to_id(make.END):
@@ -89,7 +89,7 @@ def test_forward_equals_onnx_runtime():
 
 
 def test_gradients_equal_differences():
-    """One element of each parameter's gradient, in f64, next to a central difference."""
+    """Compares one element of each parameter's gradient, in f64, with a central difference."""
     random = np.random.default_rng(4)
     parameters = make.make_parameters(random)
     model = make.Gpt({name: value.astype(np.float64) for name, value in parameters.items()})

@@ -27,8 +27,8 @@ if not importlib.util.find_spec("tokenizers"):
 
 @pytest.fixture(scope="module")
 def pieces_folder(tmp_path_factory):
-    """Words with a space in front, as SentencePiece has them: the first of a text loses it. Bytes
-    for what is no word.
+    """Words with a leading space, as in SentencePiece: the first word of a text loses it. Other
+    text is bytes.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
 
@@ -65,8 +65,8 @@ def streamed(tokenizer, prompt, ids):
 
 
 def test_what_is_streamed_is_the_text(tokenizer):
-    """Wherever a text is cut into a prompt and what follows, at a token: both together are the
-    text, and nothing is half a character.
+    """For every split of a text into prompt and continuation at a token, both together equal the
+    text, without partial characters.
     """
     for text in TEXTS:
         ids = tokenizer.encode(text).ids
@@ -254,7 +254,7 @@ LIMITS = {
     ids=" and ".join,
 )
 def test_a_prompt_is_neither_cut_nor_filled_up(folder, tmp_path, limits):
-    """As in transformers, truncation and padding in the file have no effect; the tokens that it
+    """As in transformers, truncation and padding in the file have no effect; tokens that the file
     adds around a text do.
     """
     from tokenizers import Tokenizer, processors

@@ -22,7 +22,7 @@ if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
 
 
-# Invalid file system entries in place of a file, and the error of each.
+# Invalid file system entries instead of a file, and the error of each.
 def make_fifo(path):
     os.mkfifo(path)
 

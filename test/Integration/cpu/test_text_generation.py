@@ -61,7 +61,7 @@ def test_text_is_that_of_the_tokens(folder):
             [*COMMAND, "--tokenizer", folder, *arguments, "--max-new-tokens", "30"], env=ENVIRONMENT
         ).check()
         assert result.stdout == text_of(folder, expected) + "\n" and not result.stderr
-    # The folder says when a text ends, and how tokens are drawn.
+    # The folder defines the end of a text and the sampling.
     drawn = executables(
         IDS, "--max-new-tokens", "30", "--temperature", "0.7", "--top-k", "9", "--seed", "4"
     )
@@ -117,7 +117,7 @@ LONGER = "1" + "0" * 5000
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_of_flags(folder, capfd, flag, values):
-    """Each error is one line with the flag or file, and the number as given."""
+    """Each error is one line with the flag or file, and the number as written."""
     for value in values:
         prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
         try:
@@ -137,7 +137,7 @@ def test_values_of_flags(folder, capfd, flag, values):
 
 
 def test_what_is_no_text(folder, tmp_path):
-    """Bytes that are not UTF-8, from wherever they come."""
+    """Bytes that are not UTF-8, from any source."""
     command = [*COMMAND, "--tokenizer", folder]
     run(
         [*command, "--prompt", b"he\xffllo".decode(errors="surrogateescape")], env=ENVIRONMENT
@@ -178,7 +178,7 @@ def endless(folder):
 
 
 def end_with_stacks(process):
-    """Where all of its threads are."""
+    """Returns the kernel stacks of all threads."""
     gdb = shutil.which("gdb")
     native = (
         run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout

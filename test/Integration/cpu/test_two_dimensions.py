@@ -122,8 +122,8 @@ def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
     "heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")]
 )
 def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in
-    the model.
+    """tpx or tpy splits the heads of each group: a rank's query heads are not consecutive in the
+    model.
     """
     path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
     x = np.random.default_rng(1).standard_normal((2, 5, 12), dtype=np.float32)
@@ -133,8 +133,7 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
 
 @pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
 def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
-    """They are constants of the program: whole on every rank, which takes its part of what is split
-    already.
+    """Constants of the program are whole on every rank, which slices its shard.
     """
     path = grouped_attention(
         tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"]
@@ -162,13 +161,13 @@ def test_numbers_of_all_grids(tpcc, grid):
 
 
 def part(total, parts):
-    """The largest part."""
+    """Returns the size of the largest shard."""
     return -(-total // parts)
 
 
 def expected(grid, tokens, layers, width, heads, inner, vocab):
-    """axis, kind -> count, bytes of the whole buffers of one rank in a step; the vocabulary in both
-    dimensions.
+    """(axis, kind) -> count and bytes of the whole buffers of one rank in a step, with the
+    vocabulary in both dimensions.
     """
     x, y = grid.xy
     rows, heads_y, inner_y = part(width, x), part(heads, y) * (width // heads), part(inner, y)
@@ -257,14 +256,14 @@ def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
 
 @pytest.fixture(scope="module")
 def fast_links(tmp_path_factory):
-    """Latency is nothing, bytes are all: the vocabulary is better split alone."""
+    """With zero latency, only bytes count, and splitting only the vocabulary is better."""
     path = tmp_path_factory.mktemp("links") / "links.json"
     path.write_text('{"intra_node": {"alpha": 0, "beta": 1e-9}}')
     return f"--links={path}"
 
 
 def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
-    """The width is whole in its products; table and head are tied and held once."""
+    """The width is whole in the vocabulary's matmuls; table and head are tied and stored once."""
     grid, tokens = Grid.parse("tp2x2"), 35
     rows = found(tpcc.report(ODD.path, grid, ODD.shape(5, 7), fast_links))
     assert ("tpx", "reduce_scatter") in rows
@@ -282,7 +281,7 @@ def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
 
 
 def held(executable):
-    """Bytes of weights that each rank holds."""
+    """Returns the weight bytes of each rank."""
     return [
         sum(sizes)
         for sizes in zip(*(parameter["bytes"] for parameter in executable.describe()["parameters"]))
@@ -290,7 +289,7 @@ def held(executable):
 
 
 def check_weights(tpcc, executable):
-    """Everything is split over all ranks, but for what does not divide."""
+    """All weights are split over all ranks, except for sizes that do not divide evenly."""
     (whole,) = held(tpcc.compile(ODD.path, Grid()))
     assert sum(held(executable)) == whole
     assert max(held(executable)) < 1.1 * whole / executable.grid.ranks

@@ -52,7 +52,7 @@ def weight_elements(executable, names):
     return [sum(rank) // 4 for rank in zip(*held)]
 
 
-# kv heads, query heads, tp: kv heads that each rank computes.
+# (kv heads, query heads, tp): kv heads that each rank computes.
 GROUPED = {
     (2, 8, 4): [1, 1, 1, 1],
     (2, 8, 8): [1] * 8,
@@ -76,7 +76,7 @@ def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, a
     spec = Spec((layer,), depth=2, vocab=16)
     executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")
     check(executable, spec)
-    # Nothing is sent for keys and values: the embedding, and two sums for each layer.
+    # No communication for keys and values: only the embedding, and two sums per layer.
     assert collectives(tpcc, tmp_path, f"tp{tp}") == {
         ("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)
     }
@@ -102,8 +102,8 @@ def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, a
     ],
 )
 def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
-    """A rank takes the heads that it needs of a cache that is an input; of an output's copies one
-    is delivered.
+    """A rank slices the heads that it needs from an input cache; one copy of an output cache is
+    delivered.
     """
     spec = Spec(
         (Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True
@@ -149,7 +149,7 @@ def test_vocabulary_at_the_end(tpcc, tmp_path, head, extra, grid):
     "grid", ["tp3,sp", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp2", "tp5"))]
 )
 def test_fused_projections(tpcc, tmp_path, attention, heads, grid):
-    """The columns of a rank's heads are no run of columns of the file's matrix."""
+    """The columns of a rank's heads are not contiguous in the file's matrix."""
     layer = Layer(
         attention=attention,
         heads=heads,

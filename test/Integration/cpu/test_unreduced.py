@@ -11,7 +11,7 @@ from harness import Grid
 from tpc.reference import TOLERANCE, Session, difference
 
 WIDTH = 6
-# ONNX node of a row-parallel product p [batch, sequence, 6] -> what the program has of it. Results
+# ONNX node on a row-parallel matmul p [batch, sequence, 6] -> expected op in the program. Results
 # are no larger than p.
 OPS = {
     "gather": ("Gather", ["p", "first"], dict(axis=1)),
@@ -136,7 +136,7 @@ def save(path, nodes, weights, opset):
 
 
 def test_a_sum_is_rounded_once(tpcc, tmp_path):
-    """A cast to a type that has fewer digits is not linear: parts would lose them one by one."""
+    """A cast to a less precise type is not linear: partial sums would be rounded separately."""
     path = tmp_path / "model.onnx"
     save(
         path,
@@ -163,8 +163,8 @@ def test_a_sum_is_rounded_once(tpcc, tmp_path):
 
 @pytest.mark.parametrize("heads, kv_heads", [(4, 2), (8, 2)])
 def test_sums_of_repeated_heads_are_joined(tpcc, tmp_path, heads, kv_heads):
-    """Each kv head is there twice; queries, keys and values are partial sums that one collective
-    adds.
+    """Each kv head is replicated twice; queries, keys and values are partial sums that one
+    collective adds.
     """
     path, size = tmp_path / "model.onnx", 3
     nodes = [

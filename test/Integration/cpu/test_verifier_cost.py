@@ -38,7 +38,7 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
 @pytest.mark.parametrize("most", [3, pytest.param(1.5, marks=pytest.mark.long)])
 def test_124m(tmp_path, most):
     model = MODELS / "gpt2-124m.onnx"
-    # Taken in turns: the machine is now faster and now slower.
+    # Alternates the compilations, because the machine's speed varies.
     both = [
         [
             compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds

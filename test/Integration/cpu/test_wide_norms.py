@@ -15,8 +15,8 @@ from tpc.reference import TOLERANCE, Session, difference
 
 HIDDEN, HEADS, SIZE, DEPTH, VOCAB, F32 = 64, 8, 8, 2, 128, 4
 SHAPE = {"batch": 2, "sequence": 16}
-# Each of two kv heads is there r times, for parts of its four query heads; over three ranks they
-# are split unevenly.
+# Each of two kv heads is replicated r times, for subsets of its four query heads; over three ranks
+# they are split unevenly.
 COPIES = {"tp8": 4, "tp4": 2, "tp3": 4}
 
 
@@ -48,8 +48,8 @@ def models(tmp_path_factory):
 
 @pytest.mark.parametrize("text", COPIES)
 def test_plan(tpcc, models, text):
-    """All ranks have heads; the fullest holds what LLaMA's does, and the scales of its part of both
-    norms.
+    """All ranks have heads; the worst-case rank stores as much as LLaMA's, plus the scales of its
+    shard of both norms.
     """
     grid = Grid.parse(text)
     plan, plain = (tpcc.plan(models / f"{name}.onnx", grid, SHAPE) for name in ("olmo2", "llama"))
@@ -58,7 +58,7 @@ def test_plan(tpcc, models, text):
     queries = -(-HEADS // grid.tp) * SIZE
     keys = 2 * SIZE if grid.tp == 3 else SIZE
     assert held - other == DEPTH * (queries + keys) * F32
-    # One more all-reduce of a layer: both sums of squares of a token.
+    # One more all-reduce per layer: both sums of squares of a token.
     counts = [
         sum(row["count"] for row in one["collectives"] if row["axis"] == "tp")
         for one in (plan, plain)
