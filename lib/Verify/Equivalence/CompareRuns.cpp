@@ -89,7 +89,7 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, boo
     return success();
   bool unexercised = false;
   do {
-    // Uses the draw of inputs with the highest coverage.
+    // Use the random inputs with the highest coverage.
     std::unique_ptr<ModelRun> run = runModel(model, main, small, 0, skipped);
     int best = 0;
     for (int draw = 1; run && run->coverage.countMissing() && draw < SizeReduction::draws; ++draw)

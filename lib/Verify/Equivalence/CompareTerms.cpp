@@ -76,8 +76,8 @@ std::string Difference::describe(const Term &term) const {
   return text;
 }
 
-/// Finds addends that occur in only one of two sums. Returns such an addend of each sum, if both
-/// have one; otherwise reports the difference in `result` and returns nothing.
+/// Finds addends that occur in only one of two sums. If each sum has such an addend, returns one of
+/// each; otherwise describes the difference in `result` and returns nothing.
 std::optional<std::pair<TermId, TermId>>
 Difference::compareSums(const Term &actual, const Term &expected, LogicalResult &result) {
   const Multisets &sums = terms.getSums();
@@ -194,8 +194,8 @@ static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> a
 }
 
 /// Checks that lookups with unused results also occur in the model. Executables check the bounds of
-/// inputs that are looked up, so an additional lookup could reject valid inputs. `read`: number of
-/// terms before layers were expanded.
+/// indices, so an additional lookup could reject valid inputs. `read`: number of terms before
+/// layers were expanded.
 static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual, size_t read) {
   std::vector<bool> used(terms.size());
   DenseSet<Multisets::Set> seen;

@@ -8,7 +8,7 @@
 //
 // in the type of x, even if the type of y differs.
 //
-// The expansion follows the definition of the ops. It shares no code with tpc-assign-shardings.
+// The expansion implements the definition of the ops, and shares no code with tpc-assign-shardings.
 //
 //===----------------------------------------------------------------------===//
 

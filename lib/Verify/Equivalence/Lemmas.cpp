@@ -231,7 +231,8 @@ static Lemma getFormula(EmbeddingOp op) {
   return lemma;
 }
 
-/// Floats of other shards are zero, as for an embedding. Other types cannot be split.
+/// If the data are floats, lookups outside of a rank's shard return zero, as for an embedding. Data
+/// of other types cannot be split.
 static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
 
 static Lemma getFormula(GatherOp op) {
@@ -281,7 +282,7 @@ static Lemma getFormula(RotaryOp op) {
   return lemma;
 }
 
-/// Op without operands, of which a rank computes its own slice.
+/// Op without operands. Each rank computes its own slice of the result.
 static Lemma source(Operation *op, Letter kind = Letter::Each) {
   Lemma lemma = elementwise(op);
   lemma.letters.assign(lemma.letters.size(), kind);

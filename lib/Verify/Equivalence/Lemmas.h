@@ -1,8 +1,8 @@
 //===- Lemmas.h - Lemmas on slices of values, op by op ----------*- C++ -*-===//
 //
-// One lemma for each op: if its operands have the required relation to global values, its result
-// has the stated relation to the global result. Lemmas are derived from the descriptions of the
-// ops. They do not use sharding rules.
+// An op's lemma is an implication: if the operands have the required relations to global values,
+// the result has the stated relation to the global result. Lemmas are derived from the descriptions
+// of the ops, not from sharding rules.
 //
 //===----------------------------------------------------------------------===//
 

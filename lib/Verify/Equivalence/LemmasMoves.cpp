@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
-/// Returns the axes of a group with more than one coordinate. An op may slice over mb, but not
-/// combine micro-batches, because a rank has one at a time.
+/// Returns the axes of the op's group that have more than one coordinate. An op may slice over mb,
+/// but not combine micro-batches, because a rank has only one micro-batch at a time.
 static FailureOr<Axes> getGroup(Operation *op, RelationChecker &c,
                                 bool splitsMicroBatches = false) {
   Axes axes;
@@ -64,7 +64,7 @@ static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
-/// Checks a movement op by its types: the elements of the result must be available in the group,
+/// Checks a movement op by its types: a member of the group must have each element of the result,
 /// and other dimensions must not change.
 static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &move) {
   const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));
@@ -115,8 +115,7 @@ template <typename OpT> struct MoveLemma : LemmaOpInterface::ExternalModel<MoveL
   }
 };
 
-/// A reshard preserves the global value by definition. The collectives to which it is lowered are
-/// checked.
+/// A reshard preserves the global value by definition. Its lowering to collectives is checked.
 struct ReshardLemma : LemmaOpInterface::ExternalModel<ReshardLemma, ReshardOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     if (c.isLocal())
@@ -199,8 +198,8 @@ static SmallVector<Layout, 4> flatten(const Relation &relation) {
 }
 
 namespace {
-/// Row-major order is lexicographic in the atoms. A local reshape is therefore valid if both sides
-/// have the same atoms in the same order; atoms without axes may be divided in any way.
+/// Row-major order is lexicographic in the atoms. A local reshape is therefore valid if operand and
+/// result have the same atoms in the same order; atoms without axes may be divided in any way.
 struct ReshapeLemma : LemmaOpInterface::ExternalModel<ReshapeLemma, ReshapeOp> {
   LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
     const Relation &in = c.get(op->getOperand(0)), &out = c.get(op->getResult(0));

@@ -89,8 +89,8 @@ struct OutputLemma : LemmaOpInterface::ExternalModel<OutputLemma, OutputOp> {
   }
 };
 
-/// Model of ops without a result, and of recv: ReadProgram.cpp proves that a received value has the
-/// type of the sent value.
+/// Model of ops without a result, and of recv. ReadProgram.cpp proves that a received value and the
+/// sent value have the same type.
 template <typename OpT> struct NoLemma : LemmaOpInterface::ExternalModel<NoLemma<OpT>, OpT> {
   LogicalResult checkRelation(Operation *, RelationChecker &) const { return success(); }
 };

@@ -56,8 +56,8 @@ private:
   Terms &terms;
   TermReader ops;
   ProgramTerms program;
-  /// Terms of layer bodies over variables. The key has the function, and which of its arguments are
-  /// equal or repeated.
+  /// Terms of layer bodies over variables, by function and by the pattern of equal and repeated
+  /// arguments.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
@@ -66,8 +66,8 @@ private:
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
-/// Returns the terms of an op's operands. Emits an error if an operand is not computed before,
-/// because the program is untrusted.
+/// Returns the terms of an op's operands. Emits an error if the op precedes the definition of an
+/// operand, because the program is untrusted.
 LogicalResult Reader::getRepeatedTerms(Operation *op, const Values &values,
                                        SmallVectorImpl<RepeatedTerm> &repeatedTerms) {
   for (Value operand : op->getOperands()) {
@@ -153,7 +153,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     it->second = std::move(bodies);
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
-    // If the term of the body is a repetition, the result of the call is repeated.
+    // If the body's term is a repetition, the call has a repeated result.
     RepeatedTerm repeated = ops.open(body);
     values[result] = {terms.makeCall(repeated.term, operands, call), repeated.repeats};
   }
@@ -184,8 +184,8 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
-/// Replaces `term` by the first of adjacent copies, which is delivered. Checks that they are
-/// copies.
+/// Replaces `term` by the first of the adjacent copies, because only that copy is delivered. Checks
+/// that the copies are equal.
 LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
   if (copies.times == 1)
     return success();
@@ -200,9 +200,8 @@ LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type
   return success();
 }
 
-/// Records an output, and checks that all of its slices are delivered. Micro-batches without
-/// samples are skipped, and so are replicas without samples, so an axis of the loop may split only
-/// the samples.
+/// Records an output, and checks that all of its slices are delivered. Micro-batches and replicas
+/// without samples are skipped, so the axes of the loop may split only the samples.
 LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term) {
   uint64_t index = output.getIndex();
   if (index >= program.outputs.size())
@@ -232,7 +231,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
                               << ", but the loop around it has one iteration";
         if (!batch || all || !batch.usesAxis(axis.getValue()))
           continue;
-        // With other factors, an iteration without samples also has no elements.
+        // An iteration without samples has no elements, whatever the other factors are.
         bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
                        batch.getExpr() == factor.getExpr() &&
                        axes.take_front(batch.getFactors()[0].getAxes().size()) ==
@@ -254,7 +253,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   return success();
 }
 
-/// Runs a stage until it waits for a message or ends. Returns whether it made progress.
+/// Runs a stage until it waits for a message or ends. Returns whether the stage ran any op.
 FailureOr<bool> Reader::advance(StageState &state) {
   bool progress = false;
   while (state.loop < state.loops.size()) {

@@ -1,4 +1,4 @@
-//===- Relation.cpp - Relation of a rank's value to the whole one ---------===//
+//===- Relation.cpp - Relation of local to global values --------------------===//
 
 #include "Relation.h"
 
@@ -113,7 +113,7 @@ bool Relation::uses(StringAttr axis) const {
 Relation equivalence::readRelation(Type type, GridAttr grid) {
   Relation relation;
   DistAttr dist = getDist(type);
-  // Axes of size 1 split nothing, and nothing is unreduced over them.
+  // Axes of size 1 have no effect.
   auto real = [&](ArrayRef<StringAttr> axes) {
     Axes kept;
     for (StringAttr axis : axes)
@@ -169,8 +169,8 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
   return false;
 }
 
-/// Returns the union of the layouts of a group over `axes`: the layout without them. Returns
-/// nothing if another axis splits what they have split.
+/// Returns the union of the layouts in a group over `axes`, which is the layout without these axes.
+/// Returns nothing if another axis splits the same factor after them.
 static std::optional<Layout> getGroupLayout(const Layout &layout, ArrayRef<StringAttr> axes) {
   Layout rest = layout;
   auto drop = [&](Axes &list) {
@@ -236,7 +236,7 @@ std::string equivalence::describeDifference(const Layout &derived, const Layout 
   for (StringAttr axis : stated.getAxes())
     if (!llvm::is_contained(axes, axis))
       axes.push_back(axis);
-  // Values for symbols that expose uneven splits; larger sizes expose nothing more.
+  // Values of symbols that expose uneven splits. Larger sizes would expose no further differences.
   auto evaluate = [](const SymExpr &size) -> int64_t {
     std::set<std::string> names;
     size.collectSymbols(names);

@@ -1,7 +1,7 @@
-//===- Relation.h - Relation of a rank's value to the whole one -*- C++ -*-===//
+//===- Relation.h - Relation of local to global values ----------*- C++ -*-===//
 //
-// The verifier's own model of distributions. It reads types and shares no code with the passes that
-// write them.
+// The verifier's own model of distributed types. It shares no code with the passes that create
+// these types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,10 +34,10 @@ struct Layout {
   bool uses(StringAttr axis) const;
   Axes getAxes() const;
   ::tpc::SymExpr getSize() const;
-  /// Returns the layout of the same dimension without any split.
+  /// Returns the unsharded layout of the dimension.
   Layout getWhole() const;
   void canonicalize();
-  /// Prints the layout as types do, e.g. "5{tp}*8".
+  /// Prints the layout in the syntax of types, such as "5{tp}*8".
   std::string str() const;
   /// Returns the indices of the rank at coordinates `at`; `evaluate` gives the values of sizes.
   std::vector<int64_t>
@@ -45,9 +45,9 @@ struct Layout {
              llvm::function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
 };
 
-/// Relation of a value on a rank to the value that the model computes. `dims` are the indices of
-/// each dimension. Along the axes of `partial`, ranks have operands of a reduction whose result is
-/// the value. Along all other axes ranks have equal values.
+/// Relation of a local value to the model's value. `dims` are the indices of each dimension. The
+/// ranks along the axes of `partial` have partial results, which a reduction combines to the
+/// model's value. Ranks along all other axes have equal values.
 struct Relation {
   SmallVector<Layout, 4> dims;
   Axes partial; // sorted by name
@@ -61,22 +61,23 @@ struct Relation {
 
 Relation readRelation(Type type, GridAttr grid);
 
-/// Returns whether `split` is `base` with `axes` after all other axes of one atom, or of the
+/// Returns whether `split` is `base` with `axes` appended to the axes of one atom or of the
 /// product.
 bool isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes, const Layout &split);
 
-/// Explains why a group over `axes` (a rank if there are none) cannot make `to` from `from` by a
-/// shift: it moves elements cyclically within runs of `every`, or, without it, to the ranks that
-/// own them in `to`. Empty if it can.
+/// Explains why a shift in a group over `axes` (on one rank if `axes` is empty) cannot change the
+/// layout `from` to `to`. A shift moves elements cyclically within runs of `every`; without
+/// `every`, to the ranks that own them in `to`. Returns an empty string if the shift is valid.
 std::string explainShift(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes,
                          const std::optional<::tpc::SymExpr> &every);
 
-/// Explains why a group over `axes` cannot make `to` from `from` by sending each element to the
-/// ranks that own it in `to`, independently of other dimensions. Empty if it can.
+/// Explains why an exchange in a group over `axes` cannot change the layout `from` to `to`. An
+/// exchange sends each element to the ranks that own it in `to`, independently of other dimensions.
+/// Returns an empty string if the exchange is valid.
 std::string explainExchange(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes);
 
-/// Describes a coordinate at which two layouts of one dimension give different indices. Empty if
-/// there is none among small sizes.
+/// Describes a coordinate at which two layouts of one dimension have different indices. Returns an
+/// empty string if no difference is found at small sizes.
 std::string describeDifference(const Layout &derived, const Layout &stated, GridAttr grid);
 
 /// Prints axes as "tp" or "tp, dp".

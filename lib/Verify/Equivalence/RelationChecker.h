@@ -7,10 +7,11 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Proves the types of a distributed program by the lemma of each op (LemmaOpInterface). If the
-/// operands of an op have the relation to whole values that their types declare, so has its result.
-/// By induction all types are true: inputs are whole, and a rank loads the slice of a parameter
-/// that its type declares. The first op that violates its lemma is an error.
+/// Proves that each value of a distributed program has the relation to a global value that its type
+/// declares. The proof is by induction. Base cases: inputs are unsharded, and a rank loads the
+/// slice of a parameter that the parameter's type declares. Step: if the operands of an op match
+/// their types, so does the result, by the op's lemma (LemmaOpInterface). Emits an error for the
+/// first op that violates its lemma.
 class RelationChecker {
 public:
   explicit RelationChecker(ModuleOp module) : module(module), grid(GridAttr::lookup(module)) {}
@@ -19,7 +20,7 @@ public:
   // For lemmas.
   ModuleOp getModule() const { return module; }
   GridAttr getGrid() const { return grid; }
-  /// Returns whether the program is one of local values.
+  /// Returns whether values of the program are local.
   bool isLocal() const { return local; }
 
   const Relation &get(Type type) {
@@ -34,8 +35,8 @@ public:
   /// Appends the first grid coordinate at which two layouts differ.
   LogicalResult differ(InFlightDiagnostic diag, const Layout &derived, const Layout &stated) const;
 
-  /// Checks that a distributed type is in a program with a grid, and that its sizes are those of
-  /// its distribution. Types of results are checked already.
+  /// Checks that the program has a grid if the type is distributed, and that the sizes of the type
+  /// match its distribution. Types of results are checked already.
   LogicalResult checkType(Operation *op, Type type);
   LogicalResult checkFormula(Operation *op, const Lemma &lemma);
 

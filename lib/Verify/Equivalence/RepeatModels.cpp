@@ -11,8 +11,8 @@ using namespace mlir::tpc::equivalence;
 using ::tpc::SymExpr;
 
 namespace {
-/// An op that treats all indices of a letter equally. All operands with the letter must repeat in
-/// it.
+/// Model of ops that treat all indices of a letter equally. All operands with the letter must have
+/// the same repetition.
 template <typename OpT>
 struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
@@ -38,8 +38,8 @@ struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, Op
   }
 };
 
-/// A norm takes means over its last dimension. If each element occurs equally often, these are the
-/// means over the distinct elements. Scale and bias must then repeat as the last dimension does.
+/// A norm computes means over its last dimension. Repeating each element equally often does not
+/// change a mean. Scale and bias must have the repetition of the last dimension.
 template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<PassesNorm<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
     unsigned last = getSizes(op->getOperand(0)).size() - 1;
@@ -52,8 +52,8 @@ template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<Pas
   }
 };
 
-/// In row-major order the repetition follows `before` indices. It must be within one dimension of
-/// the result, which it then divides.
+/// In row-major order, the product of the sizes before the repeated factor is `before`. The factor
+/// must be within one dimension of the result.
 struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp> {
   std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
     auto op = cast<ReshapeOp>(base);
@@ -83,7 +83,7 @@ struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp
   }
 };
 
-/// Both keys and values repeat each head, with the copies adjacent.
+/// Keys and values both repeat each head, and copies are adjacent.
 struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, AttentionOp> {
   std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
     auto op = cast<AttentionOp>(base);
@@ -100,7 +100,7 @@ struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, Atten
   }
 };
 
-/// Takes its operands with their repetitions, as separate terms.
+/// Model of ops that do not propagate repetitions: the term of an operand includes its repetition.
 template <typename OpT>
 struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT> {
   std::optional<Repeats> passRepeats(Operation *, ArrayRef<Repeats>) const { return std::nullopt; }

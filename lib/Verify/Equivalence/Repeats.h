@@ -1,14 +1,14 @@
 //===- Repeats.h - Values with repeated slices ------------------*- C++ -*-===//
 //
-// With fewer KV heads than ranks, a program replicates each KV head (tpc-repeat-kv-heads): the
-// views of its weights have a factor of stride 0. The term of such a value is the value without
-// the repetition, and a Repeats record lists the dimensions that repeat:
+// If there are fewer KV heads than ranks, tpc-repeat-kv-heads replicates each KV head: the views of
+// its weights have a factor of stride 0. A replicated value x' is represented by the term of the
+// value x without replication, and by a Repeats record that lists the replicated dimensions:
 //
 //     x'[.., (a, t, b), ..] = x[.., (a, b), ..]     for all t < times
 //
-// A repetition starts at a weight and passes through ops that treat all indices of the dimension
-// alike. It ends in attention: query head h uses the repeated kv head h / (group / times), which is
-// the unrepeated head (h / (group / times)) / times = h / group.
+// A repetition originates at a weight, and is propagated through ops that treat all indices of the
+// dimension alike. Attention eliminates it: query head h uses the repeated kv head h / (group /
+// times), which is the original head (h / (group / times)) / times = h / group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,11 +28,11 @@ struct Repeat {
 };
 using Repeats = std::map<unsigned, Repeat>; // by dimension
 
-/// Returns the type of the value without its repetitions; `whole` is its type with them.
+/// Returns the type of a value without its repetitions; `whole` is the type with repetitions.
 Type removeRepeats(Type whole, const Repeats &repeats);
 
-/// Returns the repetition that a lookup of 0, 0, 1, 1, .. makes in a dimension. The indices are a
-/// constant, which may be split over ranks.
+/// Returns the repetition of a dimension by a gather with the indices 0, 0, 1, 1, .. The indices
+/// must be a constant, which may be split over ranks.
 Repeats getRepeats(GatherOp gather);
 
 /// Returns the repetition of a parameter, and removes the factors of stride 0 from `view`.

@@ -26,7 +26,7 @@ static MaybeSize getScaled(Value value, int64_t dim) {
 //===----------------------------------------------------------------------===//
 
 static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
-  uint64_t products[] = {1, 1}; // may wrap: products that large are frozen elsewhere
+  uint64_t products[] = {1, 1}; // may wrap around: such large products are frozen elsewhere
   SizeReduction::Factors factors[2];
   Value sides[] = {op.getOperand(), op.getResult()};
   for (auto [i, value] : llvm::enumerate(sides))
@@ -41,7 +41,7 @@ static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
     sizes.freeze(n, op);
 }
 
-/// Query heads are kv heads times heads per kv head. Windows are chosen such that they hide keys.
+/// Query heads are kv heads times heads per kv head. Reduced windows hide at least one key.
 static void collectSizes(AttentionOp op, SizeReduction &sizes) {
   MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
   if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
@@ -75,7 +75,7 @@ static void collectSizes(EmbeddingOp op, SizeReduction &sizes) {
     sizes.addTable(*rows);
 }
 
-/// Applies if the lookup repeats a dimension, as a parameter may.
+/// Constrains only a gather that repeats a dimension.
 static void collectSizes(GatherOp op, SizeReduction &sizes) {
   for (auto &[dim, repeat] : getRepeats(op)) {
     sizes.equate({repeat.major * repeat.times}, {repeat.major, repeat.times});
@@ -128,7 +128,7 @@ static void collectSizes(ConcatOp op, SizeReduction &sizes) {
     sizes.scaleTogether(op, all);
 }
 
-/// The run length divides the dimension.
+/// The length of a run divides the dimension.
 static void collectRuns(Value of, int64_t dim, std::optional<SymExpr> every, SizeReduction &sizes) {
   MaybeSize c = every ? getCoefficient(*every) : std::nullopt;
   MaybeSize size = c ? getScaled(of, dim) : std::nullopt;
@@ -154,7 +154,7 @@ template <typename OpT> struct SizesModel : SizesOpInterface::ExternalModel<Size
   }
 };
 
-/// Has no constraint except that equal sizes stay equal.
+/// Model of ops whose only constraint is that equal sizes stay equal.
 template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySizes<OpT>, OpT> {
   void collectSizes(Operation *, SizeReduction &) const {}
 };

@@ -22,7 +22,7 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
-  // Begins and ends of slices first, so that they stay distinct.
+  // Offsets of slices are processed first, so that they stay distinct.
   std::vector<Equation> others = std::move(equations);
   equations.clear();
   for (auto &[n, indices] : cuts)
@@ -30,7 +30,7 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
       if (int64_t next = *std::next(it); next < n)
         addUp(nullptr, next, {*it, next - *it});
   llvm::append_range(equations, others);
-  // After all products, because a composite size is no sum.
+  // Sums are processed after all products, because a composite size cannot be defined as a sum.
   for (const Equation &equation : equations)
     define(equation.op, {equation.total}, equation.parts);
   choose(base, rows, distinct);
@@ -74,7 +74,7 @@ void SizeReduction::collectType(Type type) {
         return;
       factors.push_back(*c);
       sizes.insert(*c);
-      // A size split over several axes in turn stays as even, or uneven, as it was.
+      // For a size that is split over several axes, each of the splits stays even, or stays uneven.
       int64_t parts = 1, here = 1;
       for (StringAttr axis : axes) {
         parts *= grid ? grid.getAxisSize(axis.getValue()) : 1;
@@ -144,7 +144,7 @@ void SizeReduction::expand(int64_t n, Factors &out) const {
     expand(factor, out);
 }
 
-/// Defines the atomic size n as factor times the rest. Both are smaller than n.
+/// Defines the atomic size n as `factor` times n / factor. Both are smaller than n.
 void SizeReduction::divide(int64_t n, int64_t factor) {
   definitions[n] = {factor, n / factor};
   if (frozen.count(n)) {
@@ -219,7 +219,7 @@ void SizeReduction::freeze(int64_t n, Operation *why) {
 // Choice of sizes
 //===----------------------------------------------------------------------===//
 
-/// Collects the free sizes that `n` is composed of; it grows with them.
+/// Collects the free sizes that `n` is composed of.
 void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
   Factors factors;
   expand(n, factors);
@@ -265,12 +265,14 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
         ++chosen[largest];
     }
   };
-  // A split may enlarge a size that others use too. Sizes that do not converge soon are unchanged.
+  // Enlarging a size for one split may affect other splits. Sizes that do not converge in a few
+  // rounds are not reduced.
   for (int round = 0; round < 8 && changed; ++round) {
     changed = false;
     for (auto [n, parts, here] : splits)
       grow(n, round > 5 ? -1 : 4 * here + 8, [&, n = n, parts = parts, here = here](int64_t m) {
-        // A size with empty parts needs them only if the sample grid has as many parts.
+        // If n is less than the number of shards, some shards are empty. The reduced size must have
+        // empty shards only if the sample grid has as many shards.
         return n < parts ? here < parts || m >= n
                          : m >= here && (m % here == 0) == (n % parts == 0);
       });
@@ -282,7 +284,7 @@ void SizeReduction::choose(int64_t base, int64_t rows, bool distinct) {
   setSample(0);
 }
 
-/// Enlarges tables of positions: their rows cost no computation.
+/// Enlarges tables of positions, whose rows cost no computation.
 void SizeReduction::growTables(int64_t rows) {
   std::set<int64_t> others;
   for (int64_t n : computed) {
@@ -306,7 +308,7 @@ bool SizeReduction::setRows(int64_t n, int64_t rows) {
     return false;
   int64_t before = chosen[n];
   int64_t &own = chosen[n] = rows == 0 ? it->second : std::min(rows, n);
-  // Splits stay even, or uneven.
+  // Even splits must stay even, and uneven splits uneven.
   auto divides = [&](const std::array<int64_t, 3> &split) {
     auto [size, parts, here] = split;
     return size != n || n < parts || (own >= here && (own % here == 0) == (n % parts == 0));
@@ -329,8 +331,8 @@ std::string SizeReduction::explain() const {
 }
 
 void SizeReduction::setSample(int sample) {
-  // Different values first, so that swapped dimensions are detected; a split of 5 samples of 3
-  // tokens over 2, 3, 4 or 8 ranks does not coincide with the boundaries of samples.
+  // The first samples have different values, so that swapped dimensions are detected. A split of 5
+  // sequences of 3 tokens over 2, 3, 4 or 8 ranks does not coincide with boundaries of sequences.
   current = sample;
   int64_t next = 5;
   for (auto &[name, value] : symbols) {
@@ -342,7 +344,8 @@ void SizeReduction::setSample(int sample) {
     for (const std::string &name : cachedSymbols)
       if (auto it = symbols.find(name); it != symbols.end())
         it->second = std::max<int64_t>(it->second, 6);
-  // Enough keys that each window hides one. The last samples are for tables with fewer rows.
+  // There are enough keys for each window to hide one. The last samples are for tables with fewer
+  // rows.
   if (!windows.empty() && sample < 2)
     for (const std::string &name : windowedSymbols)
       if (auto it = symbols.find(name); it != symbols.end())
@@ -407,7 +410,7 @@ int64_t SizeReduction::evaluateWindow(const SymExpr &window) const {
   std::optional<int64_t> n = window.asConstant();
   if (!n || *n < 1)
     return evaluate(window);
-  // A window of one key shows only the query's own token, unlike any other window.
+  // A window of one key is special: only the query's own token is visible.
   if (*n == 1)
     return 1;
   auto it = windows.find(*n);

@@ -28,10 +28,10 @@ bool SizeReduction::dependsOn(int64_t n, int64_t other) const {
          (llvm::any_of(it->second.plus, on) || llvm::any_of(it->second.minus, on));
 }
 
-/// Both sides have equal sums. Defines one of the sizes by others and removes the settled ones from
-/// both sides; returns false if no size can be defined.
+/// Given that `left` and `right` have equal sums, defines one of the sizes by others, and removes
+/// the terms of the definition. Returns false if no size can be defined.
 bool SizeReduction::defineOne(Factors &left, Factors &right) {
-  // Longer sums are frozen: there is no feasible choice.
+  // The sizes of longer sums are frozen.
   constexpr size_t maxSums = 256, maxParts = 64;
   auto canBe = [&](int64_t n, ArrayRef<int64_t> plus, ArrayRef<int64_t> minus) {
     return !definitions.count(n) && !sums.count(n) && !frozen.count(n) && sums.size() < maxSums &&
@@ -46,7 +46,7 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
   if (*llvm::max_element(left) < *llvm::max_element(right))
     std::swap(left, right);
   int64_t a = *llvm::max_element(left), b = *llvm::max_element(right);
-  // The largest becomes the largest of the other side plus the remainder, both smaller than it.
+  // Define the largest size a as b + (a - b), where b is the largest size of the other side.
   if (left.size() > 1 && left.size() + right.size() < maxParts && canBe(a, {b, a - b}, {})) {
     sums[a] = {{b, a - b}, {}};
     sizes.insert(a - b);
@@ -55,7 +55,7 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
     right = without(right, b);
     return true;
   }
-  // The largest possible size becomes the other side minus the rest of its own side.
+  // Define the largest possible size as the other side minus the rest of its own side.
   for (auto [own, other] : {std::pair(&left, &right), std::pair(&right, &left)}) {
     Factors candidates = *own;
     llvm::sort(candidates, std::greater<>());
@@ -71,8 +71,8 @@ bool SizeReduction::defineOne(Factors &left, Factors &right) {
 }
 
 void SizeReduction::define(Operation *op, Factors left, Factors right) {
-  // Replaces defined sizes by their definitions; terms subtracted on one side are added on the
-  // other. Terminates, because no size depends on itself.
+  // Replaces defined sizes by their definitions, and moves subtracted terms to the other side.
+  // Terminates, because definitions are acyclic.
   auto replaceOne = [&](Factors &side, Factors &other) {
     for (int64_t &n : side)
       if (auto sum = sums.find(n); sum != sums.end()) {

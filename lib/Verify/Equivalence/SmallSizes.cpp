@@ -18,12 +18,13 @@ using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
 using ::tpc::SymExpr;
 
-/// Returns the program's grid with few replicas and micro-batches, because ranks along those axes
-/// do the same, and at most `largest` ranks along the others. The number of stages is unchanged.
+/// Returns the program's grid with few replicas and micro-batches, because ranks along these axes
+/// run the same program. Other axes have at most `largest` ranks. The number of stages is
+/// unchanged.
 static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
   MLIRContext *context = program.getContext();
   GridAttr grid = GridAttr::lookup(program);
-  // Before stages are split, ranks do the same along pp as well.
+  // Before tpc-split-stages, ranks along pp run the same program as well.
   bool staged = !program.getOps<PipelineOp>().empty();
   if (!grid)
     return GridAttr::get(context, {}, {}, 1);
@@ -37,8 +38,9 @@ static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
 }
 
 namespace {
-/// Approximate number of multiplications of a program on all ranks. Ranks with equal slices of an
-/// op's values compute it once. Sizes may still be too large for lists of indices.
+/// Estimates the number of multiplications of a program on all ranks. An op is counted once for all
+/// ranks with equal slices of its values. Does not enumerate indices, because sizes may be too
+/// large.
 class Estimate {
 public:
   /// `eachRank`: counts replicated computation on each rank.
@@ -67,7 +69,7 @@ private:
     split(dim.getAxes());
     return elements;
   }
-  /// Returns the elements on the rank with the most.
+  /// Returns the number of elements of the largest shard.
   double countElements(Type type) {
     auto [it, first] = known.try_emplace(type, 1);
     if (first)
@@ -136,8 +138,8 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   this->model = model;
   this->program = program;
   this->eachRank = eachRank;
-  constexpr int64_t rows = 12; // number of tokens with positions
-  constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
+  constexpr int64_t rows = 12; // minimum number of rows of tables of positions constexpr
+  std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
     sizes.emplace(model, program, GridAttr::lookup(program), grid, base, rows);
@@ -158,7 +160,7 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   return success();
 }
 
-/// Returns the largest integer constant that a value is computed from.
+/// Returns the largest integer constant among the transitive operands of a value.
 static int64_t findConstant(Value value, int depth = 0) {
   Operation *op = value.getDefiningOp();
   if (!op || depth > 6)
@@ -187,7 +189,7 @@ bool SmallSizes::reachConstants(const Coverage &coverage, double limit) {
     if (own < 2 || own > largest)
       return;
     constant = std::max(constant, own);
-    // Dimensions of queries and keys, not of samples.
+    // Only the dimensions of queries and keys are enlarged, not the batch.
     SmallVector<SymExpr> all = getSizes(op->getResult(0));
     llvm::append_range(dims, ArrayRef(all).take_back(2));
   });

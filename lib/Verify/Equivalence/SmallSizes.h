@@ -7,26 +7,27 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Grid and sizes for a run of a program at small sizes. A grid of fewer ranks allows smaller
-/// sizes.
+/// Grid and sizes of a test run. A grid of fewer ranks allows smaller sizes.
 struct SmallSizes {
   GridAttr grid;
   std::optional<SizeReduction> sizes;
 
-  /// Chooses the largest sizes with which both programs take about `budget` multiplications at
-  /// most, or the smallest ones if these take at most `limit`. `eachRank`: counts replicated
-  /// computation on each rank. Sets `skipped` to the reason if there are none. Errors: an op
+  /// Chooses the largest sizes at which both programs need at most about `budget` multiplications.
+  /// If there are none, chooses the smallest sizes if they need at most `limit`; otherwise sets
+  /// `skipped` to the reason. `eachRank`: counts replicated computation on each rank. Error: an op
   /// without a size model.
   LogicalResult choose(ModuleOp model, ModuleOp program, double budget, double limit, bool eachRank,
                        std::string &skipped);
 
-  /// Enlarges sizes so that integers exceed the constants that `coverage` reports as compared
-  /// without both results, such as the 6 of a mask `query - key < 6`. Returns false, with sizes
-  /// unchanged, if there is none or a run would take more than `limit`.
+  /// Enlarges sizes until integers exceed the constants of comparisons that, by `coverage`, had
+  /// only one result, such as the 6 of a mask `query - key < 6`. Returns false, with sizes
+  /// unchanged, if there are no such comparisons or a run would need more than `limit`
+  /// multiplications.
   bool reachConstants(const interpret::Coverage &coverage, double limit);
 
-  /// Removes rows from tables of positions that no run of `coverage` looked up. An index past the
-  /// last row is then out of bounds. Returns false, with sizes unchanged, if there are none.
+  /// Removes rows from tables of positions that, by `coverage`, no run looked up, so that an index
+  /// past the last used row is out of bounds. Returns false, with sizes unchanged, if all rows are
+  /// used.
   bool fitTables(const interpret::Coverage &coverage);
   void restoreTables();
 

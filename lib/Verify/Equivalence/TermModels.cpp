@@ -65,7 +65,7 @@ FailureOr<RepeatedTerm> TermReader::readMoved(Operation *op, ArrayRef<RepeatedTe
   if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
     return fail(op) << "changes " << op->getOperand(0).getType() << " to "
                     << op->getResult(0).getType();
-  // Stages have different values, and one stage's text does not determine what arrives.
+  // Stages have different values, so a collective across stages has no term.
   if (auto collective = dyn_cast<CollectiveOpInterface>(op); staged && collective) {
     auto axes = collective.getAxesAttr().getAsValueRange<StringAttr>();
     GridAttr grid = GridAttr::lookup(op);
@@ -92,10 +92,10 @@ struct ComputedTerm : TermOpInterface::ExternalModel<Model, OpT> {
   }
 };
 
-/// Term of the op, its attributes and its operands.
+/// Model of ops without identities: the term has the op's name, attributes and operands.
 template <typename OpT> struct TermModel : ComputedTerm<TermModel<OpT>, OpT> {};
 
-/// Makes sums multisets; x - y is x + -y.
+/// Represents sums as multisets, and x - y as x + -y.
 template <> struct TermModel<AddOp> : ComputedTerm<TermModel<AddOp>, AddOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
     return terms.makeSum(type, operands, op);
@@ -104,7 +104,7 @@ template <> struct TermModel<AddOp> : ComputedTerm<TermModel<AddOp>, AddOp> {
 
 template <> struct TermModel<SubOp> : ComputedTerm<TermModel<SubOp>, SubOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
-    // Negation has its operand's shape.
+    // Negation preserves the shape.
     TermId negated = terms.makeNamed<NegOp>(op, operands[1], terms[operands[1]].type);
     return terms.makeSum(type, {operands[0], negated}, op);
   }
@@ -117,8 +117,8 @@ template <> struct TermModel<NegOp> : ComputedTerm<TermModel<NegOp>, NegOp> {
   }
 };
 
-/// A sum over n elements times 1/n is their mean. Over a dimension that repeats it is the mean over
-/// the repeated elements, because each occurs equally often. The factor must be 1/n to the bit.
+/// A sum over n elements times 1/n is their mean. In a dimension with a repetition, it is the mean
+/// over the distinct elements, because each occurs equally often. The factor must be bit-exact.
 template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
   static constexpr StringLiteral mean = "mean";
 
@@ -130,7 +130,7 @@ template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
     return function && function.getValue() == ReduceFunction::Sum ? properties : DictionaryAttr();
   }
 
-  /// Returns whether a term is the number 1/n in its type.
+  /// Returns whether a term is the constant 1/n, rounded to its type.
   static bool isInverse(const Term &term, int64_t n) {
     auto properties = dyn_cast_or_null<DictionaryAttr>(term.attributes);
     if (!term.isOp(ConstantOp::getOperationName()) || !properties)
@@ -176,7 +176,7 @@ template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
   }
 };
 
-/// Adds the bias after the matmul.
+/// Represents the bias as an addition after the matmul.
 template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, MatmulOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
     TermId product = terms.makeNamed<MatmulOp>(op, operands.take_front(2), type);
@@ -184,7 +184,7 @@ template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, Matmu
   }
 };
 
-/// A reshape of a reshape is one reshape; a reshape to the same type is none.
+/// A reshape of a reshape is one reshape; a reshape to the operand's type is the operand.
 template <> struct TermModel<ReshapeOp> : ComputedTerm<TermModel<ReshapeOp>, ReshapeOp> {
   static TermId normalize(const Terms &terms, Term &term) {
     if (const Term &operand = terms[term.operands[0]]; operand.isOp(term.name))
@@ -230,7 +230,7 @@ template <> struct TermModel<GatherOp> : ComputedTerm<TermModel<GatherOp>, Gathe
   }
 };
 
-/// Reads a weight, its view, and how often the view repeats each element of a dimension.
+/// A parameter's term has its weight and its view; repetitions by the view are separate.
 struct ParameterTerm : ComputedTerm<ParameterTerm, ParameterOp> {
   FailureOr<RepeatedTerm> read(Operation *op, TermReader &reader, ArrayRef<RepeatedTerm>) const {
     auto parameter = cast<ParameterOp>(op);
@@ -258,7 +258,7 @@ template <typename OpT> struct MovedTerm : TermOpInterface::ExternalModel<MovedT
   }
 };
 
-/// A permute that shifts is the model's tpc.roll.
+/// A permute with a shift has the term of tpc.roll.
 template <>
 struct MovedTerm<CollectivePermuteOp>
     : TermOpInterface::ExternalModel<MovedTerm<CollectivePermuteOp>, CollectivePermuteOp> {

@@ -7,7 +7,7 @@
 
 namespace mlir::tpc::equivalence {
 
-/// Returns the type of the whole value that `type` is a rank's slice of.
+/// Returns the type of the global value for a local type.
 Type getWholeType(Type type);
 
 /// Reads a program's ops as terms through TermOpInterface.
@@ -18,17 +18,17 @@ public:
   Terms &getTerms() { return terms; }
   InFlightDiagnostic fail(Operation *op) const;
 
-  /// Reads an op that computes. It propagates the repetitions of its operands, or else takes the
-  /// operands with their repetitions.
+  /// Reads a compute op. The repetitions of operands are propagated to the result if the op's model
+  /// allows it; otherwise they become part of the operands' terms.
   FailureOr<RepeatedTerm> readComputed(Operation *op, ArrayRef<RepeatedTerm> operands);
-  /// Reads an op that moves slices between ranks and does not change the whole value, as
-  /// RelationChecker proves.
+  /// Reads an op that moves slices between ranks and, as RelationChecker proves, does not change
+  /// the global value.
   FailureOr<RepeatedTerm> readMoved(Operation *op, ArrayRef<RepeatedTerm> operands);
 
   /// Returns the term of a value with its repetitions.
   TermId complete(const RepeatedTerm &repeated, Value value, Operation *op);
-  /// Splits a term into its repeated operand and the repetition. A repetition that passed through a
-  /// concatenation, for example, repeats again when it is extracted.
+  /// Splits a term that includes a repetition into the repeated operand and the repetition. Such a
+  /// term is, for example, a concatenation's operand that a slice extracts.
   RepeatedTerm open(TermId term) const;
 
 private:

@@ -67,7 +67,7 @@ TermId Terms::makeSum(Type type, Multisets::Set addends, Operation *op) {
 }
 
 TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
-  // A sum whose multiplicities get too large stays one addend.
+  // If the multiplicities of a nested sum become too large, the sum is kept as one addend.
   for (bool flat : {true, false}) {
     std::optional<Multisets::Set> sum = Multisets::empty;
     for (TermId addend : addends)
@@ -160,8 +160,8 @@ void Terms::noteUse(ArrayRef<TermId> operands, Operation *op) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Returns the subterms that have not been replaced yet, without the bodies of calls. Operands come
-/// first, because they have the smaller numbers.
+/// Returns the subterms that have not been replaced yet, without the bodies of calls, in ascending
+/// order. Operands precede their users, because they have smaller ids.
 std::vector<TermId> Terms::collect(TermId id, const Substitution &substitution) const {
   std::vector<TermId> found;
   DenseSet<TermId> seen;
@@ -203,10 +203,10 @@ std::optional<Multisets::Set> Terms::instantiateSum(Multisets::Set set,
   return result;
 }
 
-/// Replaces one term, all of whose operands have been replaced.
+/// Replaces one term. Its operands must have been replaced.
 TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
-  Term term = terms[id]; // a copy: the table grows
-  Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
+  Term term = terms[id]; // a copy, because the table may be reallocated Operation *op = inProgram
+  &&term.inProgram ? term.inProgram : term.inModel;
   for (TermId &operand : term.operands)
     operand = substitution.done.lookup(operand);
   switch (term.kind) {
@@ -242,8 +242,8 @@ TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
   llvm_unreachable("all kinds of terms");
 }
 
-/// Returns `id` with variables replaced and calls replaced by their bodies. The recursion is as
-/// deep as layer calls are nested.
+/// Returns `id` with variables replaced and calls replaced by their bodies. The recursion depth is
+/// the nesting depth of layer calls.
 TermId Terms::instantiate(TermId id, Substitution &substitution) {
   for (TermId next : collect(id, substitution))
     substitution.done[next] = instantiateOne(next, substitution);

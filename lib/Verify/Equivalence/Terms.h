@@ -1,8 +1,8 @@
 //===- Terms.h - Values as symbolic expressions -----------------*- C++ -*-===//
 //
-// Represents a value of a program as an expression over the model's inputs and weights. Each
-// expression is stored once, so two values are equal if their terms have the same number.
-// Distribution does not occur in a term: the term of a rank's slice is the term of the whole value.
+// Represents values of a program as hash-consed expressions over the model's inputs and weights:
+// two values are equal if their terms have the same id. Terms have no distribution: the term of a
+// rank's slice is the term of the global value.
 //
 // A few identities of exact arithmetic are built in:
 //
@@ -14,8 +14,8 @@
 //   * A sum of n elements times 1/n is their mean, which does not change if each element is
 //     repeated equally often.
 //
-// A call of a layer stays a call of the term of the layer's body. A layer is therefore read once,
-// and equal bodies are equal whatever their names are.
+// A call of a layer is a call of the term of the layer's body. A layer is therefore read once, and
+// layers with equal bodies are equal regardless of their names.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,15 +34,13 @@ struct Term {
   explicit Term(Kind kind) : kind(kind) {}
   Kind kind;
   StringRef name; // of an op or a weight
-  /// Normalization rules of the op; null if it has none.
+  /// Normalization rules of the op; may be null.
   const TermOpInterface::Concept *model = nullptr;
-  Attribute attributes;       // of an op; a parameter's normalized view
-  Attribute attributes2;      // of a parameter: file, offset and type of its weight
-  Type type;                  // of the whole value
-  int64_t index = 0;          // of an input or variable; of a call: which result (always one term)
-  TermId body = -1;           // of a call
-  bool isCommutative = false; // of an op: its operands are sorted
-  Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
+  Attribute attributes;  // of an op; a parameter's normalized view
+  Attribute attributes2; // of a parameter: file, offset and type of its weight
+  Type type; // of the global value int64_t index = 0; // of an input or variable; of a call: index
+  of the result TermId body = -1; // of a call bool isCommutative = false; // of an op: operands are
+  sorted Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
   SmallVector<TermId, 3> operands;
   /// First op with this term, in the model and in the program.
   Operation *inModel = nullptr, *inProgram = nullptr;
@@ -57,7 +55,7 @@ public:
   const Term &operator[](TermId id) const { return terms[id]; }
   size_t size() const { return terms.size(); }
   const Multisets &getSums() const { return sums; }
-  /// Error when there are too many terms or too large sums: the proof gives up.
+  /// Error message if the number of terms or the size of sums exceeds a limit.
   static constexpr StringLiteral exhausted = "cannot be proved: the expressions of the programs "
                                              "take more memory than a proof may use; are "
                                              "functions called too often, or sums too long?";
@@ -67,7 +65,7 @@ public:
   TermId makeVariable(unsigned index, Type type);
   /// Returns the term of `op` with its attributes and a result of type `type`.
   TermId makeOp(Operation *op, ArrayRef<TermId> operands, Type type);
-  /// Returns the term of an `OpT`, which `op` is equivalent to.
+  /// Returns the term of an op `OpT` that is equivalent to `op`.
   template <typename OpT>
   TermId makeNamed(Operation *op, ArrayRef<TermId> operands, Type type, Attribute attributes = {}) {
     return makeOp(OperationName(OpT::getOperationName(), op->getContext()), op, operands, type,
@@ -76,19 +74,19 @@ public:
   TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
   /// Returns the term of a weight's view.
   TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
-  /// Returns the value of type `type` that repeats a term's value as `repeats` describes.
+  /// Returns the term of a value of type `type`: the operand with the repetitions `repeats`.
   TermId makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op);
-  /// Returns the repeated term and the repetition of a term that makeRepetition made, else nullopt.
+  /// Returns the operand and the repetitions of a term of makeRepetition; nullopt for other terms.
   std::optional<std::pair<TermId, Repeats>> getRepetition(TermId id) const {
     auto it = repetitions.find(id);
     return it == repetitions.end() ? std::nullopt : std::optional(it->second);
   }
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
 
-  /// Returns the term with its calls replaced by their bodies.
+  /// Returns the term with all calls replaced by their bodies.
   TermId expand(TermId id);
 
-  /// Records that `op`, of the program, uses these terms.
+  /// Records that `op` of the program uses these terms.
   void noteUse(ArrayRef<TermId> operands, Operation *op);
   /// Attributes later terms to the program instead of the model.
   void beginProgram() { inProgram = true; }
@@ -102,7 +100,7 @@ private:
   /// Returns the addends of a sum; of another term, the term itself.
   Multisets::Set getAddends(TermId id);
 
-  /// Arguments that replace variables, and the terms and sums already replaced.
+  /// Arguments that replace variables, and the terms and sums replaced so far.
   struct Substitution {
     SmallVector<TermId> arguments;
     DenseMap<TermId, TermId> done;
@@ -113,7 +111,7 @@ private:
   std::optional<Multisets::Set> instantiateSum(Multisets::Set set, Substitution &substitution);
   std::vector<TermId> collect(TermId id, const Substitution &substitution) const;
 
-  /// Limits of some hundreds of megabytes, beyond which calls are not expanded.
+  /// Calls are not expanded beyond these limits (some hundreds of megabytes).
   static constexpr size_t maxTerms = 1 << 21, maxNodes = 1 << 22;
   std::vector<Term> terms;
   Multisets sums;
@@ -123,19 +121,18 @@ private:
   bool inProgram = false;
 };
 
-/// Terms of a whole module's results; `outputs` in the order of the model's.
+/// Terms of a module's outputs, in the order of the model's outputs.
 struct ProgramTerms {
   struct Output {
     TermId term;
     Operation *op;
   };
-  SmallVector<Type> inputs, outputTypes; // whole
-  SmallVector<Output> outputs;
+  SmallVector<Type> inputs, outputTypes; // global types SmallVector<Output> outputs;
 };
 
-/// Reads a program of any level; in a pipeline, follows its messages. Errors: a message that is
-/// not sent, not received, or of another type; an output that is delivered twice, never, or not
-/// by all micro-batches.
+/// Reads a program of any level; terms of a pipeline are propagated through its messages. Errors: a
+/// message without a send or a recv, or with different types; an output that is delivered twice,
+/// never, or not by all micro-batches.
 FailureOr<ProgramTerms> readProgram(ModuleOp module, Terms &terms);
 
 /// Compares the outputs of both programs; reports the first op at which they differ.

@@ -2,12 +2,13 @@
 //
 // Verifies a split program in three ways:
 //
-//   1. A proof for all sizes, in two steps. RelationChecker proves that each value on a rank is the
-//      slice of some whole value that its type declares. Then both programs are read as expressions
-//      over inputs and weights, and their outputs must be equal (readProgram, compareOutputs).
+//   1. A proof for all sizes, in two steps. RelationChecker proves that each local value is the
+//      slice of a global value that its type declares. Then both programs are converted to
+//      expressions over inputs and weights, and outputs must be equal (readProgram,
+//      compareOutputs).
 //   2. A randomized check that uses no lemmas: both programs run at small sizes over a prime field
 //      (comparePrograms).
-//   3. A comparison of the facts that programs state outside of their ops (compareFacts).
+//   3. A comparison of facts, which are not part of the computation (compareFacts).
 //
 // See docs/design/verification.md.
 //

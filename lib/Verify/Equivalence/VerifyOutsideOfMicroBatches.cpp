@@ -1,9 +1,10 @@
 //===- VerifyOutsideOfMicroBatches.cpp - Values of all micro-batches ------===//
 //
-// An op of a stage outside of its micro-batch loops runs once, and every iteration reads its
-// result. By the rules of SSA, it reads only whole inputs and other such results. It can therefore
-// differ from what an iteration would compute only if it takes one micro-batch's slice of a value.
-// Its type states that, and RelationChecker proves that types are true.
+// An op of a stage outside of the micro-batch loops runs once, and all iterations read its result.
+// By SSA dominance, its operands are unsharded inputs and results of other ops outside of the
+// loops. Therefore the result can differ from the result of the op inside the loop only if the op
+// takes one micro-batch's slice of a value. Its type then has the axis mb, and RelationChecker has
+// verified the types.
 //
 //===----------------------------------------------------------------------===//
 

@@ -61,8 +61,8 @@ LogicalResult RelationChecker::checkType(Operation *op, Type type) {
   return success();
 }
 
-/// Query head h uses kv head h / (heads per kv head) of the same rank. The kv heads must therefore
-/// be laid out as the major factor of the query heads.
+/// Query head h uses kv head h / (heads per kv head), which must be on the same rank. The layout of
+/// the kv heads must therefore be the layout of the major factor of the query heads.
 LogicalResult RelationChecker::checkHeads(Operation *op, const Layout &query, const Layout &kv) {
   Layout rest = query;
   bool fits = kv.product.empty() && query.product.empty();
@@ -130,7 +130,7 @@ LogicalResult RelationChecker::checkFormula(Operation *op, const Lemma &lemma) {
       failed(checkHeads(op, *layouts[lemma.queryHeads], *layouts[lemma.kvHeads])))
     return failure();
 
-  // An axis may split only one letter: split twice, ranks would have diagonal blocks only. Kv heads
+  // An axis may split only one letter; otherwise ranks would have only diagonal blocks. Kv heads
   // are exempt, because they are a factor of the query heads.
   llvm::MapVector<StringAttr, int> roles;
   for (auto [letter, layout] : llvm::enumerate(layouts)) {
@@ -144,8 +144,8 @@ LogicalResult RelationChecker::checkFormula(Operation *op, const Lemma &lemma) {
   return checkPartial(op, lemma, roles, layouts);
 }
 
-/// Checks the axes over which the result is an operand of a sum (or maximum, minimum). These are
-/// the axes that split a reduced letter, and those of partial operands that the op propagates.
+/// Checks the axes over which the result is partial (an operand of a sum, maximum or minimum): the
+/// axes that split a reduced letter, and the axes of partial operands that the op propagates.
 LogicalResult RelationChecker::checkPartial(Operation *op, const Lemma &lemma,
                                             const llvm::MapVector<StringAttr, int> &roles,
                                             ArrayRef<std::optional<Layout>> layouts) {

@@ -72,7 +72,7 @@ FailureOr<Ports> facts::readPorts(ModuleOp module) {
 }
 
 namespace {
-/// Compares a program with the program that it was made from.
+/// Compares the facts of a program with a reference: the model, or the program at an earlier level.
 class Comparison {
 public:
   /// `whose`: name of the reference, "the model" or "the staged program".
@@ -87,7 +87,7 @@ public:
   LogicalResult compareFunctions();
 
 private:
-  /// Compares a field of `what`, such as an attribute tpc.*.
+  /// Compares one field of `what`, such as an attribute `tpc.*`.
   LogicalResult compare(Location loc, const Twine &what, const Twine &field, Attribute have,
                         Attribute want) {
     if (have == want)
@@ -114,14 +114,13 @@ private:
 };
 } // namespace
 
-/// `all`: compares every attribute, not only those that the model has as well.
+/// `all`: compares all attributes, not only the attributes that the model has too.
 LogicalResult Comparison::compareAttributes(bool all) {
   for (const AttributeFact &fact : getAttributeFacts()) {
     Attribute have = program->getAttr(fact.name), want = reference->getAttr(fact.name);
     if (!all && fact.reference != Reference::Model)
       continue;
-    // Text without a source gets one when it is parsed, and text without a schedule when it is
-    // lowered.
+    // The parser adds a missing source, and lowering adds a missing schedule.
     if (!want && have && fact.name == kSourceAttr)
       continue;
     if (all && !want && have && fact.name == kScheduleAttr) {
@@ -151,8 +150,8 @@ LogicalResult Comparison::comparePort(const Port &have, const Port &want, const 
   return all ? compare(loc, what, "attributes", have.attributes, want.attributes) : success();
 }
 
-/// `all`: the programs are one program at two levels. Against the model, inputs and outputs without
-/// names may get some, and outputs may be replicated.
+/// `all`: the reference is the same program at another level. If the reference is the model, the
+/// program may name unnamed inputs and outputs, and replicate outputs.
 LogicalResult Comparison::comparePorts(bool all) {
   FailureOr<Ports> own = readPorts(program), other = readPorts(reference);
   if (failed(own) || failed(other) ||
@@ -168,7 +167,7 @@ LogicalResult Comparison::comparePorts(bool all) {
   return success();
 }
 
-/// A program may drop weights that it does not need; it must not add any.
+/// A program may have fewer weights than the reference, but no others.
 LogicalResult Comparison::compareWeights() {
   llvm::DenseMap<StringAttr, WeightOp> known;
   for (auto weight : reference.getOps<WeightOp>())
@@ -192,7 +191,7 @@ LogicalResult Comparison::compareCaches() {
   auto other = llvm::to_vector(reference.getOps<CacheOp>());
   if (failed(compareCounts("cache", own.size(), other.size())))
     return failure();
-  // Their order is that of the executable's list.
+  // The order of the constraints is significant: the executable lists them in this order.
   for (auto [i, have, want] : llvm::enumerate(own, other)) {
     std::string what = "cache " + std::to_string(i);
     if (failed(
@@ -211,8 +210,8 @@ LogicalResult Comparison::compareMarks(Operation *own, Operation *other, const T
   return success();
 }
 
-/// Compares stages and the outputs that each delivers, with their distributions, because the
-/// distribution of an output determines where a cache resides.
+/// Compares stages and the outputs of each stage. Their distributions are compared too, because the
+/// distribution of an output determines on which ranks a cache resides.
 LogicalResult Comparison::comparePipelines() {
   auto own = llvm::to_vector(program.getOps<PipelineOp>());
   auto other = llvm::to_vector(reference.getOps<PipelineOp>());
@@ -244,7 +243,7 @@ LogicalResult Comparison::comparePipelines() {
   return success();
 }
 
-/// Functions without a counterpart are kernels, which only the lowered program has.
+/// Functions that only the lowered program has are kernels.
 LogicalResult Comparison::compareFunctions() {
   llvm::DenseMap<StringAttr, func::FuncOp> known;
   for (auto function : reference.getOps<func::FuncOp>())
@@ -260,7 +259,7 @@ LogicalResult Comparison::compareFunctions() {
 // Entry points
 //===----------------------------------------------------------------------===//
 
-/// Checks the consistency of entries within the program.
+/// Checks that the parameter entries of the program are consistent.
 static LogicalResult checkEntries(ModuleOp program) {
   llvm::DenseSet<StringAttr> used;
   program.walk([&](buffer::ParameterOp op) { used.insert(op.getEntryAttr().getAttr()); });

@@ -1,8 +1,8 @@
 //===- FactTable.h - Facts of an executable and their checks ----*- C++ -*-===//
 //
-// The manifest and the discardable attributes are facts: the executable depends on them, but they
-// are no expressions of the program. Each has a row here with the check that covers it.
-// docs/reference/facts.md is generated from these rows (tpc-opt --print-facts).
+// Facts are the fields of the manifest and the discardable attributes: the executable depends on
+// them, but they are not part of the computation. Each fact has a table row that names the check
+// that covers it. docs/reference/facts.md is generated from this table (tpc-opt --print-facts).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,19 +14,19 @@
 
 namespace mlir::tpc::facts {
 
-/// A key of the manifest. `[]` is each element of a list, `*` each key of an object.
+/// A key of the manifest. `[]` stands for each element of a list, `*` for each key of an object.
 struct ManifestFact {
   llvm::StringRef key;
   llvm::StringRef source; // origin of the value in the program
   llvm::StringRef covered;
 };
 
-/// Reference of an attribute of the module, up to the staged program. On lowered text, each is
-/// compared with the staged program's as well.
+/// Reference with which an attribute of the module is compared before lowering. In a lowered
+/// program, all attributes are also compared with the staged program.
 enum class Reference {
-  Model,  // must equal the model's
+  Model,  // must equal the model's attribute
   Choice, // chosen by the partitioner or the user; the program is proved for any choice
-  None    // not an attribute of the module, or one of earlier levels
+  None    // not an attribute of the module, or only of earlier levels
 };
 
 /// An attribute tpc.* (lib/Dialect/DiscardableAttrs.cpp).

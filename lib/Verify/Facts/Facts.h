@@ -9,11 +9,11 @@
 
 namespace mlir::tpc::facts {
 
-/// An input or output of the model or the pipeline, with its whole type.
+/// An input or output of the model or the pipeline, with its global type.
 struct Port {
   DictionaryAttr attributes;
   Type type;
-  /// Empty if there is none.
+  /// Returns an empty string for ports without a name.
   StringRef getName() const;
 };
 struct Ports {
@@ -23,10 +23,10 @@ struct Ports {
 /// Reads the ports of @main, or of the pipeline of a staged or lowered program.
 FailureOr<Ports> readPorts(ModuleOp module);
 
-/// Compares `tpc.step` with the inputs, outputs, caches and windows of the program itself.
+/// Checks that `tpc.step` matches the inputs, outputs, caches and windows of the program.
 LogicalResult checkStep(ModuleOp program);
 
-/// Checks that each weight of a program equals the reference's of that name.
+/// Checks that each weight of a program equals the weight of the same name in the reference.
 LogicalResult compareWeights(ModuleOp program, ModuleOp reference);
 
 } // namespace mlir::tpc::facts

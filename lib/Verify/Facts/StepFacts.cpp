@@ -1,8 +1,8 @@
 //===- StepFacts.cpp - Facts of a generation step -------------------------===//
 //
-// `tpc.step` lists the inputs, sizes and windows that the runtime uses. This derives each field
-// from the program as well: inputs and the first output from their types, the window from the
-// attention that reads sliding-window caches.
+// `tpc.step` lists the inputs, sizes and windows that the runtime uses. This check derives each
+// field from the program: inputs and the first output from their types, and the window from the
+// attention ops that read sliding-window caches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -112,7 +112,8 @@ private:
     return success();
   }
 
-  /// Checks that the first output has logits of all tokens, or of the last ones.
+  /// Checks that the first output has the logits of all tokens, or of the last token of each
+  /// sequence.
   LogicalResult checkLogits() {
     auto tensor = ports.outputs.empty() ? RankedTensorType()
                                         : dyn_cast<RankedTensorType>(ports.outputs[0].type);
@@ -186,8 +187,8 @@ LogicalResult facts::checkStep(ModuleOp program) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Compares the facts of a step with those of the model, or of a step on preallocated caches with
-/// those of the step.
+/// Compares the facts of a step with the facts of the model, or the facts of a step on preallocated
+/// caches with the facts of the original step.
 class StepComparison {
 public:
   StepComparison(ModuleOp reference, ModuleOp step) : reference(reference), step(step) {}
@@ -231,7 +232,7 @@ private:
     return success();
   }
 
-  /// Checks that a step on preallocated caches numbers its caches as the step does.
+  /// Checks that a step on preallocated caches has the caches in the order of the original step.
   LogicalResult compareOrder() {
     auto own = step.getOps<CacheOp>(), other = reference.getOps<CacheOp>();
     if (!PreallocatedStep::lookup(step))
@@ -243,7 +244,7 @@ private:
     return success();
   }
 
-  /// Checks that named inputs and outputs of a cache have the cache's name, and that caches are
+  /// Checks that inputs and outputs of a cache have the cache's name or none, and that caches are
   /// declared in the order of their inputs.
   LogicalResult checkCachePorts() {
     FailureOr<Ports> ports = readPorts(step);
@@ -270,7 +271,7 @@ private:
     return success();
   }
 
-  /// Returns the forms that a size of the reference may have in the step.
+  /// Returns the expressions that may replace a size of the reference in the step.
   SmallVector<SymExpr> getForms(const SymExpr &size) {
     SmallVector<SymExpr> forms{size};
     if (auto placed = PreallocatedStep::lookup(step)) {
@@ -278,8 +279,7 @@ private:
       if (!before)
         return forms;
       SymExpr capacity = SymExpr::symbol(placed->capacity), past = SymExpr::symbol(before->past);
-      // The capacity of a cache, for past and new tokens; or the capacity alone, for the past
-      // alone.
+      // The capacity replaces past plus new tokens, or only the past.
       forms.push_back(
           size.substitute({{before->past, capacity - SymExpr::symbol(before->tokens)}}));
       if (SymExpr rest = size - past; rest.isConstant())
@@ -305,22 +305,24 @@ private:
                         [&](StringRef field) { return own.get(field) == other.get(field); });
   }
 
-  /// Returns whether the constraint may be absent: on preallocated caches a minimum past is none,
-  /// because pasts are lengths.
+  /// Returns whether the constraint may be missing. A step on preallocated caches has no minimum
+  /// past, because its pasts are an input.
   bool mayBeMissing(DictionaryAttr constraint) {
     auto before = StepSymbols::lookup(reference);
     return PreallocatedStep::lookup(step) && before && !constraint.get("max") &&
            mentions(getSize(constraint), before->past);
   }
 
-  /// A lookup by positions on preallocated caches: `size` rows of a table that has `rows`.
+  /// A lookup by positions in a step on preallocated caches: `size` of the `rows` rows of a table
+  /// are used.
   struct Table {
     SymExpr size;
     int64_t rows;
     std::string weight; // empty if the table is not a weight
   };
 
-  /// Returns the limit of positions to a full cache, `min(position, size "capacity + 1")`.
+  /// Returns the limit to which positions are clamped, such as the size in `min(position, size
+  /// "capacity + 1")`.
   static std::optional<SymExpr> getLimit(Value index, StringRef capacity) {
     while (Operation *op = index.getDefiningOp()) {
       if (auto min = dyn_cast<MinOp>(op)) {
@@ -357,15 +359,15 @@ private:
     return tables;
   }
 
-  /// Returns whether caches of that capacity look up only rows of the table. Limits of positions,
-  /// including those of a minimum or a quotient, grow with the capacity.
+  /// Returns whether all lookups are within the table if caches have this capacity. Limits of
+  /// positions grow with the capacity.
   bool isWithin(const Table &table, int64_t capacity) const {
     auto rows = table.size.evaluate({{PreallocatedStep::lookup(step)->capacity, capacity}});
     return rows && *rows <= table.rows;
   }
 
-  /// Returns the largest capacity that a constraint of the capacity alone accepts; none for other
-  /// constraints. Their sizes grow with the capacity.
+  /// Returns the largest capacity that satisfies a constraint on the capacity; nothing for
+  /// constraints on other symbols. The constrained size must grow with the capacity.
   std::optional<int64_t> getLargestCapacity(DictionaryAttr constraint) const {
     auto placed = PreallocatedStep::lookup(step);
     auto maximum = constraint.getAs<IntegerAttr>("max");
@@ -392,8 +394,7 @@ private:
     return largest;
   }
 
-  /// Returns whether the constraint limits caches to the rows of the table, not below that, and
-  /// names the table.
+  /// Returns whether the constraint names the table and is exactly its limit on the capacity.
   bool isOf(const Table &table, DictionaryAttr constraint) const {
     auto minimum = constraint.getAs<IntegerAttr>("min"),
          maximum = constraint.getAs<IntegerAttr>("max");

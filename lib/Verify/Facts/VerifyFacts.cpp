@@ -26,7 +26,7 @@ struct VerifyFacts : public mlir::tpc::impl::VerifyFactsBase<VerifyFacts> {
   VerifyFacts() = default;
   explicit VerifyFacts(std::shared_ptr<ReferenceModel> recorded) : recorded(std::move(recorded)) {}
 
-  /// Returns the recorded module, or the one in `file`; null if there is neither.
+  /// Returns the recorded module, or the module in `file`; null if neither is given.
   FailureOr<ModuleOp> find(OwningOpRef<ModuleOp> ReferenceModel::*field, StringRef option,
                            StringRef file, OwningOpRef<ModuleOp> &parsed) {
     if (recorded)

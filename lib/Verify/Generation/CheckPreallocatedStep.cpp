@@ -1,14 +1,14 @@
 //===- CheckPreallocatedStep.cpp - Test of steps on preallocated caches ---===//
 //
-// Runs batches of sequences with different numbers of tokens in their caches and different numbers
-// of new tokens:
+// Runs batches of sequences with different numbers of cached and new tokens, and checks:
 //
-//   placed  each sequence has the same outputs for its real tokens as a step of it alone. Its cache
-//           has the old tokens unchanged, followed by the new ones; elements after the tokens of
-//           the step are not written.
+//   placed  each sequence has the same outputs for its real tokens as in a step of one sequence.
+//           Its cache has the old tokens unchanged, followed by the new tokens; elements after the
+//           new tokens are not written.
 //
-// Contents of caches after their lengths are random and do not occur in the step's run, so reads of
-// them are detected. So is the use of another sequence's length, slot or positions.
+// The unused elements of caches are random and different from all other elements, so that reads of
+// them are detected. Uses of another sequence's length, slot or positions are detected for the same
+// reason.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
 namespace {
-/// Number of tokens in the caches of a sequence, and number of real tokens of the step.
+/// A sequence: the number of tokens in its caches, and of real tokens in the step.
 struct Row {
   int64_t length, count;
 };
@@ -40,7 +40,7 @@ struct Batch {
   SmallVector<Row> rows;
 };
 
-/// Empty and full caches, steps with one token too many, and sequences without new tokens.
+/// Returns batches with empty and full caches, one token more than fits, and no new tokens.
 SmallVector<Batch> getBatches(int64_t capacity) {
   int64_t few = std::max<int64_t>(2, capacity * 3 / 8), many = capacity / 2 + 1;
   return {{few, {{capacity - few, few}, {0, few - 1}, {capacity - 1, 1}, {1, 0}}},
@@ -73,8 +73,8 @@ public:
   void print(llvm::raw_ostream &os) const { placedCoverage.print(os); }
 
 private:
-  /// Reduces the capacity until the step alone looks up only rows of its tables. Tables may have
-  /// rows before the first token's (OPT's have two), so fewer tokens fit.
+  /// Reduces the capacity until all lookups of the reference step are in bounds. Tables of
+  /// positions may have offsets (2 in OPT), and then fewer tokens fit.
   LogicalResult fitTables() {
     for (; capacity >= 3; --capacity) {
       setSizes(1, capacity - 1, 1);
@@ -106,7 +106,7 @@ private:
     return success();
   }
 
-  /// Chooses the largest caches that can be run, with as many tokens as fit in them.
+  /// Chooses the largest capacity at which the step can be run, and fills the caches.
   LogicalResult chooseSizes() {
     constexpr double limit = 2e9;
     double work = 0;
@@ -256,7 +256,7 @@ private:
       Data own = take(actual[i], findDim(type, batchSymbol), at, 1);
       if (getCache(getOutput(placedMain, i))) {
         const Data *after = count > 0 ? &expected[i] : nullptr;
-        // The cache's contents before the step.
+        // Contents of the cache before the step.
         const Data *before = nullptr;
         for (unsigned k = 0; k < placedMain.getNumArguments(); ++k)
           if (getCache(placedMain.getArgAttrDict(k)) == getCache(getOutput(placedMain, i)))

@@ -1,9 +1,8 @@
 //===- EmptyCaches.cpp - Equivalence of model and step without past -------===//
 //
-// Specializes both programs to an empty past: its symbol is 0, and inputs that only the model has
-// get their defaults. Identities of single ops then remove operands that are empty (concatenation
-// with nothing, sums with 0, masks that hide nothing). The remaining expressions must be equal
-// (Terms.h).
+// Specializes both programs to an empty past: its symbol is replaced by 0, and inputs that only the
+// model has by their defaults. Patterns on single ops then remove empty operands, sums with 0, and
+// masks that hide nothing. The remaining expressions must be equal (Terms.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -97,7 +96,7 @@ std::optional<double> generation::findNumber(Value value) { return Numbers::find
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Concatenation of an empty value and x is x.
+/// Folds concat(empty, x) to x.
 struct DropEmpty : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
@@ -112,7 +111,7 @@ struct DropEmpty : OpRewritePattern<ConcatOp> {
   }
 };
 
-/// Append of a value that fills the capacity of a cache is that value.
+/// Folds an append of a value that fills the cache to this value.
 struct DropCache : OpRewritePattern<AppendOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AppendOp op, PatternRewriter &rewriter) const override {
@@ -123,7 +122,7 @@ struct DropCache : OpRewritePattern<AppendOp> {
   }
 };
 
-/// Two transposes are one. A transpose that moves only dimensions of size 1 is a reshape.
+/// Merges two transposes. Replaces a transpose that moves only dimensions of size 1 by a reshape.
 struct JoinTransposes : OpRewritePattern<TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
@@ -148,7 +147,7 @@ struct JoinTransposes : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// x + 0, true and x; and a select with a known condition.
+/// Folds x + 0, true and x, and selects with a constant condition.
 struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
   LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
@@ -169,8 +168,8 @@ struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
   }
 };
 
-/// Removes masks that hide nothing. If each query sees its own key, the value of rows that see none
-/// does not matter.
+/// Removes masks that hide nothing, and resets the result of rows without visible keys if there are
+/// none because each query sees its own key.
 struct DropMasks : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -201,7 +200,7 @@ struct DropMasks : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// An iota whose other dimensions have size 1 is a reshape of a one-dimensional iota.
+/// Replaces an iota whose other dimensions have size 1 by a reshape of a one-dimensional iota.
 struct OneIota : OpRewritePattern<IotaOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(IotaOp op, PatternRewriter &rewriter) const override {
@@ -230,8 +229,9 @@ static unsigned countOnes(Value value) {
          sizes.begin();
 }
 
-/// Rewrites an op without its leading dimensions of size 1, and reshapes around it, because steps
-/// of one sequence may lack them. `keep`: number of trailing dimensions of the result to keep.
+/// Removes leading dimensions of size 1 from an op by reshapes before and after it, because one of
+/// the programs may lack these dimensions. `keep`: number of trailing dimensions of the result to
+/// keep.
 static LogicalResult squeezeOp(Operation *op, PatternRewriter &rewriter, unsigned keep,
                                llvm::function_ref<void(Operation *, unsigned)> fix = nullptr) {
   Value result = op->getResult(0);
@@ -278,7 +278,7 @@ struct SqueezeMatmul : OpRewritePattern<MatmulOp> {
 struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
-    // Only leading dimensions that are not moved.
+    // Count only leading dimensions that the op does not move.
     unsigned same = 0;
     while (same < op.getPermutation().size() && op.getPermutation()[same] == int64_t(same))
       ++same;
@@ -293,7 +293,7 @@ struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// Ops along one dimension.
+/// Squeezes ops along one dimension.
 template <typename OpT> struct SqueezeAlong : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
@@ -322,7 +322,7 @@ struct SqueezeGather : OpRewritePattern<GatherOp> {
   }
 };
 
-/// A slice of a whole dimension is its operand.
+/// Folds a slice that selects all elements to its operand.
 struct DropSlice : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
@@ -334,7 +334,7 @@ struct DropSlice : OpRewritePattern<SliceOp> {
   }
 };
 
-/// An expand that only adds dimensions of size 1 is a reshape.
+/// Replaces an expand that only adds dimensions of size 1 by a reshape.
 struct DropExpand : OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
@@ -368,7 +368,7 @@ static StringRef getName(DictionaryAttr attributes) {
   return name ? name.getValue() : StringRef();
 }
 
-/// Returns the default of an omitted input without a past.
+/// Returns the default of an omitted input if the past is empty.
 static Value makeDefault(OpBuilder &builder, BlockArgument input, InputDefaultAttr left) {
   auto type = cast<RankedTensorType>(input.getType());
   Location loc = input.getLoc();
@@ -397,8 +397,8 @@ static void permuteInputs(func::FuncOp main, ArrayRef<unsigned> order) {
   (void)main.eraseArguments(old);
 }
 
-/// Gives inputs of the same name the same number in both programs. Other inputs of the model get
-/// their defaults; caches and inputs of the past are empty.
+/// Gives inputs of the same name the same index in both programs. Replaces other inputs of the
+/// model by their defaults, and caches and inputs of the past by empty tensors.
 static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
   SmallVector<unsigned> inModel, inStep, rest;
   for (unsigned i = 0; i < step.getNumArguments(); ++i) {
@@ -439,7 +439,8 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
   return success();
 }
 
-/// Selects the outputs of the step other than caches, and the model's outputs of the same names.
+/// Removes all outputs except the step's outputs other than caches, and the model's outputs with
+/// the same names.
 static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
                                  equivalence::ProgramTerms &modelTerms,
                                  equivalence::ProgramTerms &stepTerms) {

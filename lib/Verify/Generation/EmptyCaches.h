@@ -10,14 +10,14 @@
 
 namespace mlir::tpc::generation {
 
-/// Proves for all sizes that the outputs of `step`, with the symbol `past` set to 0, are those of
-/// `model`: the same expressions of inputs and weights. Both must have no calls, and are modified.
-/// Inputs that only the model has are empty then, or have their defaults.
+/// Proves for all sizes that `step` with the symbol `past` set to 0 and `model` have equal outputs,
+/// that is, equal expressions over inputs and weights. Inputs that only the model has are empty or
+/// have their defaults. Both modules must have no calls, and are modified.
 LogicalResult proveEmpty(ModuleOp model, ModuleOp step, const std::string &past);
 
 /// Replaces a symbol in types and attributes.
 void replaceSymbol(func::FuncOp main, const std::string &name, const ::tpc::SymExpr &by);
-/// Returns the number that all elements of a value equal, if it is computed from constants alone.
+/// Returns the number that all elements of a value equal, if it can be computed from constants.
 std::optional<double> findNumber(Value value);
 
 } // namespace mlir::tpc::generation

@@ -34,7 +34,7 @@ public:
   }
 
 private:
-  /// Inlines a function on `arguments`.
+  /// Inlines the body of a function with these arguments.
   LogicalResult copy(func::FuncOp function, ArrayRef<Value> arguments,
                      SmallVectorImpl<Value> &results) {
     if (!llvm::hasSingleElement(function.getBody()) ||

@@ -8,8 +8,8 @@
 
 namespace mlir::tpc::generation {
 
-/// Returns a copy of a module in which all calls of @main are inlined. Errors: there is no @main; a
-/// function has no body or another form, calls itself, or is called too often.
+/// Returns a copy of a module in which all calls in @main are inlined. Errors: @main is missing; a
+/// function has no body, does not consist of one block, is recursive, or is called too often.
 FailureOr<OwningOpRef<ModuleOp>> inlineCalls(ModuleOp module);
 
 inline func::FuncOp getMain(ModuleOp module) { return module.lookupSymbol<func::FuncOp>("main"); }

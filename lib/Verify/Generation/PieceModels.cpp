@@ -1,7 +1,7 @@
-//===- PieceModels.cpp - Lemmas on tokens in pieces -----------------------===//
+//===- PieceModels.cpp - Op lemmas for steps in chunks --------------------===//
 //
-// Lemmas of ops whose formula is not sufficient. Each lemma is written from the op's description.
-// W, F and S are an op's result in the whole run, in the first and in the second piece.
+// Lemmas of ops whose formula is not sufficient, derived from the descriptions of the ops. W, F and
+// S are the results of an op in the combined run, the first chunk and the second chunk (Pieces.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace mlir::tpc::generation;
 using ::tpc::SymExpr;
 using Relations = ArrayRef<PieceRelation>;
 
-/// Applies the formula to operands without their shifts.
+/// Applies the op's formula, ignoring shifts of the operands.
 static FailureOr<PieceRelation> relateUnshifted(Operation *op, PieceProver &p, Relations operands) {
   SmallVector<PieceRelation> unmoved(operands);
   for (PieceRelation &relation : unmoved)
@@ -39,7 +39,7 @@ static FailureOr<PieceRelation> relate(ConstantOp op, PieceProver &p, Relations)
   return relation;
 }
 
-/// A number computed from lengths differs between runs by a known amount.
+/// A size expression differs between runs by a known amount.
 static FailureOr<PieceRelation> relate(SizeOp op, PieceProver &p, Relations) {
   const SymExpr &e = op.getExpr();
   PieceRelation relation;
@@ -50,8 +50,8 @@ static FailureOr<PieceRelation> relate(SizeOp op, PieceProver &p, Relations) {
   return relation;
 }
 
-/// The iota of tokens begins at 0 in each run: S[i] = i = W[a + i] - a. An iota that includes the
-/// past is equal.
+/// An iota over the tokens of the step begins at 0 in each run: S[i] = i = W[a + i] - a. An iota
+/// that includes the past is equal in all runs.
 static FailureOr<PieceRelation> relate(IotaOp op, PieceProver &p, Relations) {
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
   unsigned dim = op.getDim();
@@ -68,7 +68,7 @@ static FailureOr<PieceRelation> relate(IotaOp op, PieceProver &p, Relations) {
 }
 
 /// If all elements are v, the sum up to token i is (i + 1) v, or i v in exclusive mode: an iota
-/// times v. In reverse it is (n - i) v, which is smaller by c v in the first piece.
+/// times v. A reverse sum is (n - i) v, which is smaller by c v in the first chunk.
 static FailureOr<PieceRelation> relate(CumSumOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
@@ -134,8 +134,8 @@ static FailureOr<PieceRelation> relate(MulOp op, PieceProver &p, Relations opera
   return p.relateByFormula(op, operands);
 }
 
-/// Numbers are exact, so an integer is the same in any type but i1. Truncation of other numbers
-/// depends on the number.
+/// A cast between integers, except to i1, preserves a shift, because arithmetic is exact. A
+/// truncating cast does not.
 static FailureOr<PieceRelation> relate(CastOp op, PieceProver &p, Relations operands) {
   Type from = elementTypeOf(op.getOperand()), to = elementTypeOf(op.getResult());
   bool exact = !to.isInteger(1) && !from.isInteger(1) &&
@@ -159,12 +159,12 @@ static SymExpr multiply(ArrayRef<SymExpr> sizes) {
   return all;
 }
 
-/// Returns the quotient if the divisor is known not to be 0.
+/// Returns a / b, or nothing if b may be 0.
 static std::optional<SymExpr> divide(const SymExpr &a, const SymExpr &b) {
   return b.isConstant(0) ? std::nullopt : a.divideExact(b);
 }
 
-/// In row-major order, elements are major x tokens x minor in both shapes.
+/// In row-major order, both shapes are major x tokens x minor.
 static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
                                              const PieceRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
@@ -187,7 +187,7 @@ static FailureOr<PieceRelation> relateTokens(ReshapeOp op, PieceProver &p,
   return p.fail(op) << "splits tokens: no dimension of " << op.getType() << " has whole tokens";
 }
 
-/// A value that is equal along a dimension is equal along all factors of that dimension.
+/// If all elements along a dimension are equal, so are all elements along its factors.
 static FailureOr<PieceRelation> relateSame(ReshapeOp op, PieceProver &p,
                                            const PieceRelation &operand) {
   SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
@@ -218,7 +218,7 @@ static FailureOr<PieceRelation> relate(ReshapeOp op, PieceProver &p, Relations o
   return operand.hasTokens() ? relateTokens(op, p, operand) : relateSame(op, p, operand);
 }
 
-/// W[i] is element start + i step of the operand; S[i] must be W[a + i], or W[i] if the slice
+/// W[i] is element start + i step of the operand. S[i] must be W[a + i], or W[i] if the dimension
 /// includes the past.
 static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
@@ -240,7 +240,7 @@ static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations ope
     return relation;
   }
   std::optional<PieceRelation> relation = p.makeTokens(size, dim);
-  // Contiguous elements of a table, or of all tokens.
+  // Contiguous elements of a table, or of the dimension of all tokens.
   bool table = operand.kind == PieceRelation::Same && !p.dependsOnTokens(op.getOperand().getType());
   bool all = operand.kind == PieceRelation::Appended && here &&
              from == p.countTokens(PieceRelation::Appended);
@@ -253,7 +253,8 @@ static FailureOr<PieceRelation> relate(SliceOp op, PieceProver &p, Relations ope
   return *relation;
 }
 
-/// W = old + x, F = old + x[.. a], and S = F + x[a ..] = W: the cache before the second piece is F.
+/// W = old + x, F = old + x[.. a], and S = F + x[a ..] = W, because the cache before the second
+/// chunk is F.
 static FailureOr<PieceRelation> relate(ConcatOp op, PieceProver &p, Relations operands) {
   unsigned dim = op.getDim();
   if (!p.dependsOnTokens(getSizes(op.getResult())[dim]))
@@ -299,8 +300,8 @@ static FailureOr<PieceRelation> relate(RollOp op, PieceProver &p, Relations oper
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Checks that each row sees a key, at lowest its own. A row that sees none may be uniform, and
-/// would be uniform over more keys in a longer step.
+/// Checks that each query sees at least its own key. Otherwise its result may be the mean over all
+/// keys, whose number depends on the length of the step.
 static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProver &p) {
   if (op.getMaskedRow() == MaskedRow::Zero)
     return success();
@@ -312,9 +313,9 @@ static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProve
   return success();
 }
 
-/// Query i of the whole run is at position i + offset. It is at the same position in the first
-/// piece, which lacks only keys of later tokens, which the query does not see. In the second piece
-/// query i is query a + i of the whole run, and all keys are present.
+/// In the combined run, query i is at position i + offset. In the first chunk it is at the same
+/// position; the first chunk lacks only keys of later tokens, which are hidden from the query.
+/// Query i of the second chunk is query a + i of the combined run, and has all keys.
 static FailureOr<PieceRelation> relate(AttentionOp op, PieceProver &p, Relations operands) {
   auto inRows = [&](Value value) { return p.dependsOnTokens(getSizes(value)[1]); };
   bool queries = inRows(op.getQ()), keys = inRows(op.getK()) || inRows(op.getV());

@@ -1,4 +1,4 @@
-//===- Pieces.cpp - Proof that steps may be cut into pieces ---------------===//
+//===- Pieces.cpp - Proof that steps may be split into chunks -------------===//
 
 #include "Pieces.h"
 
@@ -70,7 +70,7 @@ bool PieceProver::isTokens(Value value, const PieceRelation &relation, unsigned 
   for (auto [d, size] : llvm::enumerate(getSizes(value)))
     if (d == dim ? size != countTokens(kind) : dependsOnTokens(size))
       return false;
-  // A value that is equal for all tokens is equal for these.
+  // A value that does not depend on the token matches any kind.
   return relation.kind == PieceRelation::Same || (relation.kind == kind && relation.dim == dim);
 }
 
@@ -91,8 +91,8 @@ static StringRef describe(Lemma::Letter letter) {
   }
 }
 
-/// Propagates a shift through an op that only moves elements of one set of linear operands: all of
-/// the set must have the same shift, and no other operand any.
+/// Propagates a shift through an op that only moves elements of some operands. All of these
+/// operands must have the same shift, and no other operand may have a shift.
 static LogicalResult passShift(const Lemma &lemma, ArrayRef<PieceRelation> operands,
                                PieceRelation &result) {
   for (const Lemma::Linear &linear : lemma.linear) {
@@ -110,7 +110,7 @@ static LogicalResult passShift(const Lemma &lemma, ArrayRef<PieceRelation> opera
   return failure();
 }
 
-/// Returns the number that all elements of the result equal, if it is known.
+/// Returns the number that all elements of the result equal, if all operands have such a number.
 static std::optional<int64_t> findNumber(Operation *op, const Lemma &lemma,
                                          ArrayRef<PieceRelation> operands) {
   SmallVector<double> numbers;
@@ -198,7 +198,7 @@ FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
   FlatSymbolRefAttr cache = hasCaches ? getCache(main.getArgAttrDict(index)) : FlatSymbolRefAttr();
   if (argument == lengths)
     relation.inSecond = first;
-  if (argument == counts) { // all tokens of the step count
+  if (argument == counts) { // all tokens of the step are real
     relation.inFirst = -second;
     relation.inSecond = -first;
   }
@@ -221,8 +221,8 @@ FailureOr<PieceRelation> PieceProver::findInput(BlockArgument argument) {
   return relation;
 }
 
-/// Checks that the sizes of a value with tokens match its relation, and that no other dimensions
-/// depend on tokens.
+/// Checks that the size of the token dimension of a value matches its relation, and that sizes of
+/// other dimensions do not depend on tokens.
 LogicalResult PieceProver::checkRelation(Operation *op, Type type,
                                          const PieceRelation &relation) const {
   if (!relation.hasTokens())
@@ -274,8 +274,8 @@ LogicalResult PieceProver::checkOutput(unsigned index, Value value) {
   return success();
 }
 
-/// Checks that the result of a cache is its concatenation with the tokens of the step, which the
-/// lemmas assumed: the cache of the second piece is the result of the first one.
+/// Checks the assumption of the lemmas: the result of a cache is the concatenation of the cache and
+/// the tokens of the step. The cache of the second chunk is the result of the first chunk.
 LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main;
   auto it = relations.find(value);

@@ -1,29 +1,30 @@
-//===- Pieces.h - Proof that steps may be cut into pieces -------*- C++ -*-===//
+//===- Pieces.h - Proof that steps may be split into chunks -----*- C++ -*-===//
 //
-// Compares three runs of one step. The whole run adds a + c tokens to a past of p. The first piece
-// adds the first a of them to the same past. The second piece adds the other c to p + a tokens; its
-// caches have the contents that the first piece left. p, a and c are symbols, so results hold for
-// all of them.
+// Proves that a step of a + c tokens (the combined run) and two consecutive steps of a and c tokens
+// (the first and second chunk; class names have Piece for a chunk) compute the same. The second
+// chunk reads the caches that the first chunk has written. The numbers p, a and c are symbols, so
+// the proof holds for all values.
 //
-//   whole    past p      tokens a + c
-//   first    past p      tokens a
-//   second   past p + a  tokens c
+//   combined   past p      tokens a + c
+//   first      past p      tokens a
+//   second     past p + a  tokens c
 //
-// One lemma per op relates the pieces' values to each value of the whole run. For example, an iota
-// begins at 0 in each run, so the second piece's elements are those of the whole run for the same
-// tokens, minus a. `tpc.size past` is larger by a in the second piece than in the whole run. Their
-// sum, which is positions, is therefore the same for each token in all runs.
+// Each op has a lemma that relates its results in the chunks to its result in the combined run. For
+// example, an iota begins at 0 in each run, so an element of the second chunk is the element of the
+// combined run for the same token, minus a. `tpc.size past` is larger by a in the second chunk than
+// in the combined run. The position of a token, which is the sum of both, is therefore equal in all
+// runs.
 //
-// In a step on preallocated caches (PreallocatedStep) sizes do not depend on the past. Caches have
-// capacity for more tokens than they contain, and the capacity differs between pieces and the whole
-// run. Relations hold for the tokens in a cache; elements after them may differ.
+// In a step on preallocated caches (PreallocatedStep), sizes do not depend on the past. The
+// capacity of caches exceeds the number of tokens, and may differ between runs. Relations hold for
+// the tokens in a cache; unused elements may differ.
 //
-// Sequences of a batch are pieces as well, of a program without caches: the result of a row does
-// not depend on the other rows.
+// The same lemmas prove that the sequences of a batch are independent: the chunks are then two
+// subsets of the batch, and the program has no caches.
 //
-// By definition, a cache before the second piece is its result in the first piece. The lemma of
-// concatenation assumes that this is the concatenated value. That is checked last, when all values
-// are related.
+// A cache before the second chunk is, by definition, the step's result for this cache in the first
+// chunk. The lemma of concatenation assumes that this result is the concatenated value; checkCache
+// verifies the assumption after all values have relations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,19 +38,19 @@
 
 namespace mlir::tpc::generation {
 
-/// Relation of the pieces' values to a value of the whole run.
+/// Relation of a value in the two chunks to the value in the combined run.
 struct PieceRelation {
   enum Kind {
-    Same,     // equal; and along dimensions whose sizes depend on tokens, all elements are equal
-    New,      // elements of the piece's tokens
-    Appended, // tokens of the past and of the step, up to the end of the piece
+    Same,     // equal in all runs, and constant along dimensions whose sizes depend on tokens
+    New,      // elements of the chunk's tokens
+    Appended, // tokens of the past and of the step, up to the end of the chunk
     Cached    // contents of a cache before the step
   };
   Kind kind = Same;
   /// New, Appended: dimension of the tokens, which is major x tokens x minor.
   unsigned dim = 0;
   ::tpc::SymExpr major = 1, minor = 1;
-  /// Difference of the elements in the first and second piece from those of the whole run.
+  /// Difference of elements in the first and second chunk from elements of the combined run.
   ::tpc::SymExpr inFirst = 0, inSecond = 0;
   FlatSymbolRefAttr cache = {}; // Cached: which cache
   Operation *joint = nullptr;   // Appended: the op that appended, if the value is its result
@@ -81,8 +82,8 @@ public:
   // For lemmas.
   const SymExpr &getPast() const { return past; }
   const SymExpr &getTokens() const { return tokens; }
-  const SymExpr &getFirst() const { return first; }   // number of tokens in the first piece
-  const SymExpr &getSecond() const { return second; } // and in the second
+  const SymExpr &getFirst() const { return first; }   // number of tokens in the first chunk
+  const SymExpr &getSecond() const { return second; } // number of tokens in the second chunk
   SymExpr inWhole(const SymExpr &e) const { return e.substitute(whole); }
   SymExpr inFirst(const SymExpr &e) const { return e.substitute(firstPiece); }
   SymExpr inSecond(const SymExpr &e) const { return e.substitute(secondPiece); }
@@ -94,14 +95,13 @@ public:
            : kind == PieceRelation::Appended ? appended
                                              : cached;
   }
-  /// Returns whether `value` is the input with the number of tokens in caches (preallocated
-  /// caches).
+  /// Returns whether `value` is the input of cache lengths of a step on preallocated caches.
   bool isLengths(Value value) const { return lengths && value == lengths; }
-  /// Returns a value whose dimension `dim`, of this size, has only tokens; nothing if it has
-  /// others.
+  /// Returns the relation of a value whose dimension `dim` of this size consists only of tokens;
+  /// nothing if the size is not a number of tokens.
   std::optional<PieceRelation> makeTokens(const SymExpr &size, unsigned dim) const;
-  /// Returns whether dimension `dim` of `value` has tokens of this kind and no other dimension
-  /// depends on tokens. `relation` is the relation of `value`.
+  /// Returns whether dimension `dim` of `value`, whose relation is `relation`, consists of tokens
+  /// of this kind, and no other dimension depends on tokens.
   bool isTokens(Value value, const PieceRelation &relation, unsigned dim,
                 PieceRelation::Kind kind) const;
 
@@ -124,7 +124,7 @@ private:
   bool hasCaches = true;
   Value lengths, counts; // inputs of a step on preallocated caches
   SymExpr past, tokens, cached, appended, first, second;
-  std::set<std::string> names; // symbols of sizes that depend on tokens
+  std::set<std::string> names; // symbols on which the number of tokens depends
   std::map<std::string, SymExpr> whole, firstPiece, secondPiece;
   DenseMap<Value, PieceRelation> relations;
   DenseMap<Attribute, SmallVector<Operation *, 1>> joints;

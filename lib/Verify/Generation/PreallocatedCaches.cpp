@@ -21,13 +21,13 @@ static BlockArgument findInput(func::FuncOp main, StringRef name) {
 }
 
 namespace {
-/// Indices of tokens that are clamped to a table: min(index, size). Caches have capacity for all
-/// tokens that count, so the clamp has no effect on these.
+/// Clamped indices of tokens, min(index, size). Caches have capacity for all real tokens, so the
+/// clamp does not change the indices of real tokens.
 class ClampedIndices {
 public:
   ClampedIndices(func::FuncOp main, const PreallocatedStep &step)
       : main(main), lengths(findInput(main, step.lengths)) {
-    // The capacity is the length of the cache, the step's tokens, and some more.
+    // capacity = length of the cache + tokens of the step + a non-negative number
     room[step.capacity] =
         SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#room");
   }
@@ -116,7 +116,7 @@ LogicalResult generation::provePreallocated(ModuleOp reference, ModuleOp step,
   }
   if (failed(PieceProver(main, symbols).run()))
     return failure();
-  // Results do not depend on the capacity, so it is set to the number of tokens.
+  // Results do not depend on the capacity (proved before), so the number of tokens is used.
   replaceSymbol(main, symbols.capacity, SymExpr::symbol(symbols.tokens));
   fixInput(main, symbols.lengths, 0);
   fixInput(main, symbols.counts, SymExpr::symbol(symbols.tokens));

@@ -3,13 +3,14 @@
 // Proves three claims about a step on preallocated caches (PreallocatedStep), for all sizes and
 // lengths:
 //
-//   rows     the result of a sequence does not depend on the other sequences of the batch;
-//   pieces   for one sequence, a step of a + c tokens gives the same as a step of a followed by one
-//            of c. No result therefore depends on elements after the tokens in caches, on the
-//            capacity, or on tokens of the step after those that count;
-//   empty    for one sequence with empty caches, the step gives the same as the reference.
+//   rows     the result of a sequence does not depend on other sequences of the batch;
+//   chunks   for one sequence, a step of a + c tokens has the same results as a step of a tokens
+//            and a step of c tokens. Therefore results do not depend on unused elements of caches,
+//            on the capacity, or on padding tokens of the step;
+//   empty    for one sequence with empty caches, the step has the reference's results.
 //
-// Each row is therefore a run of the reference on this sequence alone.
+// Together, the claims imply that each row of a batch has the results of the reference on this
+// sequence.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +21,8 @@
 
 namespace mlir::tpc::generation {
 
-/// `reference` is the model, or a step whose caches have exactly the past. Both must have no calls,
-/// and are modified.
+/// `reference` is the model, or a step whose caches are not preallocated. Both modules must have no
+/// calls, and are modified.
 LogicalResult provePreallocated(ModuleOp reference, ModuleOp step, const PreallocatedStep &symbols);
 
 } // namespace mlir::tpc::generation

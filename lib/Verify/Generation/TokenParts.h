@@ -9,7 +9,8 @@
 
 namespace mlir::tpc::generation {
 
-/// Returns `count` elements of a dimension from `from` on; the whole tensor without a dimension.
+/// Returns a slice of `count` elements of a dimension, beginning at `from`. Without a dimension,
+/// returns the tensor.
 inline interpret::Tensor<uint64_t> take(const interpret::Tensor<uint64_t> &whole,
                                         std::optional<unsigned> dim, int64_t from, int64_t count) {
   if (!dim)

@@ -1,15 +1,15 @@
 //===- VerifyGeneration.cpp - Verification of steps with caches -----------===//
 //
-// Verifies two claims. Together they imply that a prompt may be cut into any pieces, each run on
-// the caches that the previous ones left, and the model is computed:
+// Verifies two claims. Together they imply that a prompt may be processed in chunks of any lengths,
+// each on the caches of the previous chunks, with the results of the model:
 //
-//   empty   a step of n tokens on empty caches gives the same as the model on n tokens;
-//   pieces  on any caches of p tokens, a step of a + c gives the same results and caches as a step
-//           of a followed by one of c.
+//   empty   a step of n tokens on empty caches has the results of the model on n tokens;
+//   chunks  on any caches of p tokens, a step of a + c tokens has the same results and caches as a
+//           step of a tokens and a step of c tokens.
 //
-// Both are proved for all sizes (EmptyCaches.h, Pieces.h). Independently, both are checked at small
-// sizes with random elements of a prime field, as split programs are (CompareRuns.h). Neither
-// shares code with the passes that make steps.
+// Both claims are proved for all sizes (EmptyCaches.h, Pieces.h). Independently, both are checked
+// at small sizes with random elements of a prime field, as partitioned programs are
+// (CompareRuns.h). Proof and check share no code with the passes that create steps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,26 +45,27 @@ using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
 namespace {
-/// Cut of a run's tokens: number in the caches before it, and numbers of the two pieces.
+/// Numbers of tokens: in the caches before the first chunk, and in the two chunks.
 struct Pieces {
   int64_t past, first, second;
 };
-/// Sizes of a test run: value of free static sizes, number of tokens, and cuts. Tokens are so few
-/// that tables of positions suffice (except the last scale, for models without them). A window of 2
-/// (SizeReduction) is exceeded in each piece and between them.
+/// Sizes of a test run: the value of free static sizes, the number of tokens, and chunks. Tables of
+/// positions have enough rows for the tokens, except at the last scale, which is for models without
+/// such tables. A window of 2 (SizeReduction) hides keys within each chunk and between chunks.
 struct Scale {
   int64_t base, tokens;
   Pieces cuts[3];
 };
-/// The first scale whose run is fast enough and has no index past the end of a table is used. The
-/// second leaves space for the rows that OPT has before the first token's.
+/// The first scale at which a run is fast enough and has no index out of bounds is used. The second
+/// scale has fewer tokens, because OPT adds 2 to positions.
 constexpr Scale scales[] = {{8, 7, {{3, 2, 3}, {0, 1, 4}, {2, 4, 1}}},
                             {8, 5, {{2, 2, 1}, {0, 1, 4}, {1, 1, 3}}},
                             {4, 3, {{1, 1, 2}, {0, 1, 3}, {1, 2, 1}}},
                             {3, 2, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}},
                             {2, 1, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}}};
 
-/// Returns the token dimension of an argument or result that is no cache; none if it has no tokens.
+/// Returns the token dimension of an argument or result other than caches; nothing if no size
+/// depends on tokens.
 FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &tokens) {
   std::optional<unsigned> found;
   for (auto [i, size] : llvm::enumerate(getSizes(type))) {
@@ -85,7 +86,7 @@ struct Program {
   func::FuncOp main;
   GridAttr grid;
   const SizeReduction &sizes;
-  bool misses = false; // an index was past the end of a table
+  bool misses = false; // a lookup was out of bounds
   Coverage coverage = {};
 
   DictionaryAttr getInput(unsigned i) { return main.getArgAttrDict(i); }
@@ -125,7 +126,7 @@ public:
         model{model, model.lookupSymbol<func::FuncOp>("main"), grid, sizes},
         step{step, step.lookupSymbol<func::FuncOp>("main"), grid, sizes} {}
 
-  /// `skipped`: why the check cannot be run, or is too expensive.
+  /// `skipped`: set to the reason if the check cannot be run or is too expensive.
   LogicalResult run(std::string &skipped) {
     skipped.clear();
     if (!model.main || model.main.isExternal() || !step.main || step.main.isExternal())
@@ -134,7 +135,7 @@ public:
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") cannot be run at small sizes";
     setTokens(0, scale.base);
-    constexpr double limit = 3e7; // of ten runs
+    constexpr double limit = 3e7; // multiplications of all ten runs
     if (double work = estimateWork(step.module, grid, sizes); work > limit) {
       std::string why = sizes.explain();
       llvm::raw_string_ostream(skipped)
@@ -224,8 +225,8 @@ private:
     return diag << " is not the same " << what;
   }
 
-  /// Returns the model's inputs for the step's `inputs`: those of the same name, an empty past, and
-  /// defaults.
+  /// Returns the model's inputs that correspond to the step's `inputs`: inputs of the same name, an
+  /// empty past, and defaults.
   FailureOr<std::vector<Data>> makeModelInputs(ArrayRef<Data> inputs) {
     World world(model.module, grid, sizes);
     std::vector<Data> result;
@@ -284,7 +285,7 @@ private:
     return any ? success() : LogicalResult(step.main.emitError("has no outputs other than caches"));
   }
 
-  /// Returns the inputs of a piece: its tokens, and the caches after the previous piece.
+  /// Returns the inputs of a chunk: its tokens, and the caches after the previous chunk.
   std::vector<Data> makePiece(ArrayRef<Data> inputs, const std::vector<Data> *before, int64_t from,
                               int64_t count) {
     std::vector<Data> result;
@@ -355,8 +356,8 @@ LogicalResult provePreallocated(ModuleOp before, ModuleOp step, const Preallocat
                  failed(generation::provePreallocated(**flatBefore, **flatStep, symbols)));
 }
 
-/// Checks the claims at small sizes. If there are none, emits an error, or a warning if the step is
-/// proved.
+/// Checks the claims at small sizes. If no small sizes are possible, emits an error, or a warning
+/// if the step is `proved`.
 LogicalResult check(ModuleOp model, ModuleOp step, const StepSymbols &symbols,
                     EquivalenceMethods methods) {
   std::string skipped;
@@ -409,8 +410,8 @@ static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMet
         return failure();
       return verifyOps(reference, **flat, methods);
     }
-    // The proof for all sizes rejects some correct programs, and all that return only the last
-    // token. It therefore runs only if it is requested without the check.
+    // The proof for all sizes rejects some correct programs, such as all programs that return only
+    // the last token. It therefore runs only if the check is disabled.
     bool proves = methods.symbolic && !methods.interpret;
     return failure((proves && failed(provePreallocated(reference, step, *placed))) ||
                    (methods.interpret && failed(checkPreallocatedStep(reference, *before, step,

@@ -64,8 +64,8 @@ private:
            llvm::any_of(getSizes(type), [&](const SymExpr &size) { return hasRoom(size); });
   }
 
-  /// Returns whether a value selects one of the step's tokens for each sequence: it is computed
-  /// from counts and constants only.
+  /// Returns whether a value is computed only from counts and constants, such as an index that
+  /// selects one of the step's tokens for each sequence.
   bool isOfCounts(Value value) const {
     if (value == counts)
       return true;
@@ -78,7 +78,8 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isOfCounts(operand); });
   }
 
-  /// `queries`: `value` is an offset after the lengths, not the position of the step's first token.
+  /// `queries`: `value` is an offset relative to the lengths, not the position of the step's first
+  /// token.
   LogicalResult checkLengths(Value value, bool queries) {
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();

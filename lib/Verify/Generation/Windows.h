@@ -9,9 +9,10 @@
 
 namespace mlir::tpc {
 
-/// Proves that results do not depend on the first token in sliding-window caches: their lengths
-/// only determine where tokens are appended, and the position of queries of attention whose window
-/// is at most the step's. Then replaces them by caches of all tokens, which remain to be verified.
+/// Proves that results do not depend on tokens that sliding-window caches have dropped: the lengths
+/// of these caches determine only the index at which tokens are appended, and the positions of
+/// queries in attention ops whose window is at most the step's window. Then replaces sliding-window
+/// caches by caches of all tokens; the caller verifies the resulting program.
 LogicalResult widenWindows(ModuleOp step, const PreallocatedStep &form);
 
 } // namespace mlir::tpc

@@ -1,11 +1,11 @@
 //===- Arithmetic.h - Arithmetic domains of the interpreter -----*- C++ -*-===//
 //
-// The interpreter runs a program either with doubles or with elements of the field of p = 2^61 - 1
-// elements. Linear ops are exact in the field, so reordered sums are equal. A non-linear op is a
-// keyed hash of its exact inputs: any other input gives another output, except with probability
-// about 2^-61. Integers and booleans are exact in both.
+// The interpreter runs a program either with doubles or with elements of the prime field of size p
+// = 2^61 - 1. Linear ops are exact in the field, so reordered sums are equal. A non-linear op is a
+// keyed hash of its inputs: different inputs have different outputs, except with a probability of
+// about 2^-61. Integers and booleans are exact in both domains.
 //
-// Both classes have the same members; the interpreter is parameterized by one of them.
+// Both classes have the same members; they are template arguments of the interpreter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ namespace mlir::tpc::interpret {
 
 inline constexpr uint64_t prime = (uint64_t(1) << 61) - 1;
 
-/// Returns a random function of `key` and `x`, below the prime.
+/// Returns a pseudorandom function of `key` and `x`, less than the prime.
 inline uint64_t hash(uint64_t key, uint64_t x) {
   uint64_t h = (x + key * 0x9E3779B97F4A7C15ull) ^ 0xD6E8FEB86659FD93ull;
   for (int i = 0; i < 3; ++i) {
@@ -33,14 +33,15 @@ inline uint64_t hash(uint64_t key, uint64_t x) {
 }
 uint64_t hashText(StringRef text);
 
-/// Function that an element-wise op applies to one element of each operand.
+/// Scalar function of an element-wise op, with one element of each operand.
 template <typename Element> using Scalar = std::function<Element(ArrayRef<Element>)>;
 
 struct Doubles {
   using Element = double;
-  /// Prefix of errors.
+  /// Prefix of error messages.
   static constexpr llvm::StringLiteral what = "evaluated, ";
-  /// Whether a row of a mask may hide all keys. An imported model may divide by the sum of a row.
+  /// Whether random masks may hide all keys of a query. An imported model may divide by the number
+  /// of visible keys.
   static constexpr bool masksHideRows = false;
 
   /// Accumulator of a sum of products.
@@ -62,7 +63,7 @@ struct Doubles {
   static double inverse(int64_t n) { return 1 / double(n); }
   /// Returns the result of a lookup that is out of bounds.
   static double nowhere(bool /*isNumber*/) { return NAN; }
-  /// Returns whether the values of two ranks for one element are equal within rounding.
+  /// Returns whether an element's values on two ranks are equal, up to rounding.
   static bool agree(double a, double b) {
     return a == b || std::fabs(a - b) <= 1e-9 * std::max(1.0, std::fabs(a)) ||
            (std::isnan(a) && std::isnan(b));
@@ -70,31 +71,31 @@ struct Doubles {
   static double random(uint64_t key, uint64_t x) { // [-1, 1)
     return double(hash(key, x)) / double(uint64_t(1) << 60) - 1;
   }
-  /// Returns an element of a weight; `fanIn`: number of its elements that a matmul sums.
+  /// Returns a random element of a weight; `fanIn`: size of the dimension that a matmul reduces.
   static double makeWeight(uint64_t key, int64_t element, int64_t fanIn, double gain);
 
-  /// Turns scaled scores into weights that add up to one. If no key is visible, weights are all
-  /// zero, or all equal if `uniform`.
+  /// Computes the softmax of a row of scaled scores. If no key is visible, the results are zero, or
+  /// equal if `uniform`.
   static void softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool uniform);
   /// Returns whether an addend of a score hides the key.
   static bool hides(double score) { return score == -INFINITY; }
   static double cap(double score, double limit) {
     return limit == 0 ? score : limit * std::tanh(score / limit);
   }
-  /// Returns the magnitude of a number, for facts that depend on it.
+  /// Returns the magnitude of a number, for Coverage.h.
   static double measure(double x) { return std::fabs(x); }
   /// Returns the largest visible score minus the smallest.
   static double getSpread(ArrayRef<double> row, ArrayRef<char> visible);
-  /// Subtracts the mean (if `center`) and divides by the deviation.
+  /// Subtracts the mean (if `center`) and divides by the standard deviation.
   static void normalize(MutableArrayRef<double> row, double epsilon, bool center);
 };
 
 struct Field {
-  using Element = uint64_t; // below prime
-  static constexpr llvm::StringLiteral what = "run at small sizes, ";
-  static constexpr bool masksHideRows = true;
+  using Element = uint64_t; // less than `prime` static constexpr llvm::StringLiteral what = "run at
+  small sizes, "; static constexpr bool masksHideRows = true;
 
-  static uint64_t reduce(unsigned __int128 x) {
+      static uint64_t
+      reduce(unsigned __int128 x) {
     x = (x & prime) + (x >> 61);
     x = (x & prime) + (x >> 61);
     return uint64_t(x >= prime ? x - prime : x);
@@ -117,7 +118,7 @@ struct Field {
   }
   static uint64_t negate(uint64_t a) { return a == 0 ? 0 : prime - a; }
   static uint64_t multiply(uint64_t a, uint64_t b) { return reduce((unsigned __int128)a * b); }
-  /// Elements above the middle are negative.
+  /// Elements greater than prime / 2 are negative.
   static bool less(uint64_t a, uint64_t b) { return toInteger(a) < toInteger(b); }
   static uint64_t lowest() { return prime / 2 + 1; }
   static uint64_t largest() { return prime / 2; }
@@ -126,10 +127,11 @@ struct Field {
     return rest < 0 ? rest + prime : rest;
   }
   static int64_t toInteger(uint64_t x) { return x > prime / 2 ? -int64_t(prime - x) : int64_t(x); }
-  /// Zero is zero and 1/n the inverse of n; other numbers are hashed.
+  /// Maps 0 to 0, and 1/n to the inverse of n. Other numbers are hashed.
   static uint64_t fromNumber(double x);
   static uint64_t inverse(int64_t n);
-  /// Zero for floats, whose lookups are summed over ranks; else an arbitrary constant.
+  /// Returns zero for floats, because lookups of floats are summed over ranks; otherwise an
+  /// arbitrary constant.
   static uint64_t nowhere(bool isNumber) { return isNumber ? 0 : 0x5EED; }
   static bool agree(uint64_t a, uint64_t b) { return a == b; }
   static uint64_t random(uint64_t key, uint64_t x) { return hash(key, x); }
@@ -140,7 +142,7 @@ struct Field {
   static void softmax(MutableArrayRef<uint64_t> row, ArrayRef<char> visible, bool uniform);
   static bool hides(uint64_t /*score*/) { return false; }
   static uint64_t cap(uint64_t score, double limit);
-  // Any two numbers are far apart.
+  // Elements of the field have no magnitude.
   static double measure(uint64_t /*x*/) { return INFINITY; }
   static double getSpread(ArrayRef<uint64_t>, ArrayRef<char>) { return INFINITY; }
   static void normalize(MutableArrayRef<uint64_t> row, double epsilon, bool center);

@@ -1,8 +1,8 @@
 //===- Coverage.h - Facts of a program that runs exercise -------*- C++ -*-===//
 //
-// A run at small sizes proves nothing about a window that hides no key, a branch that no element
-// takes, or a cap that no score comes near. Ops therefore record which of their facts had an
-// effect, and a check counts only for those.
+// A run at small sizes does not test a window that hides no key, an operand of a select that is
+// never selected, or a cap that scores are far below. Ops therefore record which of their facts
+// (see the enum) a run exercised.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,12 +23,12 @@ enum class Fact : unsigned {
   KeyMaskHides, // a key is hidden only by the mask
   MaskShows,
   MaskHides,
-  Capped,        // capped numbers come near the cap
+  Capped,        // a number is close enough to the cap to be changed by it
   NotFlat,       // scores of one query differ
   True,          // a comparison is true
   False,         // a comparison is false
-  FirstOperand,  // select, maximum or minimum: an element is that of the first operand
-  SecondOperand, // the same for the second operand
+  FirstOperand,  // select, maximum or minimum: an element of the first operand is selected
+  SecondOperand, // an element of the second operand is selected
   FirstRow,      // the first row of a table is looked up
   LastRow,
 };
@@ -53,11 +53,11 @@ private:
   unsigned bits = 0;
 };
 
-/// Maximum magnitudes of numbers that facts depend on.
+/// Maximum magnitudes of the numbers that determine whether a fact is exercised.
 struct Magnitudes {
-  double ofCap = 0;  // capped or clipped number, relative to the cap
+  double ofCap = 0;  // of a capped or clipped number, relative to the cap
   double spread = 0; // largest minus smallest score of a query
-  int64_t rows = 0;  // number of rows of a table up to the last that is looked up
+  int64_t rows = 0;  // largest looked-up row of a table, plus 1
 };
 
 /// Coverage of facts by op, over all runs and calls.
@@ -72,19 +72,21 @@ public:
     entry.magnitudes.spread = std::max(entry.magnitudes.spread, magnitudes.spread);
     entry.magnitudes.rows = std::max(entry.magnitudes.rows, magnitudes.rows);
   }
-  /// Calls `f` with each op and its facts that are not exercised.
+  /// Calls `f` with each op and its unexercised facts.
   void forEach(llvm::function_ref<void(Operation *, Facts, const Magnitudes &)> f) const {
     for (auto &[op, entry] : entries)
       f(op, entry.all.without(entry.seen), entry.magnitudes);
   }
   /// Returns whether all required facts are exercised.
   bool isSufficient() const { return missing(required()).empty(); }
-  /// Describes the first missing required fact and its op; empty if there is none.
+  /// Describes the first missing required fact and its op. Returns an empty string if none is
+  /// missing.
   std::string explainMissing() const;
-  /// Returns the number of missing facts, except rows of tables: a run at small sizes reads only
-  /// some.
+  /// Returns the number of missing facts. Does not count rows of tables, because a run at small
+  /// sizes looks up only some rows.
   unsigned countMissing() const { return missing(counted()).size(); }
-  /// Describes the first missing fact and the number of others; empty if there is none.
+  /// Describes the first missing fact, and the number of other missing facts. Returns an empty
+  /// string if none is missing.
   std::string listUnexercised() const;
   /// Prints a line for each fact of each op: exercised or not.
   void print(llvm::raw_ostream &os) const;
@@ -101,15 +103,15 @@ private:
     return all;
   }
   static Facts required() { return {Fact::WindowShows, Fact::WindowHides}; }
-  /// Returns the missing facts among `which`.
+  /// Returns the unexercised facts among `which`.
   SmallVector<std::pair<Operation *, Fact>> missing(Facts which) const;
   llvm::MapVector<Operation *, Entry> entries;
 };
 
-/// Results of a randomized check other than errors.
+/// Results of a randomized check, in addition to errors.
 struct RunReport {
-  std::string skipped;     // reason if nothing was run
-  std::string unexercised; // facts that the run does not cover
+  std::string skipped;     // the reason if nothing was run
+  std::string unexercised; // facts that no run exercised
   std::string facts;       // all facts, one per line
 };
 

@@ -51,10 +51,10 @@ LogicalResult Domains::runCall(func::CallOp call) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-// Element-wise ops: any numbers, unless a specialization below restricts them.
+// Element-wise ops accept all numbers, unless a specialization below restricts them.
 static void narrow(ScalarOpInterface, Domains &) {}
 
-/// Each operand's elements may become elements of the result.
+/// Propagates the result's domain to operands whose elements the op copies to the result.
 static void pass(Operation *op, ValueRange operands, Domains &domains) {
   for (Value operand : operands)
     domains.narrow(operand, domains.get(op->getResult(0)));
@@ -65,7 +65,7 @@ static void narrow(MaxOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(MinOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(NegOp op, Domains &d) { d.narrow(op.getOperand(), -d.get(op)); }
 
-/// An integer outside the range of the type would become another one.
+/// An integer must be in the range of the result type, or the cast would change it.
 static void narrow(CastOp op, Domains &d) {
   Type element = getElementTypeOrSelf(op.getType());
   if (element.isInteger(1))
@@ -128,7 +128,7 @@ struct ScalarDomain : DomainOpInterface::ExternalModel<ScalarDomain<OpT>, OpT> {
   }
 };
 
-/// The result consists of elements of the operands.
+/// Model of ops whose result consists of elements of the operands.
 template <typename OpT>
 struct PassesElements : DomainOpInterface::ExternalModel<PassesElements<OpT>, OpT> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
@@ -137,12 +137,13 @@ struct PassesElements : DomainOpInterface::ExternalModel<PassesElements<OpT>, Op
   }
 };
 
-/// Is defined for any numbers; the domain of the result does not restrict the operands.
+/// Model of ops that are defined for all numbers. The domain of the result does not restrict the
+/// operands.
 template <typename OpT> struct AnyNumbers : DomainOpInterface::ExternalModel<AnyNumbers<OpT>, OpT> {
   LogicalResult narrowOperands(Operation *, Domains &) const { return success(); }
 };
 
-/// The extremum is one of the elements.
+/// A maximum or minimum is one of the operand's elements.
 struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
     ReduceFunction function = cast<ReduceOp>(op).getFunction();

@@ -1,12 +1,13 @@
 //===- Domains.h - Domains of values ----------------------------*- C++ -*-===//
 //
-// Some ops are defined only for some numbers: an index must be in bounds, a divisor must not be
-// zero. Inputs are drawn such that all ops are defined. The requirements of ops on their operands
-// propagate backward to the inputs through ops that pass elements on:
+// Some ops are not defined for all numbers: an index must be in bounds, and a divisor must not be
+// zero. Random inputs are chosen such that all ops are defined. For this, requirements on operands
+// are propagated backward to the inputs, through ops whose results consist of operand elements or
+// are linear in them:
 //
 //   %1 = tpc.add %ids, 2            %ids from -10 to 5
 //   %2 = tpc.reshape %1             %1 from -8 to 7
-//   %3 = tpc.embedding %table, %2   eight rows: %2 from -8 to 7
+//   %3 = tpc.embedding %table, %2   table with eight rows: %2 from -8 to 7
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@
 
 namespace mlir::tpc::interpret {
 
-/// All numbers from `lowest` to `highest`.
+/// The numbers from `lowest` to `highest`.
 struct Domain {
   double lowest = -INFINITY, highest = INFINITY;
 
@@ -36,11 +37,12 @@ struct Domain {
     unsigned bits = type.getWidth();
     return {noSign ? 0 : -std::ldexp(1, bits - 1), std::ldexp(1, noSign ? bits : bits - 1) - 1};
   }
-  /// Returns valid indices of a dimension of n elements; negative ones count from the end.
+  /// Returns valid indices of a dimension of n elements. Negative indices are relative to the end.
   static Domain ofIndices(int64_t n) { return {-double(n), double(n) - 1}; }
 };
 
-/// Domains of a function's values, from the requirements of their users (DomainOpInterface).
+/// Domains of a function's values, derived from the requirements of their users
+/// (DomainOpInterface).
 class Domains {
 public:
   explicit Domains(World &world) : world(world) {}
@@ -50,8 +52,8 @@ public:
   // For op models.
   World &getWorld() { return world; }
   Domain get(Value value) const { return domains.lookup(value); }
-  /// Restricts `value` to `domain`. If the intersection is empty, the domain is unchanged, and some
-  /// op will run with an invalid operand.
+  /// Intersects the domain of `value` with `domain`. If the intersection is empty, the domain is
+  /// unchanged, and some op will have an invalid operand.
   void narrow(Value value, Domain domain);
   LogicalResult runCall(func::CallOp call);
 

@@ -17,7 +17,7 @@ using namespace mlir::tpc::interpret;
 
 namespace {
 
-/// Sizes from the user's values of symbols.
+/// Sizes of a run with symbol values from the command line.
 class GivenSizes : public Sizes {
 public:
   int64_t evaluate(const ::tpc::SymExpr &size) const override {
@@ -50,7 +50,7 @@ Numbers fromAttribute(ArrayAttr list) {
 struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
   using EvaluateBase::EvaluateBase;
 
-  /// Compares outputs; NaN is an element that no rank delivered.
+  /// Compares outputs. NaN represents an element that no rank delivered.
   LogicalResult compare(const Numbers &expected, const Numbers &actual) {
     Location loc = getOperation().getLoc();
     if (expected.size() != actual.size())
@@ -84,7 +84,7 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     return LogicalResult(symbols);
   }
 
-  /// Checks the number of inputs: programs may be handwritten, or staged when first evaluated.
+  /// Checks the number of inputs, because programs may be handwritten.
   LogicalResult checkInputs(const Numbers &inputs, bool areRecorded) {
     ModuleOp module = getOperation();
     size_t needed = 0;

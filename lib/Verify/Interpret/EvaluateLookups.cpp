@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-// Dimensions of the first operand that the second one indexes.
+// Dimensions of the first operand that the second operand indexes.
 static SmallVector<int64_t> getTableDims(EmbeddingOp) { return {0}; }
 static SmallVector<int64_t> getTableDims(GatherOp op) { return {int64_t(op.getDim())}; }
 static SmallVector<int64_t> getTableDims(GatherNDOp op) {
@@ -16,7 +16,7 @@ static SmallVector<int64_t> getTableDims(GatherNDOp op) {
 }
 
 namespace {
-/// The indexed dimensions, and the slice of them on this rank.
+/// The indexed dimensions of a lookup, and their slice on this rank.
 class Table {
 public:
   template <typename OpT, typename A>
@@ -25,8 +25,8 @@ public:
         sizes(e.world.getWholeShape(op->getOperand(0).getType())),
         owned(e.getSlice(op->getOperand(0)).indices) {}
   enum Location { Here, Elsewhere, Nowhere };
-  /// Finds index `index` in the i-th of the dimensions; negative ones count from the end. Sets `at`
-  /// to the index on this rank.
+  /// Finds the global index `index` in the i-th indexed dimension. Negative indices are relative to
+  /// the end. Sets `at` to the local index.
   Location find(size_t i, int64_t index, int64_t &at) const {
     at = 0;
     int64_t dim = dims[i];
@@ -58,7 +58,7 @@ private:
   ArrayRef<std::vector<int64_t>> owned;
 };
 
-/// Indices must be in bounds of all indexed dimensions. The table has the domain of the result.
+/// Requires indices in bounds of all indexed dimensions. The table has the domain of the result.
 template <typename OpT>
 struct LookupDomain : DomainOpInterface::ExternalModel<LookupDomain<OpT>, OpT> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
@@ -72,7 +72,7 @@ struct LookupDomain : DomainOpInterface::ExternalModel<LookupDomain<OpT>, OpT> {
   }
 };
 
-/// Rows that this rank does not have are zero: the sum over ranks is the lookup.
+/// Rows of other ranks are zero, so that the sum over ranks is the result of the lookup.
 struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
   template <typename A> static Result<A> evaluate(EmbeddingOp op, Evaluation<A> &e) {
     const Data<A> &table = *e.operands[0], &ids = *e.operands[1];

@@ -39,7 +39,7 @@ struct MatmulEvaluation : EvaluationModel<MatmulEvaluation, MatmulOp> {
   }
 };
 
-/// Returns whether the window can hide no key, because there are no more keys than it shows.
+/// Returns whether the window is at least the number of keys, and therefore hides no key.
 bool showsAll(AttentionOp op) {
   std::optional<int64_t> keys = getSizes(op.getK())[1].asConstant();
   std::optional<int64_t> window = op.getWindow()->asConstant();
@@ -64,7 +64,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     typename A::Element scale = A::fromNumber(op.getScale().convertToDouble());
     double limit = op.getSoftcap().convertToDouble();
     int64_t sk = k.shape[1], d = q.shape[3], dv = v.shape[3];
-    // A rank has its own heads in groups.
+    // The kv heads of a rank are those of its query heads.
     int64_t heads = q.shape[2], kvHeads = k.shape[2];
     int64_t full[] = {q.shape[0], heads, q.shape[1], sk};
     auto covers = [&](const Data<A> *t) { return !t || broadcasts(t->shape, full); };
@@ -89,7 +89,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
       for (int64_t j = 0; j < sk; ++j) {
         int64_t position[] = {b, h, i, j};
-        int64_t distance = keys[j] - at; // to the query's own position
+        int64_t distance = keys[j] - at; // relative to the query's position
         bool future = op.getCausal() && distance > 0, old = window && distance <= -*window;
         bool isPadding = keyMask && keyMask->data[b * sk + j] == 0;
         bool isMasked = mask && mask->data[linearizeBroadcast(position, mask->shape)] == 0;

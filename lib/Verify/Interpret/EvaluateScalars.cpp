@@ -1,7 +1,7 @@
 //===- EvaluateScalars.cpp - Evaluation of element-wise ops ---------------===//
 //
-// With doubles, ops evaluate themselves (ScalarOpInterface). Over the field, linear ops and ops on
-// integers and booleans are exact; all others are hashes, keyed by the op's name and
+// With doubles, ops are evaluated by their method in ScalarOpInterface. Over the field, linear ops
+// and ops on integers and booleans are exact; all other ops are hashes, keyed by name and
 // attributes.
 //
 //===----------------------------------------------------------------------===//
@@ -153,7 +153,7 @@ static InField inField(SelectOp) {
 // Facts that elements exercise
 //===----------------------------------------------------------------------===//
 
-// All facts of an op, and those that elements `x` of its operands exercise.
+// All facts of an op, and the facts that elements `x` of its operands exercise.
 static Facts getFacts(ScalarOpInterface) { return {}; }
 template <typename E> static Facts getSeen(ScalarOpInterface, ArrayRef<E>, E) { return {}; }
 /// Returns the magnitude of a capped or clipped number, relative to the cap.
@@ -171,7 +171,7 @@ template <typename E> static Facts getSeen(SelectOp, ArrayRef<E> x, E) {
   return {x[0] != 0 ? Fact::FirstOperand : Fact::SecondOperand};
 }
 
-// For equal operands the chosen one is unknown.
+// If the operands are equal, it is unknown which operand was selected.
 template <typename E> static Facts getChosen(ArrayRef<E> x, E result) {
   if (x[0] == x[1])
     return {};

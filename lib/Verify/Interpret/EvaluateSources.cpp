@@ -34,7 +34,7 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
       own.push_back(element);
     }
   }
-  // Number of matrix elements that a matmul sums at these sizes.
+  // Size of the dimension that a matmul reduces, at these sizes.
   int64_t rank = whole.getRank();
   int64_t fanIn =
       rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));

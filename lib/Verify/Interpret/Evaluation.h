@@ -9,8 +9,8 @@
 namespace mlir::tpc::interpret {
 
 /// Computes the result of an op without communication on the rank at `at` (EvaluatedOpInterface).
-/// Errors: operands whose slices do not match. The result depends only on the operands and on the
-/// slices of all types, not otherwise on `at`.
+/// Error: slices of operands do not match. The result is a function of the operands and of the
+/// slices of all types; `at` affects only the slices.
 template <typename A> class Evaluation {
 public:
   using Element = typename A::Element;
@@ -32,15 +32,16 @@ public:
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): " << A::what;
   }
-  /// Records that the op has the facts `all`, and that these elements exercise `seen`.
+  /// Records that the op has the facts `all`, and that this evaluation exercised `seen`.
   void note(Facts all, Facts seen, Magnitudes magnitudes = {}) {
     if (world.coverage)
       world.coverage->note(op, all, seen, magnitudes);
   }
   const RankSlice &getSlice(mlir::Value value) { return world.getSlice(value.getType(), at); }
-  /// Applies `scalar` to elements of the operands, which broadcast.
+  /// Applies `scalar` element-wise, with broadcasting.
   Result evaluateElements(const Scalar<Element> &scalar);
-  /// Evaluates an op that only moves elements: `from` maps an index of the result to the operand's.
+  /// Evaluates an op that only moves elements. `from` maps an index of the result to the index of
+  /// the same element in the operand.
   Result move(llvm::function_ref<void(ArrayRef<int64_t>, Shape &)> from);
   /// Applies `f` to each line of the operand along a dimension.
   Value mapLines(int64_t dim, llvm::function_ref<void(MutableArrayRef<Element>)> f);

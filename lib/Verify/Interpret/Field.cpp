@@ -33,8 +33,7 @@ uint64_t Field::fromNumber(double x) {
   static const uint64_t key = hashText("number");
   if (x == 0)
     return 0;
-  // Factors 1/n of means, in f64 or f32, are inverses, so that the mean of repeated values is
-  // exact.
+  // Constants 1/n, in f64 or f32, are inverses of n, so that the mean of repeated values is exact.
   double n = std::round(1 / x);
   if (n >= 2 && n <= 1 << 22 && (x == 1 / n || x == double(float(1 / n))))
     return invert(fromInteger(int64_t(n)));
@@ -46,7 +45,7 @@ uint64_t Field::inverse(int64_t n) {
   return hash(key, fromInteger(n));
 }
 
-/// Weights are hashes of the scores, times a hash of their sum.
+/// A result is the hash of the score, times a hash of the sum of all hashes.
 void Field::softmax(MutableArrayRef<uint64_t> row, ArrayRef<char> visible, bool uniform) {
   static const uint64_t key = hashText("softmax");
   bool none = !llvm::is_contained(visible, char(true));

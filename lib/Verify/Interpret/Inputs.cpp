@@ -10,7 +10,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-/// Returns the range of integers of a type in a domain; small ones if it is unbounded.
+/// Returns the range of a type's integers in a domain. Unbounded domains are restricted to small
+/// numbers.
 static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
   double lowest = domain.lowest, highest = domain.highest;
   if (domain.isAll())
@@ -29,11 +30,11 @@ static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
   return {first, std::max<int64_t>(first, std::clamp(std::floor(highest), -limit, limit))};
 }
 
-/// Draws a number of a domain that need not be an integer.
+/// Draws a random floating-point number from a domain.
 template <typename A> static typename A::Element drawNumber(Domain domain, uint64_t key, size_t i) {
   typename A::Element x = A::random(key, i);
   if constexpr (std::is_same_v<A, Doubles>) {
-    // Over the field, ops that need a sign are hashes.
+    // Over the field, ops that depend on signs are hashes.
     if (std::isfinite(domain.lowest))
       return domain.lowest + std::fabs(x);
     if (std::isfinite(domain.highest))
@@ -55,7 +56,8 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
     uint64_t x = hash(key, i);
     int64_t row = i / last, column = i % last;
     auto set = [&](int64_t number) {
-      // For example, there may be more positions than rows of a table.
+      // A restricted domain may require fewer rows; for example, there may be more positions than
+      // rows.
       if (!domain.isAll())
         number = std::clamp(number, lowest, highest);
       tensor.data[i] = A::fromInteger(number);
@@ -94,7 +96,7 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
   std::vector<int64_t> tables;
   for (BlockArgument argument : main.getArguments()) {
     Domain domain = domains.get(argument);
-    // Shorter types may not represent an index past the table.
+    // A narrow integer type may not have an index that is out of bounds.
     bool isIndex = domain.isFinite() && domain.lowest == -(domain.highest + 1) &&
                    getElementTypeOrSelf(argument.getType()).getIntOrFloatBitWidth() >= 32;
     tables.push_back(isIndex ? int64_t(domain.highest) + 1 : 0);

@@ -10,21 +10,21 @@
 
 namespace mlir::tpc::interpret {
 
-/// Draws inputs of @main with which all ops are defined (Domains.h): row ids, some of them
-/// negative; masks; positions; numbers. Each `draw` gives other inputs. Error: an op without a
-/// domain model.
+/// Returns random inputs of @main for which all ops are defined (Domains.h): row ids, some of them
+/// negative; masks; positions; numbers. Different values of `draw` select different inputs. Error:
+/// an op without a domain model.
 template <typename A>
 FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world,
                                                                int draw = 0);
 
-/// For each input of @main, returns the number of rows of the table that it indexes directly; 0 for
-/// other inputs.
+/// Returns, for each input of @main, the number of rows of the table that it indexes directly; 0
+/// for other inputs.
 FailureOr<std::vector<int64_t>> findTables(func::FuncOp main, World &world);
 
-/// Returns the slice of a weight, seen through a view (null: the whole), that the rank at `at` has
-/// if it is of `type`. An element is a random function of its index in the file. Reduced sizes take
-/// elements spread over the original ones, so that views of different order differ. Fails if there
-/// is no such weight.
+/// Returns the shard of a view (null: identity) of a weight on the rank at `at`; `type` is the
+/// distributed type. Elements are a random function of their index in the weight file. At reduced
+/// sizes, elements are spread evenly over the file, so that different views have different
+/// elements. Fails if there is no such weight.
 template <typename A>
 FailureOr<Tensor<typename A::Element>> drawParameter(World &world, StringRef name, ViewAttr view,
                                                      Type type, const Coordinates &at);

@@ -32,12 +32,12 @@ template <typename A> std::string Machine<A>::describe(int rank) const {
 }
 
 //===----------------------------------------------------------------------===//
-// On each rank
+// Local ops
 //===----------------------------------------------------------------------===//
 
 template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> &frame) {
   std::vector<Ref> results(ranks.size());
-  std::map<SmallVector<const void *>, Ref> known; // results by all that they depend on
+  std::map<SmallVector<const void *>, Ref> known; // results, by operands and slices
   SmallVector<const Data *> operands;
   for (int rank : frame.active) {
     const RankSlice &part = getSlice(op->getResult(0), rank);
@@ -76,7 +76,7 @@ LogicalResult Machine<A>::finish(Operation *op, std::vector<Ref> results, Frame<
   return success();
 }
 
-/// Returns the slice `to` of a tensor that has the slice `from`.
+/// Returns the elements of slice `to`, given a tensor of the elements of slice `from`.
 template <typename A>
 auto Machine<A>::extract(Operation *op, const Ref &tensor, const RankSlice &from,
                          const RankSlice &to, int rank) -> FailureOr<Ref> {
@@ -122,7 +122,7 @@ template <typename A> LogicalResult Machine<A>::slice(LocalSliceOp op, Frame<A> 
 }
 
 //===----------------------------------------------------------------------===//
-// Between ranks
+// Communication
 //===----------------------------------------------------------------------===//
 
 template <typename A> const std::vector<SmallVector<int>> &Machine<A>::getGroups(ArrayAttr axes) {
@@ -391,7 +391,7 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ra
   return success();
 }
 
-/// Ops outside of the micro-batch loops run on all ranks of the stage, also on those without
+/// Ops outside of the micro-batch loops run on all ranks of the stage, including ranks without
 /// samples.
 template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values values) {
   std::optional<unsigned> position = world.getPosition(StringAttr::get(stage.getContext(), "pp"));

@@ -1,9 +1,10 @@
 //===- Machine.h - Interpreter of programs on all ranks ---------*- C++ -*-===//
 //
-// Runs a program of any level: a whole one, one rank's, or pipeline stages. All ranks of the grid
-// run in one process, one op at a time on all of them. Equal computations are shared without
-// information about replication: a result is computed once for ranks with identical operands and
-// slices, and a tensor that all members of a group receive from a collective is one object.
+// Runs a program of any level, with global values, local values, or pipeline stages. All ranks of
+// the grid run in one process: each op is run on all ranks before the next op. Replicated
+// computation is detected at run time: a result is computed once for all ranks with identical
+// operands and slices, and a tensor that all members of a group receive from a collective is one
+// object.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +33,7 @@ public:
   using Element = typename A::Element;
   using Data = Tensor<Element>;
 
-  /// A tensor with some elements unknown.
+  /// A tensor of which only some elements are known.
   struct Partial {
     Data tensor;
     std::vector<bool> known;
@@ -40,16 +41,16 @@ public:
   };
   struct Output : Partial {
     using Partial::Partial;
-    Operation *delivered = nullptr; // the op that delivered it
+    Operation *delivered = nullptr; // the op that delivered the output
   };
 
   Machine(World &world, ArrayRef<Data> inputs);
   /// Runs @main or the pipeline. Errors: unknown ops, slices that do not match, deadlocks, messages
-  /// that are not received, ranks that disagree on an output.
+  /// that are not received, different values of an output's element on different ranks.
   LogicalResult run();
 
   SmallVector<Output> outputs;
-  /// Rounds the result of each op to its type.
+  /// Whether the result of each op is rounded to its type.
   bool rounds = false;
 
   // For ops of all ranks (RankOpInterface).
@@ -67,14 +68,14 @@ public:
   void send(SendOp op, Frame<A> &frame);
   LogicalResult receive(RecvOp op, Frame<A> &frame);
   LogicalResult slice(LocalSliceOp op, Frame<A> &frame);
-  /// Calls `combine` for each group with active members, with the operand on all ranks, the group
-  /// and the results to set. Error: only some members of a group are active.
+  /// Calls `combine` for each group with active members. Arguments: the operand on all ranks, the
+  /// group, and the results to set. Error: only some members of a group are active.
   LogicalResult
   communicate(Operation *op, Frame<A> &frame,
               llvm::function_ref<LogicalResult(ArrayRef<Ref>, Ranks, std::vector<Ref> &)> combine);
   /// Reduces the values of a group; each member gets its slice of the result.
   LogicalResult reduce(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results);
-  /// Gives each member the elements of its result, from those that any member has.
+  /// Collects the elements of all members, and assigns to each member the slice of its result.
   LogicalResult gather(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results,
                        Shift shift);
   LogicalResult deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
@@ -89,7 +90,7 @@ private:
                          SmallVectorImpl<Value> *returned);
   LogicalResult runOp(Operation *op, Values &values, Ranks active);
   LogicalResult compute(Operation *op, Frame<A> &frame);
-  /// Stores the results of an op; each must have the shape of its rank's slice.
+  /// Stores the results of an op. The shape of each must be the shape of the rank's slice.
   LogicalResult finish(Operation *op, std::vector<Ref> results, Frame<A> &frame);
   FailureOr<Ref> extract(Operation *op, const Ref &tensor, const RankSlice &from,
                          const RankSlice &to, int rank);
@@ -105,9 +106,8 @@ private:
   std::vector<Ref> inputs;
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
-  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // to rank, from stage
-  bool inMicroBatch = true;                                    // in a micro-batch loop
-  int depth = 0;
+  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by receiving rank and sending
+  stage bool inMicroBatch = true; // in a micro-batch loop int depth = 0;
 };
 
 /// Ranks that run an op, and the values computed before it.

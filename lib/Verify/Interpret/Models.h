@@ -13,7 +13,7 @@ namespace mlir::tpc::interpret {
 template <typename A> using Data = Tensor<typename A::Element>;
 template <typename A> using Result = FailureOr<Data<A>>;
 
-/// The semantics of an op, written once for both arithmetics:
+/// Base class of the evaluation of an op, which is a template over the arithmetic domain:
 ///
 ///     struct Model : EvaluationModel<Model, OpT> {
 ///       template <typename A> static Result<A> evaluate(OpT op, Evaluation<A> &e);
@@ -29,7 +29,7 @@ struct EvaluationModel : EvaluatedOpInterface::ExternalModel<Model, OpT> {
   double countWork(Operation *, llvm::function_ref<double(DimAttr)>) const { return 4; }
 };
 
-/// The same for an op that all ranks run together:
+/// Base class of the evaluation of an op that is run on all ranks at once:
 ///
 ///     template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A>
 ///     &frame);
@@ -52,7 +52,7 @@ void attachSourceEvaluations(MLIRContext *context);  // EvaluateSources.cpp
 void attachRankModels(MLIRContext *context);         // RankModels.cpp
 void attachDomainModels(MLIRContext *context);       // Domains.cpp
 
-/// Attaches all of them.
+/// Attaches all models.
 void attachModels(MLIRContext *context);
 
 } // namespace mlir::tpc::interpret

@@ -1,4 +1,4 @@
-//===- RankModels.cpp - Interpretation of ops that ranks run together -----===//
+//===- RankModels.cpp - Interpretation of stages and communication --------===//
 
 #include "Machine.h"
 #include "Models.h"
@@ -54,7 +54,7 @@ struct LocalSliceModel : RankModel<LocalSliceModel, LocalSliceOp> {
   }
 };
 
-/// Gives each member its slice of the reduced value.
+/// Model of reductions: each member gets its slice of the reduced value.
 template <typename OpT> struct ReductionModel : RankModel<ReductionModel<OpT>, OpT> {
   template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A> &frame) {
     return machine.communicate(op, frame,
@@ -79,7 +79,7 @@ struct BroadcastModel : RankModel<BroadcastModel, BroadcastOp> {
   }
 };
 
-/// Gives each member the elements of its result, from those that any member has.
+/// Model of movement collectives: each member gets the elements of its result from any member.
 template <typename OpT> struct MoveModel : RankModel<MoveModel<OpT>, OpT> {
   template <typename A> static LogicalResult run(OpT op, Machine<A> &machine, Frame<A> &frame) {
     return machine.communicate(op, frame,

@@ -51,7 +51,8 @@ inline int64_t linearize(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
   return at;
 }
 
-/// The same for a tensor that is broadcast: sizes of 1 match any, leading dimensions may be absent.
+/// Linearizes an index into a tensor that is broadcast: dimensions of size 1 are ignored, and
+/// leading dimensions may be missing.
 inline int64_t linearizeBroadcast(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
   index = index.take_back(shape.size());
   int64_t at = 0;

@@ -1,8 +1,8 @@
 //===- World.h - Constant state of a run ------------------------*- C++ -*-===//
 //
-// A local type determines the indices of a value that a rank has in each dimension. These lists
-// determine everything between ranks: the shard of a parameter, the elements that a collective
-// moves, and how outputs are assembled. The partitioner is not used.
+// A local type determines the global indices of a rank's slice in each dimension. Shards of
+// parameters, the effect of collectives, and the assembly of outputs are derived only from these
+// lists of indices. This code is independent of the partitioner.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,12 +16,12 @@
 
 namespace mlir::tpc::interpret {
 
-/// Sizes of a run: those of the program, or smaller ones that replace them.
+/// Sizes of a run: the program's sizes, or smaller sizes that replace them.
 class Sizes {
 public:
   virtual ~Sizes() = default;
   virtual int64_t evaluate(const ::tpc::SymExpr &size) const = 0;
-  /// Returns the number of keys that a window of attention shows. A window is not a size.
+  /// Returns the number of keys of an attention window. A window is not a size.
   virtual int64_t evaluateWindow(const ::tpc::SymExpr &window) const { return evaluate(window); }
   /// Maps index `i` of the reduced size of n to one of the n original indices.
   virtual int64_t spread(int64_t i, int64_t /*n*/) const { return i; }
@@ -35,12 +35,12 @@ inline int64_t rollIndex(int64_t index, int64_t first, int64_t every) {
   return every <= 0 ? index : index - index % every + ((index + first) % every + every) % every;
 }
 
-using Indices = SmallVector<std::vector<int64_t>, 4>; // whole indices in each dimension, ascending
-/// Coordinates of a rank on each axis, in the grid's order; then its micro-batch.
+using Indices = SmallVector<std::vector<int64_t>, 4>; // global indices of each dimension, ascending
+/// Coordinates of a rank on each axis, in the order of the grid, followed by the micro-batch.
 using Coordinates = SmallVector<int64_t, 6>;
 
-/// Factor of a dimension. The indices on a rank are those of each factor, major to minor, split
-/// over the factor's axes in order; the remaining product is then split over `product`.
+/// Factor of a dimension. Each factor is split over its axes in order. The product of the resulting
+/// local factors is then split over `product`.
 struct DimFactor {
   int64_t size;
   ArrayRef<StringAttr> axes;
@@ -48,7 +48,7 @@ struct DimFactor {
 std::vector<int64_t> getIndices(ArrayRef<DimFactor> factors, ArrayRef<StringAttr> product,
                                 GridAttr grid, llvm::function_ref<int64_t(StringAttr)> coordinate);
 
-/// Slice of a value on a rank. Ranks with equal slices of values of one type share one object.
+/// Slice of a value on a rank. Ranks with equal slices share one object for each type.
 struct RankSlice {
   Indices indices;
   Shape shape;
@@ -61,29 +61,29 @@ public:
   ModuleOp getModule() const { return module; }
   GridAttr getGrid() const { return grid; }
   const Sizes &getSizes() const { return sizes; }
-  /// Returns whether each rank has its own values; else there is one rank, with whole values.
+  /// Returns whether values are local. Otherwise there is only one rank, and values are global.
   bool isLocal() const { return local; }
   int64_t countRanks() const { return local ? grid.getWorldSize() : 1; }
   Coordinates getCoordinates(int64_t rank) const;
-  /// Returns the position of an axis in coordinates; nothing if the grid does not have it.
+  /// Returns the position of an axis in Coordinates; nothing if the grid does not have the axis.
   std::optional<unsigned> getPosition(StringAttr axis) const;
 
   const RankSlice &getSlice(Type type, const Coordinates &at);
-  /// Returns the indices of a dimension, split or whole.
+  /// Returns the global indices of a dimension on a rank; all indices if not `split`.
   std::vector<int64_t> getIndices(DimAttr dim, const Coordinates &at, bool split = true) const;
   const Shape &getWholeShape(Type type) { return get(type).whole; }
 
   struct Weight {
-    WeightOp op; // null if there is no such weight
+    WeightOp op; // null if the weight does not exist
     uint64_t key;
   };
   const Weight &getWeight(StringRef name);
 
-  /// Whether a lookup was out of bounds. No program should do that, but small sizes may cause it.
+  /// Whether a lookup was out of bounds, which may happen in a correct program at reduced sizes.
   bool misses = false;
-  /// Coverage that ops record their facts in; may be null.
+  /// Records exercised facts; may be null.
   Coverage *coverage = nullptr;
-  /// Factors of the magnitude of weights, by name; null: all are 1.
+  /// Factors that scale random weights, by name; null: all are 1.
   const llvm::StringMap<double> *gains = nullptr;
   double getGain(StringRef weight) const {
     auto it = gains ? gains->find(weight) : llvm::StringMap<double>::const_iterator();
@@ -93,7 +93,7 @@ public:
 private:
   struct OfType {
     DistAttr dist;
-    SmallVector<unsigned, 4> axes; // positions of the axes that it depends on
+    SmallVector<unsigned, 4> axes; // positions of axes on which the slice depends
     Shape whole;
     std::map<Coordinates, std::unique_ptr<RankSlice>> parts;
   };
@@ -107,10 +107,10 @@ private:
   llvm::StringMap<Weight> weights;
 };
 
-/// Returns whether a module has local values: one rank's program, or pipeline stages.
+/// Returns whether values of a module are local: a program after tpc-localize, or pipeline stages.
 bool isLocalProgram(ModuleOp module);
 
-/// Returns whether the loop runs every micro-batch: its samples are enough for one per iteration.
+/// Returns whether no micro-batch of the loop is empty.
 bool runsEveryMicroBatch(MicroBatchesOp loop, GridAttr grid);
 
 } // namespace mlir::tpc::interpret

@@ -25,7 +25,8 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
   explicit VerifyLowered(std::shared_ptr<ReferenceModel> recorded)
       : recorded(std::move(recorded)) {}
 
-  /// Returns the recorded module, or the one in `file`; null with an error if there is neither.
+  /// Returns the recorded module, or the module in `file`. Emits an error and returns null if
+  /// neither is given.
   ModuleOp find(OwningOpRef<ModuleOp> ReferenceModel::*field, StringRef option, StringRef file,
                 StringRef what, OwningOpRef<ModuleOp> &parsed) {
     if (recorded && (*recorded).*field)
@@ -42,7 +43,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     return parsed ? *parsed : ModuleOp();
   }
 
-  /// Checks properties for all sizes that runs at small sizes do not exercise.
+  /// Checks, for all sizes, properties that runs at small sizes do not exercise.
   LogicalResult checkKernels(ModuleOp staged) {
     if (failed(lowered::checkFunctions(staged, getOperation())) ||
         failed(lowered::checkAttributes(getOperation())))
@@ -61,7 +62,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
 
   void runOnOperation() override {
     OwningOpRef<ModuleOp> parsedModel, parsedStaged;
-    // Text that is compiled without a model has only a staged program.
+    // There is no model if the compiled text is a staged program.
     bool hasModel = !recorded || recorded->module;
     ModuleOp model;
     if (hasModel)
@@ -82,7 +83,7 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     if (!found.skipped.empty())
       emitWarning(getOperation().getLoc())
           << "tpc-verify-lowered: not run at small sizes: " << found.skipped;
-    // Facts that this run does not cover, as for the staged program (tpc-verify-equivalence).
+    // Emit the facts that this run does not exercise, like tpc-verify-equivalence.
     if (!found.unexercised.empty() && !getOperation()->hasAttr(kNoRandomizedCheckAttr))
       getOperation()->setAttr(kNoRandomizedCheckAttr,
                               StringAttr::get(&getContext(), found.unexercised));
