@@ -1,8 +1,9 @@
 //===- BufferFrames.cpp - Sizes of frames and launches --------------------===//
 //
-// A frame that is larger than its slots does not change results, and at small sizes it may even
-// have the right size: `2^40 * floordiv(sequence, 40)` bytes. Frames are therefore compared with
-// their slots, at sizes from the smallest to the largest that constraints allow.
+// Runs do not detect a frame that is larger than its slots, because results are correct. A wrong
+// size may even be correct at small sizes: `2^40 * floordiv(sequence, 40)` bytes. Sizes of frames
+// are therefore compared with the slots, at samples from the smallest to the largest sizes that
+// constraints allow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +18,7 @@ using namespace mlir::tpc::lowered;
 using ::tpc::SymExpr;
 
 namespace {
-/// Sampled values of symbols: the largest in the first sample, the smallest in the second, then
-/// some in between.
+/// Samples of symbol values: the largest values, then the smallest values, then values in between.
 class Samples {
 public:
   explicit Samples(SizeRanges &ranges) : ranges(ranges) {}

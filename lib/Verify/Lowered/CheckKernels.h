@@ -11,7 +11,7 @@
 
 namespace mlir::tpc::lowered {
 
-/// Returns the tensor function that a kernel computes; an error if there is none.
+/// Returns the tensor function of a kernel. Emits an error if it is missing.
 FailureOr<func::FuncOp> getTensors(ModuleOp program, kernel::FuncOp function);
 
 /// Checks that each constant and size in a kernel has an origin: an op of the kernel's tensor
@@ -27,25 +27,25 @@ LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);
 /// that constraints allow, and that a kernel narrows only values that are narrow on tensors.
 LogicalResult checkWidths(ModuleOp program);
 
-/// Checks that lowered ops have no attributes that no check covers, such as overflow flags,
-/// fast-math flags, and alignments.
+/// Checks that all attributes of lowered ops are covered by a check. Overflow flags, fast-math
+/// flags and alignments, for example, are not covered.
 LogicalResult checkAttributes(ModuleOp program);
 
-/// Checks that the module of kernels has only kernels, and that each other symbol of the lowered
-/// program is a tensor function of a kernel, or is in the staged program too.
+/// Checks that the module of kernels consists only of kernels, and that each other symbol of the
+/// lowered program is the tensor function of a kernel or a symbol of the staged program.
 LogicalResult checkFunctions(ModuleOp staged, ModuleOp program);
 
-/// Checks that a kernel's bounds checks match the lookups of its tensor function: node, size and
-/// ids.
+/// Checks that the bounds checks of a kernel match the lookups of its tensor function: ONNX node,
+/// size and ids.
 LogicalResult checkLookups(kernel::FuncOp function, func::FuncOp tensors);
 
-/// Checks that frames are as large as their slots require, at sampled sizes from the smallest to
-/// the largest, and that threads have at least one row.
+/// Checks, at sampled sizes from the smallest to the largest, that frames have exactly the size
+/// that their slots require and that threads have at least one row.
 LogicalResult checkFrames(ModuleOp program);
 
-/// Runs a kernel alone on numbers of several magnitudes, and compares its results with its tensor
-/// function on the same operands. `isGiven`: integers, and floats in one of the runs, are those of
-/// `memory`; else `memory` only gives the types.
+/// Runs a kernel and its tensor function on equal operands of several magnitudes, and compares the
+/// results. `isGiven`: all runs use the integers of `memory`, and one run uses its floats;
+/// otherwise only the types of `memory` are used.
 LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
                             ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                             interpret::World &world, const interpret::Coordinates &at,

@@ -1,9 +1,9 @@
 //===- CompareKernel.cpp - Comparison of a kernel with tensor ops ---------===//
 //
-// A run of the whole program does not exercise a kernel with numbers that the model never computes:
-// small scores hide their cap, large sums hide an epsilon, and no mask is 2. Each kernel is
-// therefore also run alone, on operands of several magnitudes and on special values. The tolerance
-// is small, because no other op adds rounding errors. CompareRounding.cpp compares roundings.
+// A run of the program does not detect all faults of a kernel: a cap has no effect on small scores,
+// an epsilon has no effect on large sums, and masks are never 2. Each kernel is therefore also run
+// separately, on operands of several magnitudes and on special values. The tolerance is small,
+// because other ops do not add rounding errors. CompareRounding.cpp compares roundings.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,15 +36,15 @@ FailureOr<func::FuncOp> lowered::getTensors(ModuleOp program, kernel::FuncOp fun
 namespace {
 enum class Special { None, Zeros, Infinities, NaNs };
 
-/// Distribution of random operands; with magnitude 0 they are those of the run.
+/// Distribution of random operands. Magnitude 0: the operands of the run are used.
 struct Draw {
   double magnitude;
   bool positive = false;
   double offset = 0;
   Special special = Special::None;
-  /// Uses the integers of the run, if it has any.
+  /// Whether to use the integers of the run.
   bool keepsIntegers = false;
-  /// Compares the rounding of the kernel as well.
+  /// Whether to compare the rounding of the kernel, too.
   bool comparesRounding = false;
 };
 
@@ -91,8 +91,8 @@ private:
 };
 } // namespace
 
-/// Draws an integer from the domain of the argument. Small ones are frequent: any value of a mask
-/// other than 0 is true.
+/// Draws an integer from the domain of the argument. Zero and small integers are frequent, because
+/// in a mask only 0 is false.
 int64_t Comparison::drawInteger(BlockArgument argument, uint64_t key, size_t i) const {
   uint64_t x = interpret::hash(key, i);
   auto type = cast<IntegerType>(getElementTypeOrSelf(argument.getType()));
@@ -126,7 +126,7 @@ static double drawSpecial(Special special, double number, uint64_t x) {
 }
 
 /// Returns element `i` of a row of n; earlier elements precede `element` in memory. Some rows are
-/// all zero, or integers with sum zero, so that sums and differences to the mean are zero.
+/// zero or consist of integers with sum zero, so that sums and centered elements are zero.
 static double drawZeroSum(double number, double other, uint64_t row, int64_t i, int64_t n,
                           const double *element) {
   int64_t mirror = n - 1 - i;
@@ -165,7 +165,7 @@ Data Comparison::draw(const Draw &draw, BlockArgument argument, const MemoryView
   return data;
 }
 
-/// Stores are exact; only casts round.
+/// Returns memory whose stores do not round: only casts round.
 MemoryView Comparison::makeView(const Data &data, Type type) const {
   int64_t n = data.data.size();
   MemoryView view{std::make_shared<Memory>(n * getElementBytes(type), /*rounds=*/false), 0, n,
@@ -188,8 +188,8 @@ static void roundNumbers(Data &data, Type type) {
       x = roundTo(element, x);
 }
 
-/// Returns memory of the operands, then of the results, which are uninitialized; nothing if a
-/// result is appended to a value that is not an operand.
+/// Returns memory of the operands, followed by uninitialized memory of the results. Returns nothing
+/// if a result is appended to a value that is not an operand.
 std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<Data> &arguments) {
   SmallVector<MemoryView> own;
   for (BlockArgument argument : tensors.getArguments())
@@ -213,15 +213,16 @@ std::optional<SmallVector<MemoryView>> Comparison::makeMemory(const std::vector<
 LogicalResult Comparison::compare(unsigned result, const MemoryView &have, double magnitude,
                                   const Data *sensitivity) {
   const Data &want = exact.getResult(result);
-  // Constants of kernels have the program's types, those of the interpreter are doubles.
+  // Constants of kernels are rounded to the program's types, constants of the interpreter are
+  // doubles.
   constexpr double share = 1e-6, least = 1e-9;
   double largest = 0;
   for (double x : want.data)
     largest = std::isfinite(x) ? std::max(largest, std::fabs(x)) : largest;
   bool isFloat = have.type.isFloat();
   for (auto [i, expected] : llvm::enumerate(want.data)) {
-    // Constants near 1 may cancel; their error remains next to small operands. Numbers that are not
-    // finite must be equal.
+    // Constants near 1 may cancel; then their rounding error is significant if operands are small.
+    // Infinities and NaNs must be equal.
     double tolerance =
         !std::isfinite(expected) ? 0
         : magnitude < 1
@@ -247,7 +248,7 @@ LogicalResult Comparison::compare(unsigned result, const MemoryView &have, doubl
   return success();
 }
 
-/// Returns nothing if the kernel fails with these numbers.
+/// Returns nothing if the kernel fails on these operands.
 SmallVector<MemoryView>
 Comparison::runAgain(const std::vector<Data> &arguments, Rounding rounding,
                      function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) {
@@ -278,8 +279,8 @@ LogicalResult Comparison::run(const Draw &draw,
   std::optional<SmallVector<MemoryView>> own = makeMemory(arguments);
   if (!own)
     return success();
-  // Arithmetic fails with some numbers, such as a cast of infinity to an integer; these draws are
-  // skipped. Indices must never be out of bounds.
+  // Arithmetic that is undefined for the operands, such as a cast of infinity to an integer, is
+  // skipped. An index out of bounds is always an error.
   bool reported = false;
   Operation *failedAt = nullptr;
   std::string why;
@@ -290,7 +291,7 @@ LogicalResult Comparison::run(const Draw &draw,
       why = diagnostic.str();
       return success();
     });
-    // Lookups out of bounds have no expected result either.
+    // Lookups out of bounds have no expected result.
     bool missed = std::exchange(world.misses, false);
     bool isEvaluated = exact.run(arguments);
     bool isThere = !std::exchange(world.misses, missed);
@@ -333,8 +334,9 @@ LogicalResult Comparison::run(const Draw &draw,
   return compareCasts(function, tensors, ArrayRef(again).drop_front(operands), rounded);
 }
 
-/// Returns true if random integers have no meaning for the function: it wraps integers, or looks up
-/// rows at indices that it computes. The run of the whole program compares these.
+/// Returns true if the function cannot be run on random integers, because integer arithmetic would
+/// overflow or computed indices would be out of bounds. The run of the program tests such
+/// functions.
 static bool needsWholeProgram(func::FuncOp tensors) {
   auto wraps = [](CastOp op) {
     auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(op.getType()));
@@ -375,7 +377,7 @@ LogicalResult lowered::compareKernel(const KernelProgram &kernel, func::FuncOp t
     draws.push_back({.magnitude = 1000, .comparesRounding = halves});
     for (Special special : {Special::Zeros, Special::Infinities})
       draws.push_back({.magnitude = 1, .special = special});
-    if (isGiven) { // an epsilon is significant next to small numbers, whatever the sizes
+    if (isGiven) { // an epsilon affects small numbers, whatever the sizes
       draws.push_back({.magnitude = 1e-3, .keepsIntegers = true});
     } else {
       draws.push_back({.magnitude = 1, .offset = 1000, .comparesRounding = true});

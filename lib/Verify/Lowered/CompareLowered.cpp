@@ -40,10 +40,10 @@ static bool hasHalves(ModuleOp module) {
 }
 
 namespace {
-/// Tolerances of outputs. With rounding: the effect of rounding all of the model's values to their
-/// types, with a margin because the lowered program rounds elsewhere. Without rounding: nearly 0,
-/// because only constants have the program's types. If these have 32 bits, the effect of rounding
-/// bounds the effect of such small changes.
+/// Tolerances of outputs. With rounding: the effect of rounding all values of the model to their
+/// types, times a margin, because the lowered program rounds other values. Without rounding: nearly
+/// 0, because only constants are rounded. If constants have 32 bits, the effect of rounding all
+/// values bounds the effect of rounding constants.
 struct Tolerances {
   SmallVector<double> exact, rounded;
 };
@@ -62,7 +62,7 @@ static FailureOr<Tolerances> getTolerances(World &reference, const Machine<Doubl
       if (!std::isfinite(x))
         continue;
       largest = std::max(largest, std::fabs(x));
-      // After an overflow by rounding any result is possible.
+      // If rounding overflows, any result is accepted.
       difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
     }
     double upper = 2e-5 * largest, lower = 5e-7 * largest;
@@ -108,7 +108,7 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
 }
 
 /// Returns whether the model's outputs depend on the last element of `input`, an id of a table with
-/// `rows` rows. They do not if a later slice drops the row; a kernel need not look it up then.
+/// `rows` rows. If a later slice drops the row, a kernel may omit the lookup.
 static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs, size_t input,
                                 int64_t rows) {
   if (rows < 2)
@@ -126,7 +126,7 @@ static FailureOr<bool> isNeeded(World &model, std::vector<Tensor<double>> inputs
   return false;
 }
 
-/// Checks that an out-of-bounds id is reported and not read.
+/// Checks that the program reports an out-of-bounds id and does not access memory with it.
 static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
                                    ArrayRef<Tensor<double>> inputs, ArrayRef<int64_t> tables) {
   for (auto [i, rows] : llvm::enumerate(tables))
@@ -164,8 +164,8 @@ struct Reference {
         isStaged(staged->hasAttr(kNormsDecomposedAttr)) {
     whole.gains = parts.gains = &gains;
   }
-  /// Decomposed norms divide by numbers, not by sizes. The results of the staged program, which
-  /// equals the model, are expected then.
+  /// Decomposed norms divide by numbers, not by sizes. If there are any, the expected results are
+  /// those of the staged program, which is equivalent to the model.
   World &getWorld() { return isStaged ? parts : whole; }
 
   llvm::StringMap<double> gains;
@@ -178,8 +178,8 @@ struct Reference {
 };
 } // namespace
 
-/// Runs the reference, again with larger weights until caps have an effect. Returns false if it
-/// cannot be run, and sets `skipped` to the reason.
+/// Runs the reference, repeatedly with larger weights until caps have an effect. If it cannot be
+/// run, returns false and sets `skipped` to the reason.
 static bool runOnce(Reference &reference, std::string &skipped) {
   World &world = reference.getWorld();
   ScopedDiagnosticHandler quiet(world.getModule().getContext(), [&](Diagnostic &diagnostic) {
@@ -219,7 +219,7 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
       input.data.front() = double(rows - 1);
       input.data.back() = double(-rows);
     }
-  // Numbers of tokens are not negative.
+  // Inputs with numbers of tokens must not be negative.
   if (std::optional<PreallocatedStep> step = PreallocatedStep::lookup(staged))
     for (auto [i, input] : llvm::enumerate(*inputs)) {
       auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
@@ -235,8 +235,8 @@ static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, Module
   return std::move(reference);
 }
 
-/// Returns a value for a symbol at which a rank's part of a dimension is longer than each size that
-/// the kernels have: an index of the dimension may be compared with any of them.
+/// Returns a symbol value at which local dimensions that depend on the symbol are larger than all
+/// other sizes in the kernels, so that a comparison of an index with a wrong size is detected.
 static int64_t getLongSize(ModuleOp lowered, GridAttr grid, const SizeReduction &sizes) {
   int64_t longest = 12;
   lowered.walk([&](kernel::SizeOp op) {
@@ -264,13 +264,13 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
       getTolerances(reference.getWorld(), *reference.machine, inputs, halves);
   if (failed(tolerances))
     return failure();
-  // Kernels run alone at sizes that keep different sizes different.
+  // Separate runs of kernels use sizes that preserve the difference of any two sizes.
   GridAttr grid = reference.parts.getGrid();
   SizeReduction different(reference.whole.getModule(), staged, GridAttr::lookup(staged), grid,
                           /*base=*/3, /*rows=*/0, /*distinct=*/true);
   World alone(staged, grid, different);
-  // And at sizes where one symbol is much larger than all other sizes, as the past of a step or a
-  // prompt may be: neither a static size nor the product of the small sizes is a bound there.
+  // They also use sizes at which one symbol is much larger than all other sizes, like the past of a
+  // step or a long prompt. Neither a static size nor a product of small sizes bounds this symbol.
   int64_t longSize = getLongSize(lowered, grid, different);
   std::deque<SizeReduction> longSizes;
   std::deque<World> longWorlds;
@@ -302,20 +302,21 @@ static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp
     ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
     if (!reference.isStaged)
       return compareOutputs(lowered, actual, *reference.machine, own);
-    // Decomposed norms at small sizes are a mixture: a difference may be correct.
+    // With decomposed norms at reduced sizes, a difference may be correct.
     ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
     if (failed(compareOutputs(lowered, actual, *reference.machine, own)))
       skipped = "its norms are decomposed with numbers, which small sizes do not change";
     return success();
   };
-  // With 16 bits, rounding hides small numbers, but only rounding exposes a missing cast.
+  // In 16-bit programs, two runs are needed: rounding hides faults in small numbers, but a missing
+  // cast is detected only with rounding.
   if (failed(compare(/*rounds=*/false)) || (halves && failed(compare(true))))
     return failure();
   return expectReports(lowered, reference.whole, reference.parts, inputs, reference.tables);
 }
 
-/// Compares a step of one token after many, as most steps of a generation are. Sizes at which
-/// caches have only the tokens of a few steps do not tell the two apart.
+/// Compares a step of one token after a long past, which is the common case of a generation. Other
+/// runs have small caches and do not detect a confusion of past and new tokens.
 static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp lowered,
                                      SmallSizes &small, std::string &skipped) {
   constexpr int64_t capacity = 11;
@@ -332,9 +333,9 @@ static LogicalResult compareLateStep(ModuleOp model, ModuleOp staged, ModuleOp l
   return *reference ? compareWith(**reference, staged, lowered, skipped) : success();
 }
 
-/// Runs the lowered program at the first sizes and inputs at which the model can be run, and, if
-/// `needsAll`, that exercise all windows of attention. If there are none, `unexercised` names the
-/// window; it is empty if the model cannot be run at all.
+/// Runs the lowered program at the first sizes and inputs at which the model can be run and, if
+/// `needsAll`, that exercise all windows of attention. If a window cannot be exercised,
+/// `unexercised` names it; it is empty if the model cannot be run.
 static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool needsAll,
                                 std::string &unexercised, RunReport &report) {
   std::string &skipped = report.skipped;
@@ -349,7 +350,7 @@ static LogicalResult runLowered(ModuleOp model, ModuleOp staged, ModuleOp lowere
     return !needsAll || reference.coverage.isSufficient();
   };
   do {
-    // Takes the draw that exercises the most.
+    // Use the random inputs with the highest coverage.
     auto reference = runReference(model, staged, main, small, 0, skipped);
     if (failed(reference))
       return failure();
@@ -405,7 +406,7 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
     return success();
   if (!proved)
     return emitError(lowered.getLoc()) << "run at small sizes, and not proved: " << unexercised;
-  // A window that no run can exercise is compared as an attribute; everything else is run.
+  // Windows that no run can exercise are only compared as attributes.
   report.skipped.clear();
   std::string none;
   if (failed(runLowered(model, staged, lowered, /*needsAll=*/false, none, report)))

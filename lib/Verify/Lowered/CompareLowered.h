@@ -14,11 +14,11 @@
 
 namespace mlir::tpc::lowered {
 
-/// `staged` is the program that `lowered` was made from. Errors name an op with an invalid access,
-/// or the first difference of an output. Compares nothing if the model cannot be run at small
-/// sizes; the report then has the reason. If no run exercises one of the model's windows, the
-/// report lists it. That is an error unless `proved`: tensors, with their windows, and constants of
-/// `lowered` have been compared with `staged`.
+/// `staged`: the program from which `lowered` was created. Errors name an op with an invalid
+/// access, or the first difference of an output. If the model cannot be run at small sizes,
+/// compares nothing, and the report has the reason. The report lists windows of the model that no
+/// run exercises. An unexercised window is an error unless `proved`, which means that tensor
+/// functions (including windows) and constants of `lowered` have been compared with `staged`.
 LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered, bool proved,
                              interpret::RunReport &report);
 

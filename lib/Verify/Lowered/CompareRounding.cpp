@@ -17,7 +17,8 @@ InFlightDiagnostic lowered::reportResult(kernel::FuncOp function, func::FuncOp t
                            << ", run alone at small sizes, ";
 }
 
-/// Tolerance for constants, which have the program's types in kernels and are doubles on tensors.
+/// Tolerance for constants, which are rounded to the program's types in kernels and are doubles in
+/// tensor functions.
 static double getTolerance(double x) { return 1e-6 * (std::fabs(x) + 1); }
 
 LogicalResult lowered::compareNarrowings(kernel::FuncOp function, const Narrowings &narrowings,
@@ -69,7 +70,7 @@ LogicalResult lowered::compareCasts(kernel::FuncOp function, func::FuncOp tensor
       ++others;
       numbers = {x, expected};
     }
-    // A number close to the middle of two 16-bit numbers may be rounded either way.
+    // A number close to the middle of two adjacent 16-bit numbers may be rounded up or down.
     if (others <= 1 + want.data.size() / 16)
       continue;
     return reportResult(function, tensors, result)

@@ -1,17 +1,17 @@
 //===- CompareTensors.cpp - Comparison of tensor functions ----------------===//
 //
-// A program on buffers keeps the tensor functions that it was planned from. All checks of buffers
-// and kernels compare with these; this file compares them with the staged program. Both are read as
-// expressions over inputs and weights, with calls and kernels replaced by their bodies. Each
-// expression has one number, so equal values have equal numbers. Distribution is part of the types,
-// and types are part of the expressions.
+// A program on buffers includes the tensor functions from which it was created. Other checks
+// compare buffers and kernels with these functions; this file compares the functions with the
+// staged program. Both programs are converted to hash-consed expressions over inputs and weights,
+// with calls and kernels replaced by their bodies: equal values have equal ids. Expressions include
+// types, which include the distribution.
 //
 // Lowering rewrites some ops. Both programs are normalized:
 //
-//   * a matmul or attention of 16 bits computes in f32, and its result is cast;
+//   * a 16-bit matmul or attention computes in f32, and its result is cast;
 //   * the bias of a matmul is a separate addition;
 //   * batch dimensions of a matmul's operands are not expanded;
-//   * causality and windows of queries that are not contiguous are a mask.
+//   * causality and windows are replaced by a mask if queries are not contiguous.
 //
 //===----------------------------------------------------------------------===//
 
@@ -75,7 +75,7 @@ private:
 // Normal form of ops
 //===----------------------------------------------------------------------===//
 
-/// Returns the attributes of an op without marks of lowering and attributes of reports.
+/// Returns the attributes of an op, except attributes that lowering adds and attributes of reports.
 DictionaryAttr Reader::getAttributes(Operation *op) {
   DictionaryAttr &known = attributes[op];
   if (known)
@@ -117,8 +117,8 @@ TermId Reader::makeSum(Operation *op, Type type, TermId x, TermId y) {
   return makeNamed(AddOp::getOperationName(), op, {x, y}, type);
 }
 
-/// A cast to 16 bits of a value widened from the same type is that value. So is a cast of the sum
-/// of two such values, which kernels add in f32.
+/// Folds a cast to 16 bits of a value that was widened from the same type. A cast of the f32 sum of
+/// two such values becomes their 16-bit sum.
 TermId Reader::makeCast(TermId operand, Type type, Operation *op) {
   constexpr StringLiteral name = CastOp::getOperationName();
   auto isWidened = [&](TermId id) {
@@ -163,7 +163,7 @@ TermId Reader::makeProduct(Operation *op, SmallVector<TermId> operands, Type typ
   std::optional<TermId> bias;
   if (isMatmul && operands.size() > 2)
     bias = operands.pop_back_val();
-  // Lowering widens all matmul operands, and other 16-bit operands.
+  // Lowering may widen 16-bit operands.
   SmallVector<TermId> stripped;
   for (TermId operand : operands)
     stripped.push_back(strip(operand, isMatmul));
@@ -196,8 +196,9 @@ TermId Reader::makeTerm(Operation *op, ArrayRef<TermId> operands, Type type) {
                        SmallVector<TermId, 3>(operands), op});
 }
 
-/// Attention counts queries from a rank's first one. If its queries are not contiguous, visibility
-/// is a mask of positions: key <= query + offset, and key > query + offset - window.
+/// In tpc.attention, indices of queries are relative to the first query of the rank. If a rank's
+/// queries are not contiguous, causality and window are expressed as a mask over positions: key <=
+/// query + offset, and key > query + offset - window.
 LogicalResult Reader::readAttention(AttentionOp op, Values &values) {
   Block &block = scratch.emplace_back();
   OpBuilder b = OpBuilder::atBlockEnd(&block);

@@ -8,9 +8,9 @@
 
 namespace mlir::tpc::lowered {
 
-/// Checks that the tensor functions in `lowered` compute the same expressions as `staged`: the same
-/// ops, attributes, constants and types, and the same communication in the same order, up to
-/// rewrites of lowering. Errors name the op and the difference.
+/// Checks that the tensor functions in `lowered` and the program `staged` are equal up to the
+/// rewrites of lowering: expressions (ops, attributes, constants and types), and the order of
+/// communication. Errors name the op and the difference.
 LogicalResult compareTensors(ModuleOp staged, ModuleOp lowered);
 
 } // namespace mlir::tpc::lowered

@@ -1,11 +1,11 @@
 //===- KernelAttributes.cpp - Attributes of lowered ops, and lookup checks ===//
 //
-// Runs at small sizes ignore assertions of an op to LLVM: that a sum does not overflow, that an
-// address is aligned, that numbers may be reassociated. Kernels need no such assertion. This file
-// lists the attributes that are compared or run; all others are errors.
+// Runs at small sizes do not test promises to LLVM, such as flags for no overflow, alignment and
+// reassociation. Kernels do not need such flags. This file lists the attributes that other checks
+// compare or interpret; all other attributes are errors.
 //
-// A bounds check of a lookup reports an index to the user. Its index, size and ONNX node must be
-// those of a lookup on tensors. Text without locations has no names of nodes to compare.
+// A bounds check of a lookup reports an index to the user. Its index, size and ONNX node must match
+// a lookup of the tensor function. Nodes are not compared if the text has no locations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ using ::tpc::SymExpr;
 // Attributes
 //===----------------------------------------------------------------------===//
 
-/// Returns whether other checks compare the attribute, or runs implement it.
+/// Returns whether other checks compare the attribute, or the interpreter implements it.
 static bool isCompared(Operation *op, StringRef name) {
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](arith::ConstantOp) { return name == "value"; })
@@ -39,7 +39,7 @@ static bool isCompared(Operation *op, StringRef name) {
         return name == "sym_name" || name == "sizes" || name == "num_results";
       })
       .Case<kernel::RowsOp, kernel::ElementsOp>([&](auto) { return name == "sizes"; })
-      // `adjacent` selects an order of the reduction, which is the device's choice.
+      // `adjacent` selects the order of a reduction, which is implementation-defined.
       .Case([&](kernel::FoldOp) {
         return name == "kind" || name == "sizes" || name == "adjacent" || name == "init" ||
                name == "identity";
@@ -49,7 +49,7 @@ static bool isCompared(Operation *op, StringRef name) {
       .Default([](Operation *) { return false; });
 }
 
-/// Returns whether an attribute value asserts nothing.
+/// Returns whether an attribute value makes no promise to LLVM.
 static bool isNeutral(Attribute value) {
   if (auto flags = dyn_cast<arith::FastMathFlagsAttr>(value))
     return flags.getValue() == arith::FastMathFlags::none;
@@ -81,7 +81,8 @@ LogicalResult lowered::checkAttributes(ModuleOp program) {
     for (auto function : library.getOps<kernel::FuncOp>())
       if (refuses(function.walk([](Operation *op) { return WalkResult(::checkAttributes(op)); })))
         return failure();
-  // Inherent attributes of ops on buffers are compared by tpc-verify-buffers, or run.
+  // tpc-verify-buffers compares inherent attributes of ops on buffers, or the interpreter
+  // implements them.
   for (auto function : program.getOps<buffer::FuncOp>())
     if (refuses(function.walk([](Operation *op) -> WalkResult {
           DictionaryAttr others = op->getDiscardableAttrDictionary();
@@ -99,7 +100,8 @@ LogicalResult lowered::checkAttributes(ModuleOp program) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// Checks the module of kernels: any other function in it might replace one of libm, such as expf.
+/// Checks that the module of kernels has no other functions, which might replace a function of
+/// libm, such as expf.
 static LogicalResult checkLibrary(ModuleOp staged, ModuleOp library) {
   for (NamedAttribute attr : library->getDiscardableAttrs())
     return library.emitError() << "the module of kernels has '" << attr.getName().getValue()
@@ -161,7 +163,7 @@ class LookupChecker {
 public:
   LookupChecker(kernel::FuncOp function, func::FuncOp tensors);
   LogicalResult check(kernel::CheckOp op);
-  /// Checks that all lookups have a bounds check.
+  /// Checks that each lookup has a bounds check.
   LogicalResult checkAll();
 
 private:
@@ -215,8 +217,8 @@ LookupChecker::LookupChecker(kernel::FuncOp function, func::FuncOp tensors)
         add(gather.getData(), dim, gather.getIndices());
     }
   });
-  // In the order of KernelConstants.cpp: operands, without caches that results are appended to,
-  // then results.
+  // Arguments are operands, except caches to which results are appended, followed by results
+  // (KernelConstants.cpp).
   OperandRange results = tensors.front().getTerminator()->getOperands();
   SmallVector<Value> values(tensors.getArguments());
   for (Value result : results)
@@ -244,7 +246,7 @@ void LookupChecker::reachScalar(Value value, Reached &reached, DenseSet<Value> &
   });
 }
 
-/// Returns whether `exists` compares `index`, plus `size` if it is negative, with `size`.
+/// Returns whether `exists` compares `index` (plus `size` if negative) with `size`.
 static bool isComparison(Value exists, Value index, Value size) {
   auto isSize = [&](Value value) {
     if (value == size)

@@ -1,8 +1,9 @@
 //===- KernelConstants.cpp - Origins of constants in kernels --------------===//
 //
-// Runs at small sizes do not exercise every constant: an epsilon next to large numbers, a cap above
-// them, the number at which an index wraps. Constants are therefore compared to the bit. The
-// constants that an op of tensors may add to a kernel are listed here, from the op's description.
+// Runs at small sizes do not test every constant, such as an epsilon that is added to large
+// numbers, a cap that is never reached, or a large modulus of an index. Constants are therefore
+// compared bit for bit. This file lists the constants that each tensor op may require in a kernel,
+// derived from the op's description.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +39,7 @@ public:
     });
   }
 
-  /// Floats that the kernel must have, each with its op.
+  /// Floats that the kernel must have, with the tensor op that requires each.
   llvm::MapVector<Attribute, Operation *> floats;
   /// Integer constants, and index constants.
   std::set<int64_t> integers = {-1, 0, 1}, indices = {0, 1};
@@ -47,7 +48,7 @@ public:
     return type.isInteger(1) ||
            (type.isIndex() ? indices : integers).count(attr.getValue().getSExtValue());
   }
-  /// Returns whether a rank has this number of elements in some dimension.
+  /// Returns whether a local dimension of some value has this size.
   bool isDim(const SymExpr &size) const { return dims.count(parts.normalize(size).str()); }
   /// Returns whether index arithmetic of these ops needs this size.
   bool isSize(const SymExpr &size) const;
@@ -69,7 +70,7 @@ private:
 };
 } // namespace
 
-/// Numbers of 16 bits are computed in f32.
+/// Returns the type in which elements are computed: f32 for 16-bit floats.
 static Type getComputeType(Value tensor) {
   Type element = getElementTypeOrSelf(tensor);
   return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
@@ -80,7 +81,7 @@ void Origins::addOp(Operation *op) {
       .Case([&](ConstantOp constant) {
         auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
         if (!dense || !dense.isSplat())
-          return; // kernels read other constants as operands
+          return; // other constants are operands of kernels
         if (auto type = dyn_cast<FloatType>(dense.getElementType()))
           floats.insert({FloatAttr::get(type, dense.getSplatValue<APFloat>()), op});
         else
@@ -119,7 +120,7 @@ void Origins::addOp(Operation *op) {
         addSize(count);
       })
       .Case([&](TriluOp trilu) { numbers.insert(trilu.getK().str()); })
-      // Pairs of neighbors: an index is even or odd.
+      // Adjacent elements are pairs: indices are tested for parity.
       .Case([&](RotaryOp) { indices.insert(2); })
       // One index for each of the first dimensions.
       .Case([&](GatherNDOp gather) {
@@ -137,7 +138,7 @@ void Origins::addSizes(Type type) {
     addSize(parts.size(dim));
     addSize(parts.inner(dim));
     addSize(parts.begin(parts.inner(dim), dim.getAxes()));
-    // Factors that are not split are contiguous with the one before them.
+    // An unsplit factor is contiguous with the preceding factor.
     SymExpr begin, local, global;
     for (auto [i, factor] : llvm::enumerate(dim.getFactors())) {
       bool joins = i > 0 && factor.getAxes().empty();
@@ -152,7 +153,8 @@ void Origins::addSizes(Type type) {
 }
 
 bool Origins::isSize(const SymExpr &size) const {
-  // Static sizes have names; a literal number would not be reduced at small sizes.
+  // Static sizes have names. A literal number is rejected, because it would not be reduced at small
+  // sizes.
   if (size.getTerms().size() == 1 && std::abs(size.getTerms()[0].coefficient) > 1)
     return numbers.count(size.str()) > 0;
   std::set<std::string> names;
@@ -169,7 +171,7 @@ static InFlightDiagnostic fail(kernel::FuncOp function, Operation *op) {
                          << ") in kernel @" << function.getSymName() << ": ";
 }
 
-/// Checks that sizes of memory and loops are those of dimensions.
+/// Checks that sizes of memory and loops are sizes of dimensions.
 static LogicalResult checkDims(kernel::FuncOp function, Operation *op, ArrayRef<SymExpr> sizes,
                                const Origins &origins) {
   for (const SymExpr &size : sizes)
@@ -179,8 +181,8 @@ static LogicalResult checkDims(kernel::FuncOp function, Operation *op, ArrayRef<
   return success();
 }
 
-/// Checks the memory arguments: operands on tensors, without caches that results are appended to,
-/// then results.
+/// Checks the memory arguments: operands of the tensor function, except caches to which results are
+/// appended, followed by results.
 static LogicalResult checkSignature(kernel::FuncOp function, func::FuncOp tensors) {
   PartSizes parts(GridAttr::lookup(tensors));
   OperandRange results = tensors.front().getTerminator()->getOperands();

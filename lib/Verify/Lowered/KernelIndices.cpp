@@ -1,9 +1,9 @@
 //===- KernelIndices.cpp - Check of integer arithmetic in kernels ---------===//
 //
-// An index that wraps or is clamped at a number far above all small sizes is correct in every small
-// run. KernelConstants.cpp detects such a number as a constant without origin, but not as one
-// computed from sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`. Arithmetic is
-// therefore also checked:
+// Runs at small sizes do not detect an index that is reduced modulo, or clamped to, a number far
+// above all small sizes. KernelConstants.cpp detects such a number if it is a constant, but not if
+// it is computed from sizes and ones: `row mod (n * n)`, `min(x, (1 + 1) * ... * (1 + 1))`.
+// Therefore arithmetic is restricted:
 //
 //   * A value computed from sizes and constants alone is *uniform*. Limits, divisors, factors and
 //     addends of other values are single sizes and constants, or uniform values of the tensor
@@ -55,13 +55,15 @@ private:
 
   static bool isInteger(Value value) { return value.getType().isIntOrIndex(); }
   bool isUniform(Value value) const { return uniform.contains(value); }
-  /// Returns whether a value is a single size or constant, or such a value of the tensor function.
+  /// Returns whether a value is a single size or constant, or a uniform value of the tensor
+  /// function.
   bool isLimit(Value value) const;
-  /// Returns whether a value is computed from numbers of a tensor, as ids are.
+  /// Returns whether a value depends on loaded elements of a tensor, such as ids.
   static bool isOfData(Value value);
   /// Checks that an index from a tensor is compared with a size of a dimension that it indexes.
   LogicalResult visitDataLimit(arith::CmpIOp op);
-  /// Returns whether a value is a limit, or an index computed from one as other indices are.
+  /// Returns whether a value is a limit, or an index that is computed from a limit by permitted
+  /// index arithmetic.
   bool isIndex(Value value) const;
   LogicalResult requireLimit(Operation *op, Value value);
   LogicalResult requireLimits(Operation *op);
@@ -72,7 +74,7 @@ private:
 
   kernel::FuncOp function;
   TensorArithmetic tensors;
-  /// Values computed from sizes and constants alone; without an expression if it is unknown.
+  /// Values computed only from sizes and constants, with their expressions (nullopt: unknown).
   DenseMap<Value, std::optional<SymExpr>> uniform;
   /// Uniform floats, and whether they are computed.
   DenseMap<Value, bool> floats;
@@ -215,7 +217,8 @@ LogicalResult IndexChecker::requireLimit(Operation *op, Value value) {
   return diag << ", but its tensor function computes no such number";
 }
 
-/// Checks all uniform integer operands. Truth values are checked where they are compared.
+/// Checks that all uniform integer operands are limits, except booleans, which are checked at
+/// comparisons.
 LogicalResult IndexChecker::requireLimits(Operation *op) {
   for (Value operand : op->getOperands())
     if (isInteger(operand) && !operand.getType().isInteger(1) && isUniform(operand) &&
@@ -254,7 +257,7 @@ LogicalResult IndexChecker::visitSelect(arith::SelectOp op) {
 }
 
 LogicalResult IndexChecker::visitIndex(Operation *op) {
-  // At sizes of 1 an index is a constant; values computed from such constants are no limits.
+  // If a size is 1, an index is a constant; values computed from such constants are not limits.
   if (isUniform(op->getResult(0)))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
@@ -274,7 +277,7 @@ LogicalResult IndexChecker::visitIndex(Operation *op) {
         return requireLimit(op, op->getOperand(1));
       })
       .Case([&](arith::SelectOp select) { return visitSelect(select); })
-      // Casts of integers of tensors, or to fewer bits (KernelWidths.cpp).
+      // KernelWidths.cpp checks casts to fewer bits.
       .Case<arith::IndexCastOp, arith::IndexCastUIOp>([](auto) { return success(); })
       .Default([&](Operation *) -> LogicalResult {
         return fail(op) << "computes an index in a way that no op on tensors needs";
@@ -294,7 +297,7 @@ LogicalResult IndexChecker::visitInteger(Operation *op) {
 LogicalResult IndexChecker::visitLoop(scf::ForOp loop) {
   if (!tensors.accumulates)
     return fail(loop) << "is a loop, but its tensor function has no running sum";
-  // All indices are of this form, including those after a movement.
+  // All index arithmetic that movement ops require has this form.
   auto isBound = [&](Value value) {
     return value.getType().isIndex() && (isLimit(value) || !isUniform(value));
   };
@@ -344,7 +347,7 @@ LogicalResult IndexChecker::visit(Operation *op) {
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && compare.getLhs().getType().isIndex()) {
     if (failed(visitDataLimit(compare)))
       return failure();
-    // A triangle compares column and row, each an index.
+    // tpc.triangle compares two indices, the column and the row.
     Value x = compare.getLhs(), y = compare.getRhs();
     if (auto sum = y.getDefiningOp<arith::AddIOp>(); sum && isLimit(sum.getRhs()))
       y = sum.getLhs();

@@ -1,9 +1,10 @@
 //===- KernelWidths.cpp - Ranges of index arithmetic ----------------------===//
 //
-// Runs at small sizes do not exercise wraparound at large sizes. Each index of a kernel therefore
-// gets the interval of all its values at the largest sizes that constraints allow. Arithmetic on it
-// must fit in 64 bits. An index may be narrowed only if the tensor function has values of that
-// width. Loaded values may be anything: their arithmetic wraps as that of tensors does.
+// Runs at small sizes do not detect overflow at large sizes. Therefore an interval analysis
+// computes the range of each index of a kernel at the largest sizes that constraints allow. Index
+// arithmetic must fit in 64 bits. An index may be narrowed only if the tensor function has integers
+// of that width. Loaded values are unrestricted: their arithmetic wraps, like the arithmetic of
+// tensor ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,11 +62,10 @@ private:
   kernel::FuncOp function;
   SizeRanges &sizes;
   DenseMap<Value, Known> known;
-  /// Widths of integers on tensors, widths of casts to integers, and whether floats are cast to
-  /// them.
+  /// Widths of integers in the tensor function, and widths of results of its casts to integers.
   std::set<unsigned> widths, castWidths;
   bool castsFloats = false;
-  /// Float types of tensors, and those that kernels compute with.
+  /// Float types of the tensor function, and types in which kernels compute with them.
   DenseSet<Type> floats;
 };
 } // namespace
@@ -227,7 +227,7 @@ LogicalResult KernelRanges::visit(Operation *op) {
         auto bitsOf = [](Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); };
         if (bitsOf(result.getType()) < bitsOf(op->getOperand(0).getType()))
           return visitNarrowing(op);
-        // Unsigned casts preserve only values that are not negative.
+        // Unsigned casts preserve only non-negative values.
         bool keeps = isa<arith::IndexCastOp, arith::ExtSIOp>(op) || a.low >= Wide(0);
         return keeps ? set(a, x.isIndex) : success();
       })
@@ -257,7 +257,7 @@ static void collect(Attribute attr, SmallVectorImpl<Attribute> &exprs) {
       collect(each, exprs);
 }
 
-/// Checks that sizes and offsets fit in 64 bits, in which host code computes them.
+/// Checks that sizes and offsets, which host code computes in 64 bits, do not overflow.
 static LogicalResult checkBuffers(buffer::FuncOp function, SizeRanges &sizes,
                                   DenseSet<Attribute> &good) {
   WalkResult result = function.walk([&](Operation *op) {

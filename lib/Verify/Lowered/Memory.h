@@ -1,8 +1,8 @@
 //===- Memory.h - Simulated memory of one rank ------------------*- C++ -*-===//
 //
-// Elements have the same layout in memory as in the executable: bytes of their own type. Arithmetic
-// is in doubles, and a number is rounded to its type only where it is stored or cast. Rounding can
-// be disabled, to tell errors from rounding.
+// The memory layout is the layout of the executable. Arithmetic is in doubles; numbers are rounded
+// to their types only by stores and casts. Rounding can be disabled, to distinguish faults from
+// rounding errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 namespace mlir::tpc::lowered {
 
-/// A scalar: floats as doubles; integers, booleans and indices in 64 bits, sign-extended.
+/// A scalar. Floats are doubles; integers, booleans and indices are sign-extended to 64 bits.
 union Scalar {
   double f;
   int64_t i;
@@ -25,7 +25,7 @@ union Scalar {
 
 /// One allocation. Its bytes are undefined until they are written.
 struct Memory {
-  /// Maximum size in bytes. No frame of a run at small sizes reaches it.
+  /// Maximum size in bytes, which exceeds all frames of runs at small sizes.
   static constexpr int64_t largest = 1 << 27;
 
   /// `rounds`: floats are rounded to their type; else they are stored exactly.
@@ -37,7 +37,7 @@ struct Memory {
   bool rounds;
 };
 
-/// An element type with the properties that each access needs.
+/// An element type with cached properties.
 class ElementType {
 public:
   enum Kind : uint8_t { F32, F64, Half, I1, I8, I16, I32, I64 };
@@ -62,12 +62,13 @@ struct MemoryView {
   ElementType type;
 
   int64_t byteOf(int64_t element) const { return begin + element * type.getBytes(); }
-  /// Returns whether all bytes of an element are in the allocation; isWritten: and are written.
+  /// `exists` returns whether all bytes of an element are in the allocation; `isWritten`, whether
+  /// all bytes are also written.
   bool exists(int64_t element) const;
   bool isWritten(int64_t element) const;
   Scalar load(int64_t element) const;
   void store(int64_t element, Scalar value) const;
-  /// Marks all elements as not written.
+  /// Marks all elements as undefined.
   void forget() const;
 };
 

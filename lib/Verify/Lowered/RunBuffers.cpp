@@ -177,7 +177,7 @@ FailureOr<MemoryView> BufferMachine::getParameter(Operation *op, buffer::EntryOp
                                                             load.getType(), ranks[rank]);
   if (failed(drawn))
     return fail(op, rank) << "there is no weight @" << load.getWeight().getValue();
-  // The numbers in the file, converted to the requested type.
+  // Convert the numbers in the file to the requested type.
   Type own = getElementTypeOrSelf(load.getType());
   if (isa<FloatType>(own) && roundsNumbers)
     for (double &x : drawn->data)

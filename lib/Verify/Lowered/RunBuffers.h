@@ -1,8 +1,8 @@
 //===- RunBuffers.h - Interpreter of programs on buffers --------*- C++ -*-===//
 //
-// Runs the text of `--emit=buffers` with the kernels that it launches. All ranks of a grid run in
-// one process, one op at a time on all of them. Memory is bytes, as in the executable; the contents
-// of a frame are undefined until they are written.
+// Runs a program on buffers (the output of `--emit=buffers`) and its kernels. All ranks of a grid
+// run in one process: each op is run on all ranks before the next op. Memory has the layout of the
+// executable; the contents of a frame are undefined until they are written.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ struct BufferValue {
 };
 using Values = DenseMap<Value, std::vector<BufferValue>>; // by rank
 
-/// Ranks that run an op, and their values so far.
+/// Ranks that run an op, and the values computed before it.
 struct Frame {
   Values &values;
   Ranks active;
@@ -41,7 +41,7 @@ struct Frame {
 
 namespace mlir::tpc::lowered {
 
-/// Evaluates expressions of sizes, and of names of sizes (RankSizes.h), on a rank.
+/// Evaluates expressions over sizes, and over the names of RankSizes.h, on a rank.
 class RankSizesEvaluator {
 public:
   RankSizesEvaluator(interpret::World &world) : world(world) {}
@@ -54,16 +54,16 @@ private:
 
 class BufferMachine {
 public:
-  /// `world` is that of the staged program that `program` was made from. `rounds`: numbers are
-  /// rounded to their types.
+  /// `world`: the world of the staged program from which `program` was created. `rounds`: whether
+  /// numbers are rounded to their types.
   BufferMachine(ModuleOp program, interpret::World &world,
                 ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds);
-  /// Errors: invalid accesses, messages that are not sent or received, ranks that deliver an output
-  /// twice. Ends without an error when an index is reported to be out of bounds.
+  /// Errors: invalid accesses, messages without a send or a recv, outputs that are delivered twice.
+  /// If the program reports an index out of bounds, ends without an error.
   LogicalResult run();
-  std::string reported; // that report
-  /// Whether each kernel, at its first launch, is also compared with its tensor function: at the
-  /// run's sizes, and at those of other worlds, with numbers of all magnitudes in the first.
+  std::string reported; // the report of an index out of bounds
+  /// Whether each kernel is compared with its tensor function at its first launch: at the run's
+  /// sizes, and at the sizes of other worlds; only the first world uses all magnitudes.
   bool comparesKernels = false;
   SmallVector<interpret::World *> alone;
 
@@ -72,7 +72,7 @@ public:
     Numbers data;
     std::vector<bool> known;
     bool isFloat = true;
-    Operation *delivered = nullptr; // the op that delivered it
+    Operation *delivered = nullptr; // the op that delivered the output
   };
   std::vector<Output> outputs;
 
@@ -90,10 +90,10 @@ public:
 
   const BufferValue &get(Frame &frame, Value value, int rank) { return frame.values[value][rank]; }
   void set(Frame &frame, Value value, int rank, BufferValue bufferValue);
-  /// Sets the value to `extent` elements, which must be within the memory.
+  /// Sets the value to a view of `extent` elements, which must be within the memory.
   LogicalResult setView(Operation *op, Frame &frame, int rank, std::shared_ptr<Memory> memory,
                         int64_t begin, buffer::ExtentAttr extent);
-  /// Reads the first `count` elements; an error if one is not written.
+  /// Reads the first `count` elements. Error: an element is undefined.
   FailureOr<Numbers> read(Operation *op, Frame &frame, Value value, int rank, int64_t count);
   LogicalResult write(Operation *op, Frame &frame, Value value, int rank, const Numbers &numbers);
 
@@ -104,11 +104,11 @@ public:
   FailureOr<MemoryView> getInput(Operation *op, int64_t index);
   /// Returns a rank's slice of a cache.
   FailureOr<MemoryView> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
-  /// Returns null if there is no such entry.
+  /// Returns null if the entry does not exist.
   buffer::EntryOp getEntry(StringRef name) const { return symbols.lookup<buffer::EntryOp>(name); }
   FailureOr<MemoryView> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);
-  /// Calls `body` for each group over these axes with active members, in the order of ranks. Error:
-  /// only some members of a group are active.
+  /// Calls `body` for each group over these axes that has active members. Members are in the order
+  /// of ranks. Error: only some members of a group are active.
   LogicalResult forEachGroup(Operation *op, Frame &frame, ArrayRef<StringRef> axes,
                              function_ref<LogicalResult(Ranks)> body);
   LogicalResult send(buffer::SendOp op, Frame &frame);
@@ -134,8 +134,8 @@ private:
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, MemoryView> parameters;
   DenseMap<std::pair<Attribute, int>, MemoryView> states;          // by cache and rank
-  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // to rank, from stage
-  int depth = 0;
+  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // by receiving rank and sending
+  stage int depth = 0;
 };
 
 void attachMemoryRuns(MLIRContext *context);        // RunMemory.cpp

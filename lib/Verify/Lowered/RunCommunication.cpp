@@ -1,6 +1,7 @@
 //===- RunCommunication.cpp - Interpretation of collectives on buffers ----===//
 //
-// Ownership of elements follows from lists of indices, as in the interpreter of tensor programs.
+// The owners of elements are derived from lists of indices, as in the interpreter of tensor
+// programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +20,8 @@ static SmallVector<StringAttr> getAxisAttrs(Attribute axes) {
   return llvm::to_vector(cast<ArrayAttr>(axes).getAsRange<StringAttr>());
 }
 
-/// Returns the slice of n elements on a rank. Several axes split in turn, the last of the grid's
-/// order first.
+/// Returns the slice of n elements on a rank. Axes split one after the other, beginning with the
+/// last axis in the order of the grid.
 static std::pair<int64_t, int64_t> getSlice(BufferMachine &m, ArrayRef<StringRef> axes, int64_t n,
                                             int rank) {
   int64_t begin = 0;
@@ -171,10 +172,10 @@ struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
 };
 
 //===----------------------------------------------------------------------===//
-// Moves: each member has some indices of the whole before, and others after
+// Movement collectives: each member's global indices before and after the op
 //===----------------------------------------------------------------------===//
 
-/// Size of each dimension of the whole, and the indices of a rank in it.
+/// Global size of each dimension, and a rank's global indices.
 struct Moved {
   interpret::Shape shape;
   std::function<interpret::Indices(int rank)> before, after;
@@ -314,7 +315,8 @@ struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
 struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ExchangeOp>(base);
-    // For each dimension: axes before and after, of each factor and of the remaining product.
+    // For each dimension: the axes of each factor and of the remaining product, before and after
+    // the op.
     std::vector<std::vector<std::pair<SmallVector<StringAttr>, SmallVector<StringAttr>>>> dims;
     llvm::SetVector<StringRef> axes;
     for (Attribute dim : op.getLayout()) {

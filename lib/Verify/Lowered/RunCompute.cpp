@@ -30,7 +30,7 @@ static Scalar number(double x) {
   return value;
 }
 
-/// Returns whether two buffers overlap. A library may not write to its inputs.
+/// Returns whether two buffers overlap. Results of library calls must not overlap operands.
 static bool overlap(const MemoryView &a, const MemoryView &b) {
   return a.memory == b.memory && a.elements > 0 && b.elements > 0 &&
          a.begin < b.byteOf(b.elements) && b.begin < a.byteOf(a.elements);
@@ -160,7 +160,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     SmallVector<int64_t> strides = machine.evaluate(op.getStrides(), rank);
     if (strides.size() != 4)
       return machine.fail(op, rank) << "does not have four strides";
-    // Strides between sequences and heads: dense, or those of the cache if there are lengths.
+    // Strides of sequences and heads: dense, or the cache's strides if there are lengths.
     SmallVector<int64_t> apart{keys * strides[1], d, keys * strides[2], dv};
     if (op.getCacheStrides())
       apart = machine.evaluate(*op.getCacheStrides(), rank);
@@ -169,7 +169,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     if (heads > 0 && (kvHeads < 1 || heads % kvHeads != 0))
       return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
     int64_t group = heads > 0 ? heads / kvHeads : 1;
-    // Whole buffers are read, because they are tensors.
+    // Reads all elements of a buffer.
     auto whole = [&](Value value) -> FailureOr<Numbers> {
       if (!value)
         return Numbers();
@@ -229,7 +229,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             if (op.getSlopes())
               score += at(*slopes, h, "the slopes").f *
                        double(j - position - size(op.getSlopesAtAttr()));
-            sees &= score != -INFINITY; // a bias may hide a key
+            sees &= score != -INFINITY; // a bias of -inf hides the key
             scores[j] = score;
             visible[j] = sees;
             any |= sees;

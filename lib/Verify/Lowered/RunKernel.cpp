@@ -41,12 +41,13 @@ private:
     return list;
   }
 
-  /// Access to an element: the argument, registers of indices, sizes.
+  /// A load or store: argument, registers of the indices, and sizes.
   struct Access {
     Operation *op;
     unsigned argument;
     std::vector<unsigned> indices, sizes;
-    /// Returns the element's index; -1 with an error if it does not exist.
+    /// Returns the linear index of the element. If it is out of bounds, emits an error and returns
+    /// -1.
     int64_t find(KernelRun &run, bool isLoad) const;
   };
   FailureOr<Access> getAccess(Operation *op, Value memory, ValueRange indices);
@@ -133,7 +134,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Limit of iterations that exceeds all loops of kernels at small sizes.
+/// Maximum number of iterations of a loop. Correct kernels have fewer at small sizes.
 static constexpr int64_t maxIterations = 1 << 26;
 
 static bool isTooLarge(ArrayRef<int64_t> sizes) {
@@ -144,7 +145,7 @@ static bool isTooLarge(ArrayRef<int64_t> sizes) {
   return count > maxIterations;
 }
 
-/// Calls `body` once for each index of a space, in a random order of the seed.
+/// Calls `body` once for each index, in a random order that depends on the seed.
 static void forEachInAnyOrder(ArrayRef<int64_t> sizes, uint64_t seed,
                               function_ref<void(ArrayRef<int64_t>)> body) {
   int64_t count = 1;
@@ -229,7 +230,7 @@ static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
 }
 
 Rounder::Rounder(Operation *op, Type type, bool isCast) : op(op), type(type), isCast(isCast) {
-  // These return an operand, or its negative.
+  // These ops return an operand, or its negation, and are exact.
   bool isExact =
       isa<arith::SelectOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
           arith::MinNumFOp, arith::ConstantOp, math::AbsFOp, arith::ExtFOp>(op);
@@ -240,7 +241,8 @@ Rounder::Rounder(Operation *op, Type type, bool isCast) : op(op), type(type), is
   narrows = isFloat && (!isWide || isa<arith::TruncFOp>(op));
 }
 
-/// Folds in lanes, as a device may: each starts with `init`, and one has only the identity.
+/// Folds in several lanes, as on a device. Each lane starts with the identity, and one lane has no
+/// elements.
 FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
   if (failed(body))
@@ -359,7 +361,7 @@ FailureOr<Step> KernelCompiler::compile(Operation *op) {
     return compileFor(loop);
   if (auto check = dyn_cast<kernel::CheckOp>(op))
     return compileCheck(check);
-  // Elements of a row are stored sequentially here.
+  // The interpreter runs a row sequentially, so a barrier has no effect.
   if (isa<kernel::BarrierOp>(op))
     return Step([](KernelRun &) {});
   if (auto size = dyn_cast<kernel::SizeOp>(op))

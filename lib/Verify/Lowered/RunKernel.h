@@ -1,8 +1,8 @@
 //===- RunKernel.h - Interpreter of kernels ---------------------*- C++ -*-===//
 //
-// Runs the text of `--emit=kernels`, which every target compiles, in doubles on one rank. Rows run
-// in random order. Each access is checked: indices against sizes, and reads against previous
-// writes. `Rounding` selects which numbers are rounded to their types.
+// Runs kernels (the output of `--emit=kernels`) in doubles on one rank. Rows are run in random
+// order. Accesses are checked: indices must be in bounds, and elements must be written before they
+// are read. `Rounding` selects which numbers are rounded to their types.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,20 +27,21 @@ using Step = std::function<void(KernelRun &)>;
 enum class Rounding {
   None,
   Casts,      // casts, and arithmetic in 16 bits
-  Arithmetic, // arithmetic in 32 bits or more, and casts to 32 bits; numbers of 16 bits stay exact
+  Arithmetic, // arithmetic in 32 bits or more, and casts to 32 bits; 16-bit numbers stay exact
 };
 
-/// Values that each op narrows to a smaller float type, in the order of the run.
+/// Operands of ops that narrow floats, in execution order.
 using Narrowings = llvm::MapVector<Operation *, std::vector<double>>;
 
-/// A kernel compiled for repeated runs. Fails with an error for unsupported ops.
+/// A kernel compiled for repeated runs. Creation fails with an error for unsupported ops.
 class KernelProgram {
 public:
   static FailureOr<std::unique_ptr<KernelProgram>> get(kernel::FuncOp function);
 
-  /// Runs on operands, then results. `evaluate`: value of a size on this rank. `seed`: selects the
-  /// order of rows. `reported`: set if an index is reported out of bounds, which is not an error.
-  /// `failed`: set to the op with an invalid access. `narrowings`: receives narrowed values.
+  /// Runs the kernel. `memory`: operands, followed by results. `evaluate`: returns the value of a
+  /// size on this rank. `seed`: selects the order of rows. `reported`: set if the kernel reports an
+  /// index out of bounds, which is not an error. `failed`: set to the op with an invalid access.
+  /// `narrowings`: receives the operands of narrowing ops.
   LogicalResult run(ArrayRef<MemoryView> memory,
                     function_ref<int64_t(const ::tpc::SymExpr &)> evaluate, uint64_t seed,
                     Rounding rounding, bool &reported, Operation **failed = nullptr,
@@ -48,7 +49,7 @@ public:
 
   kernel::FuncOp getFunction() const { return function; }
   unsigned countArguments() const;
-  /// Returns whether the kernel leaves some elements of an argument unchanged.
+  /// Returns whether the kernel does not write all elements of an argument.
   bool keeps(unsigned argument) const;
   /// Returns the number of rows.
   int64_t countRows(function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
@@ -105,8 +106,8 @@ private:
   bool isCast, isWide, narrows;
 };
 
-/// Compiles an op of arith or math on scalars, from registers of operands to the register of the
-/// result; nothing for other ops.
+/// Compiles a scalar op of arith or math, given the registers of operands and of the result.
+/// Returns nothing for other ops.
 std::optional<Step> compileScalar(Operation *op, ArrayRef<unsigned> operands, unsigned result);
 
 } // namespace mlir::tpc::lowered

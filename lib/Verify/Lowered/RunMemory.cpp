@@ -26,7 +26,7 @@ struct PushRun : RunModel<PushRun, buffer::PushOp> {
   }
 };
 
-/// Marks the frame's memory as not written, so that later reads are errors.
+/// Marks the frame's memory as undefined, so that later reads are errors.
 struct PopRun : RunModel<PopRun, buffer::PopOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::PopOp>(base);
@@ -79,7 +79,7 @@ struct InputRun : RunModel<InputRun, buffer::InputOp> {
   }
 };
 
-/// Reduced sizes take elements spread over the original ones.
+/// At reduced sizes, selects elements that are spread evenly over the constant.
 struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::ConstantOp>(base);
@@ -182,7 +182,7 @@ struct RoundsRun : RunModel<RoundsRun, buffer::RoundsOp> {
   }
 };
 
-/// Delivers a box of an output. Of ranks with the same box, one delivers it.
+/// Delivers a box of an output. Only one of the ranks with equal boxes delivers it.
 struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
   LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
     auto op = cast<buffer::OutputOp>(base);

@@ -1,7 +1,7 @@
 //===- RunState.cpp - Interpretation of caches ----------------------------===//
 //
-// Before the step a rank's memory of a cache has its slice of the argument. After it, the memory is
-// compared with the result for the cache.
+// Before the step, a rank's memory of a cache is initialized with its slice of the argument. After
+// the step, the memory is compared with the expected result of the cache.
 //
 //===----------------------------------------------------------------------===//
 
@@ -110,7 +110,7 @@ LogicalResult BufferMachine::deliverStates() {
       const double slack = roundsNumbers ? 0.02 : 1e-9;
       forEachCacheElement(world, *location, ranks[rank], [&](int64_t element) {
         Scalar value = state->load(next++);
-        // Other ranks and copies have the same value, up to the order of reductions.
+        // Replicas have equal values, except for rounding differences by the order of reductions.
         double other = output.data[element].f,
                size = std::max(std::fabs(other), std::fabs(value.f));
         differs |= output.known[element] && !(std::fabs(value.f - other) <= slack * (1 + size));

@@ -1,7 +1,7 @@
 //===- Scalars.cpp - Interpreter of arith and math on scalars -------------===//
 //
-// Floats of any type are computed in doubles; `Rounder` rounds results. Integers wrap around as
-// their type does.
+// Floats of all types are computed in doubles; `Rounder` rounds results. Integers wrap around at
+// the width of their type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -81,7 +81,7 @@ struct Build {
       run.registers[r].i = f(asUnsigned(run.registers[a].i, w), asUnsigned(run.registers[b].i, w));
     };
   }
-  /// A quotient; an undefined one is an error.
+  /// A quotient. Undefined quotients are errors.
   template <typename F> Maybe divide(bool isSigned, F f) const {
     return [op = op, a = in[0], b = in[1], r = out, w = width, isSigned, f](KernelRun &run) {
       int64_t x = run.registers[a].i, y = run.registers[b].i;

@@ -16,7 +16,7 @@ public:
   using Interval = equivalence::Interval;
   using Wide = equivalence::Wide;
 
-  /// The largest value of a symbol that no constraint bounds, as for tpc-verify-bounds.
+  /// The largest value of an unconstrained symbol, as in tpc-verify-bounds.
   static constexpr int64_t symbolMax = 32768;
 
   explicit SizeRanges(ModuleOp module)
@@ -31,7 +31,7 @@ public:
     return equivalence::BoundsChecker::evaluate(expr, ranges, constraints.getRange(""));
   }
 
-  /// Sizes and offsets have one value each.
+  /// Returns the range of a size or offset; names with a definition have one value.
   Interval getSymbol(StringRef name) {
     std::optional<NamedSize> named = getNamedSize(name);
     if (!named)

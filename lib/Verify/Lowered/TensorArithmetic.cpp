@@ -19,14 +19,14 @@ static bool hasIntegers(Value tensor) {
 }
 static bool hasFloats(Value tensor) { return isa<FloatType>(getElementTypeOrSelf(tensor)); }
 
-/// Returns whether a dimension is a product of factors, which split an index into parts.
+/// Returns whether a dimension is a product of factors, so that indices are delinearized.
 static bool hasProducts(Type type) {
   return isa<RankedTensorType>(type) && llvm::any_of(getDist(type).getDims(), [](DimAttr dim) {
            return dim.getFactors().size() > 1;
          });
 }
 
-/// Records the value of an op that is computed from sizes and constants alone.
+/// Records the value of an op that depends only on sizes and constants.
 void TensorArithmetic::addUniform(Operation *op) {
   if (op->getNumResults() != 1 || !isa<RankedTensorType>(op->getResult(0).getType()))
     return;
@@ -85,7 +85,7 @@ void TensorArithmetic::addUniformFloat(Operation *op) {
   computesFloats |= !isa<SizeOp, CastOp, ReshapeOp, ExpandOp, TransposeOp, LocalSliceOp>(op);
 }
 
-/// Records the sizes of dimensions that ids, or lengths of sequences, index.
+/// Records the sizes of dimensions that are indexed by ids or by lengths of sequences.
 void TensorArithmetic::addIndexed(Operation *op) {
   auto add = [&](Value table, int64_t d) {
     DimAttr dim = getDist(table).getDims()[d];
@@ -98,7 +98,7 @@ void TensorArithmetic::addIndexed(Operation *op) {
     }
     indexed.insert({key(dim.getExpr()), key(parts.size(dim)), key(parts.inner(dim))});
   };
-  // A table may be computed in the kernel: an index of a concatenation is compared with the sizes
+  // A table may be computed in the kernel. An index into a concatenation is compared with the sizes
   // of its operands.
   auto addTable = [&](Value table, int64_t first, int64_t count) {
     for (int64_t d = first; d < first + count; ++d)

@@ -21,17 +21,17 @@ public:
   }
 
   bool isUniform(const SymExpr &value) const { return uniform.count(key(value)) > 0; }
-  /// Returns whether a number of some tensor is an index of a dimension of this size, or of a
-  /// rank's part of it.
+  /// Returns whether elements of some tensor are indices into a dimension of this global or local
+  /// size.
   bool indexes(const SymExpr &size) const { return indexed.count(key(size)) > 0; }
-  /// Returns whether an integer or boolean op, or a comparison of floats, of a kernel has a
-  /// counterpart on tensors.
+  /// Returns whether an op of a kernel (on integers, on booleans, or a comparison of floats) has a
+  /// counterpart in the tensor function.
   bool has(Operation *op) const;
 
   /// Whether indices are divided.
   bool divides = false;
-  /// Whether sums run up to an index; integers are reduced; integers are cast to floats; integers
-  /// are selected by an index.
+  /// Whether the function has cumulative sums; reductions of integers; casts of integers to floats;
+  /// selections of integers by an index.
   bool accumulates = false, reduces = false, makesFloats = false, chooses = false;
   /// Whether uniform integers are divided or compared; whether uniform floats are computed.
   bool combinesUniform = false, computesFloats = false;

@@ -14,7 +14,8 @@ using interpret::Domain;
 using interpret::Doubles;
 using interpret::RankSlice;
 
-/// Returns a rank's slice of a slice; nothing if an element is missing.
+/// Returns the elements of slice `to`, given the elements of slice `from`; nothing if an element is
+/// missing.
 static std::optional<Data> slice(const Data &in, const RankSlice &from, const RankSlice &to) {
   SmallVector<std::vector<int64_t>> sources(to.indices.size());
   for (size_t d = 0; d < sources.size(); ++d)
@@ -75,11 +76,13 @@ bool TensorRun::runOp(Operation *op, Data &result) {
 
 static uint64_t magnitudeBits(double x) { return llvm::bit_cast<uint64_t>(std::fabs(x)); }
 
-/// Relative perturbation: a few units in the last place of the type that computes the number.
+/// Relative perturbation: a few units in the last place of the type in which the number is
+/// computed.
 static double getShare(Type type) { return std::ldexp(1.0, type.isF64() ? -50 : -21); }
 
-/// Perturbs the mean that a norm subtracts. No perturbed operand shows that error, which dominates
-/// if the elements of a row are far from zero and close to each other.
+/// Perturbs the mean that a norm subtracts. The rounding error of the mean dominates if the
+/// elements of a row are nearly equal and far from zero; perturbed operands do not simulate this
+/// error.
 static void perturbMean(LayerNormOp op, const Data &x, const Data &scale, uint64_t seed,
                         Data &result) {
   double epsilon = op.getEpsilon().convertToDouble();
@@ -100,8 +103,8 @@ static void perturbMean(LayerNormOp op, const Data &x, const Data &scale, uint64
   }
 }
 
-/// Equal numbers are perturbed equally, so that they stay equal. Numbers that an op forwards are
-/// not perturbed, so that a maximum stays one of its operands.
+/// Perturbs equal numbers equally, so that they stay equal. Does not perturb numbers that an op
+/// only forwards; a maximum, for example, stays one of its operands.
 void TensorRun::change(Data &data, Value value, Change change, uint64_t seed) const {
   auto type = dyn_cast<FloatType>(getElementTypeOrSelf(value));
   if (!type || change == Exact)

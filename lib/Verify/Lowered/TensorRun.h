@@ -1,7 +1,7 @@
 //===- TensorRun.h - Interpreter of tensor functions ------------*- C++ -*-===//
 //
 // Runs the tensor function of a kernel on one rank, in doubles. Numbers are exact, rounded to the
-// function's 16-bit types, or perturbed, which measures how much a result depends on rounding.
+// function's 16-bit types, or perturbed to measure the sensitivity of results to rounding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,8 +29,9 @@ public:
   bool hasSteps() const { return steps; }
   /// Returns whether the function has 16-bit floats.
   bool has16Bits() const { return halves; }
-  /// Returns false if the function cannot be evaluated with these numbers: an index is out of
-  /// bounds, or slices of a rank do not fit. Each `seed` gives another perturbation.
+  /// Returns false if the function is undefined for the arguments, because an index is out of
+  /// bounds or the slices of a rank do not match. Different values of `seed` select different
+  /// perturbations.
   bool run(const std::vector<Data> &arguments, Change change = Exact, uint64_t seed = 0);
 
   const Data &get(Value value) const { return values.find(value)->second; }
@@ -38,7 +39,7 @@ public:
     return get(func::FuncOp(function).front().getTerminator()->getOperand(i));
   }
   unsigned countResults() const { return func::FuncOp(function).getNumResults(); }
-  /// Returns the values with this float type.
+  /// Returns all computed values of this float type.
   SmallVector<const Data *> getValues(Type element) const;
 
 private:

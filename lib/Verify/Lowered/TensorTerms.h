@@ -11,7 +11,8 @@ namespace mlir::tpc::lowered {
 
 using TermId = int;
 
-/// A term of an op, or of a value without one: an argument or a received value.
+/// The term of an op's result, or of a value without terms of operands: an argument or a received
+/// value.
 struct Term {
   StringRef name;
   DictionaryAttr attributes;
@@ -24,7 +25,7 @@ struct Term {
 class Terms {
 public:
   const Term &operator[](TermId id) const { return terms[id]; }
-  /// Returns the number of a term; equal terms have one number.
+  /// Returns the id of a term. Equal terms have equal ids.
   TermId intern(Term term);
 
 private:

@@ -13,7 +13,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
 namespace {
-/// Weights that a value is proportional to.
+/// Collects the weights to which a value is proportional.
 class Sources {
 public:
   explicit Sources(ModuleOp module) {
@@ -44,7 +44,7 @@ private:
       names.insert(parameter.getWeight().str());
       return;
     }
-    // A matmul is proportional to its weight; a normalized value only to the scale.
+    // A matmul is proportional to its weight, a norm only to its scale.
     bool isProduct = isa<MatmulOp, LayerNormOp, RmsNormOp>(op);
     if (isProduct && op->getNumOperands() > 1)
       return visit(op->getOperand(1), names);
@@ -66,7 +66,7 @@ private:
 
 bool lowered::raiseGains(ModuleOp program, const Coverage &coverage,
                          llvm::StringMap<double> &gains) {
-  // Numbers that must grow more than this are out of reach of a small run.
+  // Numbers that would have to grow by more than this factor are not enlarged.
   constexpr double largest = 1e4;
   std::optional<Sources> sources;
   bool changed = false;

@@ -1,8 +1,8 @@
 //===- WeightGains.h - Magnitudes of random weights -------------*- C++ -*-===//
 //
-// Random weights give small numbers. Then 30 * tanh(x / 30) is x, clips clip nothing and softmax is
-// flat, and a program without all three computes nearly the same. Weights that such an op depends
-// on are therefore enlarged until the op has an effect.
+// With random weights, activations are small: 30 * tanh(x / 30) is nearly x, clips have no effect,
+// and a softmax is nearly uniform. A fault that removes one of these ops would not be detected. The
+// weights on which such an op depends are therefore enlarged until the op has an effect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +13,9 @@
 
 namespace mlir::tpc::lowered {
 
-/// Raises `gains` for facts that `coverage`, of a run of `program` with these gains, lacks because
-/// numbers are too small. Returns false if all are exercised, or they depend on no weight.
+/// Raises `gains` for facts that a run of `program` did not exercise because numbers were too
+/// small; `coverage` is the coverage of the run. Returns false if there are no such facts, or if no
+/// weight affects them.
 bool raiseGains(ModuleOp program, const interpret::Coverage &coverage,
                 llvm::StringMap<double> &gains);
 

@@ -17,7 +17,7 @@ public:
       : module(module), context(module.getContext()), grid(GridAttr::lookup(module)),
         builder(module.getContext()), seed(seed) {}
 
-  /// All matching ops of a kind, in program order.
+  /// Returns all matching ops of a kind, in program order.
   template <typename OpT> SmallVector<OpT> find(llvm::function_ref<bool(OpT)> fits) {
     SmallVector<OpT> found;
     module.walk([&](OpT op) {
@@ -26,7 +26,8 @@ public:
     });
     return found;
   }
-  /// One of them, with the builder before it; null without a match.
+  /// Returns the matching op that the seed selects, and sets the insertion point before it; null
+  /// without a match.
   template <typename OpT> OpT pick(llvm::function_ref<bool(OpT)> fits) {
     return choose(ArrayRef<OpT>(find<OpT>(fits)));
   }
@@ -41,16 +42,16 @@ public:
     builder.setInsertionPoint(op);
     return op;
   }
-  /// A number in [0, n) that is independent of the location.
+  /// Returns a pseudorandom number in [0, n) that is independent of the location.
   uint64_t draw(uint64_t n) const { return (seed * 0x9e3779b97f4a7c15u >> 33) % n; }
   template <typename ListT> decltype(auto) drawFrom(ListT &list) const {
     return list[draw(list.size())];
   }
 
   int64_t sizeOf(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
-  /// A boolean that differs along an axis: whether the rank's coordinate is 0.
+  /// Creates a boolean that is true on ranks with coordinate 0 on `axis`.
   Value makeIsFirst(StringRef axis);
-  /// Zeros of a type.
+  /// Creates a constant of zeros.
   Value makeZeros(Type type);
   /// Replaces `op`, which has at most one result, by a branch that only ranks with coordinate 0 on
   /// `axis` take; the others get zeros.
@@ -64,13 +65,13 @@ public:
   Operation *location = nullptr;
 };
 
-/// Makes a fault; false if the program has no location for it.
+/// A kind of fault. The function returns false if the program has no location for it.
 struct Mutation {
   StringRef name, what;
   bool (*apply)(Mutator &);
 };
 
-/// Attention on tensors and the calls on buffers that compute it: both get the same fault, or
+/// Attention ops and the corresponding calls on buffers. Both get the same fault; otherwise
 /// tpc-verify-buffers would reject the program before it is run.
 struct AttentionPairs {
   SmallVector<AttentionOp> ops;
@@ -81,10 +82,10 @@ struct AttentionPairs {
 
 /// All matching attention ops.
 AttentionPairs findAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits);
-/// Changes the window of each attention op that has one; 0 removes it.
+/// Changes the window of each attention op that has a window; 0 removes the window.
 void changeWindows(Mutator &m, const AttentionPairs &all,
                    llvm::function_ref<int64_t(int64_t)> change);
-/// Lets the queries of causal attention see up to `by` later keys.
+/// Makes up to `by` later keys visible to the queries of causal attention.
 void moveEdge(Mutator &m, const AttentionPairs &all, int64_t by);
 
 ArrayRef<Mutation> getCommunicationMutations();

@@ -1,8 +1,8 @@
 //===- MutateArithmetic.cpp - Faults above all small sizes ----------------===//
 //
-// Limits of indices that are computed from sizes and ones, so that no constant shows them.
-// Promises to LLVM that do not hold, lookups that report a wrong index, and frames that grow from
-// some size on.
+// Faults that have an effect only at large sizes: limits of indices that are computed from sizes
+// and ones, without a suspicious constant. Also false promises to LLVM, lookups that report a wrong
+// index, and frames that are too large above some size.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ static Value makePower(OpBuilder &b, Location loc, Type type, unsigned steps) {
   return power;
 }
 
-/// `value` below a limit; else something less.
+/// Returns an expression that equals `value` below a limit and is smaller above it.
 static Value limitValue(Mutator &m, Value value, Value limit) {
   OpBuilder &b = m.builder;
   Location loc = value.getLoc();
@@ -98,7 +98,7 @@ static bool limitInteger(Mutator &m) {
   return true;
 }
 
-/// A promise to LLVM that does not hold, or is not known to hold.
+/// Adds a promise to LLVM that is false or unproved.
 static bool promise(Mutator &m) {
   auto op = m.pick<Operation *>([](Operation *op) {
     return isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, memref::LoadOp, memref::StoreOp>(op) &&

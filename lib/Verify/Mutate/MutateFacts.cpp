@@ -27,7 +27,7 @@ static bool changeSource(Mutator &m) {
   return true;
 }
 
-/// Sets an attribute to another value, or removes it; false if it is not there.
+/// Sets an attribute to another value, or removes it. Returns false if it does not exist.
 static bool changeText(Mutator &m, StringRef name, StringRef other) {
   if (!m.module->hasAttr(name))
     return false;
@@ -62,7 +62,7 @@ static bool toggleNorms(Mutator &m) {
   return true;
 }
 
-/// Sets another list of constraints, unless it is empty.
+/// Modifies the list of constraints, unless it is empty.
 static bool changeConstraint(Mutator &m, function_ref<bool(NamedAttrList &)> change) {
   auto list = m.module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
   if (!list || list.empty())
@@ -313,7 +313,7 @@ static bool changeRequired(Mutator &m) {
     return true;
   });
 }
-/// Only in pipelines, whose outputs have types of their own.
+/// Only in pipelines, because their outputs have separate types.
 static bool changeOutputType(Mutator &m) {
   return changePort(m, true, [&](PortList &ports, unsigned i) {
     auto type = ports.list[i].getAs<TypeAttr>("type");
