@@ -7,8 +7,9 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Returns the factor of an annotated weight that contains elements at distance `stride`, and the
-/// number of steps of that factor. The factor is null if the dimension is left to other tactics.
+/// Returns the factor of an annotated weight that contains elements at distance `stride`, and
+/// `stride` in units of that factor. The factor is null if the annotation leaves the dimension to
+/// other tactics.
 static std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape,
                                                   int64_t stride) {
   for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {

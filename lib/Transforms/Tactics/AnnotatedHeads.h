@@ -7,13 +7,13 @@
 
 namespace mlir::tpc {
 
-/// Annotations that concern kv heads.
+/// Annotations of dimensions with kv heads.
 struct AnnotatedHeads {
-  bool whole = false; // an annotation leaves the kv heads unsplit
+  bool whole = false; // an annotation requires unsplit kv heads
   bool split = false; // an annotation splits them over tp
-  bool other = false; // an annotation that does not fit repeated heads
-  /// Number of parts that annotations of query heads divide the group into. Example: 4{tp} * 8
-  /// columns, with 2 kv heads for 4 query heads of size 4.
+  bool other = false; // an annotation is incompatible with repeated heads
+  /// Number of subgroups into which annotations of query heads divide the group. Example: 4{tp} * 8
+  /// columns, with 2 kv heads for 4 query heads of size 4, has 2 subgroups.
   std::optional<int64_t> repeats = {};
   std::string by = {}; // source of the annotation, for messages
 };

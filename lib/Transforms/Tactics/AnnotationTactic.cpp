@@ -1,14 +1,15 @@
 //===- AnnotationTactic.cpp - Tactic of user annotations ------------------===//
 //
-// `tpc.sharding` on a weight, a value or an input becomes axes on classes. All else follows: the
-// columns of fc1 are the rows of fc2. An annotation decides its classes, also if it leaves them
-// unsplit: later tactics do not change them.
+// Converts `tpc.sharding` annotations of weights, values and inputs to axes of classes. Classes
+// propagate a split to all tensors: the columns of fc1 and the rows of fc2, for example, are one
+// class. Later tactics do not change the classes of an annotated dimension, even if the annotation
+// leaves the dimension unsplit.
 //
-// A weight has dimensions, and a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused
-// projection [64, 192] selects, in each of its three views [64, 4 * 16 of 192], the outermost class
-// among the strides of the dimension. `#tpc.dim<3 * 4{tp} * 16>` selects strides 16 to 63, with the
-// same result: it states which elements a rank stores, and the tactic finds the class with these
-// parts (AnnotatedFactors.h).
+// An annotation refers to dimensions of a weight; parameters are views of the weight. For a fused
+// projection [64, 192] with three views [64, 4 * 16 of 192], `#tpc.dim<192{tp}>` selects, in each
+// view, the outermost class of the dimension. `#tpc.dim<3 * 4{tp} * 16>` selects the class with
+// strides 16 to 63, with the same result: the annotation determines the elements of a rank, and the
+// tactic finds the class that has these elements (AnnotatedFactors.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -106,7 +107,7 @@ int64_t mlir::tpc::getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps)
   return 0;
 }
 
-/// Adds the part of a weight's annotation that concerns one view.
+/// Adds the annotated factors of a weight that are in one view.
 LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp weight) {
   auto sharding = cast<ArrayAttr>(weight->getAttr(kShardingAttr));
   AnnotatedTensor tensor{sharding,
@@ -146,8 +147,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
 
   ViewAttr view = parameter.getViewOrDense();
   for (unsigned d = 0; d < view.getDims().size(); ++d) {
-    // One step of a class is `inner` steps of the dimension, which correspond to a stride of the
-    // weight.
+    // Adjacent indices of a class are `inner` elements apart in the dimension, which corresponds to
+    // a stride of the weight.
     int64_t inner = 1;
     FactorClasses::Classes list = plan.classes.getClasses(parameter.getResult(), d);
     SmallVector<StridedFactorAttr> factors = view.getFactors(d);
@@ -184,7 +185,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   return success();
 }
 
-/// Reports that no class has the parts of a factor. `op` reads a weight; null for inputs.
+/// Emits an error: no class matches an annotated factor. `op`: the reader of a weight; null for
+/// inputs.
 LogicalResult AnnotationTactic::reportNoFactor(AnnotatedTensor &tensor, Operation *op,
                                                FactorAttr factor, unsigned dim,
                                                const ::tpc::SymExpr &size) {
@@ -283,8 +285,8 @@ LogicalResult AnnotationTactic::seed(AnnotatedTensor &tensor) {
   return success();
 }
 
-/// Stores the tensor alone sharded, because some op needs the whole dimension. It is gathered
-/// before such ops.
+/// Stores the tensor sharded without splitting the class, because some op needs the dimension
+/// unsplit. The tensor is gathered before such ops.
 LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const AnnotatedFactor &part,
                                            ArrayRef<StringAttr> axes) {
   int cls = part.classes.front();
@@ -313,7 +315,7 @@ LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const Annota
   return success();
 }
 
-/// Gives arguments of layer functions the same stored split as the weights passed to them.
+/// Propagates stored splits from weights to arguments of layer functions.
 void AnnotationTactic::storeArgumentSplits() {
   if (plan.storedSplits.empty())
     return;
@@ -323,7 +325,8 @@ void AnnotationTactic::storeArgumentSplits() {
       for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
         passed[argument].push_back(operand);
   });
-  // A layer may pass its arguments on. Each iteration adds an argument, so the loop terminates.
+  // A layer may pass its arguments to other layers. Each iteration adds an argument, so the loop
+  // terminates.
   for (bool changed = true; changed;) {
     changed = false;
     for (auto &[argument, operands] : passed) {
@@ -347,8 +350,8 @@ void AnnotationTactic::storeArgumentSplits() {
   }
 }
 
-/// With two tp dimensions, classes that annotations split over tpy first become columns of their
-/// matrices, like those chosen by the other tactics.
+/// With two tp dimensions, a class that annotations split first over tpy becomes a column class,
+/// like the classes that the other tactics choose.
 void AnnotationTactic::adoptColumns() {
   if (!plan.spec.isTensor2D())
     return;
@@ -360,7 +363,7 @@ void AnnotationTactic::adoptColumns() {
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : plan.classes.getClasses(matrix, dim)) {
         if (plan.classes.getPreventingOp(cls))
-          continue; // stored sharded in this matrix alone
+          continue; // stored sharded only in this matrix
         SmallVector<StringAttr> axes = plan.getAxes(cls, splitSite);
         llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
         if (!axes.empty() && axes.front() == "tpy")
@@ -418,7 +421,7 @@ LogicalResult AnnotationTactic::run() {
       plan.annotatedOps.insert(tensor.value.getDefiningOp());
   }
   storeArgumentSplits();
-  // A site has no more axes than its annotation.
+  // A site has at most the axes of its annotation.
   for (const AnnotatedTensor &tensor : tensors)
     for (int cls : tensor.all) {
       if (!tensor.splitSite || llvm::is_contained(tensor.open, cls))
@@ -432,7 +435,7 @@ LogicalResult AnnotationTactic::run() {
           continue;
         plan.removeAxis(tensor.splitSite, cls, axis);
       }
-      // The rows tactic adds axes to classes that annotations split over only one of the two.
+      // The rows tactic adds the missing axis to classes that annotations split over only one axis.
       for (StringRef axis : {"tpx", "tpy"})
         if (!plan.hasAxis({cls}, axis))
           plan.removeAxis(tensor.splitSite, cls, StringAttr::get(plan.module.getContext(), axis));

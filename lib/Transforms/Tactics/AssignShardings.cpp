@@ -35,8 +35,8 @@ void mlir::tpc::separateBiases(ModuleOp module) {
   });
 }
 
-/// Restores a bias if the matmul's inner dimension is not split and both ops work on the same part
-/// of the tokens. Appends the replaced ops to `erased`.
+/// Restores a bias if the matmul's inner dimension is not split and both ops process the same
+/// tokens. Appends the replaced ops to `erased`.
 static void restoreBiases(Plan &plan, SmallVectorImpl<Operation *> &erased) {
   plan.module.walk([&](AddOp add) {
     if (!add->removeAttr(kBiasAttr))
@@ -51,7 +51,7 @@ static void restoreBiases(Plan &plan, SmallVectorImpl<Operation *> &erased) {
     if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
       return;
     Value bias = add.getRhs();
-    // The bias may be defined between the two.
+    // The bias may be defined between the two ops.
     if (Operation *def = bias.getDefiningOp(); def && matmul->isBeforeInBlock(def))
       return;
     add.getResult().replaceAllUsesWith(matmul.getResult());
@@ -132,7 +132,7 @@ static void recordTactics(Plan &plan) {
 }
 
 SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
-  // User annotations come first; the other tactics complete the plan.
+  // User annotations have priority; the other tactics complete the plan.
   SmallVector<Tactic> tactics = {{"annotations", Tactic::Phase::Classes, applyAnnotations}};
   // With `manual`, this tactic only splits micro-batches.
   tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});

@@ -1,24 +1,26 @@
 //===- Conflicts.cpp - Resolution of axis conflicts -----------------------===//
 //
-// An axis splits one dimension of a value and one factor of an op. Annotations may split more: with
-// `%x: [tp, -]` and `%w: [-, tp]`, the matmul x·w has tp on its rows and on its columns. One of the
-// two classes loses the conflict: it is whole in that op. Each op is decided by seconds: the
-// collectives that convert its operands to what it requires, and its result to what its users
-// require (PlannedDists.h), times the number of calls. The minimum wins; among equals the largest
-// class, and then the first factor of the rule. The result does not depend on the order of visits.
+// An axis may split only one dimension of a value and one factor of an op. Annotations may cause
+// conflicts: with `%x: [tp, -]` and `%w: [-, tp]`, tp splits both the rows and the columns of the
+// matmul x·w. For each such op, one of the classes is selected to keep the axis; the other class is
+// unsplit in this op. The selection minimizes the estimated time of collectives at the op:
+// resharding its operands to the required distributions, and its result to the distributions that
+// users require (PlannedDists.h), times the number of calls. Ties are resolved in favor of the
+// largest class, then of the first factor of the rule. The result does not depend on the order of
+// visits.
 //
-// Axes are decided one after the other. Producers come before their users, so that an op's operands
-// are decided. Undecided axes are ignored.
+// Axes are processed one after the other. Producers are visited before their users, so that the
+// distributions of operands are known. Axes that have not been processed are ignored.
 //
-// Weights, constants and arguments of layers have no operands: they take the split that costs least
-// at their users. A weight whose own annotation lacks an axis loses it as well: it is loaded as
-// annotated, and sliced where it is used.
+// Weights, constants and arguments of layers have no operands; the split with the lowest cost at
+// their users is selected. If the annotation of a weight lacks the axis, the weight is loaded
+// without it, and sliced before each use.
 //
-// A tensor may be stored sharded in a class that some op needs whole (Plan::storedSplits). It then
-// offers its axis to the ops that read it. An op accepts the offer, as one more candidate class, if
-// that is cheaper than gathering the tensor; its result is then sharded too. A gather thus moves
-// down to the first op where it is required or cheaper. A gather that another reader needs anyway
-// costs nothing.
+// A tensor may be stored sharded in a class that some op needs unsplit (Plan::storedSplits). For
+// the readers of the tensor, its axis is an additional candidate (an offer), which is accepted if
+// the op's communication is then cheaper than gathering the tensor. The result of the op is then
+// sharded too. Thus an all-gather is delayed until the first op that requires it or where it is
+// cheaper. The cost of an all-gather that another reader needs anyway is zero.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,8 +44,8 @@ private:
   /// Classes among these that `axis` splits, with their numbers of occurrences.
   using Counts = llvm::MapVector<int, unsigned>;
   Counts count(ArrayRef<FactorClasses::Classes> lists, StringAttr axis, Plan::Site site) const;
-  /// Class that `axis` splits in an operand or result of `op`, by an annotation of that tensor.
-  /// `factor` is the factor of the op's rule, which the op does not need whole.
+  /// Class that `axis` splits in an operand or result of `op`, because of an annotation of that
+  /// tensor. `factor`: the corresponding factor of the op's rule, which must be splittable.
   struct SplitOffer {
     unsigned factor;
     bool isResult; // the tensor is the op's result
@@ -73,8 +75,8 @@ private:
   GridAttr grid;
   PlannedDists dists;
   Symbols symbols;
-  SmallVector<StringAttr> known; // decided axes, and the one being decided
-  /// Sites with a lost conflict: their operands and users are resharded.
+  SmallVector<StringAttr> known; // processed axes, including the current one
+  /// Sites where a class lost an axis: their operands and users are resharded.
   llvm::SetVector<Operation *> ops;
   llvm::SetVector<Value> values;
   TacticRecord record{"conflicts"};
@@ -100,7 +102,7 @@ bool ConflictResolver::isStoredSplit(Value value, int cls, StringAttr axis) cons
          });
 }
 
-/// Returns true if some user gathers a sharded tensor regardless of other decisions.
+/// Returns true if some user gathers a sharded tensor in any case.
 bool ConflictResolver::isNeededWhole(Value value, int cls) const {
   return llvm::any_of(value.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -155,7 +157,7 @@ SmallVector<FactorClasses::Classes> ConflictResolver::getLists(Value value) cons
   return lists;
 }
 
-/// Returns the seconds to reshard over known axes.
+/// Returns the estimated seconds of a reshard over known axes.
 double ConflictResolver::getSeconds(Value value, DistAttr from, DistAttr to) {
   auto isKnown = [&](StringAttr axis) {
     return axis.getValue() == "mb" || llvm::is_contained(known, axis);
@@ -163,7 +165,7 @@ double ConflictResolver::getSeconds(Value value, DistAttr from, DistAttr to) {
   return dists.getSeconds(value, keepAxes(from, isKnown), keepAxes(to, isKnown));
 }
 
-/// Returns the seconds of the communication of `op` over known axes with these splits.
+/// Returns the estimated seconds of communication at `op` over known axes with these splits.
 double ConflictResolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
                                     function_ref<DistAttr(Value)> getArrival) {
   constexpr double never = std::numeric_limits<double>::infinity();
@@ -180,8 +182,7 @@ double ConflictResolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
   return seconds;
 }
 
-/// Returns these seconds if `axis` splits only `winner` of the classes in `counts` (-1: none of
-/// them).
+/// The same if `axis` splits only `winner` of the classes in `counts` (-1: none of them).
 double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
                                     const Offers &offers, int winner) {
   bool outermost = false;
@@ -197,7 +198,7 @@ double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts
       std::rotate(axes.begin(), llvm::find(axes, axis), std::next(llvm::find(axes, axis)));
     return axes;
   };
-  // A tensor that another op gathers anyway is available whole.
+  // A tensor that another op gathers anyway is available unsharded.
   auto getArrival = [&](Value operand) {
     DistAttr arrival = dists.getArrival(operand);
     for (auto &[cls, offer] : offers)
@@ -206,12 +207,12 @@ double ConflictResolver::getSeconds(Operation *op, StringAttr axis, const Counts
     return arrival;
   };
   double seconds = getSeconds(op, axesOf, getArrival);
-  // resolveOrder later decides the order of axes; assume the better one.
+  // resolveOrder later selects the order of axes; assume the cheaper order.
   outermost = true;
   return std::min(seconds, getSeconds(op, axesOf, getArrival));
 }
 
-/// Returns the seconds of the users' communication if `value` has `axis` on `winner`.
+/// Returns the estimated seconds of communication at users if `axis` splits `winner` in `value`.
 double ConflictResolver::getUseSeconds(Value value, StringAttr axis, const Counts &counts,
                                        int winner) {
   if (winner < 0)
@@ -277,7 +278,7 @@ int ConflictResolver::decide(Plan::Site site, StringAttr axis, const Counts &cou
     else
       os << " (micro-batches cannot be gathered)";
   }
-  // The op's own result alone is not a decision worth recording.
+  // A single candidate that is the op's own result is not recorded as a decision.
   bool isDecision = counts.size() > 1 || (!offers.empty() && !offers.begin()->second.isResult);
   if (isDecision && !llvm::is_contained(record.splits, text))
     record.splits.push_back(text);
@@ -307,7 +308,7 @@ void ConflictResolver::resolveOp(Operation *op, StringAttr axis) {
   ops.insert(op);
 }
 
-/// Adopts the order of axes that an operand has a class in, if that takes less time.
+/// Adopts the order of a class's axes in an operand, if communication then takes less time.
 void ConflictResolver::resolveOrder(Operation *op) {
   Plan::Site site = Plan::getSite(op);
   auto getArrival = [&](Value value) { return dists.getArrival(value); };
@@ -371,7 +372,8 @@ std::string ConflictResolver::getTensorName(Value value) const {
                                 : name + " and " + std::to_string(parameters.size() - 1) + " more";
 }
 
-/// Records where sharded tensors are gathered, the cost, and that the communication is expected.
+/// Records where sharded tensors are gathered and at what cost, and marks this communication as
+/// expected.
 void ConflictResolver::recordStoredSplits() {
   if (plan.storedSplits.empty())
     return;
@@ -403,7 +405,7 @@ void ConflictResolver::recordStoredSplits() {
   }
 }
 
-/// Expects communication at lost conflicts, sharded tensors and annotated ops.
+/// Marks communication as expected at ops with a lost axis, sharded tensors and annotated ops.
 void ConflictResolver::expectReshards() {
   const std::string why = "one axis would split two classes, and one loses the conflict";
   for (Operation *op : ops)

@@ -1,8 +1,8 @@
 //===- DataTactic.cpp - Tactic of replicas and micro-batches --------------===//
 //
-// The batch is the first dimension of the model's inputs. Its class is split over dp and then, in
-// time, over mb. Inputs are replicated and almost all ops process samples independently, so this
-// costs no communication. WholeBatch.cpp handles the ops that mix samples.
+// Splits the class of the batch, which is the first dimension of the model's inputs, over dp and
+// then, in time, over mb. This causes no communication, because inputs are replicated and almost
+// all ops process samples independently. WholeBatch.cpp handles ops that mix samples.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,8 +33,7 @@ static LogicalResult reportBlocker(const Plan &plan, int batch, const WholeBatch
   return diag;
 }
 
-/// Removes the axes of the batch at ops that process the whole batch in each micro-batch or
-/// replica.
+/// Removes the axes of the batch at ops that process all samples in each micro-batch or replica.
 static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
   MLIRContext *context = plan.module.getContext();
   auto dp = StringAttr::get(context, "dp"), time = StringAttr::get(context, "mb");
@@ -52,9 +51,9 @@ static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
           plan.removeAxis(Plan::getSite(argument), batch, time);
 }
 
-/// Returns the class that most inputs begin with; the first among equals. A class that weights also
-/// have is chosen only if there is no other: an input may begin with the width of the values that
-/// it masks.
+/// Returns the class of the first dimension of most inputs (in a tie, the first class). Classes
+/// that also occur in weights are a last resort, because the first dimension of an input may be a
+/// width, for example in a mask of activations.
 static int findBatch(const Plan &plan, func::FuncOp main) {
   llvm::MapVector<int, int> votes;
   for (BlockArgument input : main.getArguments()) {
@@ -79,7 +78,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
-  // With `manual`, only annotations split over dp, but micro-batches remain.
+  // With `manual`, only annotations split over dp, but this tactic still splits over mb.
   bool optional = plan.spec.manual && microBatches == 1;
 
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
@@ -95,7 +94,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (batch < 0)
     return emitError(main.getLoc()) << "no input has a batch dimension that " << wanted
                                     << " could split: every first dimension has size 1";
-  // A rank has one micro-batch at a time, but replicas can communicate.
+  // Replicas can exchange samples; micro-batches cannot, because a rank has one at a time.
   WholeBatch whole = findWholeBatch(plan, batch, microBatches > 1);
   if (!whole.blockers.empty())
     return reportBlocker(plan, batch, whole.blockers.front(), wanted);
@@ -134,7 +133,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     text += "; whole in " + std::to_string(count) + " ops that depend on inputs alone, such as '" +
             getSourceName(whole.ops.front()->getLoc()) + "'";
   record.splits.push_back(text);
-  // The dimension that the schedule iterates over; empty micro-batches are skipped.
+  // Dimension over which the schedule iterates. Empty micro-batches are skipped.
   plan.module->setAttr(kBatchAttr, plan.getDim({batch}));
   if (!annotated || microBatches > 1)
     plan.records.push_back(std::move(record));

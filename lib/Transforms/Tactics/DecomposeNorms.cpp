@@ -1,8 +1,8 @@
 //===- DecomposeNorms.cpp - Decomposition of norms over split widths ------===//
 //
-// A norm needs its whole width. If tensor parallelism splits the width, the norm is decomposed into
-// two passes over it: a sum for the mean, then a sum of squared deviations (only the second for an
-// RMS norm):
+// The normalized dimension of a norm op (its width) cannot be split. If tensor parallelism splits
+// the width, the norm is decomposed into two reductions: a sum for the mean, then a sum of squared
+// deviations (RMS norm: only the second):
 //
 //     mean = sum(x)/n     d = x - mean     y = d · rsqrt(sum(d²)/n + ε) · scale + bias
 //
@@ -11,13 +11,13 @@
 //
 // There are two kinds of widths.
 //
-// * The residual's, which layers pass on: matmuls reduce over it, and others produce it again. One
-//   tp dimension leaves it whole. Two split it over both axes, as the other side of the matrices
-//   whose columns are split.
-// * Those within a layer: all heads of queries (OLMo 2), the inner width of an MLP. The tactics of
-//   columns decide these. They run on a copy of the module in which all such norms are decomposed.
-//   Norms whose width they split there are decomposed in the module; others (such as those of one
-//   head's queries) stay.
+// * The width of the residual: matmuls reduce over it, and other matmuls produce it. It is unsplit
+//   with one tp dimension. With two tp dimensions, it is split over both axes, because it is the
+//   row dimension of the matrices whose columns are split.
+// * Widths within a layer, such as all heads of queries (OLMo 2) or the inner width of an MLP. The
+//   column tactics decide whether these are split: they run on a copy of the module in which all
+//   such norms are decomposed. Only the norms whose width is split in the copy are decomposed in
+//   the module.
 //
 //===----------------------------------------------------------------------===//
 
@@ -99,7 +99,7 @@ private:
   int64_t n;
 };
 
-/// Returns the norms that can be decomposed.
+/// Returns all norms that can be decomposed.
 SmallVector<Operation *> findNorms(const Plan &plan) {
   SmallVector<Operation *> norms;
   for (Operation *op : plan.getOps())
@@ -117,12 +117,12 @@ bool intersects(const FactorClasses::Classes &list, const DenseSet<int> &set) {
   return llvm::any_of(list, [&](int cls) { return set.contains(cls); });
 }
 
-/// Returns the widths within a layer: matmuls produce them before others reduce over them. A width
-/// from a lookup, or from a matmul that depends on a reduction over this width, is passed on
-/// between layers.
+/// Returns the widths within a layer. These are produced only by matmuls that do not depend on a
+/// reduction over the same width. Widths of lookups, and widths of matmuls that depend on such a
+/// reduction, belong to the residual.
 DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
   DenseSet<int> produced, used, passedOn;
-  // Per value: widths that matmuls have reduced over to compute it, in the body of a function.
+  // Per value: the widths over which matmuls reduced to compute it, within a function.
   DenseMap<Value, llvm::SmallDenseSet<int, 4>> reducedWidths;
   for (Operation *op : plan.getOps()) {
     llvm::SmallDenseSet<int, 4> sums;
@@ -154,7 +154,7 @@ DenseSet<int> findInnerWidths(const Plan &plan, const DenseSet<int> &widths) {
   return inner;
 }
 
-/// Decomposes norms and records this: the equivalence proof then uses their definition.
+/// Decomposes norms and sets tpc.norms_decomposed, so that the equivalence proof expands norms.
 void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
   for (Operation *norm : norms)
     NormDecomposer(norm, areResidual).run();
@@ -162,8 +162,8 @@ void decompose(ModuleOp module, ArrayRef<Operation *> norms, bool areResidual) {
     module->setAttr(kNormsDecomposedAttr, UnitAttr::get(module.getContext()));
 }
 
-/// Returns those of `inner` whose width the tactics of columns, or annotations, split if all of
-/// them are decomposed.
+/// Returns the norms of `inner` whose width is split by column tactics or annotations if all norms
+/// of `inner` are decomposed.
 SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inner,
                                      function_ref<LogicalResult(Plan &)> chooseColumns) {
   IRMapping mapping;
@@ -183,14 +183,14 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
   FactorClasses classes(*copy);
   AnnotatedFactors(classes, GridAttr::lookup(*copy)).divide(*copy);
   Plan trial(*copy, plan.spec, classes);
-  // Diagnostics belong to the module itself, not to its copy.
+  // Diagnostics are emitted for the module, not for its copy.
   ScopedDiagnosticHandler quiet(plan.module.getContext(), [](Diagnostic &) { return success(); });
   if (failed(chooseColumns(trial)))
     return {};
   SmallVector<Operation *> chosen;
   for (auto [norm, operand] : llvm::zip(inner, operands))
     if (llvm::any_of(getWidth(trial, operand), [&](int cls) {
-          // Over replicas, weights are sharded but widths are not; this needs no sum.
+          // Over dp, weights may be sharded but widths are not, so no sum is needed.
           return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp") ||
                  trial.hasAxis({cls}, "tpx") || trial.hasAxis({cls}, "tpy");
         }))

@@ -1,13 +1,13 @@
 //===- ExpectedCollectives.cpp - Collectives of expected communication ----===//
 //
-// A tactic does not list its collectives. It states between which values and readers it expects
-// communication over its axes. When the plan is complete, tpc-insert-reshards runs on a copy of the
-// program, which reshards these values as the program will. The search finds the steps of these
-// reshards. The steps over expected axes are the tactic's expected collectives. tpc-lower-reshards
-// rejects all others.
+// A tactic does not list its collectives. It declares the values and readers between which it
+// expects communication over its axes. When the plan is complete, tpc-insert-reshards runs on a
+// copy of the program, and the reshards of these values are lowered to sequences of collectives.
+// The collectives over expected axes are the tactic's expected collectives. tpc-lower-reshards
+// rejects all other collectives.
 //
-// Expected communication follows its value into function results and, while the value is unreduced,
-// through ops that pass it on, up to its reduction.
+// Expected communication of a value is propagated to function results and, while the value is
+// unreduced, through ops that propagate partial sums, up to the reduction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ private:
   DenseMap<StringAttr, SmallVector<func::CallOp>> calls; // in the copy, by callee
   DenseMap<std::pair<DistAttr, DistAttr>, std::optional<ReshardPath>> paths;
 
-  // State for one expectation.
+  // State while one expectation is processed.
   TacticRecord *record = nullptr;
   const ExpectedCommunication *expectation = nullptr;
   Operation *reader = nullptr; // in the copy
@@ -106,7 +106,7 @@ bool CollectiveDerivation::passesOn(Value from, Value to) const {
   });
 }
 
-/// Visits each value once per expectation, so it terminates.
+/// Terminates, because each value is visited once per expectation.
 void CollectiveDerivation::follow(Value value) {
   if (!seen.insert(value).second)
     return;

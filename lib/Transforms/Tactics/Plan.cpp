@@ -222,7 +222,7 @@ std::string Plan::describeSites(int cls) const {
 }
 
 SmallVector<int> Plan::getPermuted(Operation *op, unsigned factor) const {
-  // Collects classes from the minor end until their sizes make up the run.
+  // Collects classes, minor to major, until the product of their sizes is the length of the run.
   SmallVector<int> run, all = classes.getFactorClasses(op, factor);
   auto left = classes.getRule(op).factors[factor].run;
   for (int cls : llvm::reverse(all)) {

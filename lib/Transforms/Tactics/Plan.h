@@ -1,11 +1,10 @@
 //===- Plan.h - Sharding plan of the tactics --------------------*- C++ -*-===//
 //
-// Tactics run in sequence on one plan. Each assigns grid axes to classes of factors (or, for
-// sequence parallelism, chooses ops) and records its splits and the communication that follows from
-// them.
+// Tactics run in sequence on one plan. Each tactic assigns grid axes to classes of factors
+// (sequence parallelism: selects ops), and records its splits and the resulting communication.
 //
-// If one axis splits two classes of the same op, value or weight, one of them loses the conflict
-// there: see Conflicts.cpp.
+// Conflicts.cpp resolves conflicts, where an axis splits two classes of the same op, value or
+// weight.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,18 +18,18 @@
 
 namespace mlir::tpc {
 
-/// Communication that a tactic expects: reshards over its axes between a value, as it is produced,
-/// and its readers. The collectives follow from the complete plan (ExpectedCollectives.cpp).
+/// Communication that a tactic expects: reshards over its axes between a value and its readers. The
+/// collectives are derived from the complete plan (ExpectedCollectives.cpp).
 struct ExpectedCommunication {
   Value value;
-  /// Reader of the value. Null: all readers, also of sums that contain it. The value's own op:
-  /// permutations by that op.
+  /// Reader of the value. Null: all readers, including readers of sums with the value as an addend.
+  /// The op that defines the value: permutations by that op.
   Operation *reader;
   SmallVector<StringAttr> axes; // empty: all axes
   std::string why;              // reason, for reports
 };
 
-/// Collective that follows from expected communication.
+/// Collective that is derived from expected communication.
 struct ExpectedCollective {
   StringRef kind; // "all_reduce", …
   StringRef axis;
@@ -59,36 +58,37 @@ public:
   const ::tpc::ShardSpec &spec;
   FactorClasses &classes;
   std::vector<TacticRecord> records;
-  /// Warnings to report if this plan is used; several plans may be made.
+  /// Warnings, which are emitted only if this plan is used.
   std::vector<std::string> warnings;
 
   /// Axes that split a class, in order.
   llvm::MapVector<int, SmallVector<StringAttr, 2>> axes;
-  /// Classes chosen by the tensor tactics, and the vocabulary among them.
+  /// Classes that the tensor tactics split, and the subset that are vocabulary dimensions.
   llvm::SetVector<int> columns, vocabulary;
-  /// Ops that work on a part of the tokens: op -> rule factor that tp splits.
+  /// Token-sharded ops: op -> rule factor that tp splits.
   llvm::MapVector<Operation *, unsigned> tokenFactor;
-  /// Arguments of layer functions with split tokens: dimension that tp splits.
+  /// Token-sharded arguments of layer functions: argument -> dimension that tp splits.
   llvm::MapVector<Value, unsigned> tokenArguments;
 
-  /// Classes decided by annotations. Other tactics do not split them further.
+  /// Classes whose split is determined by annotations. Other tactics do not change it.
   DenseSet<int> decided;
   /// Ops and weights with an annotated result. Reshards at their operands and users are expected.
   llvm::SetVector<Operation *> annotatedOps;
 
-  /// Where classes are split: an op, or an argument of a function. Null: everywhere. An axis
-  /// removed at a site does not split the class there.
+  /// A location where the split of a class may differ: an op, or an argument of a function. Null:
+  /// all locations.
   using Site = const void *;
   static Site getSite(Operation *op) { return op; }
   static Site getSite(BlockArgument argument) { return argument.getAsOpaquePointer(); }
   void removeAxis(Site site, int cls, StringAttr axis) { removedAxes.insert({site, {cls, axis}}); }
-  /// Sets the order in which axes split a class at one site, outermost first; others follow.
+  /// Sets the order in which axes split a class at one site, outermost first. Axes that are not in
+  /// `order` are inner.
   void setOrder(Site site, int cls, ArrayRef<StringAttr> order) {
     orders[{site, cls}].assign(order.begin(), order.end());
   }
 
-  /// Tensor that an annotation stores sharded although some op needs the class unsplit: the class
-  /// is split at single sites only.
+  /// Tensor that is stored sharded by an annotation, although some op needs the class unsplit. The
+  /// class is split only at selected sites.
   struct StoredSplit {
     unsigned dim; // of the tensor
     int cls;
@@ -99,20 +99,19 @@ public:
   /// Splits `cls` at one site: in factor `index` of an op's rule, or in dimension `index` of an
   /// argument.
   void splitAt(Site site, unsigned index, int cls, StringAttr axis);
-  /// usesAxis: whether `axis` splits any tensor or class. isWanted: whether an annotation or a
-  /// tactic splits `cls` over it anywhere.
+  /// `usesAxis` returns whether `axis` splits any tensor or class; `isWanted`, whether an
+  /// annotation or a tactic splits `cls` over `axis` at any site.
   bool usesAxis(StringAttr axis) const;
   bool isWanted(int cls, StringRef axis) const;
   /// Returns the record of a tactic; creates it if necessary.
   TacticRecord &getRecord(StringRef name);
 
-  /// Returns the axes of a class at `place` in factor or dimension `index`. Without an index: at
-  /// any.
+  /// Returns the axes of a class at `site`, in factor or dimension `index` (-1: any).
   SmallVector<StringAttr> getAxes(int cls, Site site = nullptr, int index = -1) const;
   bool hasAxis(ArrayRef<int> classes, StringRef axis, Site site = nullptr, int index = -1) const;
   void addAxis(int cls, StringRef axis);
-  /// Returns true if a tactic may split `cls` over `axis`: the class is undecided, and the axis
-  /// splits no other class of the same op.
+  /// Returns true if a tactic may split `cls` over `axis`: the class is not in `decided`, and the
+  /// axis does not split another class of the same op.
   bool canSplit(int cls, StringRef axis) const;
 
   /// Returns the distribution of a dimension (or factor) that consists of these classes.
@@ -123,27 +122,29 @@ public:
   ArrayRef<ClassUse> getUses(int cls) const;
   /// Returns the ops with a rule, in program order.
   ArrayRef<Operation *> getOps() const { return ops; }
-  /// Returns the number of runs of `op` per step: the number of calls of its function.
+  /// Returns how often `op` is executed per step: the number of calls of its function.
   int64_t getCallCount(Operation *op) const;
   /// Returns all calls of a function.
   ArrayRef<func::CallOp> getCalls(func::FuncOp function) const;
 
-  /// Returns true if an op leaves partial sums (or maxima, minima) along `axis`.
+  /// Returns true if a value has partial sums (or maxima, minima) over `axis`.
   bool isUnreduced(Value value, StringRef axis) const;
 
-  /// Returns the parameters that `value` is, through calls. An argument of a layer has those of all
+  /// Returns the parameter op of `value`; for an argument of a layer, the parameter ops of all
   /// calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
-  /// Expects the communication of ops that reduce over `cls`, split over `axis`, or permute it.
+  /// Records the communication of ops that reduce over or permute `cls`, which `axis` splits, as
+  /// expected.
   void expectCommunication(int cls, StringRef axis, const std::string &what,
                            TacticRecord &record) const;
-  /// Expects the communication of `op` that permutes elements along a dimension split over `axis`.
+  /// Records the communication of `op`, which permutes elements of a dimension split over `axis`,
+  /// as expected.
   void expectPermutation(Operation *op, StringRef axis, TacticRecord &record) const;
-  /// Expects the communication at operands and results of `op`, over all axes.
+  /// Records all communication at operands and results of `op` as expected.
   void expectOp(Operation *op, const std::string &why, TacticRecord &record) const;
 
-  /// Returns the classes that form the runs of a permuted factor, major to minor. Empty for other
+  /// Returns the classes within the runs of a permuted factor, major to minor; empty for other
   /// factors.
   SmallVector<int> getPermuted(Operation *op, unsigned factor) const;
   bool isPermuted(ClassUse use, int cls) const {
@@ -152,10 +153,10 @@ public:
 
   /// Returns the parameter operand of a matmul or lookup; null if there is none.
   Value getMatrix(Operation *op) const;
-  /// Returns the classes of the matrix of `op` on the other side from a column, if annotations
-  /// leave them to tpx or split them over it.
+  /// Returns the row classes of the matrix of `op`, if annotations split them over tpx or leave
+  /// them unspecified.
   SmallVector<int> getRows(Operation *op) const;
-  /// Returns true for the residual's width, whose norms were decomposed.
+  /// Returns true if `cls` is the residual's width and its norms were decomposed.
   bool isNormWidth(int cls) const;
 
   /// Describes a class for reports: its size ("5 heads", "160"), and the matmuls, lookups and
@@ -177,54 +178,54 @@ private:
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee
 };
 
-/// Adds partial sums before anything else is added to them, so that one reduction suffices: x +
-/// attention + mlp becomes (attention + mlp) + x. Returns true after a change; the plan must then
-/// be made again.
+/// Reassociates sums so that partial sums are added first and one reduction suffices: x + attention
+/// + mlp becomes (attention + mlp) + x. Returns true if the program changed; the plan must then be
+/// recomputed.
 bool regroupSums(const Plan &plan);
 
-/// Gives each use of a parameter, constant or iota its own copy, and each use of a parameter its
-/// own function argument. Copies of such ops cost nothing.
+/// Clones parameters, constants and iotas for each use, and adds a function argument for each use
+/// of a parameter, so that uses can have different shardings.
 void separateUses(ModuleOp module);
-/// Separates biases from matmuls into adds, so that the inner dimension of a matmul can be split.
-/// Biases of other matmuls are restored later.
+/// Converts the biases of matmuls to adds, so that the inner dimension of a matmul can be split.
+/// The biases of matmuls that are not split in this way are restored later.
 void separateBiases(ModuleOp module);
 
-/// Decomposes norms over a width within a layer that will be split (such as all heads of queries).
-/// `plan` is new, and `chooseColumns` gives axes to the classes of a plan. Returns true after a
-/// change; the plan must then be made again.
+/// Decomposes norms over widths within a layer that will be split, such as all heads of queries.
+/// `plan` has no axes; `chooseColumns` assigns axes to the classes of a plan. Returns true if the
+/// program changed; the plan must then be recomputed.
 bool decomposeInnerNorms(const Plan &plan, function_ref<LogicalResult(Plan &)> chooseColumns);
 /// With two tp dimensions: decomposes norms over the residual's width, which both axes will split.
-/// `plan` has columns.
+/// Precondition: the column classes of `plan` are set.
 void decomposeResidualNorms(const Plan &plan);
 
 /// Step of the plan: annotations of the user, or the splits of one item of --megatron-shard.
 struct Tactic {
   StringRef name;
-  /// Most tactics give axes to classes. Those that split the rows of matrices depend on the
-  /// columns. After all classes have their axes, conflicts are resolved; the remaining tactics then
-  /// choose ops.
+  /// Tactics of the phase Classes assign axes to classes. Tactics of the phase Rows split rows of
+  /// matrices, depending on the columns. Then conflicts are resolved, and tactics of the phase Ops
+  /// select ops.
   enum class Phase { Classes, Rows, Ops } phase;
   LogicalResult (*apply)(Plan &);
 };
-/// Returns the tactics of `spec` in order: --megatron-shard is a list of tactics.
+/// Returns the tactics of `spec`, in order.
 SmallVector<Tactic> getTactics(const ::tpc::ShardSpec &spec);
 
-/// Returns the distance of elements i and i + steps along a view's dimension in the weight. For
-/// repeated elements, returns the distance to the next distinct one.
+/// Returns the distance in the weight of elements i and i + steps of a view's dimension. If
+/// elements are repeated, returns the distance to the next distinct element.
 int64_t getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps);
 /// Applies `tpc.sharding` annotations of weights, values and inputs.
 LogicalResult applyAnnotations(Plan &plan);
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);
-/// Ops that need all of `batch`, with all their producers, if these are cheap. Inputs are
-/// replicated, so each rank can run such ops for all samples in every micro-batch. `stuck` has the
-/// ops that need more.
+/// Ops that need all samples (`batch` unsplit), together with their producers, if these are cheap.
+/// Each rank runs them for all samples in every micro-batch, because inputs are replicated.
+/// `stuck`: ops whose producers are too expensive.
 struct WholeBatch {
   llvm::SetVector<Operation *> ops;
   struct Blocker {
-    Operation *op;     // needs all of the batch
+    Operation *op;     // needs all samples
     Operation *source; // expensive producer; null: an argument of a layer
-    bool always;       // blocks replicas too, not only micro-batches
+    bool always;       // prevents replicas too, not only micro-batches
     StringRef why;
   };
   SmallVector<Blocker> blockers;
@@ -234,19 +235,19 @@ WholeBatch findWholeBatch(const Plan &plan, int batch, bool micro);
 LogicalResult applyTensorTactic(Plan &plan);
 /// Splits the vocabulary over tp: rows of the table, columns of the head.
 LogicalResult applyVocabularyTactic(Plan &plan);
-/// With two tp dimensions: splits the other side of matrices over tpx.
+/// With two tp dimensions: splits the rows of matrices over tpx.
 LogicalResult applyRowsTactic(Plan &plan);
-/// Runs ops that tp does not split on parts of the tokens.
+/// Sequence parallelism: shards the tokens of ops that tp does not split.
 LogicalResult applySequenceTactic(Plan &plan);
 
-/// Decides, for each op where one axis splits two classes, which class keeps it.
+/// For each op where one axis splits two classes, selects the class that keeps the axis.
 void resolveConflicts(Plan &plan);
 
-/// Derives the collectives of all expected communication. The module must have the attributes that
-/// tpc-insert-reshards reads.
+/// Derives the collectives of all expected communication. Precondition: the module has the
+/// attributes that tpc-insert-reshards reads.
 LogicalResult expectCollectives(Plan &plan);
 
-/// Creates one function per annotation of the weights of its calls.
+/// Clones layer functions such that all calls of a function have weights with equal annotations.
 void specializeLayers(ModuleOp module);
 
 } // namespace mlir::tpc

@@ -92,7 +92,7 @@ DistAttr PlannedDists::getProduced(Value value) const {
     auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
     if (!callee || callee.isExternal())
       return getDist(value);
-    // A function does not return partial sums.
+    // Functions do not return partial sums.
     Value returned = callee.front().getTerminator()->getOperand(result.getResultNumber());
     return getArrival(returned);
   }
@@ -122,7 +122,7 @@ DistAttr PlannedDists::getStored(Value value) const {
   for (auto [d, size] : llvm::enumerate(getSizes(value))) {
     SmallVector<FactorAttr> factors;
     for (int cls : plan.classes.getClasses(value, d)) {
-      // Keeps the remaining axes that the op itself splits this class over.
+      // Keeps the remaining axes over which the op itself splits this class.
       constexpr int none = std::numeric_limits<int>::max();
       SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getSite(op), none);
       llvm::erase_if(axes, [&](StringAttr axis) { return isStored(axis.getValue()); });

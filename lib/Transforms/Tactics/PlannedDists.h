@@ -1,9 +1,9 @@
 //===- PlannedDists.h - Distributions implied by a plan ---------*- C++ -*-===//
 //
-// A plan states which axes split which classes, and at which ops. It implies the distributions that
-// an op requires of its operands and produces, and the collectives in between. This class computes
-// them before any value has a distribution, with the search that lowers reshards (Reshard.h). A
-// decision therefore costs exactly what its collectives will cost.
+// A plan assigns axes to classes. This determines the distributions of operands and results of each
+// op, and the collectives between producers and users. This class computes both before
+// distributions are assigned to values, with the search that also lowers reshards (Reshard.h).
+// Estimated costs of decisions are therefore the estimated costs of the actual collectives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,35 +21,37 @@ class PlannedDists {
 public:
   explicit PlannedDists(const Plan &plan);
 
-  /// Returns the axes of a class in factor `index` of an op; overrides those of the plan.
+  /// Returns the axes of a class in factor `index` of an op, instead of the axes in the plan.
   using AxesOf = function_ref<SmallVector<StringAttr>(int cls, unsigned index)>;
-  /// Returns how `op` splits the factors of its rule.
+  /// Returns the splits of the factors of the rule of `op`.
   SmallVector<DimAttr> getSplits(Operation *op) const;
   SmallVector<DimAttr> getSplits(Operation *op, AxesOf axesOf) const;
-  /// Returns the distribution that `op` requires of an operand, or produces as a result (possibly
-  /// unreduced), if it splits its factors as in `splits`.
+  /// Returns the distribution of an operand that `op` requires, or of a result that it produces
+  /// (possibly unreduced), if `splits` are the splits of its factors.
   DistAttr getRequired(Operation *op, unsigned operand, ArrayRef<DimAttr> splits) const;
   DistAttr getProduced(OpResult result, ArrayRef<DimAttr> splits) const;
-  /// Returns the distribution that a use requires: by the op's rule, or by the called function.
-  /// Null if there is no requirement.
+  /// Returns the distribution that a use requires, because of the op's rule or the called function;
+  /// null if any distribution is valid.
   DistAttr getRequired(OpOperand &use) const;
-  /// Returns the distribution that a value is produced in, before a reshard to its annotation.
+  /// Returns the distribution of a value before it is resharded to its annotation.
   DistAttr getProduced(Value value) const;
-  /// Returns the dimensions in which an annotation stores an op's result sharded. If the op splits
-  /// other dimensions over the same axes, they become replicated in the value. Null without such an
-  /// annotation.
+  /// Returns the distribution of an op's result that an annotation stores sharded; null without
+  /// such an annotation. Other dimensions that the op splits over the same axes are unsplit in it.
   DistAttr getStored(Value value) const;
-  /// Returns the distribution that users read. Unreduced axes are reduced into `made`'s own
-  /// dimensions, or into dimensions that the plan splits over these axes anywhere else.
+  /// Returns the distribution that users read, given the produced distribution `made`. A partial
+  /// sum is all-reduced, or reduce-scattered into a dimension that the plan splits over the same
+  /// axes elsewhere.
   DistAttr getArrival(Value value) const { return getArrival(value, getProduced(value)); }
   DistAttr getArrival(Value value, DistAttr produced) const;
 
-  /// Divides a dimension into these classes, major to minor; nothing if an axis crosses a boundary.
+  /// Divides a dimension into these classes, major to minor; nothing if an axis splits across a
+  /// boundary of classes.
   std::optional<SmallVector<DimAttr>> splitByClasses(DimAttr dim, ArrayRef<int> list) const;
 
-  /// Returns the collectives that convert `from` to `to`; nothing if there are none.
+  /// Returns the collectives that reshard `from` to `to`; nothing if that is impossible.
   const std::optional<ReshardPath> &getPath(DistAttr from, DistAttr to);
-  /// Returns their seconds for elements of `value`'s type; infinity if there are none.
+  /// Returns the estimated seconds of these collectives for `value`; infinity if resharding is
+  /// impossible.
   double getSeconds(Value value, DistAttr from, DistAttr to);
 
 private:

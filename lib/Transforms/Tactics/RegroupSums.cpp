@@ -1,8 +1,8 @@
 //===- RegroupSums.cpp - Regrouping of partial sums -----------------------===//
 //
-// A parallel residual x + attention(n) + mlp(n) adds two row-parallel matmuls to the same value. As
-// written, x is added to the first, which must be reduced before that. Adding the partial sums
-// first leaves one reduction.
+// A parallel residual (x + attention(n)) + mlp(n) adds two row-parallel matmuls to x. In this
+// order, the first matmul must be reduced before x is added, and the second matmul is reduced
+// separately. If the partial sums are added first, one reduction suffices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ static void collectAddends(AddOp add, SmallVectorImpl<Value> &addends,
                            SmallVectorImpl<Operation *> &inner) {
   for (Value operand : add->getOperands()) {
     auto next = operand.getDefiningOp<AddOp>();
-    // An annotated value stays as it is.
+    // Annotated values are not changed.
     if (next && next->hasOneUse() && next.getType() == add.getType() &&
         !next->hasAttr(kShardingAttr)) {
       inner.push_back(next);
@@ -49,8 +49,8 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
     SmallVector<Operation *> inner;
     collectAddends(root, addends, inner);
     for (Value value : addends) {
-      // Adds never reduce, and the plan does not contain the new ones. With two tp dimensions, only
-      // sums over columns are unreduced over tpy.
+      // New adds are not in the plan and need no check, because adds are not reductions. With two
+      // tp dimensions, only reductions over columns are unreduced over tpy.
       bool first = !value.getDefiningOp<AddOp>() &&
                    (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
                    value.hasOneUse() && value.getType() == root.getType();

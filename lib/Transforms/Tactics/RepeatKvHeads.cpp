@@ -2,9 +2,9 @@
 //
 // Grouped attention has the classes [kv, group]: `kv` heads of keys, each used by `group` query
 // heads. If tp has more ranks than kv heads, splitting kv leaves ranks without work, and splitting
-// the groups makes every rank compute all kv heads. Megatron gives several ranks the same kv head:
-// the group is divided into `r` parts, and each kv head is repeated for each part. This pass
-// changes the program accordingly:
+// the group requires all kv heads on each rank. Megatron replicates kv heads: each group is divided
+// into `r` subgroups, and the kv head is repeated for each subgroup. This pass rewrites the program
+// accordingly:
 //
 //     q [b, s, 8, d]   k, v [b, s, 2, d]      kv = 2, group = 4
 //     q [b, s, 8, d]   k, v [b, s, 4, d]      kv = 4, group = 2: heads 0, 0, 1, 1
@@ -12,28 +12,28 @@
 // Then tp4 splits kv evenly. The repetition has one of two forms:
 //
 // * In weights: the views of the weights have a factor r with stride 0 after the kv heads, as in
-//   `[64 x 16, 2 x 8, 2 x 0, 8 x 1]`. A rank loads and multiplies only the kv head that its query
+//   `[64 x 16, 2 x 8, 2 x 0, 8 x 1]`. A rank loads and computes only the kv heads that its query
 //   heads use.
-// * After weights: all ranks compute all kv heads, and a rank selects those that its query heads
-//   use. In a step that appends to caches, it selects from the new keys and values, so its caches
-//   contain only these, and no step copies cache contents.
+// * After weights: all ranks compute all kv heads, and each rank selects the heads that its query
+//   heads use. In a step with in-place caches, heads are selected from the new keys and values
+//   before they are appended, so caches contain only the selected heads and are not copied.
 //
-// Caches that are inputs are replicated, and each rank selects its heads. Caches that are outputs
-// deliver the first copy of each head (HeadReplication.h). A norm over all heads of keys becomes
-// one over the repeated heads: each occurs r times, so the mean over r·n elements equals the mean
-// over n. Neither form sends anything.
+// Caches that are inputs are replicated, and each rank selects its heads. For caches that are
+// outputs, the first copy of each head is delivered (HeadReplication.h). A norm over all heads of
+// keys becomes a norm over the repeated heads: each head occurs r times, so means do not change.
+// Neither form needs communication.
 //
 // Maximum per rank, in matrices of one head:
 //
 //                              query heads                       matrices
-//     r parts, in weights      ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
-//     r parts, after weights   ceil(kv * r / tp) * group / r     2 * (kv + queries)
+//     r copies, in weights     ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
+//     r copies, after weights  ceil(kv * r / tp) * group / r     2 * (kv + queries)
 //     no repetition            kv * ceil(group / tp)             2 * (kv + queries)
 //
-// These counts determine the time of a rank's matmuls and of its attention. The pass selects the
-// split with the minimum time; among equals the one with the fewest stored matrices, then the
-// fewest repetitions. r divides the group and may be 1. With 8 query heads for 2 kv heads, tp3
-// splits 3, 3, 2 after the weights; with 32 for 8, tp6 repeats each kv head twice.
+// These counts determine the time of a rank's matmuls and attention. The pass selects the split
+// with the minimum time (in a tie: with the fewest stored matrices, then the fewest repetitions). r
+// divides the group and may be 1. For example, tp3 splits 8 query heads of 2 kv heads into 3, 3 and
+// 2 (after weights); with 32 query heads of 8 kv heads, tp6 repeats each kv head twice.
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,8 +71,8 @@ struct HeadSplit {
   }
 };
 
-/// Returns all splits, best first. Attention of one query head over all keys takes `attention`
-/// times as long as a matmul with a matrix of one head.
+/// Returns all splits, best first. `attention`: time of attention for one query head, divided by
+/// the time of a matmul with a matrix of one head.
 SmallVector<HeadSplit> getSplits(int64_t kv, int64_t group, int64_t parts, double attention) {
   auto maxPerRank = [parts](int64_t n) { return (n + parts - 1) / parts; };
   auto inWeights = [&](HeadSplit::Kind kind, int64_t r) {
@@ -99,14 +99,15 @@ SmallVector<HeadSplit> getSplits(int64_t kv, int64_t group, int64_t parts, doubl
   return splits;
 }
 
-/// Keys and values of attention ops, traced back to weights, or to values appended to caches.
+/// Repeats heads of keys and values of attention ops. Traces keys and values back to weights, or to
+/// values that are appended to caches.
 class HeadRepeater {
 public:
   HeadRepeater(ModuleOp module, FactorClasses &classes, int cls, bool fromAppends = false)
       : module(module), classes(classes), cls(cls), fromAppends(fromAppends) {}
 
-  /// Returns true if keys and values come from repeatable weights (or from input caches) through
-  /// ops that treat each head alike, and have no other users except outputs.
+  /// Returns true if keys and values are computed from repeatable weights (or input caches) only by
+  /// ops that treat each head alike, and outputs are the only other users.
   bool collect(ArrayRef<AttentionOp> ops) {
     return llvm::all_of(ops,
                         [&](AttentionOp op) { return collect(op.getK()) && collect(op.getV()); }) &&
@@ -136,7 +137,7 @@ private:
   SmallVector<ParameterOp> parameters;
 };
 
-/// Returns the view with one dimension per class; null if there is no such view.
+/// Returns the parameter's view with one dimension per class; null if it cannot be expressed.
 ViewAttr HeadRepeater::open(ParameterOp parameter) {
   SmallVector<int64_t> shape;
   for (unsigned dim = 0; dim < getSizes(parameter.getResult()).size(); ++dim)
@@ -152,7 +153,7 @@ bool HeadRepeater::has(Value value) {
   return false;
 }
 
-/// Returns the dimension that consists of kv heads alone.
+/// Returns the dimension that consists only of kv heads.
 std::optional<unsigned> HeadRepeater::getDim(Value value) {
   for (unsigned dim = 0; dim < getSizes(value).size(); ++dim)
     if (ArrayRef<int>(classes.getClasses(value, dim)) == ArrayRef<int>(cls))
@@ -170,7 +171,7 @@ SmallVector<func::CallOp> getCalls(ModuleOp module, func::FuncOp function) {
   return calls;
 }
 
-/// Returns true if a value is an input, or a view of one: it is replicated.
+/// Returns true if a value is an input or a movement of an input, and therefore replicated.
 bool isInput(ModuleOp module, Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
@@ -233,7 +234,7 @@ bool HeadRepeater::collect(Value value) {
         rule.factors[factor].kind != FactorKind::Parallel)
       return false;
   users.insert(op);
-  bool any = isa<ExpandOp>(op); // repeats a value that exists once
+  bool any = isa<ExpandOp>(op); // an expand broadcasts to the repeated heads
   for (Value operand : op->getOperands())
     if (has(operand)) {
       any = true;
@@ -243,7 +244,8 @@ bool HeadRepeater::collect(Value value) {
   return any;
 }
 
-/// Returns true if a use makes the value an output of the program, through the enclosing layers.
+/// Returns true if a use returns the value as an output of the program, possibly through layer
+/// functions.
 bool HeadRepeater::isDelivered(OpOperand &use) {
   std::optional<unsigned> dim = getDim(use.get());
   if (!isa<func::ReturnOp>(use.getOwner()) || !dim)
@@ -273,7 +275,7 @@ bool HeadRepeater::isClosed(ArrayRef<AttentionOp> ops) {
          });
 }
 
-/// Gathers index i / times for each i: each index occurs several times in a row.
+/// Creates a gather of index i / times for each i, which repeats each index `times` times.
 Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim, int64_t n,
                      int64_t times) {
   SmallVector<int64_t> indices;
@@ -286,7 +288,7 @@ Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim
 }
 
 int64_t HeadRepeater::apply(int64_t repeats) {
-  // Computes all types first, from the unchanged classes.
+  // Compute all types before the first change, because classes become invalid.
   SmallVector<std::pair<Value, Type>> types;
   for (Value value : llvm::concat<const Value>(values, delivered)) {
     SmallVector<SymExpr> sizes = getSizes(value);
@@ -356,7 +358,7 @@ bool mustBeWhole(const FactorClasses &classes, int cls) {
                       [](Operation *op) { return !isa<NormOpInterface>(op); });
 }
 
-/// Repeats the kv heads of grouped attention, per class of kv heads.
+/// Repeats the kv heads of grouped attention, separately for each class of kv heads.
 void repeatKvHeads(ModuleOp module, int64_t parts) {
   bool grouped = false;
   module.walk([&](AttentionOp op) {
@@ -371,7 +373,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
   llvm::MapVector<int, SmallVector<AttentionOp>> byClass;
   module.walk([&](AttentionOp op) {
     FactorClasses::Classes heads = classes.getClasses(op.getK(), 2);
-    // A single kv head has no class: all ranks need it, and groups are split.
+    // A single kv head has no class: all ranks need the head, and the group is split.
     if (heads.size() == 1 && classes.getClasses(op.getQ(), 2).size() == 2)
       byClass[heads.front()].push_back(op);
   });
@@ -384,8 +386,8 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     });
     if (!kv || !heads || *kv % parts == 0 || !same || mustBeWhole(classes, cls))
       continue;
-    // Cost of scores and of their matmul with values, relative to a matrix with one row per
-    // channel.
+    // Cost of computing scores and of their matmul with values, relative to a matrix with one row
+    // per channel.
     int64_t width = *heads * getSizes(ops.front().getQ())[3].asConstant().value_or(1);
     int64_t keys = evaluateOr1(getSizes(ops.front().getK())[1], symbols);
     if (std::optional<SymExpr> window = ops.front().getWindow(); window && ops.front().getCausal())
@@ -406,7 +408,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     };
     const HeadSplit &plain =
         *llvm::find_if(splits, [](const HeadSplit &s) { return s.kind == HeadSplit::Unrepeated; });
-    // If keys do not come from weights, a repetition must not increase memory.
+    // If keys are not computed from weights, a repetition must not increase memory.
     auto isPossible = [&](const HeadSplit &s) {
       return found || s.kind == HeadSplit::Unrepeated ||
              (s.kind == HeadSplit::AfterWeights && s.matrices < plain.matrices);

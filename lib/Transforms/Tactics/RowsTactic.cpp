@@ -1,21 +1,22 @@
 //===- RowsTactic.cpp - Tactic of the second tp dimension -----------------===//
 //
-// tp2x4: the tactics of columns have given tpy to heads, inner widths and the vocabulary (C below).
-// This tactic splits the other side of matrices, the residual's width E, over tpx. Outside of
-// matmuls, it splits both classes over both axes:
+// With two tp dimensions (such as tp2x4), the column tactics split heads, inner widths and the
+// vocabulary (C below) over tpy. This tactic splits the rows of matrices, which are the residual's
+// width E, over tpx. Outside of matmuls, both classes are split over both axes:
 //
 //     matmuls and tables (with E and C)     E{tpx}        C{tpy}
 //     all other ops                         E{tpx, tpy}   C{tpy, tpx}
 //
-// With fewer heads of keys than X·Y, tpx splits the heads of each group instead, or vice versa:
-// q [kv{tpy}, group{tpx}], k [kv{tpy}]. The vocabulary is much larger than the width. If it costs
-// less (α + β·bytes), E is whole in its matmuls, and the vocabulary alone is split, V{tpy, tpx}.
+// If there are fewer kv heads than X·Y ranks, tpy splits kv heads and tpx splits the query heads of
+// each group, or vice versa: q [kv{tpy}, group{tpx}], k [kv{tpy}]. In matmuls with the vocabulary,
+// which is much larger than E, E is unsplit and only the vocabulary is split, V{tpy, tpx}, if this
+// costs less (α + β·bytes).
 //
-// A matmul that reduces over E leaves C{tpy} unreduced over tpx, which is reduce-scattered to
-// C{tpy, tpx}. Its operand E{tpx} is gathered over tpy from E{tpx, tpy}. A matmul that reduces over
-// C does the same with the axes exchanged. So each collective moves 1/X or 1/Y of the bytes of one
-// dimension (docs/design/partitioning.md has the closed form), and weights, activations and
-// arithmetic are all split X·Y ways.
+// The operand E{tpx, tpy} of a matmul that reduces over E is gathered over tpy to E{tpx}. The
+// result C{tpy} is unreduced over tpx and is reduce-scattered to C{tpy, tpx}. For matmuls that
+// reduce over C, the axes are exchanged. Thus each collective transfers 1/X or 1/Y of the bytes of
+// a collective in one tp dimension (docs/design/partitioning.md has the closed form), and weights,
+// activations and arithmetic are split over X·Y ranks.
 //
 // (Pope et al. 2022, "Efficiently scaling transformer inference", 2D weight-stationary layout.)
 //
@@ -61,16 +62,16 @@ private:
   Symbols symbols;
   llvm::SetVector<int> rows;
   llvm::SetVector<int> carriers; // classes other than rows that tpx splits outside of matmuls
-  llvm::SetVector<int> oneSided; // columns in whose matmuls rows are whole
+  llvm::SetVector<int> oneSided; // columns in whose matmuls rows are unsplit
   DenseSet<Operation *> inMatmuls;
-  DenseMap<Operation *, StringRef> passing; // ops that add partial sums, with their axis
+  DenseMap<Operation *, StringRef> passing; // ops that propagate partial sums, and the axis
   TacticRecord result{"rows"};
 };
 
 } // namespace
 
-/// Chooses the classes on the other side of matrices, those with the most bytes first. Two classes
-/// of one op exclude each other.
+/// Selects row classes of matrices greedily, in descending order of bytes. Two classes of one op
+/// exclude each other.
 LogicalResult RowsTactic::chooseRows() {
   llvm::MapVector<int, double> saved;
   for (Operation *op : plan.getOps())
@@ -106,7 +107,7 @@ LogicalResult RowsTactic::chooseRows() {
   }
   std::string spelling =
       "tp" + std::to_string(plan.spec.tensorX) + "x" + std::to_string(plan.spec.tensorY);
-  // Dimensions that annotations leave unsplit stay so.
+  // Dimensions that annotations leave unsplit are not split.
   bool annotated = plan.spec.manual || !plan.decided.empty();
   if (rows.empty() && annotated)
     return success();
@@ -151,8 +152,8 @@ bool RowsTactic::hasRow(Value value) const {
   });
 }
 
-/// Returns the class that tpx splits outside of matmuls for `column`: the column itself or, if
-/// there are too few heads, the other heads of its attention.
+/// Returns the class to which tpx is assigned outside of matmuls: `column` or, if it has too few
+/// heads, the other class of heads in its attention op.
 int RowsTactic::getCarrier(int column) const {
   int64_t x = plan.spec.tensorX, y = plan.spec.tensorY;
   auto sizeOf = [&](int cls) { return evaluateOr1(plan.classes.getSize(cls), symbols); };
@@ -221,7 +222,7 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isOneSided) c
   return seconds * double(plan.getCallCount(op));
 }
 
-/// Adopts columns to which annotations of matrices give both axes.
+/// Adopts the columns that annotations of matrices split over both axes.
 void RowsTactic::adoptOneSided() {
   for (Operation *op : plan.getOps()) {
     Value matrix = plan.getMatrix(op);
@@ -235,8 +236,8 @@ void RowsTactic::adoptOneSided() {
   }
 }
 
-/// Decides the split of the vocabulary. A table and a head that share a weight are split alike, so
-/// that a rank stores one part of it.
+/// Selects the split of the vocabulary. The embedding and the head are split alike if they share a
+/// weight, so that a rank stores only one shard.
 void RowsTactic::chooseOneSided() {
   if (plan.spec.tensorX == 1)
     return; // no difference
@@ -265,7 +266,7 @@ void RowsTactic::chooseOneSided() {
       oneSided.insert(cost.columns.begin(), cost.columns.end());
 }
 
-/// Keeps only the own axis of each class in an op with rows and columns.
+/// In an op with rows and columns, removes tpy from rows and tpx from columns.
 void RowsTactic::removeOtherAxes(Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
   MLIRContext *context = plan.module.getContext();
   auto x = StringAttr::get(context, kX), y = StringAttr::get(context, kY);
@@ -294,7 +295,8 @@ void RowsTactic::removeAxesInMatmuls() {
       }
     return row && column;
   };
-  // An axis splits one factor: a class on both sides of a matrix loses it there.
+  // An axis may split only one factor. If a class is both a row and a column of a matrix, it is
+  // unsplit at this site.
   auto removeRepeatedAxes = [&](Plan::Site site, ArrayRef<FactorClasses::Classes> lists) {
     llvm::SmallDenseSet<int> seen;
     bool twice = false;
@@ -333,8 +335,8 @@ bool RowsTactic::isPartial(Value value, StringRef axis) const {
   return inMatmuls.contains(value.getDefiningOp()) && plan.isUnreduced(value, axis);
 }
 
-/// Splits sums of partial sums like matmuls, so that one reduction suffices. An op that passes on
-/// partial sums counts as a producer of them.
+/// Splits adds of partial sums like the matmuls that produce these, so that one reduction suffices.
+/// Results of ops that propagate partial sums are partial sums, too.
 void RowsTactic::removeAxesOverPartialSums() {
   for (Operation *op : plan.getOps()) {
     if (inMatmuls.contains(op) || op->getNumResults() != 1)
@@ -397,7 +399,7 @@ void RowsTactic::record() {
                : op->hasAttr(kNormAttr) ? "norms need mean and variance of a split width"
                                         : "sums over dimensions that both axes split");
   }
-  // Matmuls whose matrix has no such side.
+  // Record matmuls whose matrix has no row class.
   for (Operation *op : plan.getOps()) {
     if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
       continue;

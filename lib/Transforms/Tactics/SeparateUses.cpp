@@ -1,10 +1,10 @@
 //===- SeparateUses.cpp - One copy of weights and constants per use -------===//
 //
-// Copies of parameters and constants cost nothing: a rank loads the part of a weight that a use
-// needs, and parts that several uses share only once. A single value would force one distribution
-// on all its uses, and on everything added to it. Exporters store equal tensors once: in an
-// untrained model, one zero vector is the bias of the head projections, which are split, and of the
-// residual projections, which are not.
+// All uses of a value have the same classes, and therefore the same distribution. Exporters store
+// equal tensors only once: in an untrained model, for example, one zero vector is the bias of the
+// head projections, which are split, and of the residual projections, which are not. Parameters and
+// constants are therefore cloned for each use. Clones cost nothing, because a rank loads only the
+// shards that its ops use, and shards that several ops use only once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,8 +33,8 @@ public:
     });
   }
 
-  /// Gives each use its own argument. Visits callees first: their new arguments are new uses in
-  /// callers.
+  /// Adds an argument for each use. Visits callees before callers, because new arguments of callees
+  /// are new uses in callers.
   void separate() {
     for (auto function : module.getOps<func::FuncOp>())
       separate(function);

@@ -1,21 +1,21 @@
 //===- SequenceTactic.cpp - Tactic of sequence parallelism ----------------===//
 //
-// Between a row-parallel matmul and the next column-parallel one, all tp ranks would do the same
-// work on the same [tokens, hidden] values. This tactic splits these values over the tokens
-// instead. As a consequence, unreduced values are reduce-scattered instead of all-reduced, and a
-// column-parallel matmul gathers its tokens.
+// Between a row-parallel matmul and the next column-parallel matmul, computation on [tokens,
+// hidden] values would be replicated on all tp ranks. This tactic shards these values along the
+// tokens. As a consequence, the results of row-parallel matmuls are reduce-scattered instead of
+// all-reduced, and the operands of column-parallel matmuls are all-gathered.
 //
-// The decision is made per op. Initially, all ops are token-sharded in which tokens are one
-// parallel factor and tp splits nothing else. Then ops leave the set:
+// Ops are selected individually. Initially, an op is token-sharded if the tokens are one parallel
+// factor and tp splits no other factor. Then ops are removed from the set:
 //
-// (a) if no operand is reduced or token-sharded (slicing it would be free) but all tokens of the
-//     results are needed: the split would only add an all-gather;
-// (b) if all tokens of all results are needed and gathering them takes longer than gathering the
-//     operands (LinkModel.h), such as several ops with one operand (a parallel residual with two
-//     norms gathers once);
-// (c) if they compute a number per token from sums that are numbers per token, as in a norm over a
-//     width that tp splits, and all tokens of their results are needed: there is no work to share,
-//     and one all-reduce costs less than a reduce-scatter and a gather.
+// (a) if no operand is reduce-scattered or token-sharded, but all tokens of the results are needed:
+//     the split would only add an all-gather;
+// (b) if all tokens of all results are needed and gathering the results takes longer than gathering
+//     the operands (LinkModel.h); for example, several ops with the same operand (two norms in a
+//     parallel residual) need only one all-gather;
+// (c) if an op computes one number per token from reduced values with one number per token, as in a
+//     norm over a width that tp splits, and all tokens of its results are needed: the computation
+//     is negligible, and an all-reduce costs less than a reduce-scatter and an all-gather.
 //
 // Each step removes an op, so the tactic terminates.
 //
@@ -68,8 +68,8 @@ private:
   DenseMap<Operation *, bool> passing;
 };
 
-/// Collects the classes of tokens: the dimensions of row-parallel results before the last one.
-/// Other reductions (the maximum of a token's logits) have no such dimension.
+/// Collects the classes of tokens: all dimensions of row-parallel results except the last. Ignores
+/// other reductions, such as the maximum of a token's logits.
 void SequenceTactic::findTokens() {
   for (Operation *op : plan.getOps())
     for (Value result : op->getResults()) {
@@ -89,10 +89,9 @@ bool SequenceTactic::isUnreduced(Value value) {
          (value.getDefiningOp() && passesUnreduced(value.getDefiningOp()));
 }
 
-/// Returns true if `op` works on partial sums (such as an add of two), which are reduced once after
-/// it. The conditions equal those of tpc-insert-reshards. The result is cached: it depends on
-/// nothing that changes here, and a value that is repeatedly added to itself has exponentially many
-/// paths.
+/// Returns true if `op` propagates partial sums (such as an add of two partial sums), so that only
+/// its result is reduced. The conditions equal those of tpc-insert-reshards. The result is cached,
+/// because a value that is repeatedly added to itself has exponentially many paths.
 bool SequenceTactic::passesUnreduced(Operation *op) {
   if (auto it = passing.find(op); it != passing.end())
     return it->second;
@@ -118,7 +117,7 @@ bool SequenceTactic::computePassesUnreduced(Operation *op) {
          });
 }
 
-/// Returns the factor to split in `op` if it can work on a part of the tokens.
+/// Returns the factor of the tokens in `op`; nothing if `op` cannot be token-sharded.
 std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   if (isa<ParameterOp, ConstantOp, SizeOp>(op) || op->getNumResults() == 0 || passesUnreduced(op))
     return std::nullopt;
@@ -135,11 +134,11 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   }
   if (!found)
     return std::nullopt;
-  // At ops that process the whole batch, parts of tokens would not match those of other ops.
+  // In ops that process all samples, shards of the tokens would not match the shards in other ops.
   for (int cls : plan.classes.getFactorClasses(op, *found))
     if (plan.getAxes(cls, Plan::getSite(op)).size() != plan.getAxes(cls).size())
       return std::nullopt;
-  // Tokens must be a dimension of their own in every operand and result that has them.
+  // The tokens must be a separate dimension in each operand and result with tokens.
   auto fits = [&](const ShardingRule::Dims &dims, bool needed) {
     bool has = false;
     for (const ShardingRule::Dim &dim : dims) {
@@ -198,7 +197,7 @@ bool SequenceTactic::isTokenSharded(Value value) {
   return plan.tokenArguments.contains(value);
 }
 
-/// Splits an argument of a layer if some user is token-sharded.
+/// Shards arguments of layers that have a token-sharded user.
 void SequenceTactic::shardArguments() {
   plan.tokenArguments.clear();
   bool changed = true;
@@ -265,8 +264,8 @@ bool SequenceTactic::isFedByReduction(Value value) {
   auto argument = cast<BlockArgument>(value);
   if (!plan.tokenArguments.contains(argument))
     return false;
-  // The first argument of a layer also comes from the previous layer: visits calls without
-  // following the chain of layers in a cycle.
+  // The first argument of a layer may be the result of the previous layer. Calls are visited
+  // without following this cycle.
   return llvm::any_of(getCallOperands(argument), [&](Value operand) {
     if (isUnreduced(operand))
       return true;
@@ -280,7 +279,7 @@ bool SequenceTactic::isFedByReduction(Value value) {
   });
 }
 
-/// Finds token-sharded ops with an operand that comes from a reduction, directly or through such
+/// Finds token-sharded ops with an operand that is reduced, directly or through other token-sharded
 /// ops.
 void SequenceTactic::findFedByReductions() {
   fedByReductions.clear();
@@ -336,8 +335,8 @@ bool SequenceTactic::isPerToken(Value value) {
   return true;
 }
 
-/// Returns true if the sharded operands of `op` are sums of one number per token without other
-/// readers, directly or through other such ops.
+/// Returns true if the sharded operands of `op` are reduced values with one number per token and no
+/// other readers, directly or through other such ops.
 bool SequenceTactic::comesFromPerTokenSums(Operation *op, unsigned factor) {
   SmallVector<Value> operands = getShardedOperands(op, factor);
   return !operands.empty() && llvm::all_of(operands, [&](Value operand) {
@@ -350,8 +349,8 @@ bool SequenceTactic::comesFromPerTokenSums(Operation *op, unsigned factor) {
   });
 }
 
-/// Returns the estimated seconds to make all tokens of a sharded value available: it is gathered
-/// or, without other readers, its operands are.
+/// Returns the estimated seconds to make all tokens of a sharded value available, by an all-gather
+/// of the value or, if it has no other readers, of the operands of its op.
 double SequenceTactic::getSecondsForAllTokens(Value value, unsigned depth) {
   bool sharded = false, whole = false;
   collectUsers(value, sharded, whole);
@@ -384,12 +383,12 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
   if (llvm::all_of(op->getResults(), [&](Value v) { return isPerToken(v); }) &&
       comesFromPerTokenSums(op, factor))
     return true;
-  // Values to gather instead.
+  // Values that would be gathered instead.
   SmallVector<Value> operands = getShardedOperands(op, factor);
   double in = 0;
   for (Value operand : operands)
     in += getSecondsForAllTokens(operand);
-  // Other ops that could use the same gathered operand.
+  // Other ops that could read the same gathered operand.
   if (operands.size() == 1)
     for (Operation *user : operands[0].getUsers()) {
       auto other = plan.tokenFactor.find(user);
@@ -398,7 +397,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
         for (Value result : user->getResults())
           out += getGatherSeconds(result);
     }
-  // A shift of all tokens needs no communication of its own.
+  // A shift on all tokens needs no communication.
   return plan.getPermuted(op, factor).empty() ? out > in : out >= in;
 }
 

@@ -1,7 +1,7 @@
 //===- SpecializeLayers.cpp - One function per annotation of a layer ------===//
 //
-// A layer's function is called once per layer, with that layer's weights. If an annotation names
-// the weights of some layers only, these layers get their own copy of the function.
+// A layer function is called once per layer, with the weights of the layer. If annotations name
+// only the weights of some layers, the function is cloned for these layers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ public:
 
   void run() {
     auto main = module.lookupSymbol<func::FuncOp>("main");
-    // Visits callers before callees, so that annotations of arguments are known. Each new function
-    // is a copy with fewer calls, so the loop terminates.
+    // Visit callers before callees, so that annotations of arguments are known. Each clone has
+    // fewer calls than the original, so the loop terminates.
     SmallVector<func::FuncOp> work = {main};
     DenseSet<Operation *> done;
     for (size_t i = 0; i < work.size(); ++i) {
@@ -69,7 +69,7 @@ private:
     }
     for (auto &[id, group] : groups) {
       func::FuncOp function = callee;
-      // Other calls, of this or another caller, may already use the function.
+      // Other calls may already use the function with other annotations.
       if (Attribute taken = annotationOf.lookup(callee); taken && taken != id) {
         func::FuncOp &copy = copies[{callee, id}];
         if (!copy) {

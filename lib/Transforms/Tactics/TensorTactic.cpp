@@ -1,24 +1,25 @@
 //===- TensorTactic.cpp - Tactic of tensor parallelism --------------------===//
 //
-// The classes that tp splits follow from a simple structure. Two classes of one op exclude each
-// other, because an axis splits one factor of an op. A class that some op needs whole is not a
-// candidate. The rest falls into small components: the heads of attention, the inner width of an
-// MLP, the vocabulary. The residual's width is not a candidate, because norms need it whole. For
-// each component the tactic selects the independent set of minimum cost,
+// Selects the classes that tp splits. Candidates are the classes of matrices that no op needs
+// unsplit; the residual's width, for example, is excluded by norms. Two candidates in one op are in
+// conflict, because an axis may split only one factor of an op. The connected components of the
+// conflict graph are small: the heads of attention, the inner width of an MLP, the vocabulary. For
+// each component, the tactic selects the independent set of minimum cost,
 //
 //     64 * bytes of matrices stored on the worst-case rank  +  bytes that a rank sends
 //
-// in a step of 128 tokens. A byte of weights is stored all the time and read in each step; it
-// counts as much as 64 bytes sent once. A class sends the result of each op in which it is a
-// reduction. In an MLP, the candidates are the inner width (both matrices, one reduction of
-// [tokens, hidden]), or input and output widths (both matrices, a reduction of [tokens, inner]).
-// The first wins: Megatron's column-parallel fc1 followed by row-parallel fc2.
+// in a step of 128 tokens. A byte of weights weighs 64 times as much as a byte of communication,
+// because it is stored permanently and read in each step. Communication of a class is the reduction
+// of the result of each op that reduces over the class. In an MLP, for example, the independent
+// sets are the inner width (splits both matrices; one reduction of [tokens, hidden]), and the input
+// and output widths (split both matrices; one reduction of [tokens, inner]). The inner width has
+// the lower cost, which is Megatron's column-parallel fc1 followed by row-parallel fc2.
 //
-// The cost is per token. No saving of weights outweighs messages that grow faster than the number
-// of tokens. An example are scores [sequence, sequence] that must be summed if the size of a head
-// is split. Such a class is not a candidate, and a warning reports it if nothing else is split
-// instead. A class that is summed more than once in a layer adds reductions to Megatron's 2 L + 1,
-// and a warning names the alternative.
+// A class is not a candidate if its communication grows faster than the number of tokens, such as
+// the size of a head, whose split would require a reduction of scores [sequence, sequence]. If
+// nothing else is split instead, a warning reports such a class. Another warning reports classes
+// with more than one reduction per layer, which exceeds the 2 L + 1 reductions of Megatron, and
+// names the alternative.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,9 +39,10 @@ struct Candidate {
   int cls = -1;
   double saved = 0; // bytes of weights that the worst-case rank saves
   double sent = 0;  // bytes that a rank sends in a step of 128 tokens
-  /// Op whose sum over this class outweighs any saving of weights.
+  /// Reduction over this class whose communication grows faster than the number of tokens; null if
+  /// none.
   Operation *excessive = nullptr;
-  /// Matmuls and lookups that sum over the class.
+  /// Matmuls and lookups that reduce over the class.
   SmallVector<Operation *> sums;
   bool table = false; // rows of an embedding
   SmallVector<unsigned> conflicts;
@@ -88,7 +90,7 @@ private:
   SmallVector<int> unsplittable; // classes of matrices that cannot be split
 };
 
-/// Returns the share of `size` that the worst-case rank of `parts` does not store.
+/// Returns the fraction of `size` that a rank does not store, for the largest of `parts` shards.
 double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &symbols) {
   int64_t n = evaluateOr1(size, symbols);
   if (n <= 0)
@@ -114,7 +116,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
       if (inserted)
         candidates.emplace_back().cls = cls;
       Candidate &candidate = candidates[it->second];
-      // tp4x1 must choose as tp4x2 does, so assume more than one part.
+      // Assume at least two shards, so that tp4x1 and tp4x2 have the same result.
       candidate.saved +=
           bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
       candidate.table |= isa<EmbeddingOp>(op);
@@ -122,7 +124,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
     }
 }
 
-/// Returns the number of rows of matmuls with weights, in one step of nominal sizes.
+/// Returns the number of rows of matmuls with weights at nominal sizes.
 double TensorTactic::countTokens() const {
   double tokens = 1;
   for (Operation *op : plan.getOps())
@@ -136,10 +138,9 @@ double TensorTactic::countTokens() const {
   return tokens;
 }
 
-/// Returns true if an op's result, a sum over the ranks, grows faster than the number of tokens:
-/// doubling a symbol (such as the sequence length) clearly more than doubles its size. Constant
-/// sizes do not show this; there, a matmul of two activations with a result larger than both counts
-/// as such.
+/// Returns true if the result of a reduction grows faster than the number of tokens, that is, if
+/// doubling a symbol (such as the sequence length) clearly more than doubles the result's size. For
+/// constant sizes, returns true for a matmul of two activations whose result is larger than both.
 bool TensorTactic::isExcessive(Operation *op) const {
   double bytes = estimateBytes(op->getResult(0), symbols);
   for (const auto &[name, size] : symbols) {
@@ -154,8 +155,8 @@ bool TensorTactic::isExcessive(Operation *op) const {
 }
 
 void TensorTactic::collect() {
-  // Among tables, only that of the vocabulary is split: those with as many rows as the largest.
-  // Position tables are small, and a rank needs all rows of its tokens' positions.
+  // Only tables with the maximum number of rows, which are those of the vocabulary, are split.
+  // Position tables are small.
   double rows = 0;
   for (Operation *op : plan.getOps())
     if (isa<EmbeddingOp>(op))
@@ -203,7 +204,8 @@ void TensorTactic::collect() {
   }
 }
 
-/// Returns the best independent set of a component: over all sets if it is small, else greedily.
+/// Returns the best independent set of a component, by exhaustive search if the component is small,
+/// otherwise greedily.
 std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
   std::vector<unsigned> best;
   if (component.size() <= 16) {
@@ -274,7 +276,7 @@ LogicalResult TensorTactic::explainFailure() {
                             << spelling << parts << ": no weight of the model can be split";
   if (unsplittable.empty() && candidates.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
-    // Test files of single operators have weights as inputs.
+    // In test files of single operators, weights are inputs.
     for (Operation *op : plan.getOps())
       if (auto input =
               isa<MatmulOp>(op) ? dyn_cast<BlockArgument>(op->getOperand(1)) : BlockArgument())
@@ -350,9 +352,9 @@ std::string TensorTactic::describeParts(const Candidate &candidate) const {
   return text;
 }
 
-/// Checks that all ranks have work. A class with fewer elements than ranks causes a warning, or an
-/// error if no class has enough. Both name the maximum number of ranks that all have work
-/// everywhere.
+/// Checks that each rank has a non-empty shard of each class. A class with fewer elements than
+/// ranks causes a warning, or an error if all classes are too small. The message names the maximum
+/// number of ranks without empty shards.
 LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
   int64_t maxSize = 0, minSize = std::numeric_limits<int64_t>::max();
   for (const Candidate &candidate : candidates)
@@ -378,7 +380,7 @@ LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
   return success();
 }
 
-/// Describes the op whose sum outweighs any saving of weights.
+/// Describes the candidate's excessive reduction.
 std::string TensorTactic::describeExcess(const Candidate &candidate) const {
   Operation *op = candidate.excessive;
   return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() +
@@ -387,7 +389,8 @@ std::string TensorTactic::describeExcess(const Candidate &candidate) const {
          plan.describeSites(candidate.cls) + " can request it";
 }
 
-/// Warns of classes that stay unsplit because of excessive sums, if nothing else is split instead.
+/// Emits warnings about classes that stay unsplit because of excessive reductions, if nothing else
+/// is split instead.
 void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
   for (const Candidate &candidate : candidates)
     if (candidate.excessive && candidate.saved > 0 &&
@@ -398,7 +401,7 @@ void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
           " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
 }
 
-/// Warns of classes that are summed more than once in a layer.
+/// Emits warnings about classes with more than one reduction per layer.
 void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
   auto count = [&](ArrayRef<unsigned> list, double &saved) {
     int64_t sums = 0;

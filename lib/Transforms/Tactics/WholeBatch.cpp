@@ -1,16 +1,17 @@
 //===- WholeBatch.cpp - Ops that need all samples of a step ---------------===//
 //
-// Most ops of a transformer process each sample independently. Exceptions are a lookup in a mask by
-// an index into the batch, similarities between all samples, or a mean over them. Replicas could
-// gather the samples; micro-batches cannot, because a rank has one at a time. But inputs are
-// replicated, and ops that depend on inputs alone are cheap: masks, positions, indices. So
+// Most ops of a transformer process each sample independently. Exceptions are lookups in a mask by
+// an index of the sample, similarities between samples, and means over samples. Replicas could
+// gather the samples; micro-batches cannot, because a rank has one at a time. However, inputs are
+// replicated, and ops that depend only on inputs (masks, positions, indices) are cheap. Each rank
+// therefore runs such ops on all samples:
 //
 //     %m = tpc.cast %mask           [batch, sequence]      of all samples, on every rank
 //     %i = tpc.gather_nd %m, ...    [batch, sequence]      of all samples, on every rank
 //     %y = tpc.add %x, %i           [batch{dp, mb}, ...]   of this rank and this micro-batch
 //
-// where the slice between the last two is free. Ops that depend on weights (matmuls, lookups,
-// attention) or inside of a layer are more expensive, and are rejected.
+// The slice between the last two ops is free. If an op needs all samples of a value that depends on
+// weights (through matmuls, lookups or attention) or is computed in a layer, the split is rejected.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +21,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Reason why an op needs all of the batch.
+/// Reason why an op needs all samples.
 struct BatchReason {
   StringRef why;
   bool always = false;
