@@ -1,10 +1,10 @@
 //===- Defaults.cpp - Default values of omitted inputs --------------------===//
 //
-// Exporters of transformers agree on two names: `attention_mask`, [batch, tokens], non-zero for
+// All exporters of transformers use two names: `attention_mask`, [batch, tokens], non-zero for
 // visible tokens, and `position_ids`. An omitted mask hides no token. Omitted positions are
-// computed as in Hugging Face's library, which requires the length of the past and the padding.
-// Both are derived from the uses of the other inputs. If a use is not in this table, the positions
-// are required:
+// computed as in Hugging Face's library, from the length of the past and the padding, which are
+// derived from the uses of the other inputs. Positions cannot be omitted if a use is not in this
+// table:
 //
 //   tables are indexed by it                      token ids: independent of positions
 //   [batch, sequence, 64], symbolic sequence      embedded tokens: independent of positions

@@ -35,7 +35,7 @@ static std::string findBlobs(llvm::StringRef folder) {
   return "";
 }
 
-/// Returns true if the text of a location cannot leave its folder.
+/// Returns true if a relative path cannot refer to a file outside of its folder.
 static bool staysBelow(llvm::StringRef location) {
   return !path::is_absolute(location) && !location.contains('\\') &&
          !llvm::is_contained(llvm::make_range(path::begin(location), path::end(location)), "..");

@@ -1,7 +1,7 @@
 //===- Fold.h - Arithmetic on known contents --------------------*- C++ -*-===//
 //
-// Nodes compute shapes on small integer tensors. If all operands are known, the result is known
-// too, and no op enters the program.
+// Models compute shapes with nodes on small integer tensors. If all operands of a node are known
+// during import, the result is computed, and no op is created.
 //
 //===----------------------------------------------------------------------===//
 

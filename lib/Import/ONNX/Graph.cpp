@@ -161,9 +161,9 @@ static bool sameType(const ::onnx::AttributeProto &a, const ::onnx::AttributePro
          llvm::equal(a.t().dims(), b.t().dims());
 }
 
-/// Drops overwritten constants. If several constants share a name, ONNX Runtime uses the last one
-/// and warns; nodes count after initializers. Files with tied copies of weights contain such
-/// constants.
+/// Drops overwritten constants. If several constants have the same name, ONNX Runtime emits a
+/// warning and uses the last constant (nodes follow initializers). Files with tied copies of
+/// weights contain such constants.
 SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, Scope &scope) {
   llvm::StringMap<const ::onnx::NodeProto *> last;
   llvm::DenseSet<const ::onnx::NodeProto *> replaced;
@@ -207,7 +207,8 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
 }
 
 LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope) {
-  // Imports a node again after it finds equal sizes, so that its operands' types show the equality.
+  // Imports a node again after it has found equal sizes, so that the types of its operands have the
+  // replaced symbols.
   for (;;) {
     int64_t known = equalities;
     LogicalResult result = importNodeOnce(proto, scope);

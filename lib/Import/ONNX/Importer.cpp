@@ -45,9 +45,9 @@ Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, Tensor
 static constexpr int kMaxPasses = 50;
 
 OwningOpRef<ModuleOp> Importer::run() {
-  // Ops built before an equality was found have types that still show both sizes, and foldable ops
-  // may not have been folded. A pass therefore continues after the first equality and collects all.
-  // The next pass rebuilds the program. It folds more, and may therefore find further equalities.
+  // Ops that were created before an equality was found have types with the replaced symbol, and may
+  // not have been folded. A pass therefore collects all equalities, and the next pass rebuilds the
+  // program. Because it folds more ops, it may find further equalities.
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     equalities = 0;
     std::vector<Diagnostic> messages;
@@ -58,7 +58,7 @@ OwningOpRef<ModuleOp> Importer::run() {
       result = importOnce();
     }
     if (equalities)
-      continue; // messages of this pass may be wrong: types did not show all equalities
+      continue; // errors of this pass may be wrong, because not all equalities were known
     // Later errors may be consequences of the first. Report only that one.
     bool hasError = false;
     for (Diagnostic &message : messages) {
@@ -322,8 +322,8 @@ static bool differ(const SymExpr &a, const SymExpr &b) {
   return false;
 }
 
-/// A file may omit or freely name the sizes of a result. Numbers and names of input symbols must
-/// match.
+/// Checks that numbers and symbols of inputs in the declared shape of a result match the inferred
+/// shape. Other names of sizes are ignored.
 LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
                                            const Tensor &tensor) {
   if (!info.type().has_tensor_type())

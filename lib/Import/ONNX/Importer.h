@@ -82,7 +82,7 @@ public:
   const SymExpr *findChoice(const SymExpr &minOrMax) const;
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
 
-  /// Returns false once the number of folded elements exceeds that of any real model.
+  /// Returns false if the number of folded elements exceeds a limit that no real model reaches.
   bool countFolded(int64_t elements) { return (foldedElements += elements) < 4'000'000; }
 
   MLIRContext *context;

@@ -100,7 +100,7 @@ RankedTensorType Node::type(Type element, ArrayRef<SymExpr> sizes) {
   std::string fault = findFault(sizes);
   if (fault.empty())
     return makeTensorType(element, sizes);
-  // The node fails; any type serves until its handler returns.
+  // The node fails after its handler returns; until then, any type is sufficient.
   error() << "computes a value that " << fault;
   return makeTensorType(element, Sizes(std::min<size_t>(sizes.size(), 32), SymExpr(1)));
 }
@@ -287,7 +287,8 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
   if (!isUsed(i))
     return success();
   if (tensor.contents && !llvm::all_of(tensor.shape, [](auto &e) { return e.isConstant(); })) {
-    // [0, n] has no elements, but importers cannot compute with its shape. Any number serves.
+    // A tensor [0, n] has no elements, but handlers cannot compute with its shape, so it becomes an
+    // expanded constant.
     tensor = wrap(expand(constant(tensor.element, 0), tensor.shape));
     if (hasFailed)
       return failure();

@@ -11,7 +11,7 @@ namespace mlir::tpc::frontend {
 
 using Handler = LogicalResult (*)(Node &);
 
-/// Import handlers by domain, op type, and first operator set version that they apply to.
+/// Import handlers by domain, op type, and first supported version of the operator set.
 class OpTable {
 public:
   /// Returns the table of all ops that tpc imports.

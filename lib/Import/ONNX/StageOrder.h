@@ -13,7 +13,7 @@ class NodeProto;
 
 namespace mlir::tpc::frontend {
 
-/// Checks that no stage depends on a later one, also through nodes without a stage.
+/// Checks that no stage depends on a later stage, directly or through nodes without a stage.
 class StageOrder {
 public:
   using Stages = llvm::MapVector<const ::onnx::NodeProto *, int64_t>;

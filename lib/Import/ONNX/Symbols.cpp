@@ -59,9 +59,8 @@ SymExpr Importer::substitute(const SymExpr &e) const {
 }
 
 SymExpr Importer::resolve(const SymExpr &e) {
-  // Replacements have no cycles: each one was resolved when it was added, and does not contain its
-  // own symbol. A loop in place of recursion, because a path may be as long as the number of
-  // inputs.
+  // Replacements have no cycles: each replacement was resolved when it was added, and does not
+  // contain its own symbol. Not recursive, because a path may be as long as the number of inputs.
   SmallVector<std::string> open = findReplaced(e);
   if (open.empty())
     return e;

@@ -34,7 +34,7 @@ struct Interval {
 };
 
 /// Value of the ONNX graph: the result of an op in the program, a tensor of the file, or known
-/// contents. Tensors and contents become ops when an op needs them.
+/// contents. A parameter or constant op for the latter two is created when an op reads them.
 struct Tensor {
   Type element;
   Sizes shape;

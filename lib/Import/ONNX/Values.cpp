@@ -179,7 +179,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     return all;
   }
   if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
-    // The product gives the same bits, and analyses can derive the factors from it.
+    // The product of the factors is bit-exact, and analyses can derive the factors from it.
     Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
     slopes.back() = 1;
     columns.back() = tensor.shape.back();

@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// Returns true if a model without embedding processes this argument: a norm, or a matmul with a
-/// parameter, uses it.
+/// Returns true if this argument is an activation of a model without embedding: a norm, or a matmul
+/// with a parameter, uses it.
 static bool feedsModel(Value v, int depth = 0) {
   return depth < 8 && llvm::any_of(
                           v.getUsers(),
@@ -25,8 +25,9 @@ static bool feedsModel(Value v, int depth = 0) {
                           });
 }
 
-/// Returns true if the ids depend on shapes, constants, masks and positions alone. Rows looked up
-/// by positions (sine and cosine, position embeddings) are context: all layers use the same.
+/// Returns true if the ids depend only on shapes, constants, masks and positions. Rows that are
+/// looked up by positions (sine and cosine, position embeddings) are context, which is equal for
+/// all layers.
 static bool arePositions(const llvm::DenseSet<Value> &positionInputs, Value ids) {
   SmallVector<Value> work = {ids};
   llvm::DenseSet<Value> seen;
@@ -41,7 +42,7 @@ static bool arePositions(const llvm::DenseSet<Value> &positionInputs, Value ids)
   return true;
 }
 
-/// Returns the inputs with positions of tokens, or with masks of them.
+/// Returns the inputs with positions or masks of tokens.
 static llvm::DenseSet<Value> findPositionInputs(func::FuncOp main) {
   auto step = PreallocatedStep::lookup(main->getParentOfType<ModuleOp>());
   llvm::DenseSet<Value> positionInputs;
@@ -79,7 +80,7 @@ llvm::DenseSet<Value> mlir::tpc::findActivations(func::FuncOp main) {
         llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
       for (Value result : op.getResults())
         activations.insert(result);
-  // A converted parameter belongs to the only op that reads it, as the parameter does.
+  // The cast of a parameter belongs to the only op that reads it, like the parameter.
   for (auto cast : block.getOps<CastOp>())
     if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
       Operation *user = getModelUses(cast.getResult()).front()->getOwner();

@@ -11,8 +11,8 @@
 namespace mlir::tpc {
 
 /// Returns the values of @main that depend on embedded tokens. Without an embedding, they depend on
-/// the floating-point inputs of norms and matmuls. All other values are parameters, or context:
-/// they depend on masks, positions, shapes and constants alone, and are the same for all layers.
+/// the floating-point inputs of norms and matmuls. All other values are parameters or context.
+/// Context depends only on masks, positions, shapes and constants, and is equal for all layers.
 llvm::DenseSet<Value> findActivations(func::FuncOp main);
 
 } // namespace mlir::tpc

@@ -1,7 +1,7 @@
 //===- AttentionMask.cpp - Masks of attention -----------------------------===//
 //
-// Each step between the scores and the softmax is a function of indices (see IndexAnalysis).
-// Followed through all steps, an element of the scores ends as one of several cases, each under a
+// The value that each step between scores and softmax adds or sets is a function of indices
+// (IndexAnalysis). After all steps, an element of the scores is one of several cases, each with a
 // condition:
 //
 //   Score, plus a number     visible if the number is 0
@@ -33,10 +33,10 @@ namespace {
 // A score of at most this value, by addition or replacement, underflows to zero in exp if any key
 // is visible.
 constexpr double kMasks = -9999;
-// A value of at most this absorbs, in f32, the score that it is added to.
+// If a number is at most this value, adding it to a score in f32 absorbs the score.
 constexpr double kAbsorbs = -1e30;
-// A slope may reach -10000 at a distant key, but not this value: with a slope of one, that would
-// take a hundred million tokens.
+// The product of a slope and a distance may be below -10000, but not below this value, which would
+// require a hundred million tokens with a slope of one.
 constexpr double kMasksWithSlopes = -1e8;
 constexpr size_t kMaxCases = 32;
 
@@ -58,7 +58,7 @@ public:
   std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
 
 private:
-  /// Returns the constants that a value takes, each under a condition.
+  /// Returns all possible constants of a value, each with its condition.
   std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
   bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
   /// Adds the visible keys after one masking step to the result.
@@ -78,7 +78,7 @@ private:
 
   SmallVector<Case> cases;
   AttentionMask result;
-  bool onlyCausal = true; // each row so far has a visible key
+  bool onlyCausal = true; // all masks so far leave a visible key in each row
 };
 
 } // namespace
@@ -139,7 +139,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       next.push_back({analysis.negation(keeps), false, step.number});
     } else {
       if (step.kind == ScoreStep::Floor && step.number > kAbsorbs)
-        return false; // it could make visible scores larger
+        return false; // might change visible scores
       next = cases;
       for (Case &c : next) {
         if (step.kind == ScoreStep::Scale) {
@@ -180,7 +180,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
 // Visible keys
 //===----------------------------------------------------------------------===//
 
-/// Keeps the larger or the smaller of two bounds. Returns false if their order is unknown.
+/// Replaces a bound by the tighter of two bounds. Returns false if their order is unknown.
 static bool tightenBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound,
                          const SymExpr &other, bool larger) {
   if (!bound || (larger ? analysis.isAtMost(*bound, other) : analysis.isAtMost(other, *bound)))
@@ -238,7 +238,7 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     return false;
   result.causal = offset.has_value();
   result.offset = offset.value_or(SymExpr(0));
-  // Otherwise the last query sees at least the last key, and each query its own.
+  // Otherwise each query sees its own key, and the last query sees the last key.
   result.boundsHideRows =
       (result.causal && !analysis.isNonNegative(result.offset)) ||
       (result.first && !analysis.isAtMost(*result.first + sizes[rank - 2], sizes[rank - 1])) ||
@@ -273,7 +273,7 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
   if (classify(visible))
     return true;
   if (step.kind == ScoreStep::Add && hasSlope)
-    return false; // it hides more than the elements that are not 0
+    return false; // hides elements other than non-zero elements
   onlyCausal = false;
   Value mask = to4D(maskTensor(step));
   if (!mask)

@@ -1,13 +1,13 @@
 //===- DropRepeats.cpp - Removal of repeated elements ---------------------===//
 //
-// Some models repeat each head of keys for its group of query heads before other ops (Falcon with
-// groups: before a rotary embedding):
+// Some models repeat each head of keys for its group of query heads early, before other ops (Falcon
+// with groups: before a rotary embedding):
 //
 //     [b, s, 2, 1, d] -> expand [b, s, 2, 4, d] -> reshape [b, s, 8, d] -> cos, sin, halves -> keys
 //
-// These ops are independent for each head. By the sharding rule, a parallel factor relates a result
-// dimension to the operand dimension of the same elements. From the result back to the expand, each
-// op is cloned with one head per group.
+// The ops after the expand process heads independently, that is, heads are a parallel factor of
+// their sharding rules. All ops from the result back to the expand are cloned with one head per
+// group.
 //
 //===----------------------------------------------------------------------===//
 

@@ -18,10 +18,11 @@ public:
   /// Returns a boolean of b and j as a tensor [b, j]; null if it depends on other indices.
   Value getKeyMask(const IndexExpr &e);
 
-  /// Returns true for a number per head times the key's index, plus a term that is the same for all
-  /// keys of a row.
+  /// Returns true if the expression is a number per head times the key's index, plus a term that is
+  /// equal for all keys of a row.
   bool isSlope(const IndexExpr &e);
-  /// Returns these numbers as a tensor [h]; `element` is their type if they are constants.
+  /// Returns the numbers per head (slopes) as a tensor [h]; `element` is the element type of
+  /// constant slopes.
   Value getSlopes(const IndexExpr &e, Type element);
 
 private:

@@ -293,7 +293,7 @@ std::optional<SmallVector<Movement::Dim>> Movement::divide(ArrayRef<SmallVector<
   if (!divided.reshape(flat))
     return std::nullopt;
   SmallVector<Dim> parts = divided.dims;
-  // Keeps the finer factors, but restores the result's own dimensions.
+  // Keep the finer factors, but restore the dimensions of the result.
   SmallVector<Dim> whole;
   auto part = parts.begin();
   for (const auto &list : sizes) {
@@ -389,7 +389,7 @@ Movement::BuildPlan Movement::plan() const {
         size = size * factors[f].size;
     p.last.push_back(size);
   }
-  // The base's own dimensions suffice if each is one group or has size 1.
+  // No first reshape is needed if each dimension of the base is one group or has size 1.
   p.expands = llvm::any_of(dims, [&](const Dim &dim) {
     return llvm::any_of(dim, [&](int f) { return factors[f].broadcast; });
   });
@@ -405,8 +405,8 @@ Movement::BuildPlan Movement::plan() const {
     return dim.empty() || llvm::all_of(dim, [&](int f) { return groupOf[f] == groupOf[dim[0]]; });
   });
   if (pure) {
-    // Without a first reshape, dimensions of size 1 are transposed too. They go where the result
-    // has one if that saves the last reshape, else to the end.
+    // Without a first reshape, dimensions of size 1 are transposed too: to the dimensions of size 1
+    // of the result if that avoids the last reshape, otherwise to the end.
     SmallVector<int64_t> dimOf(groups.size()), units;
     for (auto [i, dim] : llvm::enumerate(baseDims)) {
       if (dim.empty())

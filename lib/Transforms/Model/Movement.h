@@ -1,16 +1,16 @@
 //===- Movement.h - Rearrangement of a value's elements ---------*- C++ -*-===//
 //
-// Exporters reach the same arrangement of elements by very different chains of reshapes,
-// transposes, slices and broadcasts. A `Movement` represents such a chain in one form: the base
-// value's dimensions are divided into factors, and each dimension of the result is a list of
-// factors. Example: the keys of an attention block, from the rows of a matmul to [b, H, d, s]:
+// Exporters emit very different chains of reshapes, transposes, slices and broadcasts for the same
+// rearrangement of elements. A `Movement` is a canonical form of such a chain: the dimensions of
+// the first operand (the base) are divided into factors, and each dimension of the result is a list
+// of factors. Example: the keys of an attention block, from the rows of a matmul to [b, H, d, s]:
 //
 //   base [b*s, H*d]      factors b, s, H, d; base dims [b, s] [H, d]
 //   result               [b] [H] [d] [s]
 //
-// This form is independent of the intermediate shapes (such as [b*H, s, d] in PyTorch's dynamo
-// exporter). A factor that occurs in no base dimension is broadcast. A sliced factor has a start, a
-// step, and the size of the sliced dimension.
+// The form does not depend on intermediate shapes, such as [b*H, s, d] in PyTorch's dynamo
+// exporter. A factor that is not in the base is broadcast. A sliced factor has a start, a step, and
+// its size before the slice.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,8 +45,8 @@ struct Movement {
 
   enum Through { ReshapeTranspose = 0, Slices = 1, Expands = 2 };
 
-  /// Returns the longest chain of this form that ends in `value`. Follows slices and expands only
-  /// if `through` includes them.
+  /// Returns the movement of the longest possible chain whose result is `value`. The chain has
+  /// slices and expands only if `through` includes them.
   static Movement of(Value value, int through = ReshapeTranspose);
   static Movement identity(Value value);
   /// Returns true if such a chain may contain `op`.
@@ -56,8 +56,8 @@ struct Movement {
   SymExpr dimSize(const Dim &dim) const;
   bool isIdentity() const;
 
-  // Each function applies one op to the result. Returns false if the result has no such form; then
-  // the movement is unchanged or more finely divided.
+  // Each function appends one op to the chain. Returns false if the new chain is not a movement;
+  // then only factors may have been divided further.
   bool apply(Operation *op);
   bool reshape(ArrayRef<SymExpr> sizes);
   bool transpose(ArrayRef<int64_t> permutation);
@@ -75,7 +75,7 @@ struct Movement {
   Value build(OpBuilder &builder, Location loc) const;
 
 private:
-  /// Divides factor `f` into a major part and a minor part of size `minor`.
+  /// Divides factor `f` into a major factor and a minor factor of size `minor`.
   bool split(int f, const SymExpr &minor);
   struct BuildPlan;
   BuildPlan plan() const;

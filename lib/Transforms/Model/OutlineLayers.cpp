@@ -1,14 +1,15 @@
 //===- OutlineLayers.cpp - Outlining of repeated layers -------------------===//
 //
-// 1. Values are activations (they depend on an embedding of tokens or on the model's floating-point
-//    input), parameters, or context (they depend on masks, positions, shapes and constants alone).
+// 1. Values are classified as activations (values that depend on an embedding of tokens or on the
+//    model's floating-point input), parameters, and context (values that depend only on masks,
+//    positions, shapes and constants).
 // 2. Ops that compute activations are ordered so that the producers of an op come right before it
 //    (post-order from the results). The sequence is cut wherever exactly one activation is live:
 //    after the residual additions.
 // 3. Segments between cuts that differ only in their parameters get the same symbol. The most
 //    frequent pair of neighbors repeatedly becomes a new symbol: [attention][mlp][attention][mlp]
-//    becomes [layer][layer]. Equal neighbors are not merged, nor two segments that both mix tokens.
-//    A layer mixes them once, so alternating kinds of layers stay separate.
+//    becomes [layer][layer]. Equal neighbors are not merged, nor are two segments that both mix
+//    tokens: each layer mixes tokens once, so alternating kinds of layers stay separate.
 // 4. A segment that occurs more than once and contains a matmul becomes a function.
 //
 //===----------------------------------------------------------------------===//
@@ -79,9 +80,9 @@ private:
 
 } // namespace
 
-// Computes the post-order from the results. It does not recurse, because graphs are as deep as
-// models. Ops that only secondary results need (such as keys and values packed into one cache) come
-// right after their operands: they belong to that layer.
+// Computes the post-order from the results, without recursion, because graphs are as deep as
+// models. Ops that are needed only by secondary results (such as keys and values packed into one
+// cache) are placed right after their operands, because they belong to the same layer.
 void LayerFinder::order() {
   llvm::DenseSet<Operation *> seen;
   SmallVector<std::pair<Operation *, unsigned>> stack;
@@ -126,8 +127,8 @@ void LayerFinder::order() {
     position[op] = i;
 }
 
-// Position p is a cut if no value computed before p is used after it, and p itself is used. Uses as
-// results of the model do not count, because a segment may have several results.
+// Position p is a cut if the value at p is used later, and no value computed before p is. Uses as
+// results of the model are ignored, because a segment may have several results.
 void LayerFinder::cut() {
   int open = -1; // last use of earlier values
   for (BlockArgument arg : block.getArguments())
@@ -179,7 +180,7 @@ static Location getLoc(const Segment &segment) {
   return FusedLoc::get(segment.ops.front()->getContext(), locs);
 }
 
-/// Names of the nodes that each op is made from.
+/// Names of the source nodes of each op.
 using NodeNames = SmallVector<SmallVector<std::string>>;
 
 static NodeNames getNodeNames(const Segment &segment) {
@@ -189,8 +190,9 @@ static NodeNames getNodeNames(const Segment &segment) {
   return names;
 }
 
-/// Returns the pipeline stage of all annotated ops; null if none is annotated. If stages differ,
-/// returns those of the nodes that the layer's function is made from, op by op: `names`.
+/// Returns the pipeline stage of the annotated ops; null if no op is annotated. If ops have
+/// different stages, returns the stages of the source nodes `names` of the function's ops, one per
+/// op.
 static Attribute getStage(const Segment &segment, const NodeNames &names) {
   Attribute stage;
   bool same = true;
@@ -305,16 +307,16 @@ bool LayerFinder::run() {
   cut();
   compare();
   mergeNeighbors();
-  // Segments of one symbol are equal part by part, but as a whole they may differ in which
-  // parameters are shared.
+  // Segments with the same symbol consist of equal segments, but may differ in which parameters
+  // these share.
   std::map<std::string, int> whole;
   llvm::MapVector<int, int> counts;
   for (Segment &segment : segments) {
     segment.symbol = whole.insert({describe(segment), whole.size()}).first->second;
     ++counts[segment.symbol];
   }
-  // A segment is only a part of a layer, and not a layer, if each occurrence has a neighbor of the
-  // other kind (mixing tokens or not) that occurs once.
+  // A segment is an incomplete layer if each occurrence has a neighbor of the other kind (mixing
+  // tokens or not) that occurs only once.
   auto contains = [](const Segment &segment, auto test) { return llvm::any_of(segment.ops, test); };
   auto isProduct = [](Operation *op) { return isa<MatmulOp>(op); };
   auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };

@@ -1,9 +1,8 @@
 //===- RaiseActivations.cpp - Recognition of GELU and SiLU ----------------===//
 //
-// Around one transcendental function t = erf(u), tanh(u) or sigmoid(u), every decomposition of an
-// activation is a polynomial: u in x, and the result in x and t. Two programs compute the same
-// activation if these polynomials are equal, independent of the order and grouping of their
-// products.
+// A decomposed activation has one transcendental function t = erf(u), tanh(u) or sigmoid(u), where
+// u is a polynomial in x, and the result is a polynomial in x and t. Decompositions are recognized
+// by these polynomials, which do not depend on the order and grouping of multiplications.
 //
 //   GELU, erf      u = x / sqrt 2                          x/2 + x t/2
 //   GELU, tanh     u = sqrt(2/pi) x + 0.0356774 x^3        x/2 + x t/2
@@ -185,8 +184,8 @@ struct RaiseActivations : public mlir::tpc::impl::RaiseActivationsBase<RaiseActi
     });
     for (Operation *op : functions)
       raise(op);
-    // Erases dead ops only now: ops that one activation leaves unused may be among those still to
-    // be raised.
+    // Erase dead ops at the end, because ops that become dead may still be in the list of
+    // candidates.
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }

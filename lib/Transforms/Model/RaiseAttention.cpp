@@ -1,8 +1,8 @@
 //===- RaiseAttention.cpp - Recognition of softmax(q k^T + mask) v --------===//
 //
-// Starts at a matmul whose left side is a softmax, and follows the scores down to the matmul of
-// queries and keys. The ops on the way are steps (ScoreStep), which AttentionMask.cpp converts to
-// masks and biases. The operands of both matmuls are followed up through scales and rearrangements
+// Begins at a matmul whose LHS is a softmax, and traces the scores back to the matmul of queries
+// and keys. AttentionMask.cpp converts the ops between that matmul and the softmax (ScoreStep) to
+// masks and biases. The operands of both matmuls are traced back through scales and movement ops
 // (Movement), and rebuilt in the layout of tpc.attention.
 //
 //===----------------------------------------------------------------------===//
@@ -87,13 +87,13 @@ Operand followOperand(Value v, Type narrow) {
   return operand;
 }
 
-/// Scores and their steps, followed down from a softmax's operand.
+/// Scores and their steps, traced back from the operand of a softmax.
 class ScoreChain {
 public:
   /// Matmul that produces the scores; `steps` follow it.
   MatmulOp product;
   SmallVector<ScoreStep> steps;
-  /// Op at which following the scores failed, if any.
+  /// Op at which the trace failed; may be null.
   Operation *stop = nullptr;
 
   ScoreChain(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
@@ -187,8 +187,8 @@ private:
     return false;
   }
 
-  /// Reshapes an operand of a step to the leading dimensions that the scores have further up.
-  /// Returns null if that is impossible.
+  /// Reshapes an operand of a step to the leading dimensions of the scores at the softmax. Returns
+  /// null if that is impossible.
   Value regroup(Value v) {
     for (const Regroup &step : llvm::reverse(regroups)) {
       SmallVector<SymExpr> own = getSizes(v);
@@ -238,7 +238,7 @@ std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Mo
   };
   SymExpr b = q.dimSize(batch(q)), h = q.dimSize(heads(q));
   auto kHeads = withoutRepeats(k, heads(k)), vHeads = withoutRepeats(v, heads(v));
-  // Treats heads as grouped only if keys and values agree.
+  // Heads are grouped only if both keys and values are.
   if (k.dimSize(kHeads) != v.dimSize(vHeads)) {
     kHeads = heads(k);
     vHeads = heads(v);
@@ -316,7 +316,8 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
     if (!mask)
       return;
-    // Keys may be repeated for their groups before a rotary embedding, and values right here.
+    // Keys may be repeated for their groups before a rotary embedding, and values directly before
+    // the matmul.
     if (rank == 4) {
       auto countHeads = [](const Operand &operand) {
         const Movement &m = operand.movement;
@@ -384,7 +385,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     SmallVector<ScoreStep> steps;
     if (op.getBias())
       steps.push_back({ScoreStep::Add, 1.0, op.getBias(), true});
-    // The op's own masks set -inf, and the op defines the result of a fully masked row.
+    // Masks of the op set -inf, and the op has an attribute for the result of a fully masked row.
     double low = -std::numeric_limits<double>::infinity();
     if (op.getMask())
       steps.push_back({ScoreStep::Replace, low, op.getMask(), true});

@@ -92,7 +92,7 @@ struct Norm {
   double epsilon;
 };
 
-/// Returns the norm that `d` divided by sqrt(a) is, if any.
+/// Returns the norm that `d` / sqrt(`a`) computes, if any.
 std::optional<Norm> matchNorm(Value d, Value a) {
   double epsilon = 0;
   Value variance = a;

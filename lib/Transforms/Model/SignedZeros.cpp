@@ -1,11 +1,11 @@
 //===- SignedZeros.cpp - Values whose zeros have a visible sign -----------===//
 //
-// x + 0 is x except for x = -0, where it is 0. Replacing the sum by x is exact if no consumer
-// distinguishes the two zeros, such as a matmul, a softmax, or a comparison. 1/x does, and so does
-// an output of the program.
+// x + 0 equals x except for x = -0, where the sum is 0. Replacing the sum by x is exact if no user
+// distinguishes the two zeros. Matmuls, softmaxes and comparisons do not distinguish them; 1/x and
+// outputs of the program do.
 //
-// The effect of an element-wise op on the sign is evaluated from the op's definition, at sample
-// values of its other operands. No list of ops is needed.
+// Whether an element-wise op distinguishes zeros is tested by evaluating the op at sample values of
+// its other operands.
 //
 //===----------------------------------------------------------------------===//
 

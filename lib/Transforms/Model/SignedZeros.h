@@ -7,12 +7,12 @@
 
 namespace mlir::tpc {
 
-/// Returns true if an output of the program, or any non-zero result, may depend on the signs of
-/// zeros in `v`, as 1/v does. Returns true if that is unknown.
+/// Returns true if an output of the program, or a non-zero number such as 1/v, may depend on the
+/// signs of zeros in `v`, or if this is unknown.
 bool hasVisibleZeroSigns(Value v);
 
-/// Returns true if `op`, whose operand `side` is `number` everywhere, turns a -0 of the other
-/// operand into 0: -0 + 0 is 0, but -0 - 0 is -0.
+/// Returns true if `op` maps -0 to 0: -0 + 0 is 0, but -0 - 0 is -0. All elements of its operand
+/// `side` are `number`.
 bool losesZeroSign(Operation *op, unsigned side, double number);
 
 } // namespace mlir::tpc

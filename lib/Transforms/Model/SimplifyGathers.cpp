@@ -173,7 +173,7 @@ struct DropGatherND : public OpRewritePattern<GatherNDOp> {
   }
 };
 
-/// Tensor whose dimensions are indexed by dimensions `dims` of the result, or by the row counter.
+/// Tensor whose dimensions are indexed by dimensions `dims` of the result, or by the row index.
 struct IndexedTensor {
   Value tensor; // null: the index of dims[0]
   SmallVector<unsigned> dims;
@@ -237,8 +237,8 @@ struct IndexedTensor {
   }
 };
 
-/// Converts a gather by tuples of one coordinate to a gather of table rows, if the data equals the
-/// table in all dimensions that it does not depend on (torch.gather of GPT-J, tables of CodeGen).
+/// Converts a gather by tuples of one coordinate to a gather of table rows, if the data are a table
+/// that is broadcast along the other dimensions (torch.gather of GPT-J, tables of CodeGen).
 ///
 ///   out[b, c, s] = data[b, c, ids[b, c, s]]
 ///   data[b, c, p] = table[p, c]       ids[b, c, s] = rows[b, s]
@@ -305,7 +305,7 @@ struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
     Value v = GatherOp::create(rewriter, loc, makeTensorType(number, found),
                                table->build(rewriter, loc, number, sizes, data[batch]),
                                rows->build(rewriter, loc, integer, sizes), uint64_t(0));
-    // Restores the result's order; dimensions without dependence are repeated.
+    // Restores the order of dimensions; dimensions that are not indexed are broadcast.
     auto order = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
     llvm::sort(order, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
     v = createTranspose(rewriter, loc, v, order);

@@ -40,8 +40,8 @@ struct AddBias : public OpRewritePattern<AddOp> {
 };
 
 /// Converts [b*H, m, k] x [b*H, k, n], whose operands were merged from [b, H, ...], to a matmul of
-/// the unmerged operands with a merged result. Each application leaves fewer dimensions of several
-/// factors on the left side.
+/// the unmerged operands with a merged result. Each application reduces the number of LHS
+/// dimensions with several factors.
 struct UnmergeBatch : public OpRewritePattern<MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -89,7 +89,7 @@ struct SinkMergedBatch : public RewritePattern {
     if (auto softmax = dyn_cast<SoftmaxOp>(op);
         softmax && (int64_t)softmax.getDim() != rankOf(softmax.getOperand()) - 1)
       return failure();
-    // All operands except splats must come from equal reshapes.
+    // All operands except splats must be results of equal reshapes.
     std::optional<SmallVector<SymExpr>> source;
     for (Value operand : op->getOperands()) {
       if (getSplat(operand))

@@ -166,7 +166,7 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
       auto expand = operand.get().getDefiningOp<ExpandOp>();
       if (!expand)
         continue;
-      // After the removal, each dimension of the result must still be that of some operand.
+      // After the removal, each size of the result must still be the size of some operand.
       auto covers = [&](size_t fromEnd, Value v) {
         SmallVector<SymExpr> sizes = getSizes(v);
         return sizes.size() > fromEnd &&

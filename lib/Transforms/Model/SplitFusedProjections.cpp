@@ -54,9 +54,9 @@ bool isPointwise(Operation *op, Value v) {
                       [&](Value operand) { return operand == v || getSplat(operand); });
 }
 
-/// Collects the slices of `v`, which `path` leads to from a matmul. Returns false if `v` has other
-/// users. Uses of the slices do not matter: a slice of a slice (half of a head, for a rotary
-/// embedding that also needs the whole head) is not collected.
+/// Collects the slices of `v`; `path` is the chain of ops from a matmul to `v`. Returns false if
+/// `v` has other users. Slices of slices, such as halves of a head for a rotary embedding that also
+/// uses the complete head, are not collected.
 bool collectSlices(Value v, const ProjectionSlice &path, unsigned length,
                    std::vector<ProjectionSlice> &slices) {
   SmallVector<OpOperand *> uses = getModelUses(v);
@@ -101,8 +101,8 @@ bool hasColumns(const Movement &outer, const Movement &inner) {
 }
 
 /// Nests slices. Partial rotary embeddings (GPT-NeoX, Phi, GPT-J) slice some columns of a head, and
-/// halves of them or every other one as well. A slice within another becomes a slice of the other's
-/// matmul, so no column is loaded or computed twice.
+/// also halves or every second of these columns. A slice whose columns are a subset of another
+/// slice becomes a slice of that slice's matmul, so that no column is loaded or computed twice.
 void nestSlices(std::vector<ProjectionSlice> &slices) {
   for (ProjectionSlice &inner : slices)
     for (ProjectionSlice &outer : slices)
@@ -111,7 +111,7 @@ void nestSlices(std::vector<ProjectionSlice> &slices) {
         inner.enclosing = &outer;
         break;
       }
-  // Refers to the outermost one.
+  // Sets `enclosing` to the outermost slice.
   for (ProjectionSlice &part : slices)
     while (part.enclosing && part.enclosing->enclosing)
       part.enclosing = part.enclosing->enclosing;
@@ -180,7 +180,7 @@ Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
 struct SplitFusedProjections
     : public mlir::tpc::impl::SplitFusedProjectionsBase<SplitFusedProjections> {
   void runOnOperation() override {
-    // Slices of a matmul may have slices again. Each has fewer columns, so the loop terminates.
+    // The new matmuls may have slices as well. Each has fewer columns, so the loop terminates.
     SmallVector<MatmulOp> work;
     getOperation().walk([&](MatmulOp op) { work.push_back(op); });
     while (!work.empty())
@@ -220,7 +220,7 @@ struct SplitFusedProjections
             MatmulOp::create(builder, product.getLoc(), product.getLhs(), part.matrix, part.bias));
         part.product = work.back();
       }
-    std::vector<Movement> before; // of matmuls, whose own slices change as they are replaced
+    std::vector<Movement> before; // original movements; `replace` changes those of the slices
     for (const ProjectionSlice &part : slices)
       before.push_back(part.movement);
     for (ProjectionSlice &part : slices) {

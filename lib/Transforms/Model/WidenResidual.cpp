@@ -1,8 +1,9 @@
 //===- WidenResidual.cpp - Residual sums in f32 ---------------------------===//
 //
 // In a 16-bit model, each addition to the residual rounds the sum of all earlier layers. These
-// rounding errors accumulate over the depth and cause most of a result's distance from f32. Here
-// the residual sums become f32, and their addends are not rounded to 16 bits:
+// rounding errors accumulate over the depth, and are the largest contribution to the difference
+// from f32 results. This pass converts residual sums to f32, without rounding their addends to 16
+// bits:
 //
 //     %p = tpc.matmul %a, %w : … f16            %p = tpc.matmul %a, %w : … f16 -> … f32
 //     %y = tpc.add %x, %p : … f16        ->     %y = tpc.add %x, %p : … f32
@@ -42,7 +43,8 @@ static Value skipReshapes(Value v) {
   return v;
 }
 
-/// Returns the addition of rows to rows, or of one vector to each row.
+/// Returns the defining add of a residual sum: an add of [rows, width] tensors, or of a vector to
+/// each row.
 static AddOp getSum(Value v) {
   auto add = skipReshapes(v).getDefiningOp<AddOp>();
   if (!add || !isHalf(add.getResult()) || getSizes(add.getResult()).size() < 2)
@@ -61,7 +63,7 @@ static bool addsRows(AddOp add) {
   });
 }
 
-/// Returns a matmul whose library call can return its f32 sums.
+/// Returns the defining matmul if its library call can return f32 results.
 static MatmulOp getProduct(Value v) {
   auto product = v.getDefiningOp<MatmulOp>();
   return product && isHalf(v) && product.getRhs().getDefiningOp<ParameterOp>() &&
@@ -70,7 +72,7 @@ static MatmulOp getProduct(Value v) {
              : MatmulOp();
 }
 
-/// Returns true if a norm reads the value; files that compute norms in f32 read it through a cast.
+/// Returns true if a norm reads the value, possibly through a cast to f32.
 static bool isReadByNorm(Value v) {
   return llvm::any_of(v.getUses(), [](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -93,7 +95,7 @@ struct WidenResidual : public mlir::tpc::impl::WidenResidualBase<WidenResidual> 
 };
 } // namespace
 
-/// Returns connected additions of rows to rows of which a norm reads at least one.
+/// Returns the connected sets of residual adds in which a norm reads at least one result.
 llvm::SetVector<Operation *> WidenResidual::findSums() {
   llvm::EquivalenceClasses<Operation *> connected;
   SmallVector<AddOp> sums;
@@ -189,7 +191,7 @@ void WidenResidual::runOnOperation() {
     if (isHalf(x.get()) && wide.count(skipReshapes(x.get())))
       x.set(inSingle(x.get()));
   });
-  // Replaces the last values first: then the earlier ones have no remaining users.
+  // Replace values in reverse order, so that earlier values have no remaining users.
   SmallVector<Value> widened;
   for (auto &[v, single] : wide)
     widened.push_back(v);

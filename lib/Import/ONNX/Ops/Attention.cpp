@@ -177,8 +177,8 @@ static LogicalResult importAttention(Node &n) {
 // Rotary embedding
 //===----------------------------------------------------------------------===//
 
-/// Imports a rotation of x by tables at positions. `positions` is -1 if the tables are per
-/// position.
+/// Imports a rotary embedding of x. `positions`: index of the input with positions, at which the
+/// tables are looked up; -1 if the tables already have one row per token.
 static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
   int64_t heads = n.getInt("num_heads", 0), width = n.getInt("rotary_embedding_dim", 0);
   bool interleaved = n.getInt("interleaved", 0);

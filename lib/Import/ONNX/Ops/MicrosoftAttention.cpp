@@ -44,8 +44,9 @@ static Value additiveMask(Node &n, Value seen, double hidden, Type element) {
   return n.select(seen, n.constant(element, 0), n.constant(element, hidden));
 }
 
-/// Reads a mask input as visible keys, [b, 1, 1 or q, k]. A mask of shape [batch] has the end of
-/// each row's keys. A mask of shape [2*batch] also has their begin, after padding on the left.
+/// Converts a mask input to booleans [b, 1, 1 or q, k] of visible keys. A mask of shape [batch] has
+/// the end of each sequence's keys. A mask of shape [2*batch] also has the begin, after padding on
+/// the left.
 static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
   const Tensor &mask = n.in(input);
   if (!mask.isInt()) {
@@ -86,9 +87,9 @@ static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
   return seen;
 }
 
-/// Returns the keys that causal attention shows to each query, [1, 1, q, k], as ONNX Runtime does
-/// on CPUs: key j <= past + query i, and every key to the last query. The second rule adds keys
-/// only if there are more new keys than queries.
+/// Returns the causal mask [1, 1, q, k] of ONNX Runtime on CPUs: query i sees keys j <= past + i,
+/// and the last query sees all keys. The latter adds keys only if there are more new keys than
+/// queries.
 static Value causalMask(Node &n, const SymExpr &past, const SymExpr &queries, const SymExpr &keys) {
   Type index = n.b.getI64Type();
   Value i = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, queries, 1}), 2);

@@ -6,13 +6,13 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Reads the scale or bias of a norm over dimensions `axis` and on, one element per element.
+/// Reads the scale or bias of a norm, with one element per element of the normalized dimensions.
 static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
   Value v = n.operand(i);
   if (!v)
     return {};
   SymExpr size = product(normalized);
-  // Leading dimensions of 1 do not matter.
+  // Ignore leading dimensions of size 1.
   if (product(n.in(i).shape) != size && product(n.in(i).shape).isConstant()) {
     // A single number or a repeating vector broadcasts.
     FailureOr<Sizes> sizes = n.broadcast(n.in(i).shape, normalized);

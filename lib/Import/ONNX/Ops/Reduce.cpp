@@ -116,7 +116,7 @@ static LogicalResult importReduceProd(Node &n) {
   return n.error() << "computes a product of data; tpc multiplies only sizes";
 }
 
-/// Imports a sum with a function before it and a function after it.
+/// Imports after(sum(before(x))).
 template <Value (*before)(Node &, Value), Value (*after)(Node &, Value)>
 static LogicalResult importReduceOf(Node &n) {
   FailureOr<Reduction> r = readReduction(n, 18);
@@ -157,7 +157,7 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   Value indices = IotaOp::create(n.b, n.loc, n.type(index, column), 0);
   Value none = last ? n.constant(index, -1) : n.size(size, index);
   Value found = n.compare(Predicate::EQ, operand, best);
-  // NaN equals nothing. As in numpy, NaN counts as the extreme element, so that one always exists.
+  // NaN is not equal to any number. As in numpy, NaN is treated as the extreme element.
   if (x.isFloat())
     found = n.binary<OrOp>(found,
                            IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));

@@ -73,7 +73,7 @@ static LogicalResult importReshape(Node &n) {
     if (rest.isConstant(0))
       return n.error() << "has both -1 and 0 in its shape " << str(target);
     std::optional<SymExpr> size = total.divideExact(rest);
-    // Two symbols that denote the same size may be the only obstacle.
+    // The division may fail only because two symbols denote the same size.
     if (!size)
       for (const SymExpr &factor : rest.monomialFactors())
         for (const SymExpr &other : total.monomialFactors())

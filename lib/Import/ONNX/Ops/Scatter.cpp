@@ -84,7 +84,7 @@ static std::optional<Extent> findKnownExtent(const Tensor &indices, int64_t k) {
 static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
   std::string what = "assigns to " + extent.size.str() + " positions from " + extent.start.str() +
                      " on of a dimension of size " + size.str();
-  // All positions count from the end for any sizes: -s, or 2 from -2 on.
+  // All positions are negative for all sizes, such as -s, or the 2 positions from -2.
   SymExpr end = extent.start + extent.size;
   std::optional<int64_t> below = (-extent.start).lowerBound(1), lower = (-end).lowerBound(1);
   if (below && *below >= 1 && lower && *lower >= 0)
@@ -96,8 +96,8 @@ static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
   return success();
 }
 
-/// Returns `data` with `updates`, of the box's sizes, combined into the box, from dimension `dim`
-/// on.
+/// Returns `data` with `updates`, which has the sizes of the box, combined into the box; processes
+/// dimensions `dim` and later.
 static Value assign(Node &n, Value data, Value updates, ArrayRef<Extent> box, unsigned dim,
                     llvm::function_ref<Value(Value, Value)> combine) {
   if (!data || !updates)
