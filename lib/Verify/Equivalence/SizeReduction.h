@@ -141,13 +141,14 @@ private:
   std::map<int64_t, Operation *> reasons; // of frozen sizes
   std::set<int64_t> sizes, frozen;
   std::set<int64_t> windows;
-  int64_t shortest = 2;             // shortest reduced window std::set<std::string> cachedSymbols;
-  std::map<int64_t, int64_t> grown; // reduced sizes of tables of positions std::set<int64_t>
-  tables,
+  int64_t shortest = 2; // shortest reduced window
+  std::set<std::string> cachedSymbols;
+  std::map<int64_t, int64_t> grown; // reduced sizes of tables of positions
+  std::set<int64_t> tables,
       computed; // rows of tables; sizes of values other than weights and constants
   std::set<std::string> windowedSymbols;   // symbols of dimensions of keys with a window
-  std::set<std::array<int64_t, 3>> splits; // size, parts, and parts in the sample grid GridAttr
-  grid, sample;
+  std::set<std::array<int64_t, 3>> splits; // size, parts, and parts in the sample grid
+  GridAttr grid, sample;
   Operation *unknown = nullptr;
   std::map<int64_t, int64_t> chosen; // of atomic sizes
   std::map<std::string, int64_t> symbols;

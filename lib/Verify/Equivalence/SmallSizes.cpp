@@ -138,8 +138,8 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   this->model = model;
   this->program = program;
   this->eachRank = eachRank;
-  constexpr int64_t rows = 12; // minimum number of rows of tables of positions constexpr
-  std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
+  constexpr int64_t rows = 12; // minimum number of rows of tables of positions
+  constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
     sizes.emplace(model, program, GridAttr::lookup(program), grid, base, rows);

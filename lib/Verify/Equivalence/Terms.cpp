@@ -205,8 +205,8 @@ std::optional<Multisets::Set> Terms::instantiateSum(Multisets::Set set,
 
 /// Replaces one term. Its operands must have been replaced.
 TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
-  Term term = terms[id]; // a copy, because the table may be reallocated Operation *op = inProgram
-  &&term.inProgram ? term.inProgram : term.inModel;
+  Term term = terms[id]; // a copy, because the table may be reallocated
+  Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
   for (TermId &operand : term.operands)
     operand = substitution.done.lookup(operand);
   switch (term.kind) {

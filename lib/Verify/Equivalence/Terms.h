@@ -36,11 +36,13 @@ struct Term {
   StringRef name; // of an op or a weight
   /// Normalization rules of the op; may be null.
   const TermOpInterface::Concept *model = nullptr;
-  Attribute attributes;  // of an op; a parameter's normalized view
-  Attribute attributes2; // of a parameter: file, offset and type of its weight
-  Type type; // of the global value int64_t index = 0; // of an input or variable; of a call: index
-  of the result TermId body = -1; // of a call bool isCommutative = false; // of an op: operands are
-  sorted Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
+  Attribute attributes;       // of an op; a parameter's normalized view
+  Attribute attributes2;      // of a parameter: file, offset and type of its weight
+  Type type;                  // of the global value
+  int64_t index = 0;          // of an input or variable; of a call: index of the result
+  TermId body = -1;           // of a call
+  bool isCommutative = false; // of an op: operands are sorted
+  Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
   SmallVector<TermId, 3> operands;
   /// First op with this term, in the model and in the program.
   Operation *inModel = nullptr, *inProgram = nullptr;
@@ -127,7 +129,8 @@ struct ProgramTerms {
     TermId term;
     Operation *op;
   };
-  SmallVector<Type> inputs, outputTypes; // global types SmallVector<Output> outputs;
+  SmallVector<Type> inputs, outputTypes; // global types
+  SmallVector<Output> outputs;
 };
 
 /// Reads a program of any level; terms of a pipeline are propagated through its messages. Errors: a

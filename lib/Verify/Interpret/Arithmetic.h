@@ -91,11 +91,11 @@ struct Doubles {
 };
 
 struct Field {
-  using Element = uint64_t; // less than `prime` static constexpr llvm::StringLiteral what = "run at
-  small sizes, "; static constexpr bool masksHideRows = true;
+  using Element = uint64_t; // less than `prime`
+  static constexpr llvm::StringLiteral what = "run at small sizes, ";
+  static constexpr bool masksHideRows = true;
 
-      static uint64_t
-      reduce(unsigned __int128 x) {
+  static uint64_t reduce(unsigned __int128 x) {
     x = (x & prime) + (x >> 61);
     x = (x & prime) + (x >> 61);
     return uint64_t(x >= prime ? x - prime : x);

@@ -106,8 +106,9 @@ private:
   std::vector<Ref> inputs;
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
-  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by receiving rank and sending
-  stage bool inMicroBatch = true; // in a micro-batch loop int depth = 0;
+  std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // by rank and sending stage
+  bool inMicroBatch = true;                                    // in a micro-batch loop
+  int depth = 0;
 };
 
 /// Ranks that run an op, and the values computed before it.

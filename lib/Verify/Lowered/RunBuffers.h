@@ -134,8 +134,8 @@ private:
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, MemoryView> parameters;
   DenseMap<std::pair<Attribute, int>, MemoryView> states;          // by cache and rank
-  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // by receiving rank and sending
-  stage int depth = 0;
+  std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // by rank and sender
+  int depth = 0;
 };
 
 void attachMemoryRuns(MLIRContext *context);        // RunMemory.cpp
