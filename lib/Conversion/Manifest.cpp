@@ -218,7 +218,8 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     auto type = dict.getAs<TypeAttr>("type");
     if (!type || !isa<RankedTensorType>(type.getValue()) ||
         !getElementTypeOrSelf(type.getValue()).isIntOrFloat())
-      return pipeline.emitOpError() << "output " << i << " has no type, or none of numbers";
+      return pipeline.emitOpError()
+             << "output " << i << " has no type, or its elements are not numbers";
     outputs.push_back(
         json::Object{{"name", outputName ? toUtf8(outputName) : "output" + std::to_string(i)},
                      {"dtype", getDtypeName(type.getValue())},

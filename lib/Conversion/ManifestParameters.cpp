@@ -60,7 +60,7 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
         return weight.emitOpError()
                << "is split over " << (split.axes.empty() ? "nothing" : split.axes[0].getValue())
                << " where its view has no such factor: " << split.size
-               << " elements over pieces of " << size;
+               << " elements over factors of " << size;
       pieces.push_back({take, stride});
       left /= take;
       stride *= take;
@@ -76,7 +76,7 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
     } else {
       json::Object factor = makeFactor(split.size, pieces.size() == 1 ? pieces[0].second : 0);
       if (pieces.size() > 1) {
-        json::Array of; // heads in blocks, or repeated
+        json::Array of; // factors, if heads are in blocks or repeated
         for (auto [size, stride] : llvm::reverse(pieces))
           of.push_back(makeFactor(size, stride));
         factor.erase("stride");

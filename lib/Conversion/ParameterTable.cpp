@@ -17,7 +17,7 @@ ParameterTable::ParameterTable(ModuleOp module) {
   findStages(module);
   findParameterArguments();
   findNeeds();
-  findHidden();
+  findImplicitParameters();
 }
 
 // Orders functions topologically, callers first: the reverse post-order over callees. Calls are not
@@ -125,11 +125,11 @@ void ParameterTable::findNeeds() {
     visit(v);
 }
 
-void ParameterTable::findHidden() {
+void ParameterTable::findImplicitParameters() {
   for (func::FuncOp function : llvm::reverse(functions)) {
     if (stages[function].size() < 2)
       continue;
-    auto &list = hidden[function];
+    auto &list = implicitParameters[function];
     auto add = [&](const Parameter &p, ParameterUse use) {
       if (!llvm::is_contained(list, std::pair(p, use)))
         list.push_back({p, use});
@@ -171,8 +171,8 @@ std::optional<int64_t> ParameterTable::getStage(func::FuncOp function) const {
 
 ArrayRef<std::pair<Parameter, ParameterUse>>
 ParameterTable::getImplicitParameters(func::FuncOp function) const {
-  auto it = hidden.find(function);
-  if (it == hidden.end())
+  auto it = implicitParameters.find(function);
+  if (it == implicitParameters.end())
     return {};
   return it->second;
 }

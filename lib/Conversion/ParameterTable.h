@@ -68,13 +68,13 @@ private:
   void findStages(ModuleOp module);
   void findParameterArguments();
   void findNeeds();
-  void findHidden();
+  void findImplicitParameters();
 
   SymbolTableCollection symbols;
   SmallVector<func::FuncOp> functions; // callers before callees
   DenseMap<Operation *, SmallVector<func::CallOp>> calls;
   DenseMap<Operation *, SmallVector<int64_t>> stages;
-  DenseMap<Operation *, SmallVector<std::pair<Parameter, ParameterUse>>> hidden;
+  DenseMap<Operation *, SmallVector<std::pair<Parameter, ParameterUse>>> implicitParameters;
   DenseMap<Value, ParameterNeeds> needs;
 };
 

@@ -161,7 +161,7 @@ static ParseResult parseDim(AsmParser &parser, DimAttr &dim, int depth = 0) {
         wrapped = DimAttr::get(context, inner.getFactors(), axes);
         llvm::append_range(factors, inner.getFactors());
         if (!inner.getAxes().empty())
-          return parser.emitError(loc, "axes on a product nest once");
+          return parser.emitError(loc, "axes on a product must not be nested");
       }
       continue;
     }

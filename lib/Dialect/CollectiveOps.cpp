@@ -173,18 +173,19 @@ LogicalResult CollectivePermuteOp::verify() {
       failed(checkDim(*this, getOperand(), getDim(), "dim")))
     return failure();
   if (getFrom().has_value() != getEvery().has_value())
-    return emitOpError("'from' and 'every' belong together");
+    return emitOpError("'from' and 'every' must be given together");
   DistAttr in = getDist(getOperand()), out = getDist(getResult());
   SmallVector<DimAttr> dims(in.getDims());
   dims[getDim()] = out.getDims()[getDim()];
   if (!sameDist(in.withDims(dims), out))
-    return distMismatch(*this, "result must be the operand but for dimension " + Twine(getDim()));
+    return distMismatch(*this,
+                        "result must equal the operand except in dimension " + Twine(getDim()));
   if (getFrom() && (failed(checkRun(*this, getOperand(), getDim(), *getFrom(), *getEvery()))))
     return failure();
   auto move = BlockMove::get(*this);
   if (!move)
-    return distMismatch(*this, "each rank's part of dimension " + Twine(getDim()) +
-                                   " must be one range of each run");
+    return distMismatch(*this, "each rank's shard of dimension " + Twine(getDim()) +
+                                   " must be a contiguous range of each run");
   SmallVector<StringAttr> axes = axesOf(getAxesAttr());
   BlockMove::Axes split = move->getAxes();
   if (axes.size() != split.size() ||
@@ -203,8 +204,8 @@ LogicalResult ExchangeOp::verify() {
     return distMismatch(*this, "both sides must be unreduced over the same axes");
   auto exchange = Exchange::get(from, to);
   if (!exchange)
-    return distMismatch(*this, "must split a dimension over other axes of ranks, and by factors "
-                               "that the other side divides or is divided by");
+    return distMismatch(*this, "operand and result must be split over different axes of ranks, by "
+                               "factors of which one divides the other");
   if (exchange->axes != axesOf(getAxesAttr())) {
     std::string names;
     for (StringAttr axis : exchange->axes)

@@ -331,7 +331,8 @@ void MemoryPlan::print(llvm::raw_ostream &os) const {
       os << "    too much\n";
   }
   if (!fits) {
-    os << "\nNone of these fits, and more ranks need no less: run smaller sizes (--shape), or use "
+    os << "\nNone of these fits, and more ranks would not reduce the memory of a rank: run smaller "
+          "sizes (--shape), or use "
           "GPUs "
           "with more memory.\n";
     return;

@@ -120,7 +120,7 @@ bool Parser::parseOrder(std::string_view names) {
 /// Error message for an axis that only --print-groups supports.
 static std::string onlyGroups(std::string_view what) {
   return "no tactic splits a program over " + std::string(what) +
-         "; only --print-groups takes it. Split with tp, pp, dp and sp, " + std::string(example);
+         "; only --print-groups accepts it. Split with tp, pp, dp and sp, " + std::string(example);
 }
 
 /// Parses tp2x4: `rows` "2", `columns` "4".
@@ -171,7 +171,7 @@ bool Parser::parseItem() {
     if (!setOnce(seenEtp, "'etp'") || !parseNumber(rest, name, Grid::maxWorldSize, expertTensor))
       return false;
     return purpose == ShardSpec::For::Groups || expertTensor == 1 ||
-           fail(onlyGroups("ranks of its own for experts (etp)"));
+           fail(onlyGroups("separate ranks for experts (etp)"));
   }
   if (std::optional<Axis> axis = parseAxis(name)) {
     if (!setOnce(seenAxis[unsigned(*axis)], "axis '" + std::string(name) + "'"))
@@ -187,7 +187,7 @@ bool Parser::parseItem() {
     if (purpose == ShardSpec::For::Groups || size == 1)
       return true;
     if (*axis == Axis::CP)
-      return fail(onlyGroups("parts of the context (cp)"));
+      return fail(onlyGroups("shards of the context (cp)"));
     if (*axis == Axis::EP)
       return fail(onlyGroups("experts (ep)"));
     return true;

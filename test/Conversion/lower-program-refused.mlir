@@ -96,7 +96,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = t
 
 // -----
 
-// expected-error@+1 {{output 1 has no type, or none of numbers}}
+// expected-error@+1 {{output 1 has no type, or its elements are not numbers}}
 tpc.pipeline @main() inputs [] outputs [{type = tensor<4xf32>}, {name = "y"}] {
   tpc.stage 0 {
   }
@@ -104,7 +104,7 @@ tpc.pipeline @main() inputs [] outputs [{type = tensor<4xf32>}, {name = "y"}] {
 
 // -----
 
-// expected-error@+1 {{output 0 has no type, or none of numbers}}
+// expected-error@+1 {{output 0 has no type, or its elements are not numbers}}
 tpc.pipeline @main() inputs [] outputs [{name = "y", type = tensor<4xindex>}] {
   tpc.stage 0 {
   }

@@ -169,7 +169,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @half_a_shift(%x: !rows) {
-  // expected-error @+1 {{'from' and 'every' belong together}}
+  // expected-error @+1 {{'from' and 'every' must be given together}}
   %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = #tpc.expr<1>}> : (!rows) -> !rows
   return
 }
@@ -178,7 +178,7 @@ func.func @half_a_shift(%x: !rows) {
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @another_dimension_moves(%x: !rows) {
-  // expected-error @+1 {{result must be the operand but for dimension 0}}
+  // expected-error @+1 {{result must equal the operand except in dimension 0}}
   %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x4xf32, #tpc.dist<[b, 8{tp}], local>>
   return
 }
@@ -187,7 +187,7 @@ func.func @another_dimension_moves(%x: !rows) {
 
 !rows = tensor<?x8xf32, #tpc.dist<[4 * 16{tp}, 8], local>>
 func.func @parts_not_in_a_row(%x: !rows) {
-  // expected-error @+1 {{each rank's part of dimension 0 must be one range of each run}}
+  // expected-error @+1 {{each rank's shard of dimension 0 must be a contiguous range of each run}}
   %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every 64 : !rows -> !rows
   return
 }
@@ -289,7 +289,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) input
 
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @nothing_to_exchange(%x: !rows) {
-  // expected-error @+1 {{must split a dimension over other axes of ranks, and by factors that the other side divides or is divided by}}
+  // expected-error @+1 {{operand and result must be split over different axes of ranks, by factors of which one divides the other}}
   %0 = tpc.exchange %x over ["tp"] : !rows -> !rows
   return
 }
@@ -306,7 +306,7 @@ func.func @exchange_between_micro_batches(%x: !rows) {
 // -----
 
 func.func @factors_across_each_other(%x: tensor<?xf32, #tpc.dist<[12{tp} * 64], local>>) {
-  // expected-error @+1 {{must split a dimension over other axes of ranks, and by factors that the other side divides or is divided by}}
+  // expected-error @+1 {{operand and result must be split over different axes of ranks, by factors of which one divides the other}}
   %0 = tpc.exchange %x over ["tp", "dp"] : tensor<?xf32, #tpc.dist<[12{tp} * 64], local>> -> tensor<?xf32, #tpc.dist<[8{dp} * 96], local>>
   return
 }

@@ -61,7 +61,7 @@ func.func private @f(tensor<?x8xf32, #tpc.dist<[b, 8], product{tp}>>)
 
 // -----
 
-// expected-error @+1 {{axes on a product nest once}}
+// expected-error @+1 {{axes on a product must not be nested}}
 func.func private @f(tensor<?xf32, #tpc.dist<[((b{dp}*s){tp}){cp}]>>)
 
 // -----

@@ -17,7 +17,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{'mb' is no axis of ranks: micro-batches run one after another and cannot communicate}}
+      // expected-error @+1 {{'mb' is not an axis of ranks: micro-batches run one after another and cannot communicate}}
       %0 = tpc.broadcast %x over ["mb"] root 0 : !x -> !x
     }
   }
@@ -99,7 +99,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{root 2 is none of the group's 2 members}}
+      // expected-error @+1 {{root 2 is not one of the group's 2 members}}
       %0 = tpc.broadcast %x over ["tp"] root 2 : !x -> !x
     }
   }

@@ -17,7 +17,7 @@
 // Otherwise the chunks of all rows are numbered, and threads take them in that order (Flat.cpp).
 // The order in which threads combine terms depends only on sizes, not on the grid or on addresses.
 //
-// Values that several passes over a row read are kept in registers, while they suffice
+// Values that several passes over a row read are kept in registers if there are enough registers
 // (RegisterRows.cpp). Values that are read along rows and stored along elements go through shared
 // memory (Tiles.cpp).
 //
@@ -49,7 +49,7 @@ public:
   KernelLowering(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
       : KernelEmitter(source, layout, nodes) {}
 
-  /// Makes the LLVM function next to its source, under the same name, and returns its launch
+  /// Creates the LLVM function next to its source, with the same name, and returns its launch
   /// description.
   FailureOr<Launch> lower();
 
@@ -83,16 +83,16 @@ private:
     // Conditions at run time: whether rows have full chunks only, and whether pointers are aligned.
     // Null: always true.
     Value full, aligned;
-    /// Offsets of its elements from the first one, if they are not all adjacent; number of adjacent
-    /// ones; distance to the next thread's elements.
+    /// Offsets of the thread's elements from the first one (empty: all are adjacent); number of
+    /// adjacent elements; distance to the elements of the next thread.
     SmallVector<int64_t> offsets;
     unsigned adjacent = 1;
     int64_t stride = 1;
     /// Number of threads per row, if known.
     std::optional<int64_t> count;
   };
-  /// Memory that loops of a block traverse, the shifts of indices, and the positions where
-  /// conditions cut the row.
+  /// Accesses in the loops of a block, constant shifts of their indices, and positions in the row
+  /// at which the value of a condition changes.
   struct Streams {
     SmallVector<std::pair<Value, ValueRange>> accesses;
     SmallVector<int64_t> cuts, shifts;
@@ -156,9 +156,9 @@ private:
     Key key;
     memref::LoadOp load;
     Operation *pass = nullptr;
-    bool again = false;     // in another pass
-    bool ofAllRows = false; // read once, before the rows
-    bool stored = false;    // by an earlier pass
+    bool again = false;     // another pass has a load with the same key
+    bool ofAllRows = false; // equal for all rows, so read once before the rows
+    bool stored = false;    // an earlier pass stores the values
   };
 
   void findPasses();
@@ -180,9 +180,9 @@ private:
   /// Numbering of the chunks of all rows.
   struct Flat {
     llvm::SmallDenseMap<Operation *, Lanes> lanes; // of elements that have a dimension
-    bool isOnly = false;                           // no other ops
-    std::optional<unsigned> sharing;               // row index that varies faster than chunks
-    int64_t together = 1;                          // except for this many adjacent chunks
+    bool isOnly = false;                           // rows have no other ops
+    std::optional<unsigned> sharing;               // row index that varies fastest, before chunks
+    int64_t together = 1;                          // adjacent chunks that precede `sharing`
   };
   Lanes findChunks(kernel::ElementsOp op);
   void findFlat();
@@ -224,7 +224,7 @@ private:
   Value thread, inGroup, group; // in the block; in the group; index of the group
   Value groupSize, groupBits, numGroups;
   unsigned foldsOfRow = 0;
-  std::optional<bool> isBlock; // whether a group that shares folds is the block; none: at run time
+  std::optional<bool> isBlock; // whether the group is the block; nullopt: decided at run time
   llvm::SmallDenseMap<Operation *, std::string> sharedOf; // folds
 
   // Folds and elements over the row's one dimension, and their common properties.
@@ -232,14 +232,14 @@ private:
   ::tpc::SymExpr rowSize = 1;
   Lanes rowLanes;
   unsigned registerChunks = 0; // of a thread, in registers; 0: none
-  Value rowFits;               // at run time; null: it does
+  Value rowFits;               // run-time condition; null: always true
   SmallVector<RegisterLoad> registerLoads;
-  bool needsBarriers = true;              // when the row is in registers
+  bool needsBarriers = true;              // if the row is in registers
   bool mayBeWide = true;                  // loops without register rows
   std::optional<RegisterRow> registerRow; // in the version with the row in registers
   unsigned currentChunk = 0, lane = 0;
 
-  // Flat kernels: what is known, what this version uses, and the chunk of this thread.
+  // Flat kernels: properties, the properties that this version uses, and the chunk of this thread.
   Flat flat, used;
   Value chunkOfRow, chunksOfRow;
 
@@ -254,7 +254,7 @@ private:
   // State of lowerLanes.
   unsigned width = 1;
   bool wideAccess = false;
-  bool checksOnce = false; // one check of conditions on the position, for adjacent lanes
+  bool checksOnce = false; // one check of position conditions for all adjacent lanes
   Lanes chunk;
   SmallVector<unsigned> active; // lanes that reach this block
   Value lastIndex;

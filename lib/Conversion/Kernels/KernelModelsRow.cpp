@@ -295,8 +295,8 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
     int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
-    // Not adjacent: threads compute adjacent columns, and the terms of a column are reduced in
-    // order.
+    // The fold is not `adjacent`: threads compute adjacent columns, and each thread reduces the
+    // terms of its column in order.
     Value sum = e.fold(
         FoldKind::Sum, sumType, e.sizesOf(lhs).back(), /*adjacent=*/false, [&](ValueRange i) {
           SmallVector<Value> x, y;

@@ -61,7 +61,7 @@ private:
   /// Returns all possible constants of a value, each with its condition.
   std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
   bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
-  /// Adds the visible keys after one masking step to the result.
+  /// Restricts the visible keys of the result by one masking step.
   bool addVisible(const ScoreStep &step);
   bool classify(const IndexExpr &visible);
   Value maskTensor(const ScoreStep &step);
@@ -106,7 +106,7 @@ static IndexExpr times(const IndexExpr &slope, double number) {
   return IndexExpr::scaled(slope.getArgs(), slope.getNumber() * number, slope.getPolynomial());
 }
 
-// Computes the cases after all steps, without those in `asBias`.
+// Computes the cases after all steps, except steps that are treated as biases (`asBias`).
 bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
   cases = {{IndexExpr::truth(true), true, 0.0}};
   auto settle = [&](Case &c) {
@@ -294,7 +294,8 @@ Value MaskAnalyzer::to4D(Value v) {
   size_t rank = sizes.size();
   if (have.size() > rank || rank > 4)
     return {};
-  // Maps dimension d of the scores to one of four: without heads, scores are [b, i, j].
+  // Maps dimension d of the scores to a dimension of [b, h, i, j]. Scores without heads are [b, i,
+  // j].
   auto dimOf = [&](size_t d) { return d + 2 >= rank ? 4 - (rank - d) : d; };
   for (size_t i = 0; i < have.size(); ++i)
     shape[dimOf(rank - have.size() + i)] = have[i];

@@ -25,7 +25,7 @@ struct ProjectionSlice {
   Movement movement;
   SmallVector<Operation *> pointwise;
   Value matrix, bias;
-  /// Enclosing slice with all of these columns; this one becomes a slice of its matmul.
+  /// A slice that contains all of these columns; this slice becomes a slice of its matmul.
   ProjectionSlice *enclosing = nullptr;
   MatmulOp product = {};
 };
@@ -229,7 +229,8 @@ struct SplitFusedProjections
     }
   }
 
-  /// `outer`: columns of the matmul.
+  /// Rebases the movement of `part` on `product`, a matmul with the columns of `outer`, and
+  /// replaces the slice.
   void replace(ProjectionSlice &part, Value product, const Movement &outer) {
     Movement &m = part.movement;
     m.base = product;

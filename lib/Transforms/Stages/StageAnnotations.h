@@ -17,13 +17,13 @@ public:
   static FailureOr<StageAnnotations> take(ModuleOp module, func::FuncOp main, int64_t stages);
   bool empty() const { return annotations.empty(); }
 
-  /// Returns the ranges in which stages 1, 2, … of a chain may begin. Errors: carried ops in
-  /// another order than their stages; no cut point between two stages.
+  /// Returns the ranges in which stages 1, 2, … of a chain may begin. Errors: the order of
+  /// annotated ops differs from the order of their stages; no cut point between two stages.
   FailureOr<std::vector<StageBeginRange>> getRanges(const PipelineChain &chain,
                                                     size_t stages) const;
 
-  /// Returns the annotations for replaced ops: those of a call become annotations of the calls of
-  /// its layer's segments.
+  /// Returns the annotations after ops are replaced. Annotations of a call of a layer become
+  /// annotations of the calls of the layer's segments.
   StageAnnotations apply(const DenseMap<Operation *, SmallVector<Operation *>> &replacements) const;
 
 private:

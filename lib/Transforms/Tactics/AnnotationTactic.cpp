@@ -298,7 +298,7 @@ LogicalResult AnnotationTactic::storeSplit(AnnotatedTensor &tensor, const Annota
         error(tensor) << "dimension " << part.dim << " (" << part.factor.getExpr().str()
                       << ") cannot be split: " << needs
                       << ", and inputs are whole on every rank; annotate what reads the input";
-    diag.attachNote(whole->getLoc()) << "needed whole here";
+    diag.attachNote(whole->getLoc()) << "needed unsplit here";
     return diag;
   }
   std::string text = tensor.name + " " + printSharding(tensor.sharding) + ": " + plan.describe(cls);

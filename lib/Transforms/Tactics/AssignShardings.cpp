@@ -140,7 +140,7 @@ SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
     tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
     tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
   }
-  // With `manual`, this tactic only assigns the axes of annotated matrices to their two sides.
+  // With `manual`, this tactic only assigns the axes of annotated matrices to rows and columns.
   if (spec.isTensor2D())
     tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
   if (spec.sequenceParallel)

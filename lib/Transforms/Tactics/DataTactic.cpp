@@ -25,10 +25,10 @@ static LogicalResult reportBlocker(const Plan &plan, int batch, const WholeBatch
                             << wanted << ": " << name(blocker.op) << " " << blocker.why;
   if (!blocker.always)
     diag << ", but a rank has one micro-batch at a time";
-  diag.attachNote(blocker.op->getLoc()) << "needed whole here; remove " << wanted;
+  diag.attachNote(blocker.op->getLoc()) << "needed unsplit here; remove " << wanted;
   if (blocker.source && blocker.source != blocker.op)
     diag.attachNote(blocker.source->getLoc())
-        << "ops that depend on inputs alone can process the whole batch, but this depends on "
+        << "ops that depend on inputs alone can process all samples, but this depends on "
         << name(blocker.source);
   return diag;
 }

@@ -38,9 +38,9 @@ public:
   /// Returns the distribution of an op's result that an annotation stores sharded; null without
   /// such an annotation. Other dimensions that the op splits over the same axes are unsplit in it.
   DistAttr getStored(Value value) const;
-  /// Returns the distribution that users read, given the produced distribution `made`. A partial
-  /// sum is all-reduced, or reduce-scattered into a dimension that the plan splits over the same
-  /// axes elsewhere.
+  /// Returns the distribution that users read, given the distribution `produced`. A partial sum is
+  /// all-reduced, or reduce-scattered into a dimension that the plan splits over the same axes
+  /// elsewhere.
   DistAttr getArrival(Value value) const { return getArrival(value, getProduced(value)); }
   DistAttr getArrival(Value value, DistAttr produced) const;
 

@@ -119,7 +119,7 @@ LogicalResult RowsTactic::chooseRows() {
     for (int cls : refused)
       if (Operation *op = plan.classes.getPreventingOp(cls))
         diag.attachNote(op->getLoc())
-            << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
+            << "a dimension of " << plan.classes.getSize(cls).str() << " is needed unsplit by '"
             << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
     return diag;
   }

@@ -296,7 +296,7 @@ LogicalResult TensorTactic::explainFailure() {
   for (int cls : unsplittable)
     if (Operation *op = plan.classes.getPreventingOp(cls); op && seen.insert(cls).second)
       diag.attachNote(op->getLoc())
-          << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
+          << "a dimension of " << plan.classes.getSize(cls).str() << " is needed unsplit by '"
           << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
   for (const Candidate &candidate : candidates)
     if (candidate.excessive)

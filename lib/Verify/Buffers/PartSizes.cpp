@@ -53,7 +53,7 @@ std::optional<PartSizes::Box> PartSizes::findSplit(ArrayRef<DimAttr> dims, size_
                                                    StringRef axis) const {
   auto isLast = [&](Axes axes) { return !axes.empty() && axes.back().getValue() == axis; };
   DimAttr split = dims[dim];
-  // All factors in order, and the index of the split factor.
+  // All factors, major to minor, and the index of the split factor among them.
   SmallVector<SymExpr> pieces;
   std::optional<size_t> found;
   for (DimAttr before : dims.take_front(dim))

@@ -78,7 +78,7 @@ public:
   bool isPositive(buffer::ExprAttr expr) {
     return bounds.isNeverNegative(value(expr) - SymExpr(1));
   }
-  /// Compares an attribute of another kind.
+  /// Compares attributes that are not expressions.
   LogicalResult compare(Operation *call, StringRef what, Attribute have, Attribute wanted);
 
   /// Marks an op as computed by the call of another op.
@@ -104,7 +104,7 @@ private:
   LogicalResult checkSignature(func::FuncOp tensors);
   FailureOr<MemoryRange> resolve(Operation *call, Value place);
   LogicalResult checkBounds(Operation *call, const MemoryRange &place);
-  /// Returns whether read-only memory contains a value.
+  /// Returns whether read-only memory (such as an argument or a constant) contains a value.
   bool isGiven(Operation *call, Value region, Value tensor);
   bool isWritable(Value region);
   /// Returns whether a region is updated in place: a cache, or an argument that becomes a result.
@@ -119,7 +119,7 @@ private:
   Memory memory;
   SymbolTableCollection &symbols;
   Region *source = nullptr; // body of the function on tensors; null in stages
-  Block::iterator at, end;  // the next op on buffers
+  Block::iterator at, end;  // next buffer op, and end of the block
   SmallVector<Access> reads;
   SmallVector<MemoryRange> writes;
   DenseSet<Operation *> done;

@@ -152,7 +152,7 @@ struct CollectivePermute
       return failure();
     auto move = BlockMove::get(op);
     if (!move)
-      return op.emitOpError("moves slices that are no ranges");
+      return op.emitOpError("moves slices that are not contiguous ranges");
     MLIRContext *context = op.getContext();
     Attribute splits =
         ArrayAttr::get(context, {toList(context, move->in.n), toList(context, move->in.product),
@@ -182,7 +182,7 @@ struct ExchangePlan : PlannedOpInterface::ExternalModel<ExchangePlan, ExchangeOp
       return failure();
     auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
     if (!exchange)
-      return op.emitOpError("is no exchange");
+      return op.emitOpError("is not an exchange");
     MLIRContext *context = op.getContext();
     SmallVector<Attribute> layout;
     SmallVector<SymExpr> sizes;
@@ -309,7 +309,7 @@ struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
           failed(c.compare(call, "entries", *call.getHeld(), held)) ||
           failed(
               c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
-        return call.emitOpError("delivers other copies");
+        return call.emitOpError("delivers copies other than the first");
     }
     // Only the rank with coordinate 0 delivers, of all ranks with equal slices.
     std::set<std::string> wanted, have;

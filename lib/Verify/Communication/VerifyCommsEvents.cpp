@@ -125,7 +125,7 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
     return reject(op) << "names no axis, so no rank takes part";
   for (auto [i, axis] : llvm::enumerate(group)) {
     if (!llvm::is_contained(grid.getOrder(), axis))
-      return reject(op) << "'" << axis.getValue() << "' is no axis of ranks"
+      return reject(op) << "'" << axis.getValue() << "' is not an axis of ranks"
                         << (axis.getValue() == "mb"
                                 ? ": micro-batches run one after another and cannot communicate"
                                 : "");
@@ -178,7 +178,8 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
     for (StringAttr axis : group)
       members *= grid.getAxisSize(axis.getValue());
     if (int64_t root = broadcast.getRoot(); root < 0 || root >= members)
-      return reject(op) << "root " << root << " is none of the group's " << members << " members";
+      return reject(op) << "root " << root << " is not one of the group's " << members
+                        << " members";
   }
   return success();
 }

@@ -46,7 +46,7 @@ public:
   /// Returns an op without a size model; null if all ops have one.
   Operation *getUnknown() const { return unknown; }
 
-  /// Returns the reduced size of the static size n. It is multiplicative.
+  /// Returns the reduced size of the static size n. The reduction is multiplicative.
   int64_t get(int64_t n) const;
   int64_t evaluate(const ::tpc::SymExpr &size) const override;
   using Sizes::evaluate;
@@ -59,7 +59,7 @@ public:
   /// Number of samples. A sample has values of all symbols, at least 1; later samples have smaller
   /// values.
   static constexpr int samples = 4;
-  static constexpr int draws = 4; // of inputs, for samples that do not exercise a window
+  static constexpr int draws = 4; // random inputs per sample, until a window is exercised
   void setSample(int sample);
   /// Sets the next sample. After the last one, repeats all samples with windows one key shorter,
   /// for tables that lack rows for more tokens. Returns false if no sample is left.
@@ -141,13 +141,13 @@ private:
   std::map<int64_t, Operation *> reasons; // of frozen sizes
   std::set<int64_t> sizes, frozen;
   std::set<int64_t> windows;
-  int64_t shortest = 2; // shortest reduced window
+  int64_t shortest = 2; // length of the shortest reduced window
   std::set<std::string> cachedSymbols;
   std::map<int64_t, int64_t> grown; // reduced sizes of tables of positions
   std::set<int64_t> tables,
       computed; // rows of tables; sizes of values other than weights and constants
   std::set<std::string> windowedSymbols;   // symbols of dimensions of keys with a window
-  std::set<std::array<int64_t, 3>> splits; // size, parts, and parts in the sample grid
+  std::set<std::array<int64_t, 3>> splits; // size, shards, and shards in the sample grid
   GridAttr grid, sample;
   Operation *unknown = nullptr;
   std::map<int64_t, int64_t> chosen; // of atomic sizes

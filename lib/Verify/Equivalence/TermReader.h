@@ -33,7 +33,7 @@ public:
 
 private:
   Terms &terms;
-  bool staged; // stages have different values
+  bool staged; // whether the program has pipeline stages
 };
 
 } // namespace mlir::tpc::equivalence

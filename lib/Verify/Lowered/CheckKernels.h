@@ -20,7 +20,7 @@ FailureOr<func::FuncOp> getTensors(ModuleOp program, kernel::FuncOp function);
 LogicalResult checkConstants(kernel::FuncOp function, func::FuncOp tensors);
 
 /// Checks that integer arithmetic of a kernel matches its tensor function: each limit, divisor and
-/// addend of an index is one size or constant, and no op computes others from these.
+/// addend of an index is a single size or constant, not a value that is computed from several.
 LogicalResult checkIndices(kernel::FuncOp function, func::FuncOp tensors);
 
 /// Checks that index arithmetic of kernels and sizes of buffers fit in 64 bits at the largest sizes
@@ -45,7 +45,8 @@ LogicalResult checkFrames(ModuleOp program);
 
 /// Runs a kernel and its tensor function on equal operands of several magnitudes, and compares the
 /// results. `isGiven`: all runs use the integers of `memory`, and one run uses its floats;
-/// otherwise only the types of `memory` are used.
+/// otherwise only the types of `memory` are used. `isBrief`: one magnitude, without comparing the
+/// rounding.
 LogicalResult compareKernel(const KernelProgram &kernel, func::FuncOp tensors,
                             ArrayRef<MemoryView> memory, bool isGiven, bool isBrief,
                             interpret::World &world, const interpret::Coordinates &at,

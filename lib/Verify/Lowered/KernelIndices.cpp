@@ -76,7 +76,7 @@ private:
   TensorArithmetic tensors;
   /// Values computed only from sizes and constants, with their expressions (nullopt: unknown).
   DenseMap<Value, std::optional<SymExpr>> uniform;
-  /// Uniform floats, and whether they are computed.
+  /// Uniform floats; true: the float is the result of arithmetic.
   DenseMap<Value, bool> floats;
 };
 } // namespace

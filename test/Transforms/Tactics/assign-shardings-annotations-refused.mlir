@@ -5,7 +5,7 @@
 // Every rank has all of an input.
 // expected-error-re @below {{annotation [-, tp] of 'x' (a.txt:3:1): dimension 1 (16) cannot be split: '{{.*}}' (tpc.softmax) needs all of it, and inputs are whole on every rank; annotate what reads the input}}
 func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4>, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:3:1"}) -> tensor<4x16xf32> {
-  // expected-note @below {{needed whole here}}
+  // expected-note @below {{needed unsplit here}}
   %n = tpc.softmax %x dim 1 : tensor<4x16xf32> -> tensor<4x16xf32>
   return %n : tensor<4x16xf32>
 }

@@ -12,7 +12,7 @@ func.func @main(%x: tensor<8x60xf32>) -> tensor<8x60xf32> {
 
 // -----
 
-// A residual: its width is needed whole by the norm, and both products are split inside.
+// A residual: its width is needed unsplit by the norm, and both products are split inside.
 // CHECK: splits = ["64 over tp 4: up (columns), down (rows)"]
 tpc.weight @u in "w" at 0 : tensor<60x64xf32>
 tpc.weight @d in "w" at 0 : tensor<64x60xf32>

@@ -6,8 +6,8 @@
 
 // TP: error: tp300 is larger than anything that can be split: {{.*}}; use tp160
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
-// DP: needed whole here; remove dp2,mb2
-// DP: ops that depend on inputs alone can process the whole batch, but this depends on 'fc1' (tpc.matmul)
+// DP: needed unsplit here; remove dp2,mb2
+// DP: ops that depend on inputs alone can process all samples, but this depends on 'fc1' (tpc.matmul)
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
 func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> {
   %w1 = tpc.parameter @w1 : tensor<40x160xf32>
@@ -19,7 +19,7 @@ func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf3
 // -----
 
 // TP: error: tp300: no weight of the model can be split
-// TP: a dimension of 400 is needed whole by 'norm' (tpc.softmax)
+// TP: a dimension of 400 is needed unsplit by 'norm' (tpc.softmax)
 // DP: error: no input has a batch dimension that dp2,mb2 could split: every first dimension has size 1
 tpc.weight @w1 in "w" at 0 : tensor<400x400xf32>
 func.func @main(%x: tensor<1x400xf32>) -> tensor<1x400xf32> {
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<1x400xf32>, %w: tensor<400x400xf32> {tpc.name = "w"})
 // -----
 
 // TP: error: tp300: no weight of the model can be split
-// TP: note: a dimension of 300 is needed whole by {{.*}} (tpc.softmax)
+// TP: note: a dimension of 300 is needed unsplit by {{.*}} (tpc.softmax)
 // TP: note: annotations decide the split of a dimension of 400: fc (columns)
 tpc.weight @w in "w" at 0 {tpc.sharding = [unit, #tpc.dim<400>]} : tensor<300x400xf32>
 func.func @main(%x: tensor<1x300xf32>) -> tensor<1x400xf32> {

@@ -16,7 +16,7 @@ func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x40xf32
 // -----
 
 // ROWS: error: tp300x2: no matrix of the model can be split in two dimensions; use tp600, which splits one
-// ROWS: a dimension of 40 is needed whole by 'across' (tpc.softmax)
+// ROWS: a dimension of 40 is needed unsplit by 'across' (tpc.softmax)
 tpc.weight @w1 in "w" at 0 : tensor<40x1600xf32>
 func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x1600xf32, #tpc.dist<[batch, 1600]>> {
   %w1 = tpc.parameter @w1 : tensor<40x1600xf32>

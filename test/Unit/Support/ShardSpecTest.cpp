@@ -81,9 +81,9 @@ TEST(ShardSpec, SequenceParallelismAloneIsNoted) {
 }
 
 TEST(ShardSpec, OnlyGroups) {
-  expectRefusal("tp2,cp2", 5, "cp2", "no tactic splits a program over parts of the context (cp)");
+  expectRefusal("tp2,cp2", 5, "cp2", "no tactic splits a program over shards of the context (cp)");
   expectRefusal("ep4", 1, "ep4", "no tactic splits a program over experts (ep)");
-  expectRefusal("etp2", 1, "etp2", "no tactic splits a program over ranks of its own for experts");
+  expectRefusal("etp2", 1, "etp2", "no tactic splits a program over separate ranks for experts");
   expectRefusal("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
 }
 
