@@ -104,7 +104,7 @@ private:
         if (rule.factors[f].kind == FactorKind::Unsplittable && part.isSharded())
           return op->emitOpError()
                  << "needs dimension " << d << " of " << what << " (size " << sizeOf(f)
-                 << ") whole, but it is split over " << axesText(part);
+                 << ") unsplit, but it is split over " << axesText(part);
         if (!pieces[f]) {
           pieces[f] = part;
           from[f] = what;

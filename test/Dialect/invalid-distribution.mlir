@@ -34,7 +34,7 @@ func.func @forgotten_reduction(%x: !columns, %w: !rows) {
 !rows = tensor<16x8xf32, #tpc.dist<[16{tp}, 8]>>
 !y = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
 func.func @bias_in_a_split_product(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
-  // expected-error @+1 {{needs dimension 1 of operand 0 (size 16) whole, but it is split over {tp}}}
+  // expected-error @+1 {{needs dimension 1 of operand 0 (size 16) unsplit, but it is split over {tp}}}
   %0 = tpc.matmul %x, %w bias %bias : !columns, !rows bias tensor<8xf32> -> !y
   return
 }
@@ -52,7 +52,7 @@ func.func @split_on_one_side(%x: !columns, %w: tensor<16x8xf32>) {
 
 !x = tensor<?x8xf32, #tpc.dist<[b, 8{tp}]>>
 func.func @norm_of_split_features(%x: !x, %scale: tensor<8xf32, #tpc.dist<[8{tp}]>>) {
-  // expected-error @+1 {{needs dimension 1 of operand 0 (size 8) whole, but it is split over {tp}}}
+  // expected-error @+1 {{needs dimension 1 of operand 0 (size 8) unsplit, but it is split over {tp}}}
   %0 = tpc.rms_norm %x, %scale epsilon 1.0e-5 : !x, tensor<8xf32, #tpc.dist<[8{tp}]>> -> !x
   return
 }

@@ -225,7 +225,7 @@ func.func @no_dimension(%x: tensor<8x6xf32>) {
 !half = tensor<4x6xf32, #tpc.dist<[8{tp}, 6], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
 func.func @split_run(%x: !half) {
-  // expected-error @+1 {{needs dimension 0 of operand 0 (size 8) whole, but it is split over {tp}}}
+  // expected-error @+1 {{needs dimension 0 of operand 0 (size 8) unsplit, but it is split over {tp}}}
   %0 = tpc.roll %x dim 0 from 1 every 8 : !half -> !half
   return
 }

@@ -26,10 +26,10 @@ struct Link {
   bool operator==(const Link &) const = default;
 };
 
-/// Kind of a transfer. Its cost is a function of the "whole buffer": the operand of an all-reduce
-/// or reduce-scatter, the result of an all-gather, the buffer of one rank for an all-to-all. For a
-/// collective-permute, an exchange and a send, it is the maximum data that a rank sends or
-/// receives.
+/// Kind of a transfer. Its cost is a function of the size of the "whole buffer": the operand of an
+/// all-reduce or reduce-scatter, the result of an all-gather, or the buffer of one rank in an
+/// all-to-all. In a collective-permute, an exchange and a send, the whole buffer is the largest
+/// data that a rank sends or receives.
 enum class Transfer {
   AllReduce,
   AllGather,

@@ -1,8 +1,9 @@
 //===- Folds.cpp - Folds by groups of threads -----------------------------===//
 //
-// Each thread combines the terms of its chunks, lane by lane and in ascending order, then its lanes
-// by halves. Then the threads of a warp exchange values at distances 16, 8, 4, 2, 1, so that all
-// have the result. If the group is a block, all threads read the results of all warps in one order.
+// Each thread first combines the terms of its chunks, separately for each lane and in ascending
+// order, and then its lanes in a binary tree. Then the threads of a warp exchange values with
+// threads at distances 16, 8, 4, 2 and 1 (a butterfly), so that all threads have the result. If the
+// group is a block, all threads then combine the results of all warps in the same order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,8 +51,8 @@ Value KernelLowering::foldTogether(kernel::FoldOp op) {
       [&] { return SmallVector<Value>{result}; })[0];
 }
 
-/// Folds rows that are not in registers. All chunks are full, or the row is done element by
-/// element. In full chunks, the terms of a thread and lane do not depend on the width of loads.
+/// Folds rows that are not in registers. If some chunk is not full, the row is processed element by
+/// element. The terms of a thread and lane in full chunks do not depend on the width of loads.
 SmallVector<Value> KernelLowering::foldLoops(kernel::FoldOp op, Lanes lanes) {
   SmallVector<Value> sizes = extents(op.getExprs());
   Value first = arith::ConstantOp::create(b, loc, op.getInit());
@@ -101,7 +102,7 @@ SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init
   });
 }
 
-/// Returns the value of the thread whose number differs in this bit.
+/// Returns the value of the thread whose index is that of this thread XOR `distance`.
 Value KernelLowering::shuffle(Value value, int32_t distance) {
   Type type = value.getType();
   unsigned bits = type.getIntOrFloatBitWidth();

@@ -20,7 +20,8 @@ static StringRef getGroupAxis(Mutator &m, Operation *op) {
   return {};
 }
 
-/// Removes the op: its users get the operand, which takes the result's type if it has no other use.
+/// Removes the op and replaces its result by the operand, whose type becomes the result's type if
+/// it has no other use.
 static void bypass(Operation *op) {
   Value operand = op->getOperand(0), result = op->getResult(0);
   if (operand.hasOneUse() && operand.getDefiningOp())
@@ -116,7 +117,8 @@ static bool wrongAxis(Mutator &m) {
   return true;
 }
 
-// The members of a group in another order: over several axes, of a collective or of a part.
+// Changes the order of the axes, and thereby of the members, of a collective or a local slice over
+// several axes.
 static bool permuteGroup(Mutator &m) {
   Operation *op = m.pick<Operation *>([&](Operation *o) {
     auto axes = o->getAttrOfType<ArrayAttr>("axes");
@@ -175,7 +177,7 @@ static bool replicaCollective(Mutator &m) {
   return true;
 }
 
-// Broadcasts one rank's part to all: the types still match.
+// Broadcasts one rank's shard to all ranks. The types are correct.
 static bool broadcastShard(Mutator &m) {
   auto fits = [&](Operation *o) {
     if (!isa<ShardingRuleOpInterface>(o) || isa<ParameterOp>(o) || o->getNumResults() != 1 ||
@@ -246,8 +248,8 @@ static std::pair<SendOp, RecvOp> pickPair(Mutator &m) {
   return {};
 }
 
-// Each of two stages waits for the other's message before it sends its own: pairs match, the order
-// deadlocks.
+// Each of two stages waits for the message of the other before it sends its own. Sends and receives
+// match, but deadlock.
 static bool circularWait(Mutator &m) {
   auto [send, recv] = pickPair(m);
   if (!send || !recv)
@@ -319,7 +321,7 @@ static bool dropLoop(Mutator &m) {
   return true;
 }
 
-// One stage takes samples in another order than the stage before: it is consistent in itself.
+// One stage processes samples in another order than the preceding stage; each stage is consistent.
 static bool crossMicroBatches(Mutator &m) {
   auto recv = m.pick<RecvOp>([](RecvOp r) {
     return llvm::any_of(getDist(r.getResult()).getDims(),
@@ -432,7 +434,7 @@ static bool wrongRecvType(Mutator &m) {
   return true;
 }
 
-// All stages send to the wrong peer, one further: pairs and sizes match.
+// All ranks shift to the rank after the correct one. Pairs and sizes match.
 static bool wrongShift(Mutator &m) {
   auto permute =
       m.pick<CollectivePermuteOp>([](CollectivePermuteOp p) { return p.getFrom().has_value(); });

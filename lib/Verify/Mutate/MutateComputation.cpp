@@ -44,7 +44,7 @@ static std::optional<unsigned> getSplitDim(ParameterOp op) {
   return std::nullopt;
 }
 
-// Each rank's part begins one element late: the last element is another rank's.
+// Each rank's shard begins one element too late, so that its last element belongs to another rank.
 static bool shiftShard(Mutator &m) {
   auto op = m.pick<ParameterOp>([](ParameterOp p) { return getSplitDim(p).has_value(); });
   if (!op)
@@ -56,7 +56,8 @@ static bool shiftShard(Mutator &m) {
   return true;
 }
 
-/// The number of all columns of a fused weight, for a part that is one run of its last dimension.
+/// Returns the number of columns of a fused weight, if the parameter is a contiguous range of
+/// these.
 static std::optional<int64_t> getFusedColumns(ParameterOp op) {
   WeightOp weight = op.getWeightOp();
   if (!weight || !op.getViewAttr())
@@ -69,7 +70,7 @@ static std::optional<int64_t> getFusedColumns(ParameterOp op) {
   return shape.back();
 }
 
-/// The heads and the head size of a column dimension `5{tp}*8`.
+/// Returns the number of heads and the head size of a column dimension `5{tp}*8`.
 static std::optional<std::pair<int64_t, int64_t>> getHeads(ParameterOp op) {
   auto factors = getDist(op.getResult()).getDims().back().getFactors();
   if (factors.size() != 2 || !factors[0].getExpr().asConstant() ||
@@ -93,7 +94,7 @@ static bool otherFamily(Mutator &m) {
   return true;
 }
 
-// Each rank takes a contiguous piece of the fused columns and splits it into Q, K and V.
+// Each rank has a contiguous range of the fused columns, and splits it into Q, K and V.
 static bool splitContiguously(Mutator &m) {
   auto fits = [&](ParameterOp p) {
     auto heads = getHeads(p);
@@ -114,7 +115,7 @@ static bool splitContiguously(Mutator &m) {
 
 // Query heads use the keys of another group.
 static bool wrongKvGroup(Mutator &m) {
-  // The parameter of the keys is found by its type: a matmul of it feeds attention.
+  // Parameters of keys are recognized by their types, and by a matmul that is used by attention.
   SmallVector<int64_t> kvHeads;
   m.module.walk([&](AttentionOp op) {
     if (auto heads = getDist(op.getK()).getDims()[2].getExpr().asConstant())
@@ -179,7 +180,7 @@ static bool staleTiedWeight(Mutator &m) {
 // Biases and residuals
 //===----------------------------------------------------------------------===//
 
-/// An addition after a reduction: the operand that is reduced.
+/// Returns the reduction that is an operand of an add; null if there is none.
 static Operation *getReduction(AddOp add) {
   for (Value operand : add->getOperands())
     if (Operation *op = operand.getDefiningOp();
@@ -320,7 +321,8 @@ static bool swapLayers(Mutator &m) {
   if (!call)
     return false;
   func::CallOp other = next(call);
-  // All parameters except the activations; those of the second must be defined before the first.
+  // All operands that are parameters; the parameters of the second call must be defined before the
+  // first call.
   bool changed = false;
   for (unsigned i = 0; i < call.getNumOperands(); ++i) {
     Operation *a = call.getOperand(i).getDefiningOp(), *b = other.getOperand(i).getDefiningOp();
@@ -364,7 +366,8 @@ static bool swapHoisted(Mutator &m) {
   return true;
 }
 
-// Hoists a part of an input out of the micro-batch loop: all iterations read the first part.
+// Hoists a slice of an input out of the micro-batch loop, so that all iterations read the first
+// micro-batch.
 static bool readFirstMicroBatch(Mutator &m) {
   auto getCall = [&](LocalSliceOp slice) -> func::CallOp {
     auto argument = dyn_cast<BlockArgument>(slice.getOperand());
