@@ -56,7 +56,7 @@ private:
   uint32_t bits = 0;
 };
 
-/// Returns the groups over the axes marked in `chosen`. `sizes` are those of all axes by ascending
+/// Returns the groups over the axes marked in `chosen`. `sizes`: sizes of all axes, by ascending
 /// stride. Groups are ordered as in Grid::groups.
 std::vector<std::vector<int64_t>> orthogonalGroups(std::span<const int64_t> sizes,
                                                    const std::vector<bool> &chosen);

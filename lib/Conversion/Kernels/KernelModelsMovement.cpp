@@ -165,7 +165,7 @@ struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
 struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value x = op->getOperand(0), y = op->getResult(0);
-    // Only dimensions of size 1 differ: no arithmetic.
+    // If only dimensions of size 1 differ, no index arithmetic is needed.
     SmallVector<Value> kept;
     SmallVector<SymExpr> from, to;
     for (auto [i, size] : llvm::enumerate(getSizes(y)))

@@ -16,7 +16,8 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Distributions of an op's operands and results, without unreduced operands.
+/// Required distributions of an op's operands and produced distributions of its results, if no
+/// operand is unreduced.
 struct Requirements {
   SmallVector<DistAttr> operands, results;
   /// Axes that split a reduction factor, and the reduction kind.
@@ -165,7 +166,7 @@ void Inserter::reshard(OpOperand &use, DistAttr target) {
   Value &shared = reshards[{value, type}];
   if (!shared) {
     OpBuilder builder(module.getContext());
-    // Reuses a reduction that exists already.
+    // Reuse an existing reduction.
     if (getDist(value).getPartial() && !target.getPartial()) {
       Value &reduced = reductions[value];
       if (reduced)

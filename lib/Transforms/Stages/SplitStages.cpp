@@ -283,8 +283,8 @@ FailureOr<StagePartition> Splitter::chooseRequested(size_t stages, ArrayRef<int6
     StagePartition last = makeChain(main, stages, limits[std::size(limits) - 1]);
     if (succeeded(annotations->getRanges(*last.chain, stages)))
       emitError(main.getLoc()) << "pp" << stages
-                               << ": no cuts between the ops with stage annotations give this "
-                                  "many stages";
+                               << ": no cuts between the ops with stage annotations "
+                                  "result in this number of stages";
     return failure();
   }
   // Uses the first chain with enough cut points.

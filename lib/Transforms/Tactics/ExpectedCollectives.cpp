@@ -79,7 +79,7 @@ void CollectiveDerivation::addCollectives(ReshardOp reshard) {
   auto [it, isNew] = paths.try_emplace({from, to});
   if (isNew)
     it->second = planner.find(from, to, [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
-      return axis.getValue() != "mb"; // in time: no collective
+      return axis.getValue() != "mb"; // micro-batches do not communicate
     });
   if (!it->second)
     return;

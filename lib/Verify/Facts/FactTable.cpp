@@ -161,11 +161,11 @@ ArrayRef<AttributeFact> facts::getAttributeFacts() { return attributeFacts; }
 
 void mlir::tpc::printFactTable(llvm::raw_ostream &os) {
   os << "# Facts and the verifiers that cover them\n\n"
-        "An executable acts on more than its code: names of inputs, constraints, windows, "
-        "locations of\nweights. Each of these facts has a row with the check that covers it. \"On "
-        "lowered "
-        "text\": compared with\nthe staged program, in text of `--emit=kernels` and "
-        "`--emit=buffers`.\n[Verification](../design/verification.md#facts) describes the "
+        "An executable depends on facts outside of its code: names of inputs, constraints, "
+        "windows, locations\nof weights. Each of these facts has a row with the check that covers "
+        "it. \"On lowered text\" means\nthat text of `--emit=kernels` and `--emit=buffers` is "
+        "compared with "
+        "the staged program.\n[Verification](../design/verification.md#facts) describes the "
         "check.\n\n"
         "## Manifest\n\n"
         "`[]` is each element of a list, `*` each key of an object.\n\n"
@@ -173,9 +173,9 @@ void mlir::tpc::printFactTable(llvm::raw_ostream &os) {
   for (const ManifestFact &fact : manifestFacts)
     os << "| `" << fact.key << "` | " << fact.source << " | " << fact.covered << " |\n";
   os << "\n## Attributes\n\n"
-        "The second column is the program whose module attribute `tpc-verify-facts` compares with, "
-        "up to the staged\nprogram. On lowered text all attributes must equal the staged "
-        "program's.\n\n"
+        "Up to the staged program, `tpc-verify-facts` compares a module attribute with the program "
+        "in the second\ncolumn. On lowered text, all attributes must equal those of the staged "
+        "program.\n\n"
         "| attribute | compared with | covered by |\n|---|---|---|\n";
   for (const AttributeFact &fact : attributeFacts)
     os << "| `" << fact.name << "` | " << (fact.reference == Reference::Model ? "the model" : "")

@@ -63,7 +63,7 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
-  // expected-error @below {{pp3: no cuts between the ops with stage annotations give this many stages}}
+  // expected-error @below {{pp3: no cuts between the ops with stage annotations result in this number of stages}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>

@@ -35,9 +35,10 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
 def MaterializeAnnotations : Pass<"tpc-materialize-annotations", "::mlir::ModuleOp"> {
   let summary = "Convert annotations of values to annotation ops";
   let description = [{
-    Converts `tpc.sharding` and `tpc.pipeline_stage` on an op with one result to a `tpc.annotation`,
-    which uses the result and thus follows its replacements. The first pass of the model level; see
-    tpc-attach-annotations. Calls keep their attributes.
+    Converts `tpc.sharding` and `tpc.pipeline_stage` on an op with one result to a `tpc.annotation`.
+    Its operand is the result, so it stays attached to the value when passes replace the op. This is
+    the first pass of the model level; `tpc-attach-annotations` reverts the conversion. Calls keep
+    their attributes.
 
         %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>]} : …
     becomes
