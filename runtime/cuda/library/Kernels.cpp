@@ -4,6 +4,7 @@
 #include "cuda/library/InFlightOperations.h"
 #include "tpc/attention.h"
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -128,6 +129,18 @@ Kernels::~Kernels() {
     driver.cuModuleUnload(module);
 }
 
+/// Whether TPC_CUDA_CODE=ptx requests that the driver compiles the PTX, though machine code is
+/// there.
+static bool requestsPtx() {
+  const char *text = std::getenv("TPC_CUDA_CODE");
+  std::string_view value = text ? text : "";
+  if (value.empty() || value == "ptx")
+    return !value.empty();
+  throw std::runtime_error("TPC_CUDA_CODE=" + std::string(value) +
+                           ": the only value is ptx (the driver compiles the kernels' PTX); unset "
+                           "it for the machine code of this GPU");
+}
+
 void Kernels::loadModule() {
   std::string who = "this GPU (" + gpu.name + ", sm_" + std::to_string(gpu.architecture) + ")";
   if (gpu.architecture < code.architecture)
@@ -135,7 +148,8 @@ void Kernels::loadModule() {
                                    "architecture with tpcc --gpu-arch");
   // The latest architecture of the GPU's family.
   const tpc_gpu_cubin *best = nullptr;
-  for (int32_t i = 0; i < code.num_cubins; ++i) {
+  int32_t numCubins = requestsPtx() ? 0 : code.num_cubins;
+  for (int32_t i = 0; i < numCubins; ++i) {
     const tpc_gpu_cubin &cubin = code.cubins[i];
     if (cubin.architecture / 10 == gpu.architecture / 10 &&
         cubin.architecture <= gpu.architecture &&

@@ -220,6 +220,21 @@ def test_machine_code_that_is_refused(tpcc, tmp_path):
     assert loads[0] in ("200", "209") and loads[1] == "0", loads
 
 
+@pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
+def test_ptx_by_request(tpcc, tmp_path):
+    """TPC_CUDA_CODE=ptx loads no machine code; other values are errors."""
+    path, trace = tmp_path / "program", tmp_path / "trace"
+    tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": ASSEMBLER.parents[1]}).check()
+    program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
+    env = environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0", TPC_CUDA_CODE="ptx")
+    found = program.run(given, env=env)["logits"]
+    assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
+    loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
+    assert loads and set(loads) == {"0"}, loads
+    wrong = environment(TPC_CUDA_CODE="cubin")
+    program.call(SHAPE, "threads", env=wrong, timeout=60).refused("TPC_CUDA_CODE=cubin", "ptx")
+
+
 @pytest.mark.parametrize(
     "architecture,env,words",
     [

@@ -70,8 +70,11 @@ def compare(program: dict, outputs: list[str], expected: Path, actual: Path, tol
     return None, worst
 
 
-def call(here: Machine, program: dict, way: str, to: Path, limit: float, **env: str) -> Ended:
-    command = command_of(program, way, flags_of(program, program["outputs"], to, limit * 0.7))
+def call(
+    here: Machine, program: dict, way: str, to: Path, limit: float, flags: tuple = (), **env: str
+) -> Ended:
+    own = flags_of(program, program["outputs"], to, limit * 0.7)
+    command = command_of(program, way, [*own, *flags])
     return here.run(command, limit, **env)
 
 
@@ -119,11 +122,15 @@ def run_program(
         return verdict
 
 
-def run_twice(report: Report, here: Machine, program: dict, limit: float):
-    """The same bits each time."""
+def run_twice(report: Report, here: Machine, program: dict, cached: bool, limit: float):
+    """Two runs give the same bits if neither measures algorithms (--deterministic), or if the
+    second reads the tuning cache of the first.
+    """
     with tempfile.TemporaryDirectory() as folder:
+        flags = () if cached else ("--deterministic",)
+        env = {"TPC_CACHE": f"{folder}/cache"} if cached else {}
         for name in ("one", "two"):
-            said = call(here, program, "threads", Path(folder) / name, limit / 2)
+            said = call(here, program, "threads", Path(folder) / name, limit / 2, flags, **env)
             report.log("twice", str(said))
             if not said.ok:
                 return failed(said.why())
@@ -177,7 +184,7 @@ def run(report: Report, here: Machine) -> None:
     for program in single:
         check_program(program, "threads")
     if single:
-        check_program(single[0], "threads", ", kernels from PTX", CUDA_FORCE_PTX_JIT="1")
+        check_program(single[0], "threads", ", kernels from PTX", TPC_CUDA_CODE="ptx")
     for program in several:
         check_program(program, "threads")
     for program in several:
@@ -190,6 +197,10 @@ def run(report: Report, here: Machine) -> None:
             check_program(program, "processes")
     if programs:
         last = (several or single)[0]
-        check(f"{last['name']} twice", lambda limit: run_twice(report, here, last, limit))
+        for cached, how in ((False, "--deterministic"), (True, "one tuning cache")):
+            check(
+                f"{last['name']} twice, {how}",
+                lambda limit, cached=cached: run_twice(report, here, last, cached, limit),
+            )
     for pair in here.listed["pairs"]:
         check(pair["name"], lambda limit: run_beside_cpu(report, here, pair, limit), BIG_LIMIT)

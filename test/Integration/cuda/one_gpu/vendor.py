@@ -12,6 +12,8 @@ import os
 import sys
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
+import numpy as np
+
 F32, COMPUTE_32F = 0, 68
 WORKSPACE = 32 << 20
 ROUNDS = 7
@@ -64,6 +66,7 @@ class Device:
         free, total = c_size_t(), c_size_t()
         self.call("cuMemGetInfo_v2", byref(free), byref(total))
         self.blas.cublasLtGetVersion.restype = c_size_t
+        self.drawn = np.random.default_rng(0).standard_normal(16 << 20, dtype=np.float32)
         self.facts = {
             "device": name.value.decode(),
             "driver": version.value,
@@ -78,7 +81,15 @@ class Device:
     def allocate(self, size: int) -> c_uint64:
         address = c_uint64()
         self.call("cuMemAlloc_v2", byref(address), c_size_t(size))
-        self.call("cuMemsetD8Async", address, ctypes.c_ubyte(0), c_size_t(size), self.stream)
+        # Drawn numbers: with zeros, GPUs use less power and run at higher clocks.
+        for start in range(0, size, self.drawn.nbytes):
+            self.call(
+                "cuMemcpyHtoDAsync_v2",
+                c_uint64(address.value + start),
+                self.drawn.ctypes.data_as(c_void_p),
+                c_size_t(min(size - start, self.drawn.nbytes)),
+                self.stream,
+            )
         return address
 
     def seconds(self, work, times: int) -> float:
