@@ -125,8 +125,8 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   if (attention.getCausal())
     require(Predicate::LE, position);
   if (window) {
-    // The window is a named symbol of its own kind, because it is compared with positions and is
-    // not a tensor size.
+    // A window has a different kind of named symbol than sizes, because it is compared with
+    // positions.
     Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), getNamedWindow(*window));
     require(Predicate::GT, SubOp::create(b, loc, indices, position, size));
   }

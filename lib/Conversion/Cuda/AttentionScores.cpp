@@ -125,7 +125,7 @@ void TileEmitter::addTile(State &state, Value firstKey) {
 
   unsigned first = 0;
   for (const Panel &panel : valuePanels) {
-    barrier(); // as above, and the powers are written
+    barrier(); // all threads have written their powers
     stageKeys(panel, Args::v, Args::v_row_stride, valueOffset, valuesAtOnce, firstKey);
     barrier();
     addValues(panel, first, state.sums);

@@ -43,7 +43,7 @@ Value KernelLowering::number(int32_t value) {
   return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
 }
 
-/// A constant is materialized at each use, and so is no value of the entry block.
+/// Constants are materialized at each use and not in the entry block.
 Value KernelLowering::extent(const SymExpr &expr) {
   Value full = sizes->expr(expr);
   if (auto known = asConstant(full); known && llvm::isInt<32>(*known))

@@ -1,8 +1,8 @@
 //===- RegisterRows.cpp - Rows in registers -----------------------------===//
 //
-// A norm traverses its row three times, and so does softmax. Each pass gives the same elements to
-// the same thread, so a pass need not reload what an earlier pass loaded or stored. The row is read
-// once and written once, and passes exchange values without barriers.
+// A norm or a softmax has three passes over its row. In all passes a thread processes the same
+// elements, so a pass need not reload elements that an earlier pass loaded or stored. The row is
+// read once and written once, and passes exchange values without barriers.
 //
 //   passes                            fold (%j) in [768], elements (%j) in [768], …
 //   key of a load                     memory, indices before %j, conditions around it: if they are
@@ -69,7 +69,7 @@ void KernelLowering::mergePasses() {
   for (Operation &op : llvm::make_early_inc_range(row)) {
     auto elements = dyn_cast<kernel::ElementsOp>(op);
     if (!elements) {
-      // Reads of stored memory come after a barrier.
+      // Reads of stored memory are after a barrier.
       if (isa<kernel::BarrierOp, kernel::FoldOp>(op) || op.getNumRegions())
         before = nullptr;
       continue;

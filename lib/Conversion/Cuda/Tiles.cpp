@@ -1,17 +1,18 @@
 //===- Tiles.cpp - Transpositions through shared memory -------------------===//
 //
-// Consecutive threads store consecutive elements. If these come from another dimension of an
-// operand, each thread reads another sector:
+// Consecutive threads store consecutive elements. If these elements are in another dimension of an
+// operand, the loads are not coalesced:
 //
 //   rows (%i) in [n]  elements (%j) in [m]     y[i, j] = f(x[j, i])
 //
-// So a block computes a tile of 32 rows and 32 elements. First consecutive threads follow %i and
-// copy what they read to shared memory; then they follow %j and read it from there. A row of the
-// tile is padded by one element, so that neither direction has bank conflicts.
+// Therefore a block computes a tile of 32 rows and 32 elements. First, consecutive threads load
+// along %i and store to shared memory; then consecutive threads load from shared memory along %j.
+// Rows of the tile are padded by one element to avoid bank conflicts in both directions.
 //
-// The value that goes through the tile is a load, or the branch around it. Its last index depends
-// on one row index and on no index of elements, and another of its indices on %j. Rows of fewer
-// than 16 elements need no tile: consecutive threads have different rows anyway.
+// The value in the tile is the result of a load, or of the branch around the load. The last index
+// of the load depends on one row index and on no index of elements; another of its indices depends
+// on %j. Rows of fewer than 16 elements need no tile, because consecutive threads compute different
+// rows.
 //
 //===----------------------------------------------------------------------===//
 

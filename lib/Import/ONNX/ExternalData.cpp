@@ -41,9 +41,9 @@ static bool staysBelow(llvm::StringRef location) {
          !llvm::is_contained(llvm::make_range(path::begin(location), path::end(location)), "..");
 }
 
-/// Resolves `location` in --weights. If it names a folder, tries the relative path and then the
-/// file name alone; if it names a file, uses that file. The named path is trusted, but links inside
-/// the folder that lead out of it are not.
+/// Resolves `location` in --weights. If it names a folder, tries the relative path and then only
+/// the file name; if it names a file, uses that file. The path in the flag is trusted, but links in
+/// the folder to files outside of it are not.
 static llvm::Error resolveAt(llvm::StringRef weights, llvm::StringRef location, std::string &file) {
   llvm::SmallString<256> real;
   if (std::error_code e = fs::real_path(weights, real))

@@ -133,7 +133,7 @@ bool Optimizer::unscatter(AllGatherOp gather) {
 // Collectives after ops
 //===----------------------------------------------------------------------===//
 
-/// Returns the dimension that consists of `factor` alone, -1 if the factor does not occur, or
+/// Returns the dimension that consists only of `factor`, -1 if the factor does not occur, or
 /// nothing if it occurs twice or among other factors.
 std::optional<int64_t> findDim(const ShardingRule::Dims &dims, int factor) {
   int64_t found = -1;

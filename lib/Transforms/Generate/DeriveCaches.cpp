@@ -1,9 +1,9 @@
 //===- DeriveCaches.cpp - Addition of KV caches to models -----------------===//
 //
 // The pass checks that each op computes each token independently: tokens must be a parallel factor
-// of the op's sharding rule, and attention must be causal. A token's position comes from few ops,
-// which are shifted by the past. tpc-verify-generation checks the result: it compares the step with
-// the model.
+// of the op's sharding rule, and attention must be causal. Only a few ops compute positions of
+// tokens; the past is added to these. tpc-verify-generation checks the result: it compares the step
+// with the model.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,9 +1,10 @@
 //===- KeepLastToken.cpp - Logits of each sequence's last token ----------------===//
 //
-// Computes for the last token alone whatever only its logits need. From an output upwards, each op
-// that computes tokens independently is cloned for one token per sequence: [batch * sequence, 768]
-// becomes [batch, 768]. The walk ends at values that are needed for all tokens, because cached keys
-// or values depend on them. There the last token is looked up.
+// Restricts values that only outputs use to the last token. Traversing from an output to its
+// producers, each op that computes tokens independently is cloned for one token per sequence:
+// [batch * sequence, 768] becomes [batch, 768]. The traversal ends at values that are needed for
+// all tokens, because cached keys or values depend on them. The last token of these values is
+// looked up.
 //
 //   logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- matmul <- norm of x: looked up
 //                             add <- x: looked up             <- k, v: of all tokens
@@ -56,7 +57,7 @@ struct KeepLastToken : public mlir::tpc::impl::KeepLastTokenBase<KeepLastToken> 
   Value makeLastIndex(OpBuilder &builder, Location loc, ArrayRef<SymExpr> sizes) {
     auto scalar = RankedTensorType::get({}, elementTypeOf(counts));
     Value one = SizeOp::create(builder, loc, scalar, SymExpr(1));
-    // The index of a sequence without a token is -1. Any row serves there.
+    // The index is -1 for a sequence without new tokens, whose output is arbitrary.
     Value last = SubOp::create(builder, loc, counts.getType(), counts, one);
     return createReshape(builder, loc, last, sizes);
   }

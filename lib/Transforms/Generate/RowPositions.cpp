@@ -312,8 +312,8 @@ static SmallVector<SymExpr> upperBounds(const SymExpr &size) {
   return {size};
 }
 
-/// Clamps positions beyond the capacity. They belong to unused tokens, so any row serves, but the
-/// row must exist. `end` is the last row that a step needs.
+/// Clamps positions beyond the capacity. They belong to unused tokens, so any row of the table is
+/// correct if it is in bounds. `end`: the last row that a step needs.
 FailureOr<Value> RowPositions::clampIds(Operation *op, Value ids, const SymExpr &end, Value table,
                                         int64_t dim) {
   SymExpr count = getSizes(table)[dim];

@@ -2,7 +2,7 @@
 //
 // Windowed attention uses only differences between positions of queries and keys. It may
 // therefore count positions from any token before the visible ones. A cache that only such
-// attention reads gets a capacity and lengths of its own.
+// attention reads gets a separate capacity and separate lengths.
 //
 //===----------------------------------------------------------------------===//
 

@@ -343,7 +343,7 @@ Movement::BuildPlan Movement::plan() const {
         target[f] = i;
         wanted.push_back(f);
       }
-  // A sliced factor is a group of its own; other adjacent factors form groups.
+  // A sliced factor is a separate group; other adjacent factors form groups.
   bool inOrder = llvm::is_sorted(wanted, [&](int a, int b) { return position[a] < position[b]; });
   SmallVector<SmallVector<int>> groups; // in base order
   SmallVector<int> groupOf(factors.size(), -1);

@@ -206,8 +206,8 @@ struct IndexedTensor {
     return row && !result.row ? std::nullopt : std::optional(result);
   }
 
-  /// Builds [rows (if counted), dims]. Slices dimensions that are indexed only in part, and drops
-  /// dimensions of size one.
+  /// Builds [rows (if counted), dims]. Slices dimensions of which only a range is indexed, and
+  /// drops dimensions of size one.
   Value build(OpBuilder &builder, Location loc, Type element, ArrayRef<SymExpr> sizes,
               const SymExpr &rows = 0) const {
     Value v = tensor;

@@ -99,8 +99,8 @@ bool StageHoister::isUsedInLoop(Operation *op) const {
   return llvm::any_of(op->getUsers(), [&](Operation *user) { return !hoisted.contains(user); });
 }
 
-/// Returns true if computing the result from smaller hoisted values takes no longer than loading
-/// it.
+/// Returns true if computing the result from smaller hoisted values takes at most as long as
+/// loading it.
 bool StageHoister::isCheaperToRecompute(Operation *op) const {
   if (op->getNumResults() != 1 || isa<CollectiveOpInterface>(op))
     return false;

@@ -5,7 +5,7 @@
 // of its coordinates, and the members of a group behave alike if the function does not depend on
 // the axes of the group.
 //
-//   1. each collective alone: its group exists, members agree on sizes          (Events)
+//   1. single collectives: the group exists, and members agree on sizes         (Events)
 //   2. loops and branches are uniform across the groups of ops in them          (Uniform)
 //   3. transfers match across stages, in order and type                         (Messages)
 //   4. a total order of communication that every rank's program follows         (Progress)

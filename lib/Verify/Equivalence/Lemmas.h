@@ -31,7 +31,7 @@ struct Lemma {
   SmallVector<int, 4> result;
 
   /// f(x + x', y) = f(x, y) + f(x', y): if these operands are all partial sums, so is the result.
-  /// `moves`: the op copies elements, so the same holds for partial maxima and minima.
+  /// `moves`: the op copies elements, so it also preserves partial maxima and minima.
   struct Linear {
     SmallVector<int, 2> operands;
     bool moves = false;

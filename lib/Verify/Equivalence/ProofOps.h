@@ -15,7 +15,7 @@ struct Term;
 class TermReader;
 class Terms;
 
-/// Number of an expression; equal expressions have equal numbers.
+/// Id of an expression. Equal expressions have equal ids.
 using TermId = int;
 
 /// A value as a term and its repetitions.

@@ -39,7 +39,7 @@ struct Layout {
   void canonicalize();
   /// Prints the layout in the syntax of types, such as "5{tp}*8".
   std::string str() const;
-  /// Returns the indices of the rank at coordinates `at`; `evaluate` gives the values of sizes.
+  /// Returns the indices of the rank at coordinates `at`; `evaluate` returns the values of sizes.
   std::vector<int64_t>
   getIndices(GridAttr grid, const std::map<std::string, int64_t> &at,
              llvm::function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;

@@ -7,8 +7,8 @@
 
 namespace mlir::tpc {
 
-/// Runs a step on preallocated caches (tpc-preallocate-caches) and checks that it computes, for
-/// each sequence of a batch, what `step` computes for that sequence alone. `report`: prints the
+/// Runs `placed`, a step on preallocated caches (tpc-preallocate-caches), and checks that its
+/// results for each sequence of a batch are those of `step` on this sequence. `report`: prints the
 /// coverage.
 LogicalResult checkPreallocatedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
                                     const PreallocatedStep &form, bool report);

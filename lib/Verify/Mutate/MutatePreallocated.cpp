@@ -35,7 +35,7 @@ static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
   return RollOp::create(m.builder, v.getLoc(), v.getType(), v, uint64_t(dim), SymExpr(from), batch);
 }
 
-/// A use of the lengths, or of values computed from them alone, by a kind of op.
+/// Returns a use by an `OpT` of the lengths, or of a value that depends only on lengths.
 template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) {
   if (!PreallocatedStep::lookup(m.module))
     return nullptr;

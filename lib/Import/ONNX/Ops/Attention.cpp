@@ -147,7 +147,7 @@ static LogicalResult importAttention(Node &n) {
       mask = given;
     } else if (n.in(3).element == elementOf(q)) {
       bias = given;
-      // Minus infinity hides a key. A row that hides all keys gives zero.
+      // Minus infinity hides a key. The result of a row without visible keys is zero.
       double low = -std::numeric_limits<double>::infinity();
       mask = n.compare(Predicate::NE, given, n.scalar(low, given));
     } else {
