@@ -3,9 +3,8 @@
 // A value is equal in all micro-batch iterations if it depends only on inputs that are not split
 // over mb, constants and sizes, and its type is not split over mb. Such a value is
 //
-//   cheap     recomputed in each iteration, because that takes no longer than storing and loading
-//   it
-//             (findRecomputed), or because it is computed from a smaller hoisted value
+//   cheap     recomputed in each iteration, because recomputing takes at most as long as storing
+//             and loading (findRecomputed), or because it is computed from a smaller hoisted value
 //   hoisted   otherwise: computed before the loop
 //   passed    if it is hoisted and used in the loop: it becomes an argument of the stage's function
 //

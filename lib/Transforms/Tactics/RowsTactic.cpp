@@ -125,7 +125,8 @@ LogicalResult RowsTactic::chooseRows() {
   }
   if (plan.spec.tensorX > largest && !annotated)
     return emitError(plan.module.getLoc())
-           << spelling << ": the first dimension is larger than what it splits: matrices have "
+           << spelling
+           << ": the first dimension has more ranks than a matrix has rows: matrices have "
            << llvm::join(sizes, ", ") << " rows; use tp" << largest << "x" << plan.spec.tensorY
            << " or less";
   return success();
@@ -379,7 +380,7 @@ void RowsTactic::record() {
   for (int cls : plan.columns)
     if (oneSided.contains(cls))
       result.splits.push_back(plan.describe(cls) + " over" + y + " and" + x +
-                              ", the other side whole: " + plan.describeSites(cls));
+                              ", rows unsplit: " + plan.describeSites(cls));
   for (int cls : carriers)
     if (!plan.columns.contains(cls))
       result.splits.push_back(plan.describe(cls) + " over" + x + " outside of matmuls");
@@ -395,7 +396,7 @@ void RowsTactic::record() {
     for (Value value : op->getResults())
       if (plan.isUnreduced(value, kX) || plan.isUnreduced(value, kY))
         expect(value, nullptr,
-               inMatmuls.contains(op)   ? "matmuls sum over the other side"
+               inMatmuls.contains(op)   ? "matmuls reduce over rows or columns"
                : op->hasAttr(kNormAttr) ? "norms need mean and variance of a split width"
                                         : "sums over dimensions that both axes split");
   }

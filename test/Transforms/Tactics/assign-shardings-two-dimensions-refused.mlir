@@ -1,7 +1,7 @@
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp300x2 --split-input-file 2>&1 | FileCheck %s --check-prefix=ROWS
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp2x300 --split-input-file 2>&1 | FileCheck %s --check-prefix=COLUMNS
 
-// ROWS: error: tp300x2: the first dimension is larger than what it splits: matrices have 40 rows; use tp40x2 or less
+// ROWS: error: tp300x2: the first dimension has more ranks than a matrix has rows: matrices have 40 rows; use tp40x2 or less
 // COLUMNS: error: tp2x300 is larger than anything that can be split: {{.*}}; use tp2x160
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
 tpc.weight @w2 in "w" at 0 : tensor<160x40xf32>
